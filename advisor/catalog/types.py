@@ -1,0 +1,219 @@
+"""Typed entries of the catalogues in `rules/`. Every fact names its source.
+
+Units: memory in bytes, bandwidth GB/s (10**9 bytes), compute in dense TFLOPS (fp32 accumulation), power in watts, prices in
+the stated currency.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from advisor.record import Record
+
+SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
+
+
+class Support(Record, frozen=True, kw_only=True):
+    """Whether something is supported. `src` are keys of the file's `sources`."""
+
+    support: SupportLevel
+    note: str | None = None
+    src: tuple[str, ...] = ()
+
+
+class Source(Record, frozen=True, kw_only=True):
+    """Where a fact was read: what, which version, when."""
+
+    title: str
+    version: str | None = None
+    date: str | None = None
+    kind: str | None = None
+    url: str | None = None
+
+
+class Price(Record, frozen=True, kw_only=True):
+    """A dated price of one device."""
+
+    low: float
+    high: float | None = None
+    currency: str
+    date: str
+    kind: str  # "retail", "used", "launch", ...
+    source: str
+
+
+class Accelerator(Record, frozen=True, kw_only=True):
+    """One accelerator model with one memory size."""
+
+    id: str
+    vendor: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    default_of: tuple[str, ...] = ()  # names for which this memory size is the one taken (and said)
+    form: str | None = None
+    kind: str | None = None  # discrete, integrated, ...
+    unified: bool = False
+    reported_names: tuple[str, ...] = ()  # exact NVML names
+    name_pattern: str | None = None  # case-insensitive regular expression over driver names
+    pci_ids: tuple[str, ...] = ()
+    architecture: str | None = None
+    compute_capability: str | None = None
+    gfx: str | None = None
+    memory_bytes: int | None = None  # nominal: marketing GB x 2**30; None for unified memory of varying size
+    memory_options_gb: tuple[float, ...] = ()  # sizes the product is sold with, where one name has several
+    usable_bytes: int | None = None  # NVML total seen
+    usable_basis: str | None = None
+    memory_type: str | None = None
+    bandwidth_gbs: float | None = None
+    tflops: dict[str, float] = {}  # fp32 fp16 bf16 fp8 int8 fp4
+    tflops_basis: str | None = None
+    interconnect: str | None = None
+    nvlink_gbs: float | None = None  # both directions, per device
+    pcie: str | None = None
+    tdp_watts: float | None = None
+    mig_max_instances: int | None = None
+    mig_profiles: dict[str, int] = {}  # profile -> bytes
+    launch_date: str | None = None
+    msrp: dict[str, float] = {}  # currency -> launch price
+    price: Price | None = None
+    source: str
+    confidence: str
+    notes: str | None = None
+
+
+class CpuPlatform(Record, frozen=True, kw_only=True):
+    """Memory bandwidth of a processor platform (upper bound: all channels populated at the official speed)."""
+
+    id: str
+    vendor: str
+    platform: str
+    socket: str | None = None
+    cpu_examples: str | None = None
+    memory_type: str | None = None
+    channels_per_socket: int | None = None
+    max_mts: int | None = None
+    bandwidth_gbs_per_socket: float | None = None
+    sockets_max: int | None = None
+    isa: tuple[str, ...] = ()
+    probe_pattern: str | None = None  # over the CPU's model name
+    source: str
+    confidence: str
+    notes: str | None = None
+
+
+class CloudOffer(Record, frozen=True, kw_only=True):
+    """A rental price per device and hour, dated."""
+
+    provider: str
+    accelerator: str | None
+    name: str
+    devices: int | None = None
+    usd_per_hour: float | None = None
+    usd_per_hour_spot: float | None = None
+    tier: str | None = None
+    region: str | None = None
+    date: str
+    date_basis: str | None = None
+    source: str
+    notes: str | None = None
+
+
+class Quantization(Record, frozen=True, kw_only=True):
+    """A weight format."""
+
+    id: str  # Q4_K_M, AWQ, FP8, ...
+    aliases: tuple[str, ...] = ()
+    family: Literal["none", "gguf", "hf", "mlx", "exl3", "mlc", "litert", "openvino"]
+    format: str  # checkpoint format that carries it: hf_safetensors, gguf, mlx, exl3, ...
+    base: str | None = None  # GGML base type of a mix
+    bits_nominal: float  # bits of the bulk of the weights, scales included
+    block_elements: int = 1
+    block_bytes: int | None = None  # bytes of one block of block_elements
+    covers: str  # which tensors it covers
+    capability: str | None = None  # key in an engine's `quantization` table
+    quality: int  # order for choosing: higher keeps more of the model (same number = equal class)
+    generic: bool = False  # a family name ("4-bit") rather than one format
+    source: str
+    notes: str | None = None
+
+
+class Health(Record, frozen=True, kw_only=True):
+    """Whether a project is alive."""
+
+    status: Literal["active", "maintenance", "archived", "unknown"]
+    note: str | None = None
+
+
+class SeenVersion(Record, frozen=True, kw_only=True):
+    """Newest version that was read."""
+
+    version: str
+    date: str
+    src: tuple[str, ...] = ()
+
+
+class Floor(Record, frozen=True, kw_only=True):
+    """A hard floor: what the engine needs at least, on the given lane."""
+
+    nvidia_compute_capability: str | None = None
+    nvidia_safe_compute_capability: str | None = None  # below it the engine may run with limits
+    cuda: str | None = None  # CUDA runtime the wheel or image needs (driver must support it)
+    driver: str | None = None
+    amd_gfx: tuple[str, ...] = ()  # listed gfx names (linux)
+    amd_gfx_windows: tuple[str, ...] = ()
+    python: str | None = None  # version specifier
+    note: str | None = None
+    src: tuple[str, ...] = ()
+
+
+class QuantOnHardware(Record, frozen=True, kw_only=True):
+    """How one quantization runs on one hardware generation in this engine."""
+
+    quantization: str  # capability key: awq, gptq, fp8, ...
+    generation: str  # pascal volta turing ampere ada hopper blackwell_dc blackwell_rtx amd_cdna ... cpu apple
+    level: Literal["native", "weight_only", "no"]
+    note: str | None = None
+    src: tuple[str, ...] = ()
+
+
+class Image(Record, frozen=True, kw_only=True):
+    """A container image: repository and the tag that pins `version` (`{version}` is filled in)."""
+
+    lane: str  # cuda, cuda13, rocm, cpu, vulkan, intel, ...
+    repository: str
+    tag: str
+    src: tuple[str, ...] = ()
+    note: str | None = None
+
+
+class Engine(Record, frozen=True, kw_only=True):
+    """What one engine is, runs on, loads and supports."""
+
+    id: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    kind: str  # engine, wrapper, proxy, orchestrator, remote, ...
+    built_on: str | None = None
+    runs: tuple[str, ...] = ()  # engine ids that it starts underneath
+    latest_seen: SeenVersion | None = None
+    version: str | None = None  # version that commands and estimates assume when none is given or found
+    license: str | None = None
+    health: Health
+    os: dict[str, Support] = {}
+    python_required: Support | None = None
+    install: tuple[str, ...] = ()
+    hardware: dict[str, Support] = {}
+    formats: dict[str, Support] = {}
+    quantization: dict[str, Support] = {}
+    quantization_on: tuple[QuantOnHardware, ...] = ()
+    kv_cache_quantization: Support | None = None
+    features: dict[str, Support] = {}
+    floors: dict[str, Floor] = {}  # lane -> floor; "default" applies to all lanes
+    images: tuple[Image, ...] = ()
+    port: int | None = None
+    health_path: str | None = None
+    default_slots: int | None = None  # requests at once without any setting
+    memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module
+    versions: dict[str, object] = {}  # build numbers and flag history
+    caveats: tuple[str, ...] = ()
+    sources: dict[str, Source] = {}

@@ -1,0 +1,133 @@
+"""The value everything turns on: this model, in this quantization, on this engine, with these settings, on these devices.
+
+Also what is said about one: MemoryEstimate and SpeedEstimate. Bytes are int, rates tokens a second, times seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from advisor.machine.types import Machine
+from advisor.model.types import Model
+from advisor.record import Record
+
+Basis = Literal["exact", "measured", "modelled", "assumed"]
+Setting = str | int | float | bool
+UseCase = Literal["chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop"]
+
+
+class KvType(Record, frozen=True, kw_only=True):
+    """Element types of the KV cache (`auto` = what the engine takes by itself)."""
+
+    k: str = "auto"
+    v: str = "auto"
+
+
+class Deployment(Record, frozen=True, kw_only=True):
+    """One launch of one engine. `settings` use the engine's own long flag names without dashes and win over the
+    general fields."""
+
+    model: Model
+    engine: str
+    engine_version: str | None = None
+    quantization: str
+    machine: Machine | None = None  # devices used = its usable devices, or the first `device_count` of them
+    device_count: int | None = None
+    context_length: int | None = None  # tokens of one request, prompt and output together; None = engine's default
+    sequences: int = 1  # requests held at once
+    kv_cache_type: KvType = KvType()
+    settings: dict[str, Setting] = {}
+    environment: dict[str, str] = {}
+    model_path: str | None = None  # local file or directory, when the weights are on disk
+    served_name: str | None = None
+    host: str | None = None  # None = loopback
+    port: int | None = None
+
+
+class DeviceMemory(Record, frozen=True, kw_only=True):
+    """Memory of one device (or of the host) for one deployment. None = not known."""
+
+    name: str
+    capacity_bytes: int | None = None
+    budget_bytes: int | None = None  # what the deployment may use of it
+    weights_bytes: int | None = None
+    kv_cache_bytes: int | None = None
+    recurrent_state_bytes: int | None = None
+    compute_bytes: int | None = None
+    overhead_bytes: int | None = None
+    total_bytes: int | None = None
+    low_bytes: int | None = None
+    high_bytes: int | None = None
+
+
+class KvCache(Record, frozen=True, kw_only=True):
+    """The cache per device: growth, pool, and what it holds."""
+
+    bytes_per_token: int | float | None = None  # growing part, per device
+    available_bytes: int | None = None  # pool per device, for engines that reserve one
+    available_low_bytes: int | None = None
+    available_high_bytes: int | None = None
+    tokens: int | None = None
+    max_sequences: int | None = None  # of the asked context length
+
+
+class MemoryEstimate(Record, frozen=True, kw_only=True):
+    """Where every byte goes. `fits` is None when a needed fact is unknown."""
+
+    fits: bool | None
+    devices: tuple[DeviceMemory, ...]
+    host: DeviceMemory | None
+    kv_cache: KvCache
+    context_length: int
+    sequences: int
+    basis: dict[str, Basis]
+    not_modelled: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    short: tuple[str, ...] = ()  # what is short and by how much, one line a place
+    message: str | None = None  # what the engine itself would say
+
+
+class Interval(Record, frozen=True, kw_only=True):
+    """A value with its bounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+class SpeedEstimate(Record, frozen=True, kw_only=True):
+    """Rates of one deployment under a load."""
+
+    decode_tps: Interval | None = None
+    prefill_tps: Interval | None = None
+    ttft_s: Interval | None = None
+    tpot_s: Interval | None = None
+    output_tps: Interval | None = None
+    basis: Basis = "modelled"
+    notes: tuple[str, ...] = ()
+
+
+class Workload(Record, frozen=True, kw_only=True):
+    """What the deployment is for. None = not said."""
+
+    use_case: UseCase = "chat"
+    concurrency: int = 1
+    context: int | None = None
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    depth_tokens: int | None = None
+    shared_prefix: float | None = None  # share of the prompt that requests have in common, 0..1
+    structured_output: bool = False
+    tool_calling: bool = False
+    vision: bool = False
+    api: str | None = None
+    lora_adapters: int = 0
+    lora_rank: int | None = None
+    priority: Literal["ease", "throughput", "latency"] | None = None
+    stage: Literal["prototype", "develop", "production"] | None = None
+    willing_to_tune: bool = False
+    endpoint: str | None = None
+    cloud: Literal["preferred", "allowed", "forbidden"] | None = None
+    form_factor: str | None = None  # phone, browser, microboard
+    checkpoint_format: str | None = None  # the user's files: gguf, mlx, exl3, hf_safetensors
+    extra: dict[str, str] = {}  # further fields given by name; unused ones are reported

@@ -1,0 +1,159 @@
+"""Bounded readers: nothing from outside is read without a limit on size, depth and counts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from advisor.errors import BadFile
+
+MAX_TEXT = 16 * 2**20
+MAX_DEPTH = 64
+MAX_NODES = 500_000
+
+
+def read_bytes(path: Path | str, limit: int = MAX_TEXT) -> bytes:
+    """The whole file, at most `limit` bytes. Raises BadFile (absent, unreadable, not a file, too large)."""
+    p = Path(path)
+    try:
+        if p.is_dir():
+            raise BadFile(p, "is a directory, a file is wanted")
+        if p.exists() and not p.is_file():  # a FIFO or device would block or never end
+            raise BadFile(p, "is not a regular file")
+        with p.open("rb") as f:
+            data = f.read(limit + 1)
+    except FileNotFoundError:
+        raise BadFile(p, "no such file") from None
+    except OSError as e:
+        raise BadFile(p, f"cannot be read: {e.strerror or e}") from None
+    if len(data) > limit:
+        raise BadFile(p, f"is larger than {limit // 2**20} MiB, which no file of this kind needs")
+    return data
+
+
+def read_text(path: Path | str, limit: int = MAX_TEXT) -> str:
+    """The file as UTF-8 text. Raises BadFile."""
+    data = read_bytes(path, limit)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as e:
+        raise BadFile(path, f"is not UTF-8 text (byte {e.start})") from None
+
+
+def nesting(text: bytes, limit: int = MAX_DEPTH) -> int:
+    """Deepest bracket nesting of JSON text outside strings; stops counting above `limit`."""
+    depth = deepest = 0
+    inside = escaped = False
+    for c in text:
+        if inside:
+            if escaped:
+                escaped = False
+            elif c == 0x5C:
+                escaped = True
+            elif c == 0x22:
+                inside = False
+        elif c == 0x22:
+            inside = True
+        elif c in (0x7B, 0x5B):
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > limit:
+                break
+        elif c in (0x7D, 0x5D):
+            depth -= 1
+    return deepest
+
+
+def parse_json(data: bytes, where: object) -> Any:
+    """JSON with bounded nesting. Raises BadFile."""
+    import msgspec
+
+    try:
+        return msgspec.json.decode(data)
+    except RecursionError:
+        raise BadFile(where, "is nested too deeply to be a real file") from None
+    except msgspec.DecodeError as e:
+        if nesting(data) > MAX_DEPTH:
+            raise BadFile(where, "is nested too deeply to be a real file") from None
+        raise BadFile(where, f"is not valid JSON: {e}") from None
+
+
+def read_json(path: Path | str, limit: int = MAX_TEXT) -> Any:
+    """A JSON file of at most `limit` bytes. Raises BadFile."""
+    return parse_json(read_bytes(path, limit), path)
+
+
+def parse_yaml(text: str, where: object) -> Any:
+    """One YAML document by the safe loader, with bounded depth, node count and alias expansion. Raises BadFile."""
+    node = compose_yaml(text, where)
+    if node is None:
+        return None
+    import yaml
+
+    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = base("")
+    try:
+        return loader.construct_document(node)
+    except yaml.YAMLError as e:
+        raise _yaml_error(where, e) from None
+    except (ValueError, RecursionError, TypeError) as e:
+        raise BadFile(where, f"holds a value that cannot be read: {e}") from None
+    finally:
+        loader.dispose()
+
+
+def compose_yaml(text: str, where: object) -> Any:
+    """The node tree of one YAML document (nodes carry their line), bounded. Raises BadFile."""
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        # Composing recurses in C and deep nesting kills the interpreter, so depth is checked on the flat event stream first.
+        depth = 0
+        for event in yaml.parse(text, Loader=loader):
+            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+                depth += 1
+                if depth > MAX_DEPTH:
+                    raise BadFile(where, "is nested too deeply to be a real file", event.start_mark.line + 1)
+            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                depth -= 1
+        node = yaml.compose(text, Loader=loader)
+    except yaml.YAMLError as e:
+        raise _yaml_error(where, e) from None
+    except RecursionError:
+        raise BadFile(where, "is nested too deeply to be a real file") from None
+    if node is not None:
+        _bound(node, where)
+    return node
+
+
+def _bound(root: Any, where: object) -> None:
+    """Refuse YAML whose expansion (aliases counted as often as they are used) is too deep or too large."""
+    import yaml
+
+    count = 0
+    stack: list[tuple[Any, int]] = [(root, 1)]
+    while stack:
+        node, depth = stack.pop()
+        count += 1
+        if depth > MAX_DEPTH:
+            raise BadFile(where, "is nested too deeply (or refers to itself)", node.start_mark.line + 1)
+        if count > MAX_NODES:
+            raise BadFile(where, f"expands to more than {MAX_NODES:,} values")
+        if isinstance(node, yaml.MappingNode):
+            for k, v in node.value:
+                stack.append((k, depth + 1))
+                stack.append((v, depth + 1))
+        elif isinstance(node, yaml.SequenceNode):
+            stack.extend((v, depth + 1) for v in node.value)
+
+
+def read_yaml(path: Path | str, limit: int = MAX_TEXT) -> Any:
+    """A YAML file of at most `limit` bytes, one document. Raises BadFile with the line."""
+    return parse_yaml(read_text(path, limit), path)
+
+
+def _yaml_error(where: object, e: Any) -> BadFile:
+    mark = getattr(e, "problem_mark", None)
+    problem = getattr(e, "problem", None) or str(e).splitlines()[0]
+    return BadFile(where, f"is not valid YAML: {problem}", mark.line + 1 if mark else None)

@@ -1,0 +1,113 @@
+"""What a machine is: the plain values that a probe, a snapshot or a hardware string produce.
+
+Unknown is `None` everywhere, never 0. Byte fields are int bytes, bandwidths GB/s (10**9), power watts.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from advisor.record import Record
+
+Vendor = Literal["nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "unknown"]
+Os = Literal["linux", "windows", "macos", "android", "ios", "browser"]
+
+
+class Device(Record, frozen=True, kw_only=True, omit_defaults=False):
+    """One accelerator as found (a MIG slice or a board half counts as one device)."""
+
+    index: int  # position in the driver's own order
+    name: str  # as the driver reports it, else the catalogue's name
+    vendor: Vendor
+    accelerator: str | None = None  # id in the accelerator catalogue
+    uuid: str | None = None
+    pci_id: str | None = None  # "10de:2684"
+    pci_subsystem: str | None = None  # "1043:889a"
+    pci_bus: str | None = None  # "0000:01:00.0"
+    total_bytes: int | None = None  # what programs can allocate at most, empty device
+    total_basis: Literal["reported", "catalogue", "assumed"] | None = None
+    free_bytes: int | None = None
+    unified: bool = False  # shares the host's memory
+    compute_capability: str | None = None  # "8.9"
+    gfx: str | None = None  # "gfx1100"
+    gfx_override: str | None = None  # HSA_OVERRIDE_GFX_VERSION as gfx name; what the runtime will believe
+    mig_profile: str | None = None  # "3g.40gb"
+    mig_enabled: bool | None = None
+    gpu_cores: int | None = None  # Apple GPU cores
+    power_limit_watts: float | None = None
+    power_default_watts: float | None = None
+    bandwidth_gbs: float | None = None  # read from the device; the catalogue has the rest
+    nvlink_active: int | None = None  # links that are up
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    driver_missing: bool = False  # the card is on the bus but nothing can drive it
+    visible: bool = True  # False: hidden by CUDA_VISIBLE_DEVICES and its kin
+    processes: int | None = None  # compute processes on it
+    notes: tuple[str, ...] = ()
+
+
+class Cpu(Record, frozen=True, kw_only=True):
+    """The processor, as the operating system shows it."""
+
+    model: str | None = None
+    vendor: str | None = None
+    sockets: int | None = None
+    physical_cores: int | None = None
+    logical_cores: int | None = None
+    usable_cores: float | None = None  # after affinity and cgroup quota
+    flags: tuple[str, ...] | None = None  # engine-relevant ISA flags, lower case as in /proc/cpuinfo
+    platform: str | None = None  # id in the CPU bandwidth catalogue
+
+
+class HostMemory(Record, frozen=True, kw_only=True):
+    """RAM of the host and what limits it."""
+
+    total_bytes: int | None = None
+    available_bytes: int | None = None
+    limit_bytes: int | None = None  # cgroup or container limit, None = no limit known
+
+    @property
+    def usable_bytes(self) -> int | None:
+        """RAM that a process here may use at most: the smaller of total and limit; None when neither is known."""
+        known = [x for x in (self.total_bytes, self.limit_bytes) if x is not None]
+        return min(known) if known else None
+
+
+class InstalledEngine(Record, frozen=True, kw_only=True):
+    """An engine found on this machine."""
+
+    engine: str  # engine id of the catalogue
+    version: str | None = None  # in the catalogue's numbering; None = it does not say
+    build: str | None = None  # as the program said it
+    path: str | None = None  # program, or None for a Python package
+    package: str | None = None  # Python distribution name
+
+
+class Machine(Record, frozen=True, kw_only=True):
+    """What is here. `nodes` machines of this kind when more than one."""
+
+    schema: int = 1
+    source: Literal["probe", "text", "snapshot"] = "probe"
+    text: str | None = None  # the hardware string it came from
+    os: Os | None = None
+    os_version: str | None = None
+    arch: str | None = None  # "x86_64", "arm64"
+    wsl: bool | None = None
+    container: str | None = None  # "docker", "podman", "kubernetes", "lxc", ... ; None = none seen
+    orchestrator: str | None = None  # "kubernetes"
+    nodes: int = 1
+    cpu: Cpu = Cpu()
+    memory: HostMemory = HostMemory()
+    devices: tuple[Device, ...] = ()
+    interconnect: str | None = None  # between devices: "nvlink", "pcie", "nvlink+infiniband", ...
+    drivers: dict[str, str] = {}  # "nvidia": "580.95", "cuda": "13.0", "rocm": "7.2", ...
+    engines: tuple[InstalledEngine, ...] = ()
+    docker: bool | None = None
+    npu: str | None = None  # "Ryzen AI", "Intel"
+    python: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def usable_devices(self) -> tuple[Device, ...]:
+        """Devices a new process would see and can use."""
+        return tuple(d for d in self.devices if d.visible and not d.driver_missing)

@@ -1,0 +1,28 @@
+"""Near matches of a name, for error messages only: a near match is never used in place of what was asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+
+def plain(name: str) -> str:
+    """A name without case, spaces and punctuation, for comparing spellings."""
+    return re.sub(r"[^a-z0-9]+", "", name.lower())
+
+
+def near_matches(name: str, known: Iterable[str], n: int = 4) -> tuple[str, ...]:
+    """Up to `n` known names that look like `name`, best first."""
+    import difflib
+
+    by_plain: dict[str, str] = {}
+    for k in known:
+        by_plain.setdefault(plain(k), k)
+    wanted = plain(name)
+    if not wanted:
+        return ()
+    hits = difflib.get_close_matches(wanted, by_plain, n=n, cutoff=0.6)
+    if len(hits) < n:
+        inside = [k for k in by_plain if len(wanted) >= 3 and wanted in k and k not in hits]
+        hits += sorted(inside, key=len)[: n - len(hits)]
+    return tuple(by_plain[h] for h in hits)

@@ -1,0 +1,16 @@
+"""The base of all plain data in advisor: frozen structs that become JSON without further code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An immutable value. Fields are keyword-only; unknown fields are refused when read from YAML or JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The value as plain dicts, lists and scalars (every field present, unknown = None)."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data

@@ -1,0 +1,68 @@
+"""Bytes, tokens and rates as text. Inside, memory is always `int` bytes."""
+
+from __future__ import annotations
+
+import re
+
+KIB, MIB, GIB, TIB = 2**10, 2**20, 2**30, 2**40
+_UNITS = {
+    "": 1, "b": 1,
+    "k": 1000, "kb": 1000, "m": 10**6, "mb": 10**6, "g": 10**9, "gb": 10**9, "t": 10**12, "tb": 10**12,
+    "ki": KIB, "kib": KIB, "mi": MIB, "mib": MIB, "gi": GIB, "gib": GIB, "ti": TIB, "tib": TIB,
+}  # fmt: skip
+
+
+def parse_bytes(text: str) -> int:
+    """`"24GiB"`, `"512 MiB"`, `"16GB"` as bytes. GB is 10**9, GiB is 2**30 (Kubernetes' `Gi` too).
+
+    Raises ValueError for anything else.
+    """
+    m = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    if not m or m[2].lower() not in _UNITS:
+        raise ValueError(f"not a size in bytes: {text!r}")
+    return round(float(m[1]) * _UNITS[m[2].lower()])
+
+
+def gib(n: int | None, digits: int = 2) -> str:
+    """Bytes as GiB text; `unknown` for None."""
+    return "unknown" if n is None else f"{n / GIB:.{digits}f} GiB"
+
+
+def short_bytes(n: int | None) -> str:
+    """Bytes in the unit a reader expects (MiB below 1 GiB)."""
+    if n is None:
+        return "unknown"
+    if abs(n) >= GIB:
+        return f"{n / GIB:.2f} GiB"
+    if abs(n) >= MIB:
+        return f"{n / MIB:.0f} MiB"
+    return f"{n / KIB:.1f} KiB" if n >= KIB else f"{n} B"
+
+
+def tokens(n: int | None) -> str:
+    """A token count as people write it (`32k` = 32768, `128k`), else with separators."""
+    if n is None:
+        return "unknown"
+    if n >= 1024 and n % 1024 == 0:
+        return f"{n // 1024}k"
+    return f"{n:,}"
+
+
+def parse_tokens(text: str | int) -> int:
+    """`8192`, `8k`, `128K`, `1M` as tokens; k and M are binary (32k = 32768), as model cards mean them.
+
+    Raises ValueError for anything else.
+    """
+    if isinstance(text, int):
+        return text
+    m = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKmM]?)\s*", text)
+    if not m:
+        raise ValueError(f"not a number of tokens: {text!r}")
+    return round(float(m[1]) * {"": 1, "k": 1024, "m": 1024**2}[m[2].lower()])
+
+
+def rate(x: float | None) -> str:
+    """Tokens a second with a sensible number of digits."""
+    if x is None:
+        return "unknown"
+    return f"{x:.0f}" if x >= 20 else f"{x:.1f}"
