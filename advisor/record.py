@@ -12,5 +12,5 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain dicts, lists and scalars (every field present, unknown = None)."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
+        data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(self))
         return data

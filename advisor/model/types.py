@@ -62,7 +62,10 @@ class Indexer(Record, frozen=True, kw_only=True):
 
     heads: int
     dim: int
+    top_k: int | None = None  # tokens that attention then looks at
+    key_pool: int | None = None  # keys are pooled over so many tokens
     shared: bool = False  # reuses another layer's index
+    top_k: int | None = None  # tokens it selects
 
 
 class Mla(_Group, frozen=True, kw_only=True, tag="mla"):
@@ -271,6 +274,14 @@ class PublishedSize(Record, frozen=True, kw_only=True):
     with_mmproj: bool = False
 
 
+class GgufDetail(Record, frozen=True, kw_only=True):
+    """Where the GGUF conversion of a checkpoint differs from its own dims."""
+
+    source: str
+    vocab_size: int | None = None
+    gated_norm: bool | None = None  # whether Mamba's gated norm is in the file
+
+
 class Stub(Record, frozen=True, kw_only=True):
     """Scraped dims of a model whose layer layout is not known: names and parameters only, no KV arithmetic."""
 
@@ -325,6 +336,7 @@ class Model(Record, frozen=True, kw_only=True):
     release_date: str | None = None
     gated: bool | None = None
     published: dict[str, PublishedSize] = {}  # "safetensors", "gguf:Q4_K_M", "mlx:4bit", "ollama", ...
+    gguf: GgufDetail | None = None
     gguf_repos: tuple[str, ...] = ()
     quantized_repos: dict[str, str] = {}  # "AWQ": repo, ... where one is known
     verified: bool = True

@@ -1,0 +1,87 @@
+"""What every engine module offers. Modules share defaults by plain assignment; there are no engine classes.
+
+    resolve(deployment, entry)    the engine's settings as it would take them, defaults filled in
+    memory(deployment, entry)     MemoryEstimate
+    settings(deployment, entry)   settings worth writing into a launch command, decided and with a reason each
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from advisor.catalog.types import Engine
+from advisor.deployment import Deployment, MemoryEstimate, Setting
+from advisor.errors import BadInput
+from advisor.record import Record
+
+
+class Decided(Record, frozen=True, kw_only=True):
+    """One setting of a launch and why it has this value."""
+
+    name: str  # the engine's own long flag (no dashes) or environment variable
+    value: Setting
+    because: str
+    environment: bool = False
+
+
+class EngineModule(Protocol):
+    """The functions of an engine module."""
+
+    def memory(self, deployment: Deployment, entry: Engine) -> MemoryEstimate:
+        """Where every byte goes."""
+
+    def settings(self, deployment: Deployment, entry: Engine) -> tuple[Decided, ...]:
+        """The settings a launch should carry."""
+
+
+TRUE = {"1", "true", "on", "yes", "enabled"}
+FALSE = {"0", "false", "off", "no", "disabled"}
+
+
+def get(settings: dict[str, Setting], *names: str) -> Setting | None:
+    """The first of `names` (all spellings of one flag) that is set."""
+    for n in names:
+        for spelling in (n, n.replace("-", "_")):
+            if spelling in settings:
+                return settings[spelling]
+    return None
+
+
+def integer(settings: dict[str, Setting], *names: str, least: int | None = None) -> int | None:
+    """A whole-number flag; None when absent. Raises BadInput naming the flag."""
+    v = get(settings, *names)
+    if v is None:
+        return None
+    try:
+        n = int(v) if not isinstance(v, str) else int(v, 10)
+        if isinstance(v, (bool, float)) and v != n:
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise BadInput(f"setting {names[0]}: {v!r} is not a whole number") from None
+    if least is not None and n < least:
+        raise BadInput(f"setting {names[0]}: {n} is below {least}")
+    return n
+
+
+def number(settings: dict[str, Setting], *names: str) -> float | None:
+    """A numeric flag; None when absent. Raises BadInput naming the flag."""
+    v = get(settings, *names)
+    if v is None:
+        return None
+    try:
+        return float(v)
+    except ValueError:
+        raise BadInput(f"setting {names[0]}: {v!r} is not a number") from None
+
+
+def flag(settings: dict[str, Setting], *names: str) -> bool | None:
+    """An on/off flag; None when absent. Raises BadInput naming the flag."""
+    v = get(settings, *names)
+    if v is None or isinstance(v, bool):
+        return v
+    text = str(v).lower()
+    if text in TRUE:
+        return True
+    if text in FALSE:
+        return False
+    raise BadInput(f"setting {names[0]}: {v!r} is neither on nor off")

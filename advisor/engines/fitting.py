@@ -1,0 +1,149 @@
+"""From bytes to a verdict: rows of devices and host, budgets, what is short. Shared by all engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from advisor.deployment import Deployment, DeviceMemory
+from advisor.machine.types import Device
+from advisor.record import Record
+from advisor.units import gib
+
+MIB = 2**20
+
+
+def devices(d: Deployment) -> tuple[Device, ...]:
+    """The devices a deployment uses: the machine's usable ones, or the first `device_count`."""
+    if d.machine is None:
+        return ()
+    usable = d.machine.usable_devices
+    return usable if d.device_count is None else usable[: d.device_count]
+
+
+def part(parts: Mapping[int, int], i: int) -> int:
+    """Bytes at a place; nothing placed there is 0."""
+    return parts.get(i, 0)
+
+
+def budget(x: Device) -> int | None:
+    """What may be allocated on a device: free memory where it was read, else all of it; None when unknown."""
+    return x.free_bytes if x.free_bytes is not None else x.total_bytes
+
+
+def device_row(
+    x: Device,
+    weights: int | None,
+    cache: int | None,
+    state: int | None,
+    compute: int | None,
+    overhead_mib: tuple[float, float, float],
+    slack: int = 0,
+    budget_bytes: int | None = None,
+) -> DeviceMemory:
+    """One device's row; `overhead_mib` is (low, value, high), `slack` widens the interval both ways."""
+    return _row(x.name, x.total_bytes, budget(x) if budget_bytes is None else budget_bytes, weights, cache, state, compute, overhead_mib, slack)  # fmt: skip
+
+
+def host_row(
+    d: Deployment,
+    weights: int | None,
+    cache: int | None,
+    state: int | None,
+    compute: int | None,
+    overhead_mib: tuple[float, float, float],
+    slack: int = 0,
+) -> DeviceMemory:
+    """The host's row. Its budget is what is available now, where a probe read it, else RAM or its limit."""
+    m = d.machine.memory if d.machine else None
+    total = m.usable_bytes if m else None
+    room = total
+    if m is not None and m.available_bytes is not None:
+        room = m.available_bytes if total is None else min(m.available_bytes, total)
+    return _row("host memory", total, room, weights, cache, state, compute, overhead_mib, slack)
+
+
+def _row(
+    name: str,
+    capacity: int | None,
+    room: int | None,
+    weights: int | None,
+    cache: int | None,
+    state: int | None,
+    compute: int | None,
+    overhead_mib: tuple[float, float, float],
+    slack: int,
+) -> DeviceMemory:
+    low, value, high = (int(x * MIB) for x in overhead_mib)
+    known = [weights, cache, state, compute]
+    base = None if any(k is None for k in known) else sum(k for k in known if k is not None)
+    return DeviceMemory(
+        name=name,
+        capacity_bytes=capacity,
+        budget_bytes=room,
+        weights_bytes=weights,
+        kv_cache_bytes=cache,
+        recurrent_state_bytes=state,
+        compute_bytes=compute,
+        overhead_bytes=value,
+        total_bytes=None if base is None else base + value,
+        low_bytes=None if base is None else max(0, base + low - slack),
+        high_bytes=None if base is None else base + high + slack,
+    )
+
+
+class Verdict(Record, frozen=True, kw_only=True):
+    """Whether it fits, what is short, what to say."""
+
+    fits: bool | None
+    short: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def row_fits(r: DeviceMemory) -> bool | None:
+    """True when even the high bound fits, False when the low bound does not, None between or when something is unknown."""
+    if r.budget_bytes is None or r.low_bytes is None or r.high_bytes is None:
+        return None
+    if r.high_bytes <= r.budget_bytes:
+        return True
+    return False if r.low_bytes > r.budget_bytes else None
+
+
+def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host: bool) -> Verdict:
+    """All rows together. Host memory decides only where the deployment keeps weights or cache there; an unknown host then
+    makes the answer None."""
+    answers: list[bool | None] = []
+    short, warnings = [], []
+    for r in rows:
+        a = row_fits(r)
+        answers.append(a)
+        _say(r, a, short, warnings)
+    if host is not None:
+        a = row_fits(host)
+        if needs_host:
+            answers.append(a)
+            _say(host, a, short, warnings)
+        elif a is False:
+            # the files are mapped, so a small host slows loading down but does not stop it
+            warnings.append(f"host memory: {gib(host.total_bytes)} wanted, {gib(host.budget_bytes)} there")
+    if any(a is False for a in answers):
+        return Verdict(fits=False, short=tuple(short), warnings=tuple(warnings))
+    if any(a is None for a in answers):
+        return Verdict(fits=None, short=tuple(short), warnings=tuple(warnings))
+    return Verdict(fits=True, warnings=tuple(warnings))
+
+
+def _say(r: DeviceMemory, fits: bool | None, short: list[str], warnings: list[str]) -> None:
+    if fits is False:
+        assert r.total_bytes is not None and r.budget_bytes is not None
+        over = r.total_bytes - r.budget_bytes
+        short.append(f"{r.name}: {gib(r.total_bytes)} wanted, {gib(r.budget_bytes)} there: {gib(over)} short")
+    elif fits is None:
+        if r.budget_bytes is None:
+            what = "host RAM" if r.name == "host memory" else f"the memory of {r.name}"
+            warnings.append(f"{what} is not known, so whether it fits cannot be told")
+        elif r.total_bytes is None:
+            warnings.append(f"{r.name}: not every part is known, so whether it fits cannot be told")
+        else:
+            warnings.append(
+                f"{r.name}: too close to call: {gib(r.low_bytes)} to {gib(r.high_bytes)} wanted, {gib(r.budget_bytes)} there"
+            )

@@ -1,0 +1,118 @@
+"""llama-server's settings as it would take them: what was asked, defaults filled in.
+
+Source of names and defaults: `llama-server --help` of b11434 and engine-commands facts (docs/reference/engines).
+"""
+
+from __future__ import annotations
+
+from advisor.deployment import Deployment, Setting
+from advisor.engines.base import flag, get, integer, number
+from advisor.errors import BadInput
+from advisor.memory.ggml_cache import pad
+from advisor.near import near_matches
+from advisor.record import Record
+
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+
+
+class Resolved(Record, frozen=True, kw_only=True):
+    """llama-server's effective settings. `ctx_size` is the total over all slots."""
+
+    ctx_size: int
+    slots: int
+    unified: bool
+    ubatch: int
+    batch: int
+    flash: bool
+    cache_k: str
+    cache_v: str
+    swa_full: bool
+    gpu_layers: int | None  # None = as many as fit (`auto`)
+    cpu_moe_layers: int | None  # experts of the first N layers stay in host memory; None = none
+    tensor_split: tuple[float, ...]
+    fit: bool
+    cache_ram: int  # bytes of host memory that the prompt cache may grow to
+    context_was_given: bool
+
+
+ALL_LAYERS = 10**6
+
+
+def resolve(d: Deployment) -> Resolved:
+    """The settings llama-server would run with. Raises BadInput naming the flag that cannot be."""
+    s = d.settings
+    ctx = integer(s, "ctx-size", "c", least=0)
+    slots = integer(s, "parallel", "np", least=-1)
+    if slots == 0:
+        raise BadInput("setting parallel: llama-server refuses 0; -1 means automatic")
+    given = bool(ctx) or d.context_length is not None
+    auto = slots in (None, -1) and d.context_length is None and d.sequences == 1
+    n_slots = slots if slots and slots > 0 else (4 if auto else d.sequences)
+    unified = flag(s, "kv-unified", "kvu")
+    if flag(s, "no-kv-unified", "no-kvu"):
+        unified = False
+    if not ctx:
+        ctx = d.context_length * n_slots if d.context_length else (d.model.max_context or 0)
+        if not ctx:
+            raise BadInput(f"context length: give --context, the trained context of {d.model.id} is not known")
+    ub = integer(s, "ubatch-size", "ub", least=1) or 512
+    batch = integer(s, "batch-size", "b", least=1) or 2048
+    fa = str(get(s, "flash-attn", "fa") or "auto").lower()
+    if fa not in ("on", "off", "auto", "true", "false", "1", "0"):
+        raise BadInput(f"setting flash-attn: {fa!r} is none of on, off, auto")
+    flash = fa not in ("off", "false", "0")
+    k = _cache_type(get(s, "cache-type-k", "ctk"), d.kv_cache_type.k)
+    v = _cache_type(get(s, "cache-type-v", "ctv"), d.kv_cache_type.v)
+    return Resolved(
+        ctx_size=pad(ctx, 256),
+        slots=n_slots,
+        unified=unified if unified is not None else auto,
+        ubatch=min(ub, batch),
+        batch=batch,
+        flash=flash,
+        cache_k=k,
+        cache_v=v,
+        swa_full=bool(flag(s, "swa-full")),
+        gpu_layers=_gpu_layers(get(s, "n-gpu-layers", "gpu-layers", "ngl")),
+        cpu_moe_layers=_cpu_moe(s),
+        tensor_split=_split(get(s, "tensor-split", "ts")),
+        fit=flag(s, "fit") is not False,
+        cache_ram=int((number(s, "cache-ram", "cram") or 8192) * 2**20),
+        context_was_given=given,
+    )
+
+
+def _cache_type(setting: Setting | None, asked: str) -> str:
+    kind = str(setting if setting is not None else asked).lower()
+    if kind == "auto":
+        return "f16"
+    if kind not in CACHE_TYPES:
+        raise BadInput(f"KV cache type {kind!r} is not one llama.cpp has.", near_matches(kind, CACHE_TYPES) or CACHE_TYPES)
+    return kind
+
+
+def _gpu_layers(value: Setting | None) -> int | None:
+    if value is None or str(value).lower() == "auto":
+        return None
+    if str(value).lower() in ("all", "-1"):
+        return ALL_LAYERS
+    try:
+        n = int(str(value))
+    except ValueError:
+        raise BadInput(f"setting n-gpu-layers: {value!r} is neither a number, `auto` nor `all`") from None
+    return n if n >= 0 else ALL_LAYERS
+
+
+def _cpu_moe(s: dict[str, Setting]) -> int | None:
+    if flag(s, "cpu-moe", "cmoe"):
+        return ALL_LAYERS
+    return integer(s, "n-cpu-moe", "ncmoe", least=0)
+
+
+def _split(value: Setting | None) -> tuple[float, ...]:
+    if value is None:
+        return ()
+    try:
+        return tuple(float(x) for x in str(value).replace("/", ",").split(","))
+    except ValueError:
+        raise BadInput(f"setting tensor-split: {value!r} is not a list of numbers") from None

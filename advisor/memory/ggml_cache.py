@@ -1,0 +1,60 @@
+"""llama.cpp's KV cache and recurrent state, to the byte.
+
+Source: llama.cpp v0.5.0; 4,401 of 4,401 measured rows equal (llamacpp-memory.md section 3).
+"""
+
+from __future__ import annotations
+
+from advisor.memory.ggml import BLOCKS, row_bytes
+from advisor.memory.layers import LayerCache
+from advisor.record import Record
+
+
+def pad(n: int, step: int) -> int:
+    """`n` rounded up to a multiple of `step`."""
+    return -(-n // step) * step
+
+
+class Cells(Record, frozen=True, kw_only=True):
+    """Size of the cache in cells (tokens): per stream for layers that grow, and for windowed ones."""
+
+    streams: int
+    cells: int
+    window_cells: int
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that all streams together hold."""
+        return self.streams * self.cells
+
+
+def cells(n_ctx: int, slots: int, unified: bool, window: int | None, ubatch: int, swa_full: bool) -> Cells:
+    """Cache cells for a total context of `n_ctx` tokens over `slots` sequences."""
+    n_ctx = pad(n_ctx, 256)
+    streams = 1 if unified else slots
+    per = n_ctx if unified else pad(n_ctx // slots, 256)
+    small = per
+    if window and not swa_full:
+        small = pad(min(per, window * (slots if unified else 1) + ubatch), 256)
+    return Cells(streams=streams, cells=per, window_cells=small)
+
+
+def side_bytes(kind: str, width: int, n_cells: int, streams: int, cuda: bool) -> int:
+    """Bytes of the K or the V tensor of one layer; `width` elements per cell."""
+    if not width:
+        return 0
+    n = row_bytes(kind, width) * n_cells * streams
+    if cuda and BLOCKS[kind][0] > 1 and width % 512:
+        n += pad(row_bytes(kind, 512 - width % 512), 128)
+    return n
+
+
+def layer_bytes(layer: LayerCache, c: Cells, kinds: tuple[str, str], cuda: bool, windows: bool) -> int:
+    """KV bytes of one layer. `windows` False: the engine ignores this architecture's sliding window."""
+    n = c.window_cells if layer.window and windows else c.cells
+    return side_bytes(kinds[0], layer.k, n, c.streams, cuda) + side_bytes(kinds[1], layer.v, n, c.streams, cuda)
+
+
+def state_bytes(layer: LayerCache, slots: int) -> int:
+    """Recurrent state of one layer: always F32, one per slot."""
+    return 4 * slots * (layer.conv + layer.state)

@@ -1,0 +1,114 @@
+"""llama.cpp's compute buffer: scratch of the largest graph, planned before any request.
+
+Source: llamacpp-memory.md section 4 (measured on llama.cpp v0.5.0, CUDA). Exact for dense models with separate gate and up
+projections; `width` of others comes from `rules/engines/llama.cpp.yaml` (measured) or from the MoE formula (modelled).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.memory.gguf_tensors import FUSED_GATE_UP, FUSED_QKV
+from advisor.model import types as t
+from advisor.record import Record
+
+MIB = 2**20
+
+
+class Width(Record, frozen=True, kw_only=True):
+    """Live F32 elements per token at the graph's peak, and whether that is exact for the architecture."""
+
+    elements: int
+    basis: str
+
+
+def query_width(model: t.Model) -> tuple[int, int]:
+    """(query heads, query elements per token) of the widest attention layer."""
+    best = (0, 0)
+    assert model.layout is not None
+    for g in model.layout.attention:
+        for p in g.parts if isinstance(g, t.Parallel) else (g,):
+            if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)):
+                best = max(best, (p.n_heads, p.n_heads * p.head_dim), key=lambda x: x[1])
+            elif isinstance(p, t.Mla):
+                best = max(best, (p.n_heads, p.n_heads * (p.kv_lora_rank + p.qk_rope_head_dim)), key=lambda x: x[1])
+    return best
+
+
+def width(model: t.Model, measured: dict[str, int], windows: bool) -> Width:
+    """The factor C of `compute = 4 * ubatch * C + mask`."""
+    if model.id in measured:
+        return Width(elements=measured[model.id], basis="measured")
+    lay = model.layout
+    assert lay is not None
+    d = lay.hidden_size
+    extra = 9 if windows else 5
+    _, q = query_width(model)
+    dense = [g.intermediate for g in lay.ffn if isinstance(g, t.Dense)]
+    moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
+    simple = all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention)
+    if dense and not moe:
+        if model.model_type in FUSED_GATE_UP or model.model_type in FUSED_QKV:
+            return Width(elements=3 * max(dense) + 2 * d, basis="modelled")
+        return Width(elements=3 * max(dense) + 2 * d + q + extra, basis="exact" if simple else "modelled")
+    if moe:
+        m = max(moe, key=lambda g: g.top_k * g.moe_intermediate)
+        routed = 2 * m.top_k * (d + m.moe_intermediate) + 2 * d + q
+        return Width(elements=max(routed, 3 * max(dense, default=0) + 2 * d + q), basis="modelled")
+    # no feed-forward part: the mixer's own expansion dominates
+    inner = max((g.inner for g in lay.attention if isinstance(g, t.Mamba1)), default=2 * d)
+    return Width(elements=6 * inner + 2 * d, basis="modelled")
+
+
+class Graph(Record, frozen=True, kw_only=True):
+    """What the compute buffer depends on, besides the model."""
+
+    ubatch: int
+    cells: int  # per stream
+    window_cells: int  # 0 without windowed layers
+    streams: int
+    flash: bool
+    quantized_cache: bool
+    n_heads: int
+    query: int  # query elements per token
+    kv_row: int  # K and V elements per token of the widest layer
+    hidden: int
+    host_experts: bool
+    attends: bool  # False: no attention layer at all, hence no mask
+
+
+def mask_bytes(g: Graph) -> int:
+    """The attention mask, F16 with flash attention."""
+    return 2 * g.ubatch * (g.cells + g.window_cells) if g.attends else 0
+
+
+def device_compute(w: Width, g: Graph) -> int:
+    """Bytes of scratch on a single GPU."""
+    mask = mask_bytes(g)
+    size = 4 * g.ubatch * w.elements + mask
+    if g.quantized_cache and g.flash and g.attends:
+        # K and V of one layer are expanded to F16 for the kernel
+        grown = 4 * g.ubatch * (2 * g.hidden + 2 * g.query + 45) + mask + 2 * g.cells * g.streams * g.kv_row
+        size = max(size + 80 * 1024, grown)
+    if not g.flash and g.attends:
+        size += 4 * g.ubatch * g.cells * (g.n_heads + 1)
+    return size
+
+
+def split_compute(single: int, g: Graph, devices: int) -> list[int]:
+    """Bytes per device under a layer split: pipeline copies of the inputs come on top."""
+    if devices == 1:
+        return [single]
+    h = 4 * g.ubatch * g.hidden
+    first = single + 3 * mask_bytes(g) + 4 * h
+    return [first] + [first + 4 * h] * (devices - 1)
+
+
+def host_compute(g: Graph, vocab: int, slots: int) -> int:
+    """Scratch and logits in host memory beside GPUs."""
+    return 8 * g.ubatch * g.hidden + mask_bytes(g) + 4 * vocab * slots
+
+
+def largest(values: Sequence[int]) -> int:
+    """The largest of possibly none."""
+    return max(values, default=0)

@@ -1,0 +1,210 @@
+"""Which GGML type every tensor of a GGUF file gets, as llama-quantize decides without an importance matrix.
+
+Source: llama.cpp v0.5.0 quantiser, checked on 232 of 232 files (llamacpp_memory.csv). Vendors' dynamic mixes differ: a
+file's own tensor table wins where there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from advisor.memory.ggml import BLOCKS
+from advisor.memory.gguf_tensors import Tensor
+from advisor.model import types as t
+
+# mix -> type of the bulk
+BASE = {
+    "F32": "F32", "F16": "F16", "BF16": "BF16", "Q8_0": "Q8_0", "Q6_K": "Q6_K",
+    "Q5_K_M": "Q5_K", "Q5_K_S": "Q5_K", "Q5_0": "Q5_0", "Q5_1": "Q5_1",
+    "Q4_K_M": "Q4_K", "Q4_K_S": "Q4_K", "Q4_0": "Q4_0", "Q4_1": "Q4_1", "IQ4_XS": "IQ4_XS", "IQ4_NL": "IQ4_NL",
+    "Q3_K_L": "Q3_K", "Q3_K_M": "Q3_K", "Q3_K_S": "Q3_K", "Q2_K": "Q2_K", "Q2_K_S": "Q2_K",
+    "IQ3_M": "IQ3_S", "IQ3_S": "IQ3_S", "IQ3_XS": "IQ3_S", "IQ3_XXS": "IQ3_XXS",
+    "IQ2_M": "IQ2_S", "IQ2_S": "IQ2_XS", "IQ2_XS": "IQ2_XS", "IQ2_XXS": "IQ2_XXS", "IQ1_M": "IQ1_M", "IQ1_S": "IQ1_S",
+    "TQ1_0": "TQ1_0", "TQ2_0": "TQ2_0", "MXFP4_MOE": "MXFP4",
+}  # fmt: skip
+
+# what a row that is not whole blocks of 256 falls back to
+FALLBACK = {
+    "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0", "Q2_K": "Q4_0", "Q3_K": "Q4_0", "TQ1_0": "Q4_0", "TQ2_0": "Q4_0",
+    "IQ4_XS": "IQ4_NL", "IQ3_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL", "IQ2_S": "IQ4_NL", "IQ2_XS": "IQ4_NL",
+    "IQ2_XXS": "IQ4_NL", "IQ1_S": "IQ4_NL", "IQ1_M": "IQ4_NL",
+}  # fmt: skip
+SMALL_IQ = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
+_KEEP_F32 = re.compile(r"(_norm\.weight|ffn_gate_inp\.weight|ssm_conv1d\.weight|shortconv\.conv\.weight|\.bias|rope_freqs)")
+_VALUE = re.compile(r"attn_(v|qkv|kv_b)\.weight")
+
+
+def more_bits(i: int, n: int) -> bool:
+    """llama.cpp's pick of layers that deserve more bits: the first and last eighth and every third between."""
+    return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
+
+
+def types(model: t.Model, mix: str, all_tensors: Sequence[Tensor]) -> list[str]:
+    """The GGML type of each of `all_tensors`, in their order, for the mix (`Q4_K_M`, ...). KeyError for an unknown mix."""
+    facts = _Facts(model, mix, all_tensors)
+    ranked = sorted(range(len(all_tensors)), key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))
+    out = [""] * len(all_tensors)
+    seen = {"value": 0, "down": 0}
+    for i in ranked:
+        out[i] = _type(facts, all_tensors[i], seen)
+    return out
+
+
+def _rank(x: Tensor) -> int:
+    return -1 if x.layer is None else x.layer
+
+
+class _Facts:
+    """What the choice depends on."""
+
+    def __init__(self, model: t.Model, mix: str, all_tensors: Sequence[Tensor]) -> None:
+        lay = model.layout
+        assert lay is not None
+        self.mix, self.base = mix, BASE[mix]
+        self.has_output = any(x.name == "output.weight" for x in all_tensors)
+        self.n_layer = 1 + max((x.layer or 0) for x in all_tensors)
+        self.n_value = sum(bool(_VALUE.search(x.name)) for x in all_tensors)
+        self.n_down = self.n_layer
+        moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
+        self.n_expert = moe[0].n_experts if moe else 1
+        self.gqa = gqa(model)
+        # llama.cpp calls any 80-layer Llama (not only the 70B) type "70B"
+        self.is_70b = lay.n_layers == 80 and model.model_type == "llama"
+
+
+def gqa(model: t.Model) -> int:
+    """Query heads per KV head as llama.cpp counts it (MLA models count as one KV head per query head)."""
+    assert model.layout is not None
+    for g in model.layout.attention:
+        parts = g.parts if isinstance(g, t.Parallel) else (g,)
+        for p in parts:
+            if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)) and p.n_kv_heads:
+                return p.n_heads // p.n_kv_heads
+    return 1
+
+
+def _type(f: _Facts, x: Tensor, seen: dict[str, int]) -> str:
+    if len(x.ne) == 1 or not x.name.endswith(".weight") or _KEEP_F32.search(x.name):
+        return "F32"
+    if f.base in ("F32", "F16", "BF16"):
+        return f.base
+    return _whole_blocks(_wanted(f, x, seen), x.ne[0])
+
+
+def _whole_blocks(kind: str, row: int) -> str:
+    if row % BLOCKS[kind][0] == 0:
+        return kind
+    kind = FALLBACK.get(kind, "F16")
+    return kind if row % BLOCKS[kind][0] == 0 else "F16"
+
+
+def _wanted(f: _Facts, x: Tensor, seen: dict[str, int]) -> str:
+    name, mix = x.name, f.mix
+    is_output = name == "output.weight" or (name == "token_embd.weight" and not f.has_output)
+    if is_output:
+        return _output(f, x)
+    if mix == "MXFP4_MOE":
+        return "MXFP4" if len(x.ne) > 2 and x.ne[2] > 1 else "Q8_0"
+    if name == "token_embd.weight":
+        return _embedding(f)
+    if mix in SMALL_IQ:
+        return _small_iq(f, name, seen)
+    if _VALUE.search(name):
+        i, seen["value"] = seen["value"], seen["value"] + 1
+        return _value(f, i)
+    if "attn_k.weight" in name and f.n_expert == 8:
+        return "Q8_0"
+    if "attn_k.weight" in name or "attn_q.weight" in name:
+        return {"IQ3_XS": "IQ3_XXS", "IQ3_XXS": "IQ2_S"}.get(mix, f.base)
+    if "ffn_down" in name:
+        i, seen["down"] = seen["down"], seen["down"] + 1
+        return _down(f, _rank(x) if f.n_expert > 1 else i)
+    if "attn_output.weight" in name:
+        return _attention_output(f)
+    if ("ffn_gate" in name or "ffn_up" in name) and mix == "IQ3_XS":
+        return "IQ3_XXS" if f.n_layer // 8 <= _rank(x) < 7 * f.n_layer // 8 else f.base
+    return f.base
+
+
+def _output(f: _Facts, x: Tensor) -> str:
+    if f.mix == "MXFP4_MOE" or x.ne[0] % BLOCKS[f.base][0]:
+        return "Q8_0"
+    if f.mix in SMALL_IQ or f.mix == "IQ3_XXS":
+        return "Q5_K"
+    return "Q8_0" if f.base == "Q8_0" else "Q6_K"
+
+
+def _embedding(f: _Facts) -> str:
+    if f.mix in ("IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"):
+        return "Q2_K"
+    if f.mix in ("IQ2_S", "IQ2_M", "IQ3_XXS"):
+        return "IQ3_S"
+    return "Q4_K" if f.mix in ("TQ1_0", "TQ2_0") else f.base
+
+
+def _small_iq(f: _Facts, name: str, seen: dict[str, int]) -> str:
+    larger = "IQ3_S" if f.mix in ("IQ2_S", "IQ2_M") else "Q2_K"
+    if "attn_v.weight" in name:
+        return "Q4_K" if f.gqa >= 4 or f.n_expert >= 4 else larger
+    if f.n_expert == 8 and "attn_k.weight" in name:
+        return "Q4_K"
+    if "ffn_down" in name:
+        i, seen["down"] = seen["down"], seen["down"] + 1
+        return larger if i < f.n_down // 8 else f.base
+    if "attn_output.weight" in name:
+        if f.n_expert == 8:
+            return "Q5_K"
+        return {"IQ1_S": "IQ2_XXS", "IQ1_M": "IQ2_XXS", "IQ2_S": "IQ3_S", "IQ2_M": "IQ3_S"}.get(f.mix, f.base)
+    return f.base
+
+
+def _value(f: _Facts, i: int) -> str:
+    mix, kind = f.mix, f.base
+    if mix == "Q2_K":
+        kind = "Q4_K" if f.gqa >= 4 else "Q3_K"
+    elif mix in ("Q2_K_S", "IQ3_XS", "IQ3_S", "IQ3_XXS") and f.gqa >= 4:
+        kind = "Q4_K"
+    elif mix == "IQ3_XXS":
+        kind = "IQ3_S"
+    elif mix == "IQ3_M":
+        kind = "Q4_K"
+    elif mix == "Q3_K_M":
+        kind = "Q5_K" if i < 2 else "Q4_K"
+    elif mix == "Q3_K_L" or (mix in ("IQ4_NL", "IQ4_XS") and f.gqa >= 4):
+        kind = "Q5_K"
+    elif mix in ("Q4_K_M", "Q5_K_M") and more_bits(i, f.n_value):
+        kind = "Q6_K"
+    elif mix == "Q4_K_S" and i < 4:
+        kind = "Q5_K"
+    if f.is_70b and kind in ("Q3_K", "Q4_K"):
+        kind = "Q5_K"
+    return "Q8_0" if f.n_expert == 8 else kind
+
+
+def _down(f: _Facts, i: int) -> str:
+    mix, n = f.mix, f.n_down
+    if mix == "Q2_K":
+        return "Q3_K"
+    if mix == "Q2_K_S":
+        return "Q4_K" if i < n // 8 else f.base
+    if mix == "IQ3_XXS":
+        return "Q4_K" if i < n // 8 else "Q3_K"
+    if mix == "Q3_K_M":
+        return "Q5_K" if i < n // 16 else "Q4_K"
+    if mix == "IQ3_M":
+        return "Q4_K" if i < n // 8 or (f.n_expert == 8 and more_bits(i, n)) else f.base
+    if mix == "Q3_K_L":
+        return "Q5_K"
+    if mix in ("Q4_K_M", "Q5_K_M"):
+        return "Q6_K" if more_bits(i, n) else f.base
+    if mix in ("Q4_K_S", "IQ4_NL", "IQ4_XS") and i < n // 8:
+        return "Q5_K"
+    return f.base
+
+
+def _attention_output(f: _Facts) -> str:
+    if f.n_expert == 8:
+        q5 = ("Q2_K", "IQ3_XS", "IQ3_XXS", "Q3_K_S", "Q3_K_M", "IQ4_NL", "Q4_K_S", "Q4_K_M", "IQ3_S", "IQ3_M", "IQ4_XS")
+        return "Q5_K" if f.mix in q5 else f.base
+    return {"Q2_K": "Q3_K", "IQ3_XXS": "IQ3_S", "Q3_K_M": "Q4_K", "Q3_K_L": "Q5_K", "IQ3_M": "Q4_K"}.get(f.mix, f.base)

@@ -1,0 +1,120 @@
+"""Weights of a GGUF deployment: every tensor with its type, from the file's own table or from the architecture."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from advisor.memory import gguf_mix, gguf_tensors
+from advisor.memory.ggml import device_bytes, tensor_bytes
+from advisor.memory.gguf_tensors import NoLayout
+from advisor.model.types import Model
+from advisor.record import Record
+
+
+class Weight(Record, frozen=True, kw_only=True):
+    """One tensor with its sizes in bytes: in the file, and in a device buffer."""
+
+    name: str
+    layer: int | None
+    file_bytes: int
+    device_bytes: int
+    expert: bool
+    mtp: bool
+
+
+class GgufWeights(Record, frozen=True, kw_only=True):
+    """All tensors of the model, and how sure their types are."""
+
+    weights: tuple[Weight, ...]
+    exact: bool
+    note: str | None = None
+
+    @property
+    def file_bytes(self) -> int:
+        """Bytes of all tensors in the file."""
+        return sum(w.file_bytes for w in self.weights)
+
+    @property
+    def tied(self) -> bool:
+        """Whether the output matrix is the token embedding."""
+        return not any(w.name == "output.weight" for w in self.weights)
+
+
+@lru_cache(maxsize=64)
+def from_file(path: Path) -> GgufWeights:
+    """Weights as the file's tensor table lists them. Raises BadFile."""
+    from advisor.model.gguf import read_gguf
+
+    file = read_gguf(path)
+    nextn = file.metadata.get(f"{file.metadata.get('general.architecture')}.nextn_predict_layers") or 0
+    layers = [_layer(x.name) for x in file.tensors]
+    last = max((n for n in layers if n is not None), default=-1)
+    first_mtp = last + 1 - int(nextn) if isinstance(nextn, int) else last + 1
+    weights = tuple(
+        Weight(
+            name=x.name,
+            layer=n,
+            file_bytes=tensor_bytes(x.type, x.shape),
+            device_bytes=device_bytes(x.type, x.shape),
+            expert="_exps." in x.name,
+            mtp=n is not None and n >= first_mtp,
+        )
+        for x, n in zip(file.tensors, layers, strict=True)
+    )
+    return GgufWeights(weights=weights, exact=True)
+
+
+def _layer(name: str) -> int | None:
+    parts = name.split(".", 2)
+    return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdigit() else None
+
+
+_CACHE: dict[tuple[int, str], tuple[Model, GgufWeights]] = {}
+
+
+def from_model(model: Model, mix: str) -> GgufWeights:
+    """Weights that llama-quantize would write for `mix`. Raises NoLayout, KeyError for a mix that is not known."""
+    key = (id(model), mix)
+    kept = _CACHE.get(key)
+    if kept is not None and kept[0] is model:
+        return kept[1]
+    made = _from_model(model, mix)
+    if len(_CACHE) >= 256:
+        _CACHE.clear()
+    _CACHE[key] = (model, made)
+    return made
+
+
+def _from_model(model: Model, mix: str) -> GgufWeights:
+    note = None
+    known = mix
+    if mix.startswith("UD-"):
+        known = UD_BASE.get(mix, "")
+        if not known:
+            raise KeyError(mix)
+        note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
+    all_tensors = gguf_tensors.tensors(model)
+    kinds = gguf_mix.types(model, known, all_tensors)
+    weights = tuple(
+        Weight(
+            name=x.name,
+            layer=x.layer,
+            file_bytes=tensor_bytes(kind, x.ne),
+            device_bytes=device_bytes(kind, x.ne),
+            expert=x.expert,
+            mtp=x.mtp,
+        )
+        for x, kind in zip(all_tensors, kinds, strict=True)
+    )
+    return GgufWeights(weights=weights, exact=note is None, note=note)
+
+
+# Vendors' dynamic mixes: the listed mix is the nearest published size (models.md: UD-Q4_K_XL 4.63 to 6.46 bits)
+UD_BASE = {
+    "UD-Q8_K_XL": "Q8_0", "UD-Q6_K_XL": "Q6_K", "UD-Q5_K_XL": "Q5_K_M", "UD-Q4_K_XL": "Q4_K_M", "UD-Q3_K_XL": "Q3_K_M",
+    "UD-Q2_K_XL": "Q2_K", "UD-IQ4_XS": "IQ4_XS", "UD-IQ3_XXS": "IQ3_XXS", "UD-IQ3_S": "IQ3_S", "UD-IQ2_M": "IQ2_M",
+    "UD-IQ2_XXS": "IQ2_XXS", "UD-IQ1_M": "IQ1_M", "UD-IQ1_S": "IQ1_S",
+}  # fmt: skip
+
+__all__ = ["GgufWeights", "NoLayout", "Weight", "from_file", "from_model"]
