@@ -11,7 +11,7 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import Decided
-from advisor.engines.llamacpp_settings import ALL_LAYERS, Resolved, resolve
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
 from advisor.errors import BadInput
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS

@@ -1,0 +1,34 @@
+"""Versions of engines: comparing them, and picking a constant that depends on them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from advisor.record import Record
+
+
+class ByVersion(Record, frozen=True, kw_only=True):
+    """A constant that holds below version `before` (None = from the last change on)."""
+
+    number: float
+    before: str | None = None
+    source: str
+
+
+def key(version: str) -> tuple[int, ...]:
+    """`v0.21.1rc2` -> (0, 21, 1): the numbers in order; pre-release tails are ignored."""
+    m = re.match(r"\D*(\d+(?:\.\d+)*)", version)
+    return tuple(int(x) for x in m[1].split(".")) if m else ()
+
+
+def pick(values: Sequence[ByVersion], version: str | None) -> ByVersion:
+    """The entry for a version; the newest when the version is unknown (callers say which version they assume)."""
+    bounded = sorted((v for v in values if v.before), key=lambda v: key(v.before or ""))
+    newest = next((v for v in values if v.before is None), bounded[-1])
+    if version is None or not key(version):
+        return newest
+    for v in bounded:
+        if key(version) < key(v.before or ""):
+            return v
+    return newest

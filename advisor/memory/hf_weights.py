@@ -1,0 +1,131 @@
+"""Weights of a safetensors checkpoint on the ranks of a tensor/pipeline-parallel engine.
+
+The tensor list is the architecture's (advisor.memory.gguf_tensors; element counts equal the checkpoint's); this module knows which
+tensors a quantization covers and which ones ranks share. Source: vLLM 0.33.0's own model classes on the meta device (vllm_kv.csv).
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+
+from advisor.catalog.types import Quantization
+from advisor.memory import gguf_tensors
+from advisor.memory.gguf_tensors import NoLayout, Tensor
+from advisor.model.types import Full, Mla, Model, Moe, Parallel, Sliding
+from advisor.record import Record
+
+
+class RankWeights(Record, frozen=True, kw_only=True):
+    """Bytes of weights per pipeline rank (every tensor-parallel rank of a stage holds the same amount)."""
+
+    stages: tuple[int, ...]
+    experts: tuple[int, ...]  # the routed experts' part of `stages`
+    modelled: bool  # True: sized from the parameter count, the layer layout is not known
+
+
+_REPLICATED = re.compile(r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)")
+_KV = re.compile(r"attn_[kv]\.(weight|bias)$")
+_WHOLE = re.compile(r"(token_embd|^output|_norm|gate_inp|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)")
+
+
+def covered(x: Tensor, q: Quantization) -> bool:
+    """Whether the quantization stores this tensor in its own format (the rest stays at 16 bit)."""
+    if len(x.ne) < 2 or _WHOLE.search(x.name):
+        return False
+    return x.expert if q.covers == "experts" else True
+
+
+def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1) -> RankWeights:
+    """Bytes per rank. `ep` > 1 spreads whole experts over that many ranks instead of slicing each."""
+    try:
+        tensors = gguf_tensors.tensors(model)
+    except NoLayout:
+        return _from_count(model, q, tp, pp)
+    lay = model.layout
+    assert lay is not None
+    kv_heads = _kv_heads(model)
+    stages, experts = [0.0] * pp, [0.0] * pp
+    for x in tensors:
+        if x.mtp or x.name == "rope_freqs.weight":
+            continue
+        n = prod(x.ne)
+        size = n * (q.bits_nominal / 8 if covered(x, q) else _plain_bytes(model, q))
+        if x.expert:
+            size /= max(tp, ep)
+        elif _KV.search(x.name):
+            size /= min(tp, kv_heads)
+        elif not _REPLICATED.search(x.name):
+            size /= tp
+        for stage in _stages(x, lay.n_layers, pp, lay.tie_embeddings):
+            stages[stage] += size
+            experts[stage] += size if x.expert else 0
+    if model.vision is not None:
+        stages[0] += model.vision.params * 2 / tp
+    stages[0] += sum(e.params for e in model.weights.extras) * 2
+    return RankWeights(stages=tuple(round(s) for s in stages), experts=tuple(round(e) for e in experts), modelled=False)
+
+
+def _plain_bytes(model: Model, q: Quantization) -> float:
+    """Bytes per element of what a quantization leaves alone."""
+    if q.family == "none":
+        return q.bits_nominal / 8
+    return 2.0
+
+
+def _stages(x: Tensor, n_layers: int, pp: int, tied: bool) -> tuple[int, ...]:
+    """Pipeline stages that hold a tensor: layers are dealt out in order, earlier stages take the remainder's complement."""
+    if x.layer is None:
+        if x.name == "token_embd.weight":
+            return (0, pp - 1) if tied and pp > 1 else (0,)
+        return (pp - 1,)
+    return (stage_of(x.layer, n_layers, pp),)
+
+
+def stage_of(layer: int, n_layers: int, pp: int) -> int:
+    """Pipeline stage of a layer: equal shares, a remainder goes to the stages before the last (vLLM's partitioning)."""
+    base, rest = divmod(n_layers, pp)
+    sizes = [base] * pp
+    for k in range(rest):
+        sizes[max(0, pp - 2 - k)] += 1
+    edge = 0
+    for i, size in enumerate(sizes):
+        edge += size
+        if layer < edge:
+            return i
+    return pp - 1
+
+
+def _kv_heads(model: Model) -> int:
+    lay = model.layout
+    assert lay is not None
+    heads = [p.n_kv_heads for g in lay.attention for p in (g.parts if isinstance(g, Parallel) else (g,)) if isinstance(p, (Full, Sliding))]
+    return max(heads, default=1) or 1
+
+
+def _from_count(model: Model, q: Quantization, tp: int, pp: int) -> RankWeights:
+    """Parameters x bytes, spread evenly: for layouts whose tensors are not known."""
+    lay = model.layout
+    whole = 0
+    if lay is not None:
+        whole = lay.vocab_size * lay.hidden_size * (1 if lay.tie_embeddings else 2)
+        if q.covers == "experts":
+            whole = max(whole, model.params_total - _expert_params(model))
+    total = (model.params_total - whole) * q.bits_nominal / 8 + whole * (2 if q.family != "none" else q.bits_nominal / 8)
+    each = round(total / (tp * pp))
+    return RankWeights(stages=(each,) * pp, experts=(0,) * pp, modelled=True)
+
+
+def _expert_params(model: Model) -> int:
+    lay = model.layout
+    assert lay is not None
+    return sum(
+        g.n * g.n_experts * (3 if g.act == "gated" else 2) * (g.latent or lay.hidden_size) * g.moe_intermediate
+        for g in lay.ffn
+        if isinstance(g, Moe)
+    )
+
+
+def is_mla(model: Model) -> bool:
+    """Whether the main cache is one latent row per token, which tensor parallelism does not divide."""
+    return model.layout is not None and any(isinstance(g, Mla) for g in model.layout.attention)

@@ -1,0 +1,118 @@
+"""vLLM's KV cache planner: which layers form a group, how large a block is, what one request takes.
+
+Source: vLLM 0.33.0's planner run on meta devices (vllm_kv.csv, every row equal); formulas in docs/memory.md.
+"""
+
+from __future__ import annotations
+
+from advisor.memory.layers import LayerCache
+from advisor.record import Record
+
+BLOCK = 16
+HYBRID_ALIGNMENT = 64  # attention blocks of hybrid models grow in steps of so many tokens
+STATE_BLOCKS = 3  # blocks a running sequence holds per group of state layers, prefix caching on
+
+
+class Spec(Record, frozen=True, kw_only=True):
+    """Cache of one layer on one rank. `kind`: full, window, chunk, state. `row` is bytes per token, `state` bytes per sequence."""
+
+    kind: str
+    row: int = 0
+    window: int = 0
+    state: int = 0
+
+
+class Group(Record, frozen=True, kw_only=True):
+    """Layers that share block tables: `layers` slots (padding included) of blocks of `block` tokens and `page` bytes."""
+
+    kind: str
+    layers: int
+    block: int
+    page: int
+    window: int = 0
+
+
+class PagedCache(Record, frozen=True, kw_only=True):
+    """The plan for one rank. `row` is the growing bytes per token over all full-attention layers."""
+
+    groups: tuple[Group, ...]
+    row: int
+    state_real: int  # recurrent bytes per sequence before padding
+
+    def request(self, tokens: int, batched_tokens: int) -> tuple[int, int]:
+        """(attention bytes, state bytes) that one request of `tokens` reserves at admission."""
+        attention = state = 0
+        for g in self.groups:
+            if g.kind == "state":
+                state += STATE_BLOCKS * g.layers * g.page
+            else:
+                attention += _blocks(g, tokens, batched_tokens) * g.layers * g.page
+        return attention, state
+
+
+def _blocks(g: Group, tokens: int, batched_tokens: int) -> int:
+    # two batches can be in flight, so a window keeps their tokens too
+    if g.kind == "window":
+        return -(-min(g.window - 1 + 2 * batched_tokens, tokens) // g.block) + 1
+    if g.kind == "chunk":
+        return -(-min(g.window + 2 * batched_tokens, tokens) // g.block)
+    return -(-tokens // g.block)
+
+
+def specs(layers: list[LayerCache], element: float, tp: int, state_bytes: float, conv_bytes: float) -> list[Spec]:
+    """Per-rank specs of all layers. KV heads divide by at most their number; latent rows do not divide at all."""
+    out = []
+    for x in layers:
+        for c in (x, *x.extra):
+            if c.recurrent:
+                out.append(Spec(kind="state", state=round((c.state * state_bytes + c.conv * conv_bytes) / tp)))
+            if c.attends and (c.k or c.v) and not c.image_only:
+                share = 1 if c.latent else min(tp, c.kv_heads or 1)
+                row = round(((c.k + c.v) * element / share + c.index) / c.per_tokens)
+                kind = "full" if c.window is None else "window"
+                out.append(Spec(kind=kind, row=row, window=c.window or 0))
+    return out
+
+
+def plan(all_specs: list[Spec], block: int = BLOCK) -> PagedCache:
+    """Groups of equal pages. Layers of one kind only form one group; unlike kinds are cut into groups of equal size."""
+    attention = [s for s in all_specs if s.kind != "state"]
+    states = [s for s in all_specs if s.kind == "state"]
+    row = sum(s.row for s in attention if s.kind == "full")
+    real = sum(s.state for s in states)
+    if not attention:
+        page = max((s.state for s in states), default=0)
+        groups = (Group(kind="state", layers=len(states), block=1, page=page),) if states else ()
+        return PagedCache(groups=groups, row=0, state_real=real)
+    if not states and all(s.kind == "full" for s in attention):
+        page = block * row
+        return PagedCache(groups=(Group(kind="full", layers=1, block=block, page=page),), row=row, state_real=0)
+    return PagedCache(groups=tuple(_unlike(attention, states, block)), row=row, state_real=real)
+
+
+def _unlike(attention: list[Spec], states: list[Spec], block: int) -> list[Group]:
+    widest = max(s.row for s in attention)
+    if states:
+        need = max(s.state for s in states)
+        block = max(block, _up(-(-need // widest), HYBRID_ALIGNMENT))
+    page = block * widest
+    kinds: dict[tuple[str, int, int], int] = {}
+    for s in attention:
+        # a narrower row fills the same page with more tokens
+        key = (s.kind, s.window, block * widest // s.row)
+        kinds[key] = kinds.get(key, 0) + 1
+    counts = list(kinds.values()) + ([len(states)] if states else [])
+    size = min(counts)
+    if max(counts) < size * 1.25:
+        size = max(counts)
+    groups = [
+        Group(kind=kind, layers=size, block=tokens, page=page, window=window)
+        for (kind, window, tokens), n in kinds.items()
+        for _ in range(-(-n // size))
+    ]
+    groups += [Group(kind="state", layers=size, block=block, page=page) for _ in range(-(-len(states) // size))]
+    return groups
+
+
+def _up(n: int, step: int) -> int:
+    return -(-n // step) * step
