@@ -1,0 +1,186 @@
+"""Evaluating a guide: which leaves hold for given facts, and the full trace of what was looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from advisor.decision.conditions import Facts, checks, describe, outcome
+from advisor.decision.fields import FIELDS, Field, value_problem
+from advisor.decision.guides import tree_named
+from advisor.decision.types import Decision, Guide, Node, Order, Reason, TraceStep, Tree
+from advisor.errors import BadInput
+
+
+class Answer(NamedTuple):
+    """The leaves of one tree that were taken, refinements applied, and what was looked at."""
+
+    leaves: tuple[Node, ...]
+    trace: tuple[TraceStep, ...]
+
+
+def evaluate(guide: Guide, facts: Facts, tree: str | None = None) -> Decision:
+    """What the guide says: the named tree (default: its first engine tree), then the trees that add to it.
+
+    In a first-match block the first node whose condition holds is taken; an unknown condition is not taken and the
+    trace names the unknown fields. In a block without order every node that holds is taken. A branch without an answer
+    below it lets the search go on. Raises UnknownName for a tree, BadInput for a value of the wrong type.
+    """
+    main = tree_named(guide, tree)
+    answer = answer_of(guide, main, facts)
+    engines = _union(n.engines for n in answer.leaves)
+    leaves, trace = [*answer.leaves], [*answer.trace]
+    held_back: dict[str, list[Reason]] = {}
+    if guide.kind == "advice":
+        known = {**facts, "engine.chosen": engines[0] if engines else None}
+        for extra in guide.trees:
+            if extra.role == "engine":
+                continue
+            added = answer_of(guide, extra, known)
+            trace += added.trace
+            if extra.role == "held_back":
+                for leaf in added.leaves:
+                    for engine in leaf.engines:
+                        held_back.setdefault(engine, []).append(_reason(guide, extra, leaf))
+            else:
+                leaves += added.leaves
+    return Decision(
+        guide=guide.name,
+        tree=main.name,
+        rules=tuple(f"{guide.name}/{main.name}/{n.id}" for n in answer.leaves),
+        engines=engines,
+        ranked=len(engines) < 2 or (guide.kind == "advice" and len(answer.leaves) < 2),
+        says=tuple(n.says for n in answer.leaves if n.says),
+        later=_union(n.later for n in leaves),
+        overlay=_union(n.overlay for n in leaves),
+        settings={k: v for n in leaves for k, v in n.settings.items()},
+        hardware=_union(n.hardware for n in leaves),
+        quantizations=_union(n.quantizations for n in leaves),
+        avoid=_union(n.avoid for n in leaves),
+        requires=_union(n.requires for n in leaves),
+        prefers=_union(n.prefers for n in leaves),
+        held_back={k: tuple(v) for k, v in held_back.items()},
+        notes=(*_order_notes(guide, main, answer), *_union(n.notes for n in leaves)),
+        verdicts=tuple(n.verdict for n in answer.leaves if n.verdict),
+        unknown=_union(s.unknown for s in trace),
+        trace=tuple(trace),
+    )
+
+
+def answer_of(guide: Guide, tree: Tree, facts: Facts) -> Answer:
+    """One tree alone. Raises BadInput for a value of the wrong type."""
+    fields = tree.questions or FIELDS
+    for name, field in fields.items():
+        value = facts.get(name)
+        problem = None if value is None else value_problem(field, value)
+        if problem:
+            raise BadInput(problem)
+    trace: list[TraceStep] = []
+    leaves = _block(tree.nodes, tree.order, facts, fields, f"{guide.name}/{tree.name}/", trace)
+    return Answer(tuple(leaves), tuple(trace))
+
+
+def for_engine(guide: Guide, facts: Facts, engine: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+    """Quantizations to prefer, quantizations to avoid, and notes for one engine under consideration."""
+    known = {**facts, "engine.chosen": engine}
+    leaves = [
+        leaf
+        for tree in guide.trees
+        if tree.role in ("quantization", "note", "overlay")
+        for leaf in answer_of(guide, tree, known).leaves
+    ]
+    return (
+        _union(n.quantizations for n in leaves),
+        _union(n.avoid for n in leaves),
+        _union(n.notes for n in leaves),
+    )
+
+
+def touched(guide: Guide, many: Iterable[Facts]) -> dict[str, int]:
+    """How often each node held over many facts: coverage of a guide by its tests (0 = never)."""
+    counts = {f"{guide.name}/{tree.name}/{node.id}": 0 for tree in guide.trees for node in walk(tree.nodes)}
+    for facts in many:
+        for tree in guide.trees:
+            for step in answer_of(guide, tree, facts).trace:
+                if step.held:
+                    counts[step.rule] += 1
+    return counts
+
+
+def walk(nodes: Sequence[Node]) -> Iterator[Node]:
+    """Every node below, refinements included."""
+    for node in nodes:
+        yield node
+        yield from walk(node.nodes)
+        yield from walk(node.refine)
+
+
+def _block(
+    nodes: Sequence[Node], order: Order, facts: Facts, fields: Mapping[str, Field], prefix: str, trace: list[TraceStep]
+) -> list[Node]:
+    found: list[Node] = []
+    for node in nodes:
+        if node.condition is None and order == "none" and found:
+            break  # the default of an unordered block is for when nothing else holds
+        if not _look(node, facts, fields, prefix, trace):
+            continue
+        if node.nodes:
+            found += _block(node.nodes, node.order, facts, fields, prefix, trace)
+        else:
+            found.append(_refined(node, facts, fields, prefix, trace))
+        if found and order == "first_match":
+            break
+    return found
+
+
+def _look(node: Node, facts: Facts, fields: Mapping[str, Field], prefix: str, trace: list[TraceStep]) -> bool:
+    held = outcome(node.condition, facts, fields)
+    seen = checks(node.condition, facts, fields)
+    unknown = tuple(dict.fromkeys(c.field for c in seen if c.outcome is None)) if held is None else ()
+    trace.append(
+        TraceStep(
+            rule=prefix + node.id,
+            held=held,
+            condition=describe(node.condition),
+            conditions=seen,
+            unknown=unknown,
+            because=node.because if held else (f"unknown: {', '.join(unknown)}" if unknown else None),
+            source=node.source,
+        )
+    )
+    return held is True
+
+
+def _refined(leaf: Node, facts: Facts, fields: Mapping[str, Field], prefix: str, trace: list[TraceStep]) -> Node:
+    """The leaf with what its first refinement that holds sets put in place of its own."""
+    import msgspec
+
+    for node in leaf.refine:
+        if _look(node, facts, fields, prefix, trace):
+            keys = ("engines", "later", "overlay", "settings", "hardware", "says", "verdict", "because", "notes")
+            return msgspec.structs.replace(leaf, **{k: getattr(node, k) for k in keys if getattr(node, k)})
+    return leaf
+
+
+def _union(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(item for items in lists for item in items))
+
+
+def _reason(guide: Guide, tree: Tree, leaf: Node) -> Reason:
+    cited = [guide.sources[k] for k in leaf.source]
+    return Reason(
+        code=leaf.code or "",
+        rule=f"{guide.name}/{tree.name}/{leaf.id}",
+        text=leaf.because or "",
+        source="; ".join(s.title for s in cited),
+    )
+
+
+def _order_notes(guide: Guide, tree: Tree, answer: Answer) -> Iterator[str]:
+    if tree.remark:
+        yield tree.remark
+    if not answer.leaves and tree.gaps:
+        yield tree.gaps
+    if len(answer.leaves) > 1:
+        names = ", ".join(n.id for n in answer.leaves)
+        yield f"{len(answer.leaves)} branches hold ({names}) and the source gives no order or precedence between them"

@@ -1,0 +1,249 @@
+"""The facts that guides ask about, computed from a machine, a model and a workload. Unknown is None."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from advisor.catalog.types import Accelerator, Engine
+from advisor.decision.fields import FIELDS, Scalar, value_problem
+from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation
+from advisor.deployment import Workload
+from advisor.errors import BadInput, UnknownName
+from advisor.machine.types import Cpu, Device, Machine
+from advisor.model.types import Model
+from advisor.near import near_matches
+from advisor.units import GIB
+
+Fact = Scalar | None
+_PHONES = {"android": "phone", "ios": "phone", "browser": "browser"}
+_INTEGRATED = ("integrated", "apu")
+
+
+def facts(
+    machine: Machine,
+    model: Model | None,
+    workload: Workload,
+    accelerators: Mapping[str, Accelerator],
+    engines: Mapping[str, Engine] | None = None,
+    **more: Fact,
+) -> dict[str, Fact]:
+    """Every field of the registry with its value here, None where it is not known.
+
+    `engines` gives the gfx lists of vLLM and Ollama. `more` sets fields by name (`**{"model.ram_enough": True}`) and
+    wins over what is computed. Raises UnknownName for a field, BadInput for a value of the wrong type.
+    """
+    found: dict[str, Fact] = dict.fromkeys(FIELDS)
+    found.update(_system(machine))
+    found.update(_accelerator(machine, accelerators))
+    found.update(_listed(found, engines or {}))
+    found.update(_host(machine))
+    found.update(_model(model))
+    found.update(_workload(workload, machine))
+    for name, value in more.items():
+        if name not in FIELDS:
+            raise UnknownName("field", name, near_matches(name, FIELDS))
+        problem = None if value is None else value_problem(FIELDS[name], value)
+        if problem:
+            raise BadInput(problem)
+        found[name] = value
+    return {name: _valid(name, value) for name, value in found.items()}
+
+
+def _valid(name: str, value: Fact) -> Fact:
+    """The value, or unknown when it is not one that the field can have (a version no one can read)."""
+    return None if value is None or value_problem(FIELDS[name], value) else value
+
+
+def _system(machine: Machine) -> dict[str, Fact]:
+    wsl = machine.wsl
+    return {
+        "os": "linux" if wsl else machine.os,
+        "os.version": None if wsl else machine.os_version,
+        "os.wsl": wsl,
+        "arch": machine.arch,
+        "python": machine.python,
+        "container": machine.container,
+        "nodes": machine.nodes,
+        "orchestrator": machine.orchestrator,
+        "driver.nvidia": machine.drivers.get("nvidia"),
+        "driver.cuda": cuda_version(machine.drivers),
+        "driver.rocm": machine.drivers.get("rocm"),
+    }
+
+
+def cuda_version(drivers: Mapping[str, str]) -> str | None:
+    """Newest CUDA the driver supports: as reported, else by driver branch; None when neither is known.
+
+    Source: NVIDIA CUDA compatibility guide, minimum driver of each CUDA major release on Linux (13.x: 580, 12.x: 525,
+    11.x: 450).
+    """
+    if drivers.get("cuda"):
+        return drivers["cuda"]
+    head = drivers.get("nvidia", "").split(".")[0]
+    if not head.isdigit():
+        return None
+    for driver, cuda in ((580, "13.0"), (525, "12.0"), (450, "11.0")):
+        if int(head) >= driver:
+            return cuda
+    return None
+
+
+def main_devices(machine: Machine, accelerators: Mapping[str, Accelerator]) -> tuple[Device, ...]:
+    """The devices that count: usable ones, without integrated graphics where there is a card beside them."""
+    usable = machine.usable_devices
+    cards = tuple(d for d in usable if not _integrated(d, accelerators))
+    return cards or usable
+
+
+def _integrated(device: Device, accelerators: Mapping[str, Accelerator]) -> bool:
+    entry = accelerators.get(device.accelerator or "")
+    return device.unified or (entry is not None and (entry.unified or entry.kind in _INTEGRATED))
+
+
+def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> dict[str, Fact]:
+    devices = main_devices(machine, accelerators)
+    missing = any(d.driver_missing for d in machine.devices)
+    if not devices:
+        return {
+            "gpu.vendor": "none",
+            "gpu.count": 0,
+            "gpu.mixed": False,
+            "gpu.generation": "cpu",
+            "gpu.driver_missing": missing,
+        }
+    entries = [accelerators.get(d.accelerator or "") for d in devices]
+    vendors = {d.vendor for d in devices}
+    kinds = {d.accelerator or d.name for d in devices}
+    capabilities = [_number(d.compute_capability or (a and a.compute_capability)) for d, a in _pairs(devices, entries)]
+    gfx = [d.gfx_override or d.gfx or (a and a.gfx) for d, a in _pairs(devices, entries)]
+    sizes = [d.total_bytes or (a and (a.usable_bytes or a.memory_bytes)) for d, a in _pairs(devices, entries)]
+    generations = {generation(d, a) for d, a in _pairs(devices, entries)}
+    known_sizes = [s for s in sizes if s]
+    all_sizes = len(known_sizes) == len(sizes)
+    vendor: str | None = next(iter(vendors)) if len(vendors) == 1 else "mixed"
+    return {
+        "gpu.vendor": None if vendor == "unknown" else vendor,
+        "gpu.count": len(devices),
+        "gpu.accelerator": devices[0].accelerator if len(kinds) == 1 else None,
+        "gpu.mixed": len(kinds) > 1,
+        "gpu.compute_capability": None if None in capabilities else min(c for c in capabilities if c is not None),
+        "gpu.gfx": ",".join(sorted({g for g in gfx if g})) if all(gfx) else None,
+        "gpu.generation": next(iter(generations)) if len(generations) == 1 else "mixed",
+        "gpu.unified": all(d.unified or (a is not None and a.unified) for d, a in _pairs(devices, entries)),
+        "gpu.total_gib": sum(known_sizes) / GIB if all_sizes else None,
+        "gpu.smallest_gib": min(known_sizes) / GIB if all_sizes else None,
+        "gpu.mig": any(d.mig_profile for d in devices),
+        "gpu.driver_missing": missing,
+        "gpu.interconnect": machine.interconnect,
+    }
+
+
+def _pairs(devices: tuple[Device, ...], entries: list[Accelerator | None]) -> list[tuple[Device, Accelerator | None]]:
+    return list(zip(devices, entries, strict=True))
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def generation(device: Device, entry: Accelerator | None) -> str | None:
+    """Architecture generation of one device; None when it is not known."""
+    vendor = device.vendor
+    if vendor == "nvidia":
+        return nvidia_generation(_number(device.compute_capability or (entry and entry.compute_capability)))
+    if vendor == "amd":
+        return amd_generation(device.gfx_override or device.gfx or (entry and entry.gfx))
+    if vendor == "intel":
+        return intel_generation(entry.architecture if entry else None)
+    return {"apple": "apple", "habana": "gaudi", "google": "tpu", "aws": "neuron"}.get(vendor)
+
+
+def _listed(found: Mapping[str, Fact], engines: Mapping[str, Engine]) -> dict[str, Fact]:
+    """Whether the cards' gfx names are on the ROCm lists of vLLM and Ollama."""
+    gfx = found.get("gpu.gfx")
+    names = gfx.split(",") if isinstance(gfx, str) else []
+    windows = found.get("os") == "windows"
+    answer: dict[str, Fact] = {}
+    for engine_id in ("vllm", "ollama"):
+        lists = [
+            listed
+            for floor in (engines[engine_id].floors.values() if engine_id in engines else ())
+            if (listed := floor.amd_gfx_windows if windows else floor.amd_gfx)
+        ]
+        known = bool(names) and bool(lists)
+        answer[f"gpu.{engine_id}_gfx"] = any(all(n in listed for n in names) for listed in lists) if known else None
+    return answer
+
+
+def _host(machine: Machine) -> dict[str, Fact]:
+    usable = machine.memory.usable_bytes
+    return {
+        "cpu.avx2": _flag(machine.cpu, "avx2", machine.arch),
+        "cpu.avx512": _flag(machine.cpu, "avx512f", machine.arch),
+        "cpu.amx": _flag(machine.cpu, "amx_tile", machine.arch, "amx_int8", "amx_bf16"),
+        "cpu.cores": machine.cpu.physical_cores,
+        "npu": _npu(machine.npu),
+        "host.memory_gib": None if usable is None else usable / GIB,
+    }
+
+
+def _flag(cpu: Cpu, flag: str, arch: str | None, *or_these: str) -> bool | None:
+    """Whether the CPU has an x86 flag; Arm has none of them."""
+    if arch in ("arm64", "aarch64"):
+        return False
+    if cpu.flags is None:
+        return None
+    return any(f in cpu.flags for f in (flag, *or_these))
+
+
+def _npu(name: str | None) -> str | None:
+    if name is None:
+        return None
+    low = name.lower()
+    if "ryzen" in low or "amd" in low or "xdna" in low:
+        return "ryzen_ai"
+    return "intel" if "intel" in low or "core ultra" in low else "other"
+
+
+def _model(model: Model | None) -> dict[str, Fact]:
+    if model is None:
+        return {"model.given": False}
+    moe = model.is_moe if model.layout is not None else None
+    if moe is None and model.params_active is not None:
+        moe = model.params_active < 0.9 * model.params_total  # a dense model reads nearly all of itself for a token
+    return {
+        "model.given": True,
+        "model.kind": model.kind,
+        "model.moe": moe,
+        "model.params_b": model.params_total / 1e9,
+        "model.native_quantization": model.native_quant.lower() if model.native_quant else None,
+    }
+
+
+def _workload(workload: Workload, machine: Machine) -> dict[str, Fact]:
+    extra = workload.extra
+    distributed = extra.get("distributed", "").lower()
+    return {
+        "workload.use_case": workload.use_case,
+        "workload.concurrency": workload.concurrency,
+        "workload.context": workload.context,
+        "workload.shared_prefix": workload.shared_prefix,
+        "workload.structured_output": workload.structured_output,
+        "workload.tool_calling": workload.tool_calling,
+        "workload.vision": workload.vision,
+        "workload.api": workload.api,
+        "workload.lora_adapters": workload.lora_adapters,
+        "workload.priority": workload.priority,
+        "workload.stage": workload.stage,
+        "workload.willing_to_tune": workload.willing_to_tune,
+        "workload.endpoint": workload.endpoint is not None,
+        "workload.cloud": workload.cloud,
+        "workload.form_factor": workload.form_factor or _PHONES.get(machine.os or ""),
+        "workload.checkpoint_format": workload.checkpoint_format,
+        "workload.distributed": distributed in ("true", "yes", "1") if distributed else None,
+        "workload.speculative": extra.get("speculative", "false").lower() in ("true", "yes", "1"),
+        "workload.migrate_from": extra.get("migrate_from"),
+    }

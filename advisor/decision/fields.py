@@ -1,0 +1,149 @@
+"""The fields that conditions of a guide may ask about: name, type, allowed values, one line of what it means."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+from advisor.near import near_matches
+from advisor.record import Record
+
+FieldType = Literal["bool", "int", "float", "str", "enum", "version"]
+Scalar = bool | int | float | str
+
+
+class Field(Record, frozen=True, kw_only=True):
+    """One thing a condition can ask about. `values` are the allowed values of an enum."""
+
+    name: str
+    type: FieldType
+    doc: str
+    values: tuple[str, ...] = ()
+
+
+_EQUAL = ("is", "is_not", "in", "exists")
+_ORDER = ("at_least", "at_most", "above", "below")
+OPERATORS: dict[FieldType, tuple[str, ...]] = {
+    "bool": ("is", "is_not", "exists"),
+    "enum": _EQUAL,
+    "str": _EQUAL,
+    "int": _EQUAL + _ORDER,
+    "float": _EQUAL + _ORDER,
+    "version": _EQUAL + _ORDER,
+}
+
+GENERATIONS = (
+    *("maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell_dc", "blackwell_rtx"),
+    *("gcn", "cdna1", "cdna2", "cdna3", "cdna4", "rdna1", "rdna2", "rdna3", "rdna3_5", "rdna4"),
+    *("apple", "xe", "xe2", "xe_hpc", "gaudi", "tpu", "neuron", "cpu", "mixed"),
+)
+VENDORS = ("nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "mixed", "none")
+SYSTEMS = ("linux", "windows", "macos", "android", "ios", "browser")
+USE_CASES = ("chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop")
+
+
+def _field(name: str, kind: FieldType, doc: str, values: tuple[str, ...] = ()) -> Field:
+    return Field(name=name, type=kind, doc=doc, values=values)
+
+
+_ALL = (
+    _field("os", "enum", "operating system; WSL2 counts as linux", SYSTEMS),
+    _field("os.version", "version", "version of the operating system"),
+    _field("os.wsl", "bool", "Linux runs inside Windows (WSL)"),
+    _field("arch", "str", "processor architecture: x86_64, arm64"),
+    _field("python", "version", "Python version"),
+    _field("container", "str", "container runtime seen: docker, podman, kubernetes"),
+    _field("nodes", "int", "machines of this kind"),
+    _field("orchestrator", "str", "cluster orchestrator: kubernetes"),
+    _field(
+        "gpu.vendor", "enum", "vendor of the usable accelerators; integrated ones are left out beside cards", VENDORS
+    ),
+    _field("gpu.count", "int", "usable accelerators per node"),
+    _field("gpu.accelerator", "str", "catalogue id, when all accelerators are the same"),
+    _field("gpu.mixed", "bool", "accelerators of several kinds"),
+    _field("gpu.compute_capability", "float", "CUDA compute capability, the lowest of the cards"),
+    _field("gpu.gfx", "str", "AMD gfx name, comma-joined when the cards differ"),
+    _field("gpu.generation", "enum", "architecture generation; cpu = no accelerator", GENERATIONS),
+    _field("gpu.unified", "bool", "accelerator shares the host's memory"),
+    _field("gpu.total_gib", "float", "memory of all usable accelerators of a node, GiB"),
+    _field("gpu.smallest_gib", "float", "memory of the smallest usable accelerator, GiB"),
+    _field("gpu.mig", "bool", "a device is a MIG slice"),
+    _field("gpu.driver_missing", "bool", "a card is present that nothing drives"),
+    _field("gpu.interconnect", "str", "link between devices: nvlink, pcie, nvlink+infiniband"),
+    _field("gpu.vllm_gfx", "bool", "every card's gfx is on vLLM's ROCm list"),
+    _field("gpu.ollama_gfx", "bool", "every card's gfx is on Ollama's ROCm list"),
+    _field("driver.nvidia", "version", "NVIDIA driver"),
+    _field("driver.cuda", "version", "newest CUDA that the driver supports"),
+    _field("driver.rocm", "version", "ROCm version"),
+    _field("cpu.avx2", "bool", "CPU has AVX2"),
+    _field("cpu.avx512", "bool", "CPU has AVX-512F"),
+    _field("cpu.amx", "bool", "CPU has AMX tiles (Xeon, 4th generation or newer)"),
+    _field("cpu.cores", "int", "physical cores"),
+    _field("npu", "enum", "neural processing unit", ("ryzen_ai", "intel", "other")),
+    _field("host.memory_gib", "float", "host memory a process may use, GiB"),
+    _field("model.given", "bool", "a model was named"),
+    _field("model.kind", "enum", "what the model does", ("chat", "embedding", "reranker")),
+    _field("model.moe", "bool", "mixture of experts"),
+    _field("model.params_b", "float", "parameters, billions"),
+    _field("model.native_quantization", "str", "format the checkpoint was published in, lower case"),
+    _field("model.only_transformers", "bool", "architecture that no other engine knows (given by the caller)"),
+    _field("model.exceeds_vram_at_4bit", "bool", "4-bit weights exceed accelerator memory (given by the caller)"),
+    _field("model.ram_enough", "bool", "host memory holds what the accelerator cannot (given by the caller)"),
+    _field("workload.use_case", "enum", "what it is for", USE_CASES),
+    _field("workload.concurrency", "int", "requests at once"),
+    _field("workload.context", "int", "tokens of one request, prompt and output together"),
+    _field("workload.shared_prefix", "float", "share of the prompt that requests have in common, 0..1"),
+    _field("workload.structured_output", "bool", "output must follow a schema or grammar"),
+    _field("workload.tool_calling", "bool", "tool calls are used"),
+    _field("workload.vision", "bool", "images are sent"),
+    _field("workload.api", "str", "HTTP interface wanted: openai, anthropic"),
+    _field("workload.lora_adapters", "int", "LoRA adapters to serve"),
+    _field("workload.models", "int", "models to serve on this machine (given by the caller)"),
+    _field("workload.priority", "enum", "what matters most", ("ease", "throughput", "latency")),
+    _field("workload.stage", "enum", "stage of the project", ("prototype", "develop", "production")),
+    _field("workload.willing_to_tune", "bool", "the team opts in to tuning"),
+    _field("workload.endpoint", "bool", "an endpoint URL was given"),
+    _field("workload.cloud", "enum", "hosted API", ("preferred", "allowed", "forbidden")),
+    _field("workload.form_factor", "enum", "small device", ("phone", "browser", "microboard")),
+    _field("workload.checkpoint_format", "str", "format of the user's files: gguf, mlx, exl3, hf_safetensors"),
+    _field("workload.distributed", "bool", "one deployment over several machines"),
+    _field("workload.speculative", "bool", "speculative decoding is asked for"),
+    _field("workload.migrate_from", "str", "engine that is being replaced"),
+    _field("engine.chosen", "str", "engine under consideration (in the trees that follow the engine tree)"),
+)
+FIELDS: dict[str, Field] = {f.name: f for f in _ALL}
+
+
+def version_key(text: str) -> tuple[int, ...]:
+    """A dotted version as comparable numbers: `"580.95.05"` -> (580, 95, 5). Raises ValueError without one in front."""
+    m = re.match(r"[vV]?(\d+(?:\.\d+)*)", text.strip())
+    if not m:
+        raise ValueError(f"not a version: {text!r}")
+    numbers = [int(p) for p in m[1].split(".")]
+    while len(numbers) > 1 and numbers[-1] == 0:  # 13 and 13.0 are the same version
+        numbers.pop()
+    return tuple(numbers)
+
+
+def value_problem(field: Field, value: object) -> str | None:
+    """What is wrong with one value for this field; None if it is right."""
+    if field.type == "bool":
+        return None if isinstance(value, bool) else f"{field.name} is true or false, not {value!r}"
+    if field.type in ("int", "float"):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or value != value:  # NaN compares to nothing
+            return f"{field.name} is a number, not {value!r}"
+        if field.type == "int" and not isinstance(value, int):
+            return f"{field.name} is a whole number, not {value!r}"
+        return None
+    if not isinstance(value, str):
+        return f"{field.name} is text, not {value!r} (quote it)"
+    if field.type == "version":
+        try:
+            version_key(value)
+        except ValueError:
+            return f"{field.name} is a version such as '12.4', not {value!r}"
+    if field.type == "enum" and value not in field.values:
+        near = near_matches(value, field.values)
+        hint = f" Did you mean: {', '.join(near)}?" if near else ""
+        return f"{value!r} is not a value of {field.name} ({', '.join(field.values)}).{hint}"
+    return None

@@ -1,0 +1,290 @@
+"""Loading guides: plain data (or a YAML file) into typed trees, with every mistake named by file and line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path as FilePath
+from typing import Any, get_args
+
+import msgspec
+
+from advisor.decision.conditions import Path, Problem, did_you_mean, parse_condition
+from advisor.decision.fields import FIELDS, Field, FieldType, Scalar, value_problem
+from advisor.decision.nodes import NodeContext, names, parse_nodes, text_or_none
+from advisor.decision.reach import unreachable
+from advisor.decision.types import Condition, Guide, Order, Role, Source, Tree
+from advisor.errors import BadFile, BadInput, UnknownName
+from advisor.near import near_matches
+
+Lines = Mapping[Path, int]
+_GUIDE_KEYS = ("name", "title", "kind", "as_of", "about", "sources", "settings", "terms", "modes", "trees")
+_TREE_KEYS = ("name", "role", "order", "title", "remark", "gaps", "questions", "nodes")
+
+
+def load_guide(
+    raw: object,
+    where: object,
+    lines: Lines | None = None,
+    engine_ids: Collection[str] | None = None,
+    *,
+    check: bool = True,
+) -> Guide:
+    """A guide from a plain document; `lines` gives the line of each path in it, where known.
+
+    `engine_ids` are the ids that leaves may name (not checked when None). With `check`, branches that nothing can reach
+    are looked for too. Raises BadFile with one line that says what is wrong.
+    """
+    try:
+        guide = _guide(raw, str(where), lines or {}, engine_ids)
+    except Problem as e:
+        raise BadFile(where, f"{_place(e.path)}{e.text}", _line(lines or {}, e.path)) from None
+    if check:
+        for line, text in unreachable(guide):
+            raise BadFile(where, text, line)
+    return guide
+
+
+def check_guide(guide: Guide) -> list[str]:
+    """Branches of a loaded guide that nothing can reach, one line each; empty when all is well."""
+    return [f"{guide.where}:{line}: {text}" if line else f"{guide.where}: {text}" for line, text in unreachable(guide)]
+
+
+def load_guide_file(path: FilePath | str, engine_ids: Collection[str] | None = None) -> Guide:
+    """A guide from a YAML file. Raises BadFile with file and line."""
+    from advisor.files import compose_yaml, parse_yaml, read_text
+
+    text = read_text(path)
+    lines: dict[Path, int] = {}
+    _mark(compose_yaml(text, path), (), lines, path)
+    return load_guide(parse_yaml(text, path), path, lines, engine_ids)
+
+
+def tree_named(guide: Guide, name: str | None = None) -> Tree:
+    """A tree by name; without a name the first engine tree. Raises UnknownName."""
+    if name is None:
+        return next((t for t in guide.trees if t.role == "engine"), guide.trees[0])
+    for tree in guide.trees:
+        if tree.name == name:
+            return tree
+    known = [t.name for t in guide.trees]
+    raise UnknownName("tree", name, near_matches(name, known), f"Guide {guide.name} has: {', '.join(known)}.")
+
+
+def _mark(node: Any, path: Path, lines: dict[Path, int], where: object) -> None:
+    """Note the line of every value, and refuse a key that stands twice in one mapping (YAML would drop the first)."""
+    import yaml
+
+    if node is None:
+        return
+    lines[path] = node.start_mark.line + 1
+    if isinstance(node, yaml.SequenceNode):
+        for i, item in enumerate(node.value):
+            _mark(item, (*path, i), lines, where)
+    elif isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise BadFile(where, "a key is a plain word here", key.start_mark.line + 1)
+            if key.value in seen:
+                raise BadFile(where, f"key {key.value!r} stands twice", key.start_mark.line + 1)
+            seen.add(key.value)
+            here = (*path, key.value)
+            _mark(value, here, lines, where)
+            lines[here] = key.start_mark.line + 1
+
+
+def _line(lines: Lines, path: Path) -> int | None:
+    """The line of a path, or of the nearest thing around it."""
+    for n in range(len(path), 0, -1):
+        if path[:n] in lines:
+            return lines[path[:n]]
+    return lines.get(())
+
+
+def _place(path: Path) -> str:
+    text = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path).lstrip(".")
+    return f"{text}: " if text else ""
+
+
+def _mapping(raw: object, path: Path, what: str) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise Problem(path, f"{what} is a mapping, not {type(raw).__name__}")
+    for key in raw:
+        if not isinstance(key, str):
+            raise Problem(path, f"key {key!r} is not text (quote it)")
+    return raw
+
+
+def _only(data: Mapping[str, object], known: tuple[str, ...], path: Path) -> None:
+    for key in data:
+        if key not in known:
+            raise Problem((*path, key), f"unknown key {key!r}.{did_you_mean(key, known)}")
+
+
+def _text(data: Mapping[str, object], key: str, path: Path) -> str:
+    value = text_or_none(data, key, path)
+    if value is None:
+        raise Problem(path, f"{key} is missing")
+    return value
+
+
+def _guide(raw: object, where: str, lines: Lines, engine_ids: Collection[str] | None) -> Guide:
+    data = _mapping(raw, (), "a guide")
+    _only(data, _GUIDE_KEYS, ())
+    kind = data.get("kind")
+    if kind not in ("advice", "source"):
+        raise Problem(("kind",), f"kind is advice or source, not {kind!r}")
+    sources = {
+        key: _convert(entry, Source, ("sources", key)) for key, entry in _entries(data, "sources", required=True)
+    }
+    if not sources:
+        raise Problem(("sources",), "a guide needs at least one source")
+    settings = {key: _setting(entry, ("settings", key), sources) for key, entry in _entries(data, "settings")}
+    terms: dict[str, Condition] = {}
+    for key, entry in _entries(data, "terms"):
+        terms[key] = parse_condition(entry, ("terms", key), FIELDS, terms, settings)
+    trees = data.get("trees")
+    if not isinstance(trees, list) or not trees:
+        raise Problem(("trees",), "trees is a list with at least one tree")
+    context = NodeContext(
+        kind=kind,
+        sources=frozenset(sources),
+        modes=frozenset(key for key, _ in _entries(data, "modes")),
+        engine_ids=None if engine_ids is None else frozenset(engine_ids),
+        terms=terms,
+        settings=settings,
+        lines=lines,
+        ids=set(),
+    )
+    built = tuple(_tree(t, ("trees", i), context) for i, t in enumerate(trees))
+    seen: set[str] = set()
+    for i, tree in enumerate(built):
+        if tree.name in seen:
+            raise Problem(("trees", i, "name"), f"two trees are named {tree.name!r}")
+        seen.add(tree.name)
+    return Guide(
+        name=_text(data, "name", ()),
+        title=_text(data, "title", ()),
+        kind=kind,
+        as_of=_text(data, "as_of", ()),
+        about=text_or_none(data, "about", ()),
+        sources=sources,
+        trees=built,
+        where=where,
+    )
+
+
+def _entries(data: Mapping[str, Any], key: str, required: bool = False) -> list[tuple[str, Any]]:
+    if key not in data:
+        if required:
+            raise Problem((), f"{key} is missing")
+        return []
+    return list(_mapping(data[key], (key,), key).items())
+
+
+def _convert(raw: object, kind: type[Source], path: Path) -> Source:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as e:
+        raise Problem(path, str(e)) from None
+
+
+def _setting(raw: object, path: Path, sources: Mapping[str, Source]) -> Scalar:
+    data = _mapping(raw, path, "a setting")
+    _only(data, ("value", "source", "why"), path)
+    value = data.get("value")
+    if not isinstance(value, (bool, int, float, str)):
+        raise Problem(path, "a setting needs a value")
+    cited = names(data, "source", path)
+    if not cited:
+        raise Problem(path, "a setting needs a source")
+    for key in cited:
+        if key not in sources:
+            raise Problem((*path, "source"), f"unknown source {key!r}.{did_you_mean(key, sources)}")
+    return value
+
+
+def _question(name: str, raw: object, path: Path) -> Field:
+    data = _mapping(raw, path, "a question")
+    _only(data, ("type", "values", "ask"), path)
+    kind: FieldType = data.get("type", "bool")
+    if kind not in ("bool", "int", "float", "enum"):
+        raise Problem((*path, "type"), f"a question is bool, int, float or enum, not {kind!r}")
+    values = names(data, "values", path)
+    if (kind == "enum") != bool(values):
+        raise Problem(path, "an enum question lists its values, and no other does")
+    return Field(name=name, type=kind, doc=_text(data, "ask", path), values=values)
+
+
+def _tree(raw: object, path: Path, context: NodeContext) -> Tree:
+    data = _mapping(raw, path, "a tree")
+    _only(data, _TREE_KEYS, path)
+    order: Order = data.get("order", "")
+    if order not in get_args(Order):
+        raise Problem((*path, "order"), f"order is first_match or none, not {order!r}")
+    role: Role = data.get("role", "engine")
+    if role not in get_args(Role):
+        raise Problem((*path, "role"), f"role is one of {', '.join(get_args(Role))}, not {role!r}")
+    name = _text(data, "name", path)
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+        raise Problem((*path, "name"), f"a tree's name is lower-case words joined by -, not {name!r}")
+    questions = {
+        str(key): _question(str(key), q, (*path, "questions", str(key)))
+        for key, q in _mapping(data.get("questions", {}), (*path, "questions"), "questions").items()
+    }
+    if context.kind == "source" and not questions:
+        raise Problem(path, "a tree of a source document lists its questions")
+    gaps = text_or_none(data, "gaps", path)
+    nodes = parse_nodes(data.get("nodes"), (*path, "nodes"), context, questions or FIELDS, role, order, ())
+    open_end = order == "first_match" and nodes[-1].condition is not None
+    if role == "engine" and gaps is None and (open_end or (order == "none" and all(n.condition for n in nodes))):
+        raise Problem(path, f"tree {name} has no default: end it with `else: true`, or say in `gaps` why not")
+    return Tree(
+        name=name,
+        role=role,
+        order=order,
+        title=text_or_none(data, "title", path),
+        remark=text_or_none(data, "remark", path),
+        gaps=gaps,
+        questions=questions,
+        nodes=nodes,
+        line=context.lines.get(path),
+    )
+
+
+def parse_answers(tree: Tree, answers: Mapping[str, object]) -> dict[str, Scalar | None]:
+    """Answers to a tree's questions, as typed values (`"true"`, `"yes"`, `"1400"` are read as the question wants).
+
+    Questions without an answer are unknown. Raises UnknownName or BadInput.
+    """
+
+    facts: dict[str, Scalar | None] = dict.fromkeys(tree.questions)
+    for key, value in answers.items():
+        field = tree.questions.get(key)
+        if field is None:
+            known = ", ".join(tree.questions) or "none"
+            raise UnknownName("question", key, near_matches(key, tree.questions), f"Tree {tree.name} asks: {known}.")
+        typed = _typed(field, value)
+        problem = value_problem(field, typed)
+        if problem:
+            raise BadInput(f"answer {key}: {problem}")
+        facts[key] = typed  # type: ignore[assignment]
+    return facts
+
+
+_WORDS: dict[str, bool] = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def _typed(field: Field, value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = value.strip()
+    if field.type == "bool":
+        return _WORDS.get(text.lower(), value)
+    if field.type in ("int", "float"):
+        try:
+            return int(text) if field.type == "int" or text.isdigit() else float(text)
+        except ValueError:
+            return value
+    return text

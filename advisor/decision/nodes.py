@@ -1,0 +1,224 @@
+"""Reading the nodes of a tree: branches, leaves, refinements, and what each must say."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+from advisor.decision.conditions import Path, Problem, describe, did_you_mean, parse_condition
+from advisor.decision.fields import Field, Scalar
+from advisor.decision.types import Condition, Node, Order, Role, Verdict, VerdictWord
+
+REASON_CODES = (
+    *("archived", "os_unsupported", "compute_capability_below_floor", "gfx_not_listed", "vendor_not_supported"),
+    *("cuda_runtime_too_old", "format_not_loadable", "quantization_not_supported", "feature_missing"),
+    *("needs_accelerator", "does_not_fit", "concurrency", "not_for_production", "not_asked_for", "data_policy"),
+)
+_LISTS = ("later", "overlay", "hardware", "quantizations", "avoid", "requires", "prefers", "notes")
+_KEYS = (
+    *("id", "if", "else", "then", "nodes", "order", "refine", *_LISTS),
+    *("settings", "code", "says", "because", "source", "verdict"),
+)
+
+
+class NodeContext(NamedTuple):
+    """What the nodes of one guide may refer to."""
+
+    kind: Literal["advice", "source"]
+    sources: frozenset[str]
+    modes: frozenset[str]
+    engine_ids: frozenset[str] | None
+    terms: Mapping[str, Condition]
+    settings: Mapping[str, Scalar]
+    lines: Mapping[Path, int]
+    ids: set[str]
+
+
+def names(data: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...]:
+    """A list of words (a single word counts as one); empty when absent. Raises Problem."""
+    value = data.get(key)
+    if value is None:
+        return ()
+    items = [value] if isinstance(value, str) else value
+    if not isinstance(items, list):
+        raise Problem((*path, key), f"{key} is a list of words")
+    for i, item in enumerate(items):
+        if not isinstance(item, str) or not item:
+            raise Problem((*path, key, i), f"{key} holds {item!r}, which is not text (quote it)")
+        if item in items[:i]:
+            raise Problem((*path, key, i), f"{key} lists {item!r} twice")
+    return tuple(items)
+
+
+def text_or_none(data: Mapping[str, Any], key: str, path: Path) -> str | None:
+    """A text, white space folded; None when absent. Raises Problem."""
+    value = data.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise Problem((*path, key), f"{key} is text, not {value!r} (quote it)")
+    return " ".join(value.split())
+
+
+def parse_nodes(
+    raw: object,
+    path: Path,
+    context: NodeContext,
+    fields: Mapping[str, Field],
+    role: Role,
+    order: Order,
+    source: tuple[str, ...],
+) -> tuple[Node, ...]:
+    """The siblings of one block. `source` is what the branch above cites, for leaves that cite nothing themselves."""
+    if not isinstance(raw, list) or not raw:
+        raise Problem(path, "nodes is a list with at least one node")
+    nodes: list[Node] = []
+    for i, item in enumerate(raw):
+        here = (*path, i)
+        node = _node(item, here, context, fields, role, source)
+        last_is_else = bool(nodes) and nodes[-1].condition is None
+        if last_is_else:
+            raise Problem(here, f"{node.id} can never be reached: {nodes[-1].id} before it always holds")
+        if order == "first_match":
+            for earlier in nodes:
+                if earlier.condition is not None and earlier.condition == node.condition:
+                    text = describe(node.condition)
+                    raise Problem(here, f"{node.id} can never be reached: {earlier.id} has the same condition ({text})")
+        nodes.append(node)
+    if context.kind == "advice" and role == "engine" and order == "first_match" and nodes[-1].condition is not None:
+        raise Problem(path, f"the block of {nodes[0].id} has no default: end it with `else: true`")
+    return tuple(nodes)
+
+
+def _node(
+    raw: object,
+    path: Path,
+    context: NodeContext,
+    fields: Mapping[str, Field],
+    role: Role,
+    inherited: tuple[str, ...],
+    refines: bool = False,
+) -> Node:
+    if not isinstance(raw, dict):
+        raise Problem(path, f"a node is a mapping, not {type(raw).__name__}")
+    data: dict[str, Any] = raw
+    for key in data:
+        if key not in _KEYS:
+            raise Problem((*path, str(key)), f"unknown key {key!r}.{did_you_mean(str(key), _KEYS)}")
+    node_id = text_or_none(data, "id", path)
+    if node_id is None or not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", node_id):
+        raise Problem(path, f"a node needs an id of lower-case words joined by - or ., not {data.get('id')!r}")
+    if node_id in context.ids:
+        raise Problem((*path, "id"), f"id {node_id!r} is used twice")
+    context.ids.add(node_id)
+    if ("if" in data) == ("else" in data):
+        raise Problem(path, f"{node_id} needs either `if` or `else: true`")
+    if data.get("else", True) is not True:
+        raise Problem((*path, "else"), "else takes only true")
+    condition = None
+    if "if" in data:
+        condition = parse_condition(data["if"], (*path, "if"), fields, context.terms, context.settings)
+    source = _cited(data, path, context) or inherited
+    order: Order = data.get("order", "first_match")
+    if order not in get_args(Order):
+        raise Problem((*path, "order"), f"order is first_match or none, not {order!r}")
+    children: tuple[Node, ...] = ()
+    refine: tuple[Node, ...] = ()
+    if "nodes" in data:
+        children = parse_nodes(data["nodes"], (*path, "nodes"), context, fields, role, order, source)
+    if "refine" in data:
+        if not isinstance(data["refine"], list):
+            raise Problem((*path, "refine"), "refine is a list of nodes")
+        refine = tuple(
+            _node(r, (*path, "refine", i), context, fields, role, source, refines=True)
+            for i, r in enumerate(data["refine"])
+        )
+    lists = {key: names(data, key, path) for key in _LISTS}
+    node = Node(
+        id=node_id,
+        condition=condition,
+        engines=names(data, "then", path),
+        nodes=children,
+        order=order,
+        refine=refine,
+        settings=_settings(data, path),
+        code=text_or_none(data, "code", path),
+        says=text_or_none(data, "says", path),
+        because=text_or_none(data, "because", path),
+        source=source,
+        verdict=_verdict(data, path),
+        line=context.lines.get(path),
+        **lists,
+    )
+    _check_leaf(node, path, context, role, refines)
+    return node
+
+
+def _check_leaf(node: Node, path: Path, context: NodeContext, role: Role, refines: bool) -> None:
+    says_something = (
+        node.engines or node.overlay or node.hardware or node.quantizations or node.requires or node.prefers
+    ) or (node.says or node.notes)
+    if node.nodes:
+        if node.engines or node.says or node.hardware or node.refine:
+            raise Problem(path, f"{node.id} has nodes and an answer of its own; it can have only one of them")
+        return
+    if not says_something:
+        raise Problem(path, f"{node.id} says nothing: it needs then, nodes, says or another answer")
+    if role == "engine" and not refines and not (node.engines or node.says or node.hardware):
+        raise Problem(path, f"{node.id} is a leaf of an engine tree and names neither engines nor what it says")
+    if not node.source:
+        raise Problem(path, f"{node.id} has no source")
+    if context.kind == "advice" and not node.because:
+        raise Problem(path, f"{node.id} gives no reason (because)")
+    if context.kind == "source" and node.verdict is None:
+        raise Problem(path, f"{node.id} has no verdict on the source's claim")
+    if (role == "held_back") != (node.code is not None):
+        raise Problem(path, f"{node.id}: a reason code belongs to the leaves of a held_back tree, and only to them")
+    if node.code is not None and node.code not in REASON_CODES:
+        raise Problem((*path, "code"), f"unknown reason code {node.code!r}.{did_you_mean(node.code, REASON_CODES)}")
+    if context.engine_ids is None:
+        return
+    for key, given, extra in (
+        ("then", node.engines, frozenset[str]()),
+        ("later", node.later, frozenset[str]()),
+        ("overlay", node.overlay, context.modes),
+    ):
+        for i, engine in enumerate(given):
+            if engine not in context.engine_ids and engine not in extra:
+                hint = did_you_mean(engine, context.engine_ids | extra)
+                raise Problem((*path, key, i), f"unknown engine {engine!r}.{hint}")
+
+
+def _cited(data: Mapping[str, Any], path: Path, context: NodeContext) -> tuple[str, ...]:
+    cited = names(data, "source", path)
+    for i, key in enumerate(cited):
+        if key not in context.sources:
+            raise Problem((*path, "source", i), f"unknown source {key!r}.{did_you_mean(key, context.sources)}")
+    return cited
+
+
+def _settings(data: Mapping[str, Any], path: Path) -> dict[str, Scalar]:
+    raw = data.get("settings", {})
+    if not isinstance(raw, dict):
+        raise Problem((*path, "settings"), "settings is a mapping of flags to values")
+    for key, value in raw.items():
+        if not isinstance(key, str) or not isinstance(value, (bool, int, float, str)):
+            raise Problem((*path, "settings", str(key)), f"setting {key!r} has no plain value")
+    return dict(raw)
+
+
+def _verdict(data: Mapping[str, Any], path: Path) -> Verdict | None:
+    raw = data.get("verdict")
+    if raw is None:
+        return None
+    here = (*path, "verdict")
+    if not isinstance(raw, dict) or set(raw) - {"claims", "word", "text"}:
+        raise Problem(here, "a verdict has claims, word and text")
+    claims = names(raw, "claims", here)
+    word: VerdictWord = raw.get("word", "")
+    if word not in get_args(VerdictWord):
+        raise Problem((*here, "word"), f"a verdict is one of {', '.join(get_args(VerdictWord))} (quoted), not {word!r}")
+    if not claims:
+        raise Problem(here, "a verdict names the claims it judges")
+    return Verdict(claims=claims, word=word, text=text_or_none(raw, "text", here))
