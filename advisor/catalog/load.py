@@ -1,0 +1,107 @@
+"""Reading rule files: every YAML file of the rule folders into checked tables.
+
+Later folders win: an entry replaces the entry of the same id, an offer list replaces the offers of the same provider,
+any other file replaces the file of the same relative path.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from advisor.catalog.names import NameClash, index_names
+from advisor.catalog.roots import rule_files
+from advisor.catalog.schema import check, duplicate_key, fault
+from advisor.catalog.tables import TYPES, Entry, Misplaced, entries, is_table
+from advisor.errors import BadFile
+from advisor.files import parse_yaml, read_text
+from advisor.near import near_matches
+
+
+class Rules:
+    """What the rule folders say together, as plain data that has been checked against the types."""
+
+    def __init__(self) -> None:
+        self.tables: dict[str, dict[str, dict[str, Any]]] = {t: {} for t in TYPES if t != "cloud_offers"}
+        self.offers: dict[str, list[dict[str, Any]]] = {}  # by provider
+        self.documents: dict[str, Any] = {}
+        self.names: dict[str, dict[str, str]] = {"models": {}, "engines": {}, "quantizations": {}}
+        self.origin: dict[tuple[str, str], Path] = {}  # table and id -> file
+
+
+def read_rules(roots: Sequence[Path]) -> Rules:
+    """All rules of `roots`. Raises BadFile (file, line, place, near match) for the first thing that is wrong."""
+    rules = Rules()
+    for root in roots:
+        _read_root(root, rules)
+    return rules
+
+
+def _read_root(root: Path, rules: Rules) -> None:
+    mine: dict[tuple[str, str], Path] = {}
+    offers: dict[str, list[dict[str, Any]]] = {}
+    for file, _ in rule_files(root):
+        path = root / file
+        document = read_document(path)
+        if not is_table(file):
+            rules.documents[file] = document
+            continue
+        try:
+            for entry in entries(file, document):
+                check(entry.data, TYPES[entry.table], path, entry.at)
+                if entry.table == "cloud_offers":
+                    offers.setdefault(entry.id, []).append(entry.data)
+                    continue
+                _add(entry, path, mine, rules)
+        except Misplaced as e:
+            near = near_matches(str(e.at[-1]), e.known, n=2) if e.known and e.at else ()
+            raise fault(path, e.at, e.problem, near) from None
+    rules.offers.update(offers)
+    for table, index in rules.names.items():
+        own = {i: rules.tables[table][i] for t, i in mine if t == table}
+        try:
+            index.update(index_names(own, orgs=table == "models"))
+        except NameClash as e:
+            raise BadFile(
+                mine[(table, e.second)], f"the name {e.name!r} of {e.second} is also a name of {e.first}"
+            ) from None
+    rules.origin.update(mine)
+
+
+def _add(entry: Entry, path: Path, mine: dict[tuple[str, str], Path], rules: Rules) -> None:
+    key = (entry.table, entry.id)
+    if key in mine:
+        raise fault(path, entry.at, f"{entry.id} stands in {mine[key].name} already")
+    mine[key] = path
+    table = rules.tables[entry.table]
+    table.pop(entry.id, None)
+    table[entry.id] = entry.data
+
+
+def read_document(path: Path) -> Any:
+    """One YAML file as plain JSON-like data (dates become text). Raises BadFile, also for a key given twice."""
+    text = read_text(path)
+    twice = duplicate_key(path, text)
+    if twice is not None:
+        raise twice
+    return _plain(parse_yaml(text, path), path)
+
+
+def _plain(value: Any, path: Path) -> Any:
+    if isinstance(value, dict):
+        return {_key(k, path): _plain(v, path) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_plain(v, path) for v in value]
+    if isinstance(value, (datetime.date, datetime.datetime)):
+        return value.isoformat()
+    if value is None or isinstance(value, (str, int, float, bool)):
+        return value
+    raise BadFile(path, f"holds a value of a kind that rules do not use ({type(value).__name__})")
+
+
+def _key(key: Any, path: Path) -> str:
+    if isinstance(key, bool):  # `on:` and `no:` are words here
+        raise BadFile(path, f"a key reads as {str(key).lower()}: quote it")
+    return key if isinstance(key, str) else str(key)

@@ -1,0 +1,72 @@
+"""Where rule files are: the shipped folder and the user's own folders that are laid over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from advisor.errors import BadInput
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def shipped_root() -> Path:
+    """The rules that came with the program: inside an installed package, else beside it in a checkout."""
+    inside = _PACKAGE / "_data" / "rules"
+    return inside if inside.is_dir() else _PACKAGE.parent / "rules"
+
+
+def shipped_compiled() -> Path:
+    """The compiled form that an installed package carries (absent in a checkout)."""
+    return _PACKAGE / "_data" / "compiled.json"
+
+
+def rule_roots(extra: Sequence[Path | str] = ()) -> tuple[Path, ...]:
+    """All rule folders, lowest first; an entry in a later folder replaces the one of the same id before it.
+
+    Order: shipped, the user's configuration folder, $ADVISOR_RULES (several separated as in $PATH), `extra`.
+    Raises BadInput for a folder that was named and does not exist.
+    """
+    roots = [shipped_root()]
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "advisor" / "rules"
+    if config.is_dir():
+        roots.append(config)
+    named = [(p, "$ADVISOR_RULES") for p in os.environ.get("ADVISOR_RULES", "").split(os.pathsep) if p]
+    named += [(str(p), "--rules") for p in extra]
+    for text, origin in named:
+        path = Path(text).expanduser()
+        if not path.is_dir():
+            raise BadInput(f"{origin}: {text} is not a folder of rules.")
+        roots.append(path)
+    return tuple(dict.fromkeys(r.resolve() for r in roots))
+
+
+def cache_dir() -> Path:
+    """Where compiled rules are kept between runs."""
+    if own := os.environ.get("ADVISOR_CACHE_DIR"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "advisor"
+
+
+def rule_files(root: Path) -> list[tuple[str, os.stat_result]]:
+    """Every YAML file below `root` with its stat, sorted by relative path (`/` between parts). Hidden are skipped."""
+    found: list[tuple[str, os.stat_result]] = []
+    folders = [("", str(root))]
+    while folders:
+        prefix, folder = folders.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            continue
+        for e in entries:
+            if e.name.startswith("."):
+                continue
+            try:
+                if e.is_dir(follow_symlinks=False):
+                    folders.append((prefix + e.name + "/", e.path))
+                elif e.name.endswith((".yaml", ".yml")) and e.is_file():
+                    found.append((prefix + e.name, e.stat()))
+            except OSError:
+                continue
+    return sorted(found, key=lambda item: item[0])

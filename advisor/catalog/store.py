@@ -1,0 +1,143 @@
+"""The catalogue: every table of the rules behind one object that decodes what is asked for and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from advisor.catalog.compiled import Compiled, ModelRow, compiled
+from advisor.catalog.names import find, find_quantization
+from advisor.catalog.roots import rule_roots
+from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.errors import UnknownName
+from advisor.model.types import Model
+
+T = TypeVar("T")
+
+
+def catalog(roots: Sequence[Path] | None = None) -> Catalog:
+    """The catalogue of these rule folders, lowest first (None: the shipped and the user's own, see `rule_roots`).
+
+    Kept per process: files changed afterwards are seen by the next process. Raises BadFile when a rule file is wrong.
+    """
+    return _catalog(tuple(rule_roots() if roots is None else roots))
+
+
+@lru_cache(maxsize=8)
+def _catalog(roots: tuple[Path, ...]) -> Catalog:
+    return Catalog(compiled(roots), roots)
+
+
+class Catalog:
+    """Typed tables of the rules. The dicts it returns are shared: do not change them."""
+
+    def __init__(self, source: Compiled, roots: tuple[Path, ...] = ()) -> None:
+        self._source = source
+        self.roots = roots
+
+    def engines(self) -> dict[str, Engine]:
+        """All engines by id."""
+        return self._engines
+
+    def engine(self, name: str) -> Engine:
+        """One engine by id or alias. Raises UnknownName."""
+        return self._engines[find("engine", name, _names(self._source.engine_names), self._engines)]
+
+    def accelerators(self) -> dict[str, Accelerator]:
+        """All accelerators by id."""
+        return self._accelerators
+
+    def cpu_platforms(self) -> dict[str, CpuPlatform]:
+        """All processor platforms by id."""
+        return self._cpu_platforms
+
+    def quantizations(self) -> dict[str, Quantization]:
+        """All weight formats by id."""
+        return self._quantizations
+
+    def quantization(self, name: str) -> Quantization:
+        """A weight format by name in any spelling; EXL3 with any number of bits. Raises UnknownName."""
+        return find_quantization(name, self._quantization_names, self._quantizations)
+
+    def cloud_offers(self) -> tuple[CloudOffer, ...]:
+        """Rental prices as the rules have them."""
+        return self._cloud_offers
+
+    def model_ids(self) -> list[str]:
+        """Ids of all models, in the order of the rules."""
+        return list(self._models)
+
+    def model_index(self) -> tuple[ModelRow, ...]:
+        """All models as light rows."""
+        return self._model_index
+
+    def find_model(self, name: str) -> Model:
+        """A model by id, alias or id without its `org/`, whatever the case. Raises UnknownName with near matches."""
+        names = _names(self._source.model_names)
+        try:
+            hit = find("model", name, names, ())
+        except UnknownName:
+            known = [n for row in self._model_index for n in (row.id.rpartition("/")[2], *row.aliases)]
+            hit = find("model", name, names, known)
+        return msgspec.json.decode(self._models[hit], type=Model)
+
+    def document(self, path: str) -> Any:
+        """The plain data of any other rule file, by its path relative to the rules folder. Raises UnknownName."""
+        raw = self._documents.get(path)
+        if raw is None:
+            from advisor.near import near_matches
+
+            raise UnknownName("rule file", path, near_matches(path, self._documents))
+        return msgspec.json.decode(raw)
+
+    def documents(self, prefix: str = "") -> dict[str, Any]:
+        """All other rule files whose path starts with `prefix`, by path."""
+        return {p: msgspec.json.decode(raw) for p, raw in self._documents.items() if p.startswith(prefix)}
+
+    @cached_property
+    def _engines(self) -> dict[str, Engine]:
+        return _table(self._source.engines, Engine)
+
+    @cached_property
+    def _accelerators(self) -> dict[str, Accelerator]:
+        return _table(self._source.accelerators, Accelerator)
+
+    @cached_property
+    def _cpu_platforms(self) -> dict[str, CpuPlatform]:
+        return _table(self._source.cpu_platforms, CpuPlatform)
+
+    @cached_property
+    def _quantizations(self) -> dict[str, Quantization]:
+        return _table(self._source.quantizations, Quantization)
+
+    @cached_property
+    def _quantization_names(self) -> dict[str, str]:
+        return _names(self._source.quantization_names)
+
+    @cached_property
+    def _cloud_offers(self) -> tuple[CloudOffer, ...]:
+        return msgspec.json.decode(self._source.cloud_offers, type=tuple[CloudOffer, ...])
+
+    @cached_property
+    def _models(self) -> dict[str, msgspec.Raw]:
+        return msgspec.json.decode(self._source.models, type=dict[str, msgspec.Raw])
+
+    @cached_property
+    def _model_index(self) -> tuple[ModelRow, ...]:
+        return msgspec.json.decode(self._source.model_index, type=tuple[ModelRow, ...])
+
+    @cached_property
+    def _documents(self) -> dict[str, msgspec.Raw]:
+        return msgspec.json.decode(self._source.documents, type=dict[str, msgspec.Raw])
+
+
+def _table(raw: msgspec.Raw, kind: type[T]) -> dict[str, T]:
+    return msgspec.json.decode(raw, type=dict[str, kind])  # type: ignore[valid-type]
+
+
+def _names(raw: msgspec.Raw) -> dict[str, str]:
+    return msgspec.json.decode(raw, type=dict[str, str])

@@ -1,0 +1,85 @@
+"""Which rule file holds which table, and the type of its entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.model.types import Model
+
+TYPES: dict[str, type] = {
+    "accelerators": Accelerator,
+    "cpu_platforms": CpuPlatform,
+    "cloud_offers": CloudOffer,
+    "engines": Engine,
+    "quantizations": Quantization,
+    "models": Model,
+}
+
+# relative path starts with -> lists it may hold, and a heading key that its entries inherit
+_LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
+    ("hardware/", ("accelerators", "cpu_platforms"), "vendor"),
+    ("prices/", ("cloud_offers",), None),
+    ("quantizations.", ("quantizations",), None),
+    ("models/", ("models",), "family"),
+)
+
+
+class Entry(NamedTuple):
+    """One entry of a table as it stands in a file: `at` is its path inside the document."""
+
+    table: str
+    id: str
+    data: dict[str, Any]
+    file: str  # relative to its root
+    at: tuple[str | int, ...]
+
+
+class Misplaced(Exception):
+    """The document is not what a file of this name holds; `at` is where."""
+
+    def __init__(self, problem: str, at: tuple[str | int, ...] = (), known: tuple[str, ...] = ()) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.at = at
+        self.known = known
+
+
+def is_table(file: str) -> bool:
+    """Whether a rule file of this relative path holds typed entries (others are free documents)."""
+    return file.startswith("engines/") or any(file.startswith(prefix) for prefix, _, _ in _LISTS)
+
+
+def entries(file: str, document: object) -> Iterator[Entry]:
+    """The entries of one table file. Raises Misplaced when its outline is wrong."""
+    if document is None:
+        return
+    if not isinstance(document, dict):
+        raise Misplaced("holds no mapping at the top")
+    if file.startswith("engines/"):
+        yield Entry("engines", _id(document, ()), document, file, ())
+        return
+    lists, heading = next((names, head) for prefix, names, head in _LISTS if file.startswith(prefix))
+    allowed = lists + ((heading,) if heading else ())
+    for key in document:
+        if key not in allowed:
+            raise Misplaced(f"`{key}` is not a key of this file", (key,), allowed)
+    inherited = {heading: document[heading]} if heading and heading in document else {}
+    for table in lists:
+        rows = document.get(table, [])
+        if not isinstance(rows, list):
+            raise Misplaced(f"`{table}` must be a list", (table,))
+        for i, row in enumerate(rows):
+            if not isinstance(row, dict):
+                raise Misplaced("an entry must be a mapping", (table, i))
+            data = row if table == "cpu_platforms" else {**inherited, **row}
+            name = str(row.get("provider")) if table == "cloud_offers" else _id(row, (table, i))
+            yield Entry(table, name, data, file, (table, i))
+
+
+def _id(row: dict[str, Any], at: tuple[str | int, ...]) -> str:
+    value = row.get("id")
+    if not isinstance(value, str) or not value:
+        raise Misplaced("an entry needs an `id`", at)
+    return value
