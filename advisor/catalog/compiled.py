@@ -1,8 +1,9 @@
 """The compiled form of the rules: one JSON file that is read at start in place of all the YAML.
 
-It cannot be stale. In the user's cache it is named after a stamp over path, size, modification and change time of
-every rule file and of the code that defines the types. The copy that ships in a package is used only while its recorded
-hash over the YAML bytes is right. Otherwise it is built anew. `python -m advisor.catalog.compiled OUT` writes that copy.
+It cannot be stale. The copy in the user's cache holds the stamp it was made under: path, size, modification and change
+time of every rule file and of the code that defines the types, and serves that very stamp only. The copy that ships in
+a package is used only while its recorded hash over the YAML bytes is right. Otherwise it is built anew;
+`python -m advisor.catalog.compiled OUT` writes the copy to ship.
 """
 
 from __future__ import annotations
@@ -12,11 +13,12 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from zlib import crc32
 
 import msgspec
 
 from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipped_root
-from advisor.errors import AdvisorError, BadFile
+from advisor.errors import AdvisorError
 from advisor.files import read_bytes
 from advisor.record import Record
 
@@ -44,6 +46,7 @@ class Compiled(Record, frozen=True, kw_only=True):
 
     format: int
     content: str  # hash over the YAML bytes it was built from
+    stamp: str | None = None  # only in the user's cache
     model_names: msgspec.Raw
     models: msgspec.Raw
     model_index: msgspec.Raw
@@ -59,35 +62,28 @@ class Compiled(Record, frozen=True, kw_only=True):
 
 def compiled(roots: Sequence[Path]) -> Compiled:
     """The rules of `roots`, from the cache when nothing changed. Raises BadFile when a rule file is wrong."""
+    began = time.time_ns()
     mark = stamp(roots)
-    cached = cache_dir() / f"rules-{mark}.json"
+    cached = cache_dir() / f"rules-{crc32(mark.encode()):08x}.json"
     found = _decoded(cached)
-    if found is not None:
+    if found is not None and found.stamp == mark:
         return found
-    data = _shipped(roots)
-    if data is None:
-        began = time.time_ns()
-        data = build(roots)
-        if not _settled(roots, began):
-            return msgspec.json.decode(data, type=Compiled)
-    _keep(cached, data)
-    return msgspec.json.decode(data, type=Compiled)
+    built = _shipped(roots) or msgspec.json.decode(build(roots), type=Compiled)
+    if _settled(roots, began):
+        _keep(cached, msgspec.json.encode(msgspec.structs.replace(built, stamp=mark)))
+    return built
 
 
 def stamp(roots: Sequence[Path]) -> str:
-    """A word that changes whenever a rule file, the list of files or the types change."""
-    import hashlib
-
-    h = hashlib.blake2b(digest_size=16)
+    """A text that changes whenever a rule file, the list of files or the types change."""
     here = Path(__file__).parent
-    h.update(repr((FORMAT, sys.version_info[:2])).encode())
+    lines = [f"{FORMAT} {sys.version_info[:2]}"]
     for code in (here / "types.py", here / "load.py", here / "names.py", here.parent / "model" / "types.py"):
-        h.update(_signature(code).encode())
+        lines.append(_signature(code))
     for root in roots:
-        h.update(f"\0{root}\0".encode())
-        for file, s in rule_files(root):
-            h.update(f"{file}\0{s.st_size}\0{s.st_mtime_ns}\0{s.st_ctime_ns}\n".encode())
-    return h.hexdigest()
+        lines.append(str(root))
+        lines += (f"{file} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}" for file, s in rule_files(root))
+    return "\n".join(lines)
 
 
 def content_hash(roots: Sequence[Path]) -> str:
@@ -159,18 +155,13 @@ def _decoded(path: Path) -> Compiled | None:
     return found if found.format == FORMAT else None
 
 
-def _shipped(roots: Sequence[Path]) -> bytes | None:
+def _shipped(roots: Sequence[Path]) -> Compiled | None:
     """The copy in the package, when only the shipped rules are used and they are what it was built from."""
     path = shipped_compiled()
-    if tuple(roots) != (shipped_root().resolve(),) or not path.is_file():
+    if tuple(roots) != (shipped_root(),) or not path.is_file():
         return None
     found = _decoded(path)
-    if found is None or found.content != content_hash(roots):
-        return None
-    try:
-        return read_bytes(path, _LIMIT)
-    except BadFile:
-        return None
+    return found if found is not None and found.content == content_hash(roots) else None
 
 
 def _keep(path: Path, data: bytes) -> None:

@@ -7,9 +7,9 @@ any other file replaces the file of the same relative path.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from advisor.catalog.names import NameClash, index_names
 from advisor.catalog.roots import rule_files
@@ -31,42 +31,52 @@ class Rules:
         self.origin: dict[tuple[str, str], Path] = {}  # table and id -> file
 
 
-def read_rules(roots: Sequence[Path]) -> Rules:
-    """All rules of `roots`. Raises BadFile (file, line, place, near match) for the first thing that is wrong."""
+def _stop(error: BadFile) -> NoReturn:
+    raise error
+
+
+def read_rules(roots: Sequence[Path], report: Callable[[BadFile], None] = _stop) -> Rules:
+    """All rules of `roots`. What is wrong (file, line, place, near match) goes to `report`; by default the first fault
+    is raised as BadFile. With another `report` the faulty entries are left out and reading goes on."""
     rules = Rules()
     for root in roots:
-        _read_root(root, rules)
+        _read_root(root, rules, report)
     return rules
 
 
-def _read_root(root: Path, rules: Rules) -> None:
+def _read_root(root: Path, rules: Rules, report: Callable[[BadFile], None]) -> None:
     mine: dict[tuple[str, str], Path] = {}
     offers: dict[str, list[dict[str, Any]]] = {}
     for file, _ in rule_files(root):
         path = root / file
-        document = read_document(path)
+        try:
+            document = read_document(path)
+        except BadFile as e:
+            report(e)
+            continue
         if not is_table(file):
             rules.documents[file] = document
             continue
         try:
             for entry in entries(file, document):
-                check(entry.data, TYPES[entry.table], path, entry.at)
-                if entry.table == "cloud_offers":
-                    offers.setdefault(entry.id, []).append(entry.data)
-                    continue
-                _add(entry, path, mine, rules)
+                try:
+                    check(entry.data, TYPES[entry.table], path, entry.at)
+                    if entry.table == "cloud_offers":
+                        offers.setdefault(entry.id, []).append(entry.data)
+                    else:
+                        _add(entry, path, mine, rules)
+                except BadFile as e:
+                    report(e)
         except Misplaced as e:
             near = near_matches(str(e.at[-1]), e.known, n=2) if e.known and e.at else ()
-            raise fault(path, e.at, e.problem, near) from None
+            report(fault(path, e.at, e.problem, near))
     rules.offers.update(offers)
     for table, index in rules.names.items():
         own = {i: rules.tables[table][i] for t, i in mine if t == table}
         try:
             index.update(index_names(own, orgs=table == "models"))
         except NameClash as e:
-            raise BadFile(
-                mine[(table, e.second)], f"the name {e.name!r} of {e.second} is also a name of {e.first}"
-            ) from None
+            report(BadFile(mine[(table, e.second)], f"the name {e.name!r} of {e.second} is also a name of {e.first}"))
     rules.origin.update(mine)
 
 

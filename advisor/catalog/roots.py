@@ -14,7 +14,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 def shipped_root() -> Path:
     """The rules that came with the program: inside an installed package, else beside it in a checkout."""
     inside = _PACKAGE / "_data" / "rules"
-    return inside if inside.is_dir() else _PACKAGE.parent / "rules"
+    return (inside if inside.is_dir() else _PACKAGE.parent / "rules").resolve()
 
 
 def shipped_compiled() -> Path:
