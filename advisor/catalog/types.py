@@ -60,6 +60,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     compute_capability: str | None = None
     gfx: str | None = None
     memory_bytes: int | None = None  # nominal: marketing GB x 2**30; None for unified memory of varying size
+    devices_per_card: int = 1  # devices the runtime shows for one card; memory and rates here are of the whole card
     memory_options_gb: tuple[float, ...] = ()  # sizes the product is sold with, where one name has several
     usable_bytes: int | None = None  # NVML total seen
     usable_basis: str | None = None
@@ -162,6 +163,9 @@ class Floor(Record, frozen=True, kw_only=True):
     amd_gfx: tuple[str, ...] = ()  # listed gfx names (linux)
     amd_gfx_windows: tuple[str, ...] = ()
     python: str | None = None  # version specifier
+    os_version: dict[str, str] = {}  # operating system -> oldest version
+    arch: dict[str, tuple[str, ...]] = {}  # operating system -> processor architectures
+    generations: tuple[str, ...] = ()  # where set: the generations of their vendor's accelerators that are supported
     note: str | None = None
     src: tuple[str, ...] = ()
 
@@ -213,6 +217,7 @@ class Engine(Record, frozen=True, kw_only=True):
     port: int | None = None
     health_path: str | None = None
     default_slots: int | None = None  # requests at once without any setting
+    defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module
     versions: dict[str, object] = {}  # build numbers and flag history
     caveats: tuple[str, ...] = ()

@@ -114,8 +114,8 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
     entries = [accelerators.get(d.accelerator or "") for d in devices]
     vendors = {d.vendor for d in devices}
     kinds = {d.accelerator or d.name for d in devices}
-    capabilities = [_number(d.compute_capability or (a and a.compute_capability)) for d, a in _pairs(devices, entries)]
-    gfx = [d.gfx_override or d.gfx or (a and a.gfx) for d, a in _pairs(devices, entries)]
+    capabilities = [_capability(d, a) for d, a in _pairs(devices, entries)]
+    gfx = [_gfx(d, a) for d, a in _pairs(devices, entries)]
     sizes = [d.total_bytes or (a and (a.usable_bytes or a.memory_bytes)) for d, a in _pairs(devices, entries)]
     generations = {generation(d, a) for d, a in _pairs(devices, entries)}
     known_sizes = [s for s in sizes if s]
@@ -142,20 +142,26 @@ def _pairs(devices: tuple[Device, ...], entries: list[Accelerator | None]) -> li
     return list(zip(devices, entries, strict=True))
 
 
-def _number(text: str | None) -> float | None:
+def _capability(device: Device, entry: Accelerator | None) -> float | None:
+    text = device.compute_capability or (entry.compute_capability if entry else None)
     try:
         return float(text) if text else None
     except ValueError:
         return None
 
 
+def _gfx(device: Device, entry: Accelerator | None) -> str | None:
+    """The gfx name that the runtime will believe."""
+    return device.gfx_override or device.gfx or (entry.gfx if entry else None)
+
+
 def generation(device: Device, entry: Accelerator | None) -> str | None:
     """Architecture generation of one device; None when it is not known."""
     vendor = device.vendor
     if vendor == "nvidia":
-        return nvidia_generation(_number(device.compute_capability or (entry and entry.compute_capability)))
+        return nvidia_generation(_capability(device, entry))
     if vendor == "amd":
-        return amd_generation(device.gfx_override or device.gfx or (entry and entry.gfx))
+        return amd_generation(_gfx(device, entry))
     if vendor == "intel":
         return intel_generation(entry.architecture if entry else None)
     return {"apple": "apple", "habana": "gaudi", "google": "tpu", "aws": "neuron"}.get(vendor)

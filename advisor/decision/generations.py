@@ -76,3 +76,15 @@ def listed_names(vendor: str | None, generation: str | None) -> tuple[str, ...]:
     if vendor in ("amd", "nvidia", "intel"):
         names.append(vendor)
     return tuple(names)
+
+
+def vendor_of_generation(generation: str) -> str | None:
+    """The vendor whose accelerators a generation is of."""
+    if generation.startswith(("cdna", "rdna", "gcn")):
+        return "amd"
+    if generation in ("xe", "xe2", "xe_hpc"):
+        return "intel"
+    nvidia = ("maxwell", "pascal", "volta", "turing", "ampere", "ada", "hopper", "blackwell_dc", "blackwell_rtx")
+    if generation in nvidia:
+        return "nvidia"
+    return {"apple": "apple", "gaudi": "habana", "tpu": "google", "neuron": "aws"}.get(generation)

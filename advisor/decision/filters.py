@@ -1,0 +1,337 @@
+"""Hard filters: whether one engine can run here at all, and what to warn about. All of it comes from the entry.
+
+A support level of `unknown` or `partial` never refuses an engine; it becomes a warning. Memory is judged elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+from advisor.catalog.types import Engine, Quantization, Support
+from advisor.decision.fields import Scalar
+from advisor.decision.floors import floor_findings
+from advisor.decision.generations import listed_names
+from advisor.decision.types import Reason
+from advisor.deployment import Workload
+from advisor.model.types import Model
+
+Facts = Mapping[str, Scalar | None]
+REMOTE, CLOUD = "remote-openai", "cloud-api"
+_LANES = {
+    "nvidia": ("nvidia",),
+    "amd": ("amd",),
+    "intel": ("intel_gpu", "intel"),
+    "apple": ("apple_metal", "apple"),
+    "google": ("tpu",),
+    "aws": ("neuron", "trainium"),
+    "habana": ("intel_gaudi", "gaudi"),
+    "qualcomm": ("qualcomm", "npu"),
+    "none": ("cpu",),
+}
+_LANE_WORDS = {
+    "nvidia": "NVIDIA GPUs",
+    "amd": "AMD GPUs",
+    "intel_gpu": "Intel GPUs",
+    "apple_metal": "Apple silicon (macOS, M-series)",
+    "intel_gaudi": "Gaudi",
+    "tpu": "TPU",
+    "cpu": "CPUs",
+}
+_VENDOR_WORDS = {
+    "nvidia": "an NVIDIA GPU",
+    "amd": "an AMD GPU",
+    "intel": "an Intel GPU",
+    "apple": "Apple silicon (macOS)",
+    "google": "a TPU",
+    "aws": "an AWS accelerator",
+    "habana": "Intel Gaudi",
+    "qualcomm": "a Qualcomm accelerator",
+}
+FEATURE_WORDS = {
+    "structured_output": "structured output (response_format with a schema)",
+    "tool_calling": "tool calling",
+    "multimodal": "images (vision, multimodal input)",
+    "lora_multi": "several LoRA adapters",
+    "anthropic_api": "the Anthropic messages API",
+    "openai_api": "the OpenAI API",
+    "embeddings": "embeddings",
+    "multi_node": "several nodes (distributed, multi-node)",
+    "ep": "expert parallelism over nodes",
+}
+
+
+class Judgement(NamedTuple):
+    """Why an engine is refused (empty: it is not), and what to warn about."""
+
+    reasons: tuple[Reason, ...]
+    warnings: tuple[Reason, ...]
+
+
+def reject(
+    engine: Engine,
+    facts: Facts,
+    quantization: Quantization | None,
+    model: Model | None,
+    workload: Workload,
+    *,
+    asked: Collection[str] = (),
+    requires: Collection[str] = (),
+) -> tuple[Reason, ...]:
+    """Why the engine cannot be used here; empty when nothing speaks against it. See `judge`."""
+    return judge(engine, facts, quantization, model, workload, asked=asked, requires=requires).reasons
+
+
+def judge(
+    engine: Engine,
+    facts: Facts,
+    quantization: Quantization | None,
+    model: Model | None,
+    workload: Workload,
+    *,
+    asked: Collection[str] = (),
+    requires: Collection[str] = (),
+) -> Judgement:
+    """Refusals and warnings for one engine.
+
+    `asked` are engine ids the user insists on (an archived one is then a warning); `requires` are features that a guide
+    asks for on top of what the workload does.
+    """
+    found = list(_all(engine, facts, quantization, model, workload, frozenset(asked), tuple(requires)))
+    return Judgement(
+        tuple(dict.fromkeys(r for hard, r in found if hard)), tuple(dict.fromkeys(r for hard, r in found if not hard))
+    )
+
+
+Found = tuple[bool, Reason]
+
+
+def _all(
+    engine: Engine,
+    facts: Facts,
+    quantization: Quantization | None,
+    model: Model | None,
+    workload: Workload,
+    asked: frozenset[str],
+    requires: tuple[str, ...],
+) -> Iterator[Found]:
+    yield from _health(engine, asked)
+    yield from _asked_for(engine, facts, workload, asked)
+    if engine.id not in (REMOTE, CLOUD):  # these run elsewhere: this machine does not matter to them
+        yield from _system(engine, facts)
+        yield from _hardware(engine, facts)
+        for f in floor_findings(engine, facts):
+            yield f.hard, _reason(engine, f.code, f"floors.{f.lane}.{f.field}", f.text, f.src)
+        yield from _format(engine, quantization, workload)
+        yield from _quantization(engine, facts, quantization)
+    yield from _features(engine, model, workload, requires)
+
+
+def _reason(engine: Engine, code: str, place: str, text: str, src: tuple[str, ...]) -> Reason:
+    version = next((engine.sources[k].version for k in src if k in engine.sources), None)
+    known = version if version and version != "-" and len(version) < 20 else None
+    titles = [f"{s.title}, {s.version}" if s.version else s.title for k in src if (s := engine.sources.get(k))]
+    shown = f"{text} ({engine.name} {known})" if known else text
+    return Reason(code=code, rule=f"engines/{engine.id}:{place}", text=shown, source="; ".join(titles) or None)
+
+
+def _because(support: Support) -> str:
+    return f": {support.note}" if support.note else ""
+
+
+def _health(engine: Engine, asked: frozenset[str]) -> Iterator[Found]:
+    note = f": {engine.health.note}" if engine.health.note else ""
+    if engine.health.status == "archived":
+        text = f"{engine.name} is archived and gets no more fixes{note}"
+        yield engine.id not in asked, _reason(engine, "archived", "health", text, ())
+    elif engine.health.status == "maintenance":
+        yield False, _reason(engine, "maintenance", "health", f"{engine.name} is in maintenance only{note}", ())
+
+
+def _asked_for(engine: Engine, facts: Facts, workload: Workload, asked: frozenset[str]) -> Iterator[Found]:
+    def refusal(code: str, text: str) -> Found:
+        return True, _reason(engine, code, "kind", text, ())
+
+    if engine.id == CLOUD:
+        if workload.cloud == "forbidden":
+            yield refusal("data_policy", "the data policy forbids a cloud API (cloud: forbidden, not allowed)")
+        elif workload.cloud is None and engine.id not in asked:
+            yield refusal("not_asked_for", "a cloud API is offered only when it is allowed (--allow-cloud)")
+        return
+    if engine.id in asked:
+        return
+    if engine.id == REMOTE and workload.endpoint is None:
+        yield refusal("not_asked_for", "no endpoint of a running server was given (--endpoint URL)")
+    elif engine.kind == "orchestrator" and not (facts.get("orchestrator") or _above(facts, "nodes", 1)):
+        yield refusal("not_asked_for", f"{engine.name} orchestrates engines over several nodes; this is one machine")
+    elif engine.kind == "proxy" and not _above(facts, "workload.models", 1):
+        yield refusal("not_asked_for", f"{engine.name} is a proxy that swaps models; one model needs none")
+    elif engine.kind == "desktop-app":
+        yield refusal("not_asked_for", f"{engine.name} is a desktop application; ask for it by name (--engine)")
+
+
+def _above(facts: Facts, field: str, n: int) -> bool:
+    value = facts.get(field)
+    return isinstance(value, int) and value > n
+
+
+def _system(engine: Engine, facts: Facts) -> Iterator[Found]:
+    system = facts.get("os")
+    if not isinstance(system, str):
+        return
+    listed = engine.os.get(system) or (engine.os.get("web") if system == "browser" else None) or engine.os.get("any")
+    place = f"os.{system}"
+    if listed is None:
+        runs = ", ".join(k for k, v in engine.os.items() if v.support in ("yes", "partial"))
+        if system in ("android", "ios", "browser") and runs:  # a system for phones is listed by whoever supports it
+            text = f"{engine.name} does not run on {system}; it runs on {runs}"
+            yield True, _reason(engine, "os_unsupported", place, text, ())
+        elif engine.os:
+            text = f"whether {engine.name} runs on {system} is not known"
+            yield False, _reason(engine, "unknown_support", place, text, ())
+        return
+    if listed.support == "no":
+        text = f"{engine.name} does not run on {system}{_because(listed)}"
+        if system == "windows":
+            text += "" if "WSL" in text else "; under WSL2 it may"
+        yield True, _reason(engine, "os_unsupported", place, text, listed.src)
+    else:
+        yield from _soft(engine, listed, place, f"on {system}")
+
+
+def _soft(engine: Engine, listed: Support, place: str, what: str) -> Iterator[Found]:
+    if listed.support == "partial":
+        text = f"{engine.name} {what} with limits{_because(listed)}"
+        yield False, _reason(engine, "partial_support", place, text, listed.src)
+    elif listed.support == "unknown":
+        text = f"{engine.name} {what}: support is unknown{_because(listed)}"
+        yield False, _reason(engine, "unknown_support", place, text, listed.src)
+
+
+def _hardware(engine: Engine, facts: Facts) -> Iterator[Found]:
+    vendor = facts.get("gpu.vendor")
+    if not isinstance(vendor, str) or vendor == "mixed":
+        return
+    lane = next((x for x in _LANES.get(vendor, ()) if x in engine.hardware), None)
+    listed = engine.hardware[lane] if lane else engine.hardware.get("any") or engine.hardware.get("local")
+    here = _VENDOR_WORDS.get(vendor, vendor)
+    if listed is None:
+        # An entry that names what it runs on, none of it here, is an answer; an entry that names nothing is none.
+        if engine.hardware and vendor in ("google", "aws", "habana", "qualcomm"):
+            text = f"{engine.name} names no support for {here}; it runs on {_runs_on(engine)}"
+            yield True, _reason(engine, "vendor_not_supported", "hardware", text, ())
+        elif engine.hardware:
+            what = "without an accelerator" if vendor == "none" else f"on {here}"
+            text = f"whether {engine.name} runs {what} is not known"
+            yield False, _reason(engine, "unknown_support", "hardware", text, ())
+        return
+    place = f"hardware.{lane or 'any'}"
+    if listed.support != "no":
+        yield from _soft(engine, listed, place, "on the CPU" if vendor == "none" else f"on {here}")
+        if vendor == "none" and listed.support == "partial" and facts.get("cpu.avx512") is False:
+            text = f"{engine.name} is made for GPUs, and its CPU build wants AVX-512, which this CPU lacks"
+            yield False, _reason(engine, "needs_accelerator", place, text, listed.src)
+        return
+    if vendor == "none":
+        text = f"{engine.name} needs an accelerator, and none is usable here; it runs on {_runs_on(engine)}"
+        yield True, _reason(engine, "needs_accelerator", place, text, listed.src)
+    else:
+        text = f"{engine.name} does not run on {here}{_because(listed)}; it runs on {_runs_on(engine)}"
+        yield True, _reason(engine, "vendor_not_supported", place, text, listed.src)
+
+
+def _runs_on(engine: Engine) -> str:
+    names = [_LANE_WORDS[k] for k, v in engine.hardware.items() if k in _LANE_WORDS and v.support in ("yes", "partial")]
+    return ", ".join(names) or "hardware that is not listed here"
+
+
+def _format(engine: Engine, quantization: Quantization | None, workload: Workload) -> Iterator[Found]:
+    wanted = dict.fromkeys(
+        f for f in (workload.checkpoint_format, quantization.format if quantization else None) if f and f != "any"
+    )
+    for name in wanted:
+        listed = engine.formats.get(name) or engine.formats.get("any")
+        place = f"formats.{name}"
+        if listed is None:
+            if engine.formats:
+                text = f"whether {engine.name} loads {name} files is not known"
+                yield False, _reason(engine, "unknown_support", place, text, ())
+        elif listed.support == "no":
+            takes = ", ".join(k for k, v in engine.formats.items() if v.support in ("yes", "partial"))
+            text = f"{engine.name} does not load {name} files{_because(listed)}; it takes {takes or 'other formats'}"
+            if takes == "gguf":
+                text += " (convert to GGUF)"
+            yield True, _reason(engine, "format_not_loadable", place, text, listed.src)
+        else:
+            yield from _soft(engine, listed, place, f"loads {name} files")
+
+
+def _quantization(engine: Engine, facts: Facts, quantization: Quantization | None) -> Iterator[Found]:
+    if quantization is None or quantization.capability is None:
+        return
+    key = quantization.capability
+    listed = engine.quantization.get(key) or engine.quantization.get("any")
+    if listed is None:
+        if engine.quantization:
+            text = f"whether {engine.name} runs {quantization.id} is not known"
+            yield False, _reason(engine, "unknown_support", f"quantization.{key}", text, ())
+        return
+    if listed.support == "no":
+        text = f"{engine.name} does not run {quantization.id} ({key}){_because(listed)}"
+        yield True, _reason(engine, "quantization_not_supported", f"quantization.{key}", text, listed.src)
+        return
+    yield from _soft(engine, listed, f"quantization.{key}", f"runs {quantization.id}")
+    generation = facts.get("gpu.generation")
+    if not isinstance(generation, str) or generation == "mixed":
+        return
+    rows = [r for r in engine.quantization_on if r.quantization == key]
+    vendor = facts.get("gpu.vendor")
+    names = listed_names(vendor if isinstance(vendor, str) else None, generation)
+    row = next((r for n in names for r in rows if r.generation == n), None)
+    place = f"quantization_on.{key}.{generation}"
+    if row is None:
+        if rows:
+            known = ", ".join(dict.fromkeys(r.generation for r in rows))
+            text = f"{engine.name} documents {quantization.id} on {known}, not on {generation}"
+            # A partial entry that lists its generations says where it works; a full one leaves the rest open.
+            refused = listed.support == "partial" and vendor == "nvidia"
+            code = "quantization_not_supported" if refused else "unknown_support"
+            yield refused, _reason(engine, code, place, text, rows[0].src)
+    elif row.level == "no":
+        note = f": {row.note}" if row.note else ""
+        text = f"{engine.name} does not run {quantization.id} ({key}) on {generation}{note}"
+        yield True, _reason(engine, "quantization_not_supported", place, text, row.src)
+    elif row.level == "weight_only" and key in ("fp8", "nvfp4", "mxfp4"):
+        note = f" ({row.note})" if row.note else ""
+        text = f"{quantization.id} is not native on {generation}: weight-only, which saves memory and not compute{note}"
+        yield False, _reason(engine, "weight_only", place, text, row.src)
+
+
+def _features(engine: Engine, model: Model | None, workload: Workload, requires: tuple[str, ...]) -> Iterator[Found]:
+    wanted: dict[str, None] = {}
+    if workload.structured_output:
+        wanted["structured_output"] = None
+    if workload.tool_calling:
+        wanted["tool_calling"] = None
+    if workload.vision:
+        wanted["multimodal"] = None
+    if workload.lora_adapters > 1:
+        wanted["lora_multi"] = None
+    if workload.api in ("openai", "anthropic"):
+        wanted[f"{workload.api}_api"] = None
+    if workload.use_case == "embeddings" or (model is not None and model.kind != "chat"):
+        wanted["embeddings"] = None
+    wanted.update(dict.fromkeys(requires))
+    for name in wanted:
+        listed = engine.features.get(name)
+        words = FEATURE_WORDS.get(name, name)
+        place = f"features.{name}"
+        if listed is None:
+            if engine.features:
+                text = f"whether {engine.name} has {words} is not known"
+                yield False, _reason(engine, "unknown_support", place, text, ())
+        elif listed.support == "no":
+            text = f"{engine.name} lacks {words}{_because(listed)}"
+            yield True, _reason(engine, "feature_missing", place, text, listed.src)
+        else:
+            yield from _soft(engine, listed, place, f"has {words}")
