@@ -1,0 +1,36 @@
+"""Engines: one module per engine, all with the same functions (see base.py). The module's name follows from the engine's id."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from advisor.catalog.types import Engine
+from advisor.engines.base import EngineModule
+from advisor.errors import BadInput
+
+
+def module_name(engine_id: str) -> str:
+    """`llama.cpp` -> `llama_cpp`."""
+    return re.sub(r"[^a-z0-9]+", "_", engine_id.lower())
+
+
+def find(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
+    """The module that answers for an engine, and the entry whose memory constants it reads.
+
+    A wrapper without a module of its own is answered by the first engine it runs. Raises BadInput where nothing runs locally.
+    """
+    import importlib
+    import importlib.util
+
+    entry = entries[engine_id]
+    name = f"advisor.engines.{module_name(engine_id)}"
+    if importlib.util.find_spec(name) is not None:
+        inner = entry
+        if not entry.memory and entry.runs:
+            inner = entries[entry.runs[0]]
+        return cast(EngineModule, importlib.import_module(name)), inner
+    for inner_id in entry.runs:
+        return find(inner_id, entries)
+    raise BadInput(f"{entry.name} does not run models on this machine, so there is no memory to estimate")

@@ -1,15 +1,14 @@
 """What every engine module offers. Modules share defaults by plain assignment; there are no engine classes.
 
-    resolve(deployment, entry)    the engine's settings as it would take them, defaults filled in
-    memory(deployment, entry)     MemoryEstimate
-    settings(deployment, entry)   settings worth writing into a launch command, decided and with a reason each
+    memory(deployment, entry, quantization)      MemoryEstimate
+    settings(deployment, entry, quantization)    settings worth writing into a launch, decided and with a reason each
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from advisor.catalog.types import Engine
+from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.errors import BadInput
 from advisor.record import Record
@@ -27,10 +26,10 @@ class Decided(Record, frozen=True, kw_only=True):
 class EngineModule(Protocol):
     """The functions of an engine module."""
 
-    def memory(self, deployment: Deployment, entry: Engine) -> MemoryEstimate:
+    def memory(self, d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
         """Where every byte goes."""
 
-    def settings(self, deployment: Deployment, entry: Engine) -> tuple[Decided, ...]:
+    def settings(self, d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
         """The settings a launch should carry."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from advisor.catalog.types import Engine
+from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import Decided
@@ -211,7 +211,7 @@ def _compute(
     return out, basis
 
 
-def memory(d: Deployment, entry: Engine) -> MemoryEstimate:
+def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     """Where every byte of this llama-server goes, and whether it fits."""
     c, r = constants(entry), resolve(d)
     chosen = choose_layers(d, r, c)
@@ -302,7 +302,7 @@ def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
     return low
 
 
-def settings(d: Deployment, entry: Engine) -> tuple[Decided, ...]:
+def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
     c, r = constants(entry), resolve(d)
     per = r.ctx_size // r.slots

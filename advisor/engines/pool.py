@@ -15,7 +15,7 @@ import msgspec
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
-from advisor.engines.base import flag, get, integer, number
+from advisor.engines.base import Decided, flag, get, integer, number
 from advisor.engines.versions import ByVersion, pick
 from advisor.errors import BadInput
 from advisor.memory import hf_weights, paged_cache
@@ -410,3 +410,16 @@ def _encoder(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Memor
         warnings=verdict.warnings,
         short=verdict.short,
     )
+
+
+def common_settings(d: Deployment, entry: Engine, length: str, sequences: str, fraction: str, tp: str) -> tuple[Decided, ...]:
+    """The settings every pool engine should be given, under the engine's own names."""
+    r = resolve(d, entry, constants(entry))
+    out = [
+        Decided(name=length, value=r.length, because="longest request, prompt and output together"),
+        Decided(name=sequences, value=d.sequences, because="requests that run at once"),
+        Decided(name=fraction, value=r.fraction, because="written out, so that a later default cannot break the estimate"),
+    ]
+    if r.tp > 1:
+        out.append(Decided(name=tp, value=r.tp, because="splits every layer over the GPUs; divides the heads"))
+    return tuple(out)

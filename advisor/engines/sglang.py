@@ -1,0 +1,59 @@
+"""SGLang: a static share of each GPU holds weights and KV pool; its default follows from the device and the graph sizes."""
+
+from __future__ import annotations
+
+from advisor.catalog.types import Engine, Quantization
+from advisor.deployment import Deployment, MemoryEstimate
+from advisor.engines import fitting, pool
+from advisor.engines.base import Decided
+from advisor.memory.hf_weights import is_mla
+
+GIB = 2**30
+# decode graph size by device memory (GiB from), and with tp >= 4; SGLang 0.5.23 memory hook
+_GRAPHS = ((0, 8, 8), (20, 48, 48), (35, 32, 160), (60, 256, 160), (90, 256, 512), (160, 512, 512))
+
+
+def static_fraction(total_bytes: int, chunk: int, ranks: int, tp: int, mla: bool) -> float:
+    """SGLang's own default of mem_fraction_static, rounded down to two digits.
+
+    reserved MiB = 512 + 1.5 max(chunk, 2048) + 128 ranks + 2 graph size (+ 1536 for MLA), at least 10240 from 60 GiB on.
+    Source: SGLang 0.5.23 memory hook.
+    """
+    gpu = total_bytes / GIB
+    row = max((g for g in _GRAPHS if gpu >= g[0]), key=lambda g: g[0])
+    reserved = 512 + 1.5 * max(chunk, 2048) + 128 * ranks + 2 * row[2 if tp >= 4 else 1] + (1536 if mla else 0)
+    if gpu >= 60:
+        reserved = max(reserved, 10240)
+    return int(100 * (1 - reserved / (gpu * 1024))) / 100
+
+
+def _fraction(d: Deployment, entry: Engine) -> float | None:
+    totals = [x.total_bytes for x in fitting.devices(d) if x.total_bytes]
+    if not totals:
+        return None
+    r = pool.resolve(d, entry, pool.constants(entry))
+    return static_fraction(min(totals), r.batched_tokens, r.tp * r.pp, r.tp, is_mla(d.model))
+
+
+def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
+    """Where every byte goes; the static share is SGLang's own default unless it is set."""
+    return pool.memory(d, entry, q, _fraction(d, entry))
+
+
+def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+    """The flags a launch should carry, decided, each with its reason."""
+    r = pool.resolve(d, entry, pool.constants(entry), _fraction(d, entry))
+    out = [
+        Decided(name="context-length", value=r.length, because="longest request, prompt and output together"),
+        Decided(name="max-running-requests", value=d.sequences, because="requests that run at once"),
+        Decided(
+            name="mem-fraction-static",
+            value=r.fraction,
+            because="weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does",
+        ),
+    ]
+    if r.tp > 1:
+        out.append(Decided(name="tp-size", value=r.tp, because="splits every layer over the GPUs; divides the heads"))
+    if r.kv_bytes < 2:
+        out.append(Decided(name="kv-cache-dtype", value=r.kv_type, because="halves the KV cache"))
+    return tuple(out)

@@ -1,0 +1,40 @@
+"""vLLM: a KV pool of a share of each GPU."""
+
+from __future__ import annotations
+
+from advisor.catalog.types import Engine, Quantization
+from advisor.deployment import Deployment
+from advisor.engines import fitting, pool
+from advisor.engines.base import Decided
+
+memory = pool.memory
+
+
+def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+    """The flags a launch should carry, decided, each with its reason."""
+    c = pool.constants(entry)
+    r = pool.resolve(d, entry, c)
+    out = [
+        Decided(
+            name="max-model-len",
+            value=r.length,
+            because="longest request, prompt and output together; written out, since the default is the trained context",
+        ),
+        Decided(name="max-num-seqs", value=d.sequences, because="requests that run at once"),
+        Decided(
+            name="gpu-memory-utilization",
+            value=r.fraction,
+            because="share of the whole device; written out, since the default has changed between versions",
+        ),
+    ]
+    if r.tp > 1:
+        out.append(Decided(name="tensor-parallel-size", value=r.tp, because="splits every layer over the GPUs; divides the heads"))
+    if r.pp > 1:
+        out.append(Decided(name="pipeline-parallel-size", value=r.pp, because="stages of layers over groups of GPUs"))
+    if r.kv_bytes < 2:
+        out.append(Decided(name="kv-cache-dtype", value=r.kv_type, because="halves the KV cache"))
+    ds = fitting.devices(d)
+    caps = [float(x.compute_capability) for x in ds if x.compute_capability]
+    if caps and min(caps) < 8.0:
+        out.append(Decided(name="dtype", value="float16", because="no bfloat16 below compute capability 8.0"))
+    return tuple(out)

@@ -1,0 +1,86 @@
+"""Which weight format a name means for an engine: exact names, or shorthands (`q4`) that depend on the engine."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine, Quantization
+from advisor.errors import BadInput
+from advisor.model.types import Model
+from advisor.near import plain
+
+
+class Chosen(NamedTuple):
+    """A weight format, and a note when the name asked for was a shorthand or left out."""
+
+    quantization: Quantization
+    note: str | None = None
+
+
+class _Shorthands(msgspec.Struct, frozen=True):
+    families: dict[str, str]
+    names: dict[str, dict[str, str]]
+    source: str
+
+
+def _shorthands(catalog: Catalog) -> _Shorthands:
+    return msgspec.convert(catalog.document("shorthands.yaml"), _Shorthands)
+
+
+def own_format(entry: Engine) -> str:
+    """The checkpoint format an engine is made for: its special one where it has one, else safetensors."""
+    loads = [f for f, s in entry.formats.items() if s.support == "yes"]
+    special = [f for f in loads if f != "hf_safetensors"]
+    if special and (entry.id not in ("sglang", "vllm", "max")):
+        return special[0]
+    return "hf_safetensors"
+
+
+def family(entry: Engine, catalog: Catalog) -> str:
+    """The family of weight formats an engine is made for: gguf, hf, mlx, exl3, mlc, ..."""
+    return _shorthands(catalog).families.get(own_format(entry), "hf")
+
+
+def is_shorthand(name: str, catalog: Catalog) -> bool:
+    """Whether the name depends on the engine."""
+    return plain(name) in _shorthands(catalog).names
+
+
+def quantization(name: str | None, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
+    """The format that `name` means on this engine; without a name the checkpoint's own, or the engine's usual one.
+
+    Raises UnknownName for a name nobody knows, BadInput for a shorthand this engine has nothing for.
+    """
+    kin = family(entry, catalog)
+    if name is None:
+        return _default(kin, entry, model, catalog)
+    short = _shorthands(catalog).names.get(plain(name))
+    if short is None:
+        q = catalog.quantization(name)
+        if q.id == "MXFP4" and kin == "gguf":
+            return Chosen(catalog.quantization("MXFP4_MOE"), "MXFP4 is MXFP4_MOE in GGUF files")
+        return Chosen(q)
+    if kin not in short:
+        known = ", ".join(sorted(n for n, m in _shorthands(catalog).names.items() if kin in m))
+        raise BadInput(f"quantization {name!r} means nothing for {entry.name}; it has {known}")
+    q = catalog.quantization(short[kin])
+    return Chosen(q, f"{name} is taken as {q.id} on {entry.name}")
+
+
+def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
+    native = (model.native_quant or "").lower()
+    if kin == "gguf":
+        if native.startswith("mxfp4"):
+            return Chosen(catalog.quantization("MXFP4_MOE"), f"no quantization given: MXFP4_MOE, as {model.id} is published")
+        return Chosen(catalog.quantization("Q4_K_M"), f"no quantization given: Q4_K_M, the usual download for {entry.name}")
+    if kin in ("mlx", "exl3", "mlc"):
+        q = catalog.quantization(_shorthands(catalog).names["q4"][kin])
+        return Chosen(q, f"no quantization given: {q.id}, the usual download for {entry.name}")
+    for word, name in (("mxfp4", "MXFP4"), ("int4", "INT4"), ("fp8", "FP8"), ("awq", "AWQ"), ("gptq", "GPTQ"), ("nvfp4", "NVFP4")):
+        if native.startswith(word):
+            return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
+    name = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16")
+    return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
