@@ -1,0 +1,308 @@
+"""Hardware strings as people write them -> Machine: `2x RTX 4090, 64GB RAM, linux`, `M3 Max 64GB`, `cpu, 16 cores`.
+
+Names are compared as sets of words, so their order does not matter. A name stands for one catalogue entry or it is an
+error: the plain card wins over its variants, sizes of one name go to the catalogue's default, and a near match is only
+ever suggested.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, Protocol, get_args
+
+from advisor.catalog.match import attach, capacity
+from advisor.catalog.name_words import choose, wanted
+from advisor.catalog.types import Accelerator, CpuPlatform
+from advisor.errors import BadInput, UnknownName
+from advisor.machine import phrases, visible
+from advisor.machine.apple import working_set
+from advisor.machine.phrases import Facts
+from advisor.machine.types import Cpu, Device, HostMemory, Machine, Os, Vendor
+from advisor.near import near_matches
+from advisor.units import GIB, gib
+
+MAX_TEXT = 500
+MAX_CARDS = 1024
+GTT_SHARE = 0.45  # of RAM: 57.9 GiB was seen on a 128 GB Strix Halo with stock settings
+CARVE_NOTE = (
+    "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
+)
+_MIG = re.compile(r"\b(\d)g\.(\d{1,3})gb(\+me)?", re.I)
+_VENDORS: tuple[Vendor, ...] = get_args(Vendor)
+
+
+class Catalogue(Protocol):
+    """The part of the catalogue that names need."""
+
+    def accelerators(self) -> Mapping[str, Accelerator]:
+        """Accelerators by id."""
+
+    def cpu_platforms(self) -> Mapping[str, CpuPlatform]:
+        """Processor platforms by id."""
+
+
+class _Cards(NamedTuple):
+    """One `3x NAME` of the string."""
+
+    number: int
+    entry: Accelerator
+    mig: str | None
+    note: str | None
+
+
+def parse_hardware(text: str, catalogue: Catalogue) -> Machine:
+    """The machine that a hardware string describes. What it does not say stays None.
+
+    Raises UnknownName (with near matches), AdvisorError `ambiguous_accelerator` (listing the choices) and BadInput.
+    """
+    if len(text) > MAX_TEXT:
+        raise BadInput(f"hardware string of {len(text)} characters: at most {MAX_TEXT} are read")
+    said = Facts()
+    cards: list[_Cards] = []
+    sizes: list[tuple[int, int]] = []  # (cards before it, bytes) of sizes on their own
+    for part in phrases.split(text):
+        _read_part(part, said, cards, catalogue.accelerators())
+        if said.bare_bytes is not None:
+            sizes.append((len(cards), said.bare_bytes))
+            said.bare_bytes = None
+    for before, size in sizes:
+        _place(size, cards[before - 1] if before else None, said)
+    if not cards and not (said.no_gpu or said.host_only):
+        raise BadInput(
+            f"hardware {text.strip()!r} names no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
+        )
+    if cards and said.no_gpu:
+        raise BadInput(f"hardware {text.strip()!r} names a card and says that there is none")
+    return attach(_machine(text, said, cards), catalogue.accelerators(), catalogue.cpu_platforms())
+
+
+def _read_part(part: str, said: Facts, cards: list[_Cards], known: Mapping[str, Accelerator]) -> None:
+    part = re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I)
+    several = re.fullmatch(r"(\d{1,6} (?:nodes?|clusters?))\s+(?:of|each)\s+(.+)", part, re.I)
+    if several:
+        phrases.read(several[1], said)
+        _read_part(several[2], said, cards, known)
+        return
+    if phrases.read(part, said):
+        return
+    without = re.fullmatch(r"(.+?)\s+(?:without|no) driver", part, re.I)
+    if without:
+        said.driver_problem = "missing"
+        part = without[1]
+    count, name = _count(part)
+    mig = _MIG.search(name)
+    asked = wanted(_MIG.sub(" ", name) if mig else name)
+    chosen = choose(asked, known, mig[0].lower() if mig else None)
+    if chosen is None:
+        if phrases.read_cpu(part, said):
+            return
+        raise UnknownName("accelerator", name, _near(name, known), "`advise list accelerators` names them all.")
+    entry, note = chosen
+    card = _Cards(count, entry, mig[0].lower() if mig else None, note)
+    if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", name, re.I):
+        said.cpu_model = name
+    cards.append(card)
+    if _takes_ram(entry):
+        for gb in asked.sizes:
+            said.ram_bytes = int(gb * GIB)
+
+
+def _count(part: str) -> tuple[int, str]:
+    """(how many, name) of `8x H100`, `2 × RTX 3090`, `H100 x8`, `RTX 4090`."""
+    m = re.fullmatch(r"(\d{1,6})\s*[x×*]\s*(.+)", part, re.I) or re.fullmatch(r"(\d{1,4})\s+(?!\d*\s*GB)(\D.*)", part)
+    if m is None:
+        back = re.fullmatch(r"(.*\S)\s+[x×*]\s*(\d{1,4})", part, re.I)
+        number, name = (back[2], back[1]) if back else ("1", part)
+    else:
+        number, name = m[1], m[2]
+    if not 1 <= int(number) <= MAX_CARDS:
+        raise BadInput(f"{number} cards: between 1 and {MAX_CARDS} on one node are possible")
+    return int(number), name.strip()
+
+
+def _near(name: str, known: Mapping[str, Accelerator]) -> tuple[str, ...]:
+    names = {n: a.name for a in known.values() for n in (a.name, *a.aliases, re.sub("GeForce |Radeon ", "", a.name))}
+    return tuple(dict.fromkeys(names[n] for n in near_matches(name, names)))
+
+
+def _takes_ram(entry: Accelerator) -> bool:
+    """Whether the size written after the name is the machine's memory (chips without memory of their own)."""
+    return entry.memory_bytes is None and (entry.unified or entry.kind in ("apu", "unified"))
+
+
+def _place(size: int, card: _Cards | None, said: Facts) -> None:
+    """A size on its own is RAM beside a chip that shares memory or a bare CPU; beside a card it must be the card's."""
+    if card is None or _takes_ram(card.entry) or card.entry.unified:
+        said.ram_bytes = size
+        return
+    have = card.entry.memory_bytes
+    if have is None or abs(size - have) > 0.02 * have:
+        raise BadInput(
+            f"{gib(size, 0)} after {card.entry.name} ({gib(have, 0)}): "
+            f"write `{size // GIB}GB RAM` if host memory is meant"
+        )
+
+
+def _machine(text: str, said: Facts, cards: list[_Cards]) -> Machine:
+    notes = [c.note for c in cards if c.note]
+    if said.driver_problem:
+        notes.append(_driver_note(said.driver_problem))
+    devices = _devices(said, cards, notes)
+    if said.visible is not None:
+        masks = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), said.visible)
+        devices, hidden = visible.apply(devices, masks)
+    else:
+        devices, hidden = visible.apply(devices, {})
+    apple = any(c.entry.vendor == "apple" for c in cards)
+    system: Os | None = said.os or ("macos" if apple else None)
+    ram = _ram(said, cards, notes)
+    return Machine(
+        source="text",
+        text=text.strip(),
+        os=system,
+        os_version=said.os_version,
+        arch=said.arch or _arch(cards),
+        wsl=said.wsl,
+        container=said.container,
+        orchestrator=said.orchestrator,
+        nodes=said.nodes,
+        cpu=_cpu(said, cards),
+        memory=HostMemory(
+            total_bytes=ram, available_bytes=None if devices else said.free_bytes, limit_bytes=said.limit_bytes
+        ),
+        devices=devices,
+        interconnect=_interconnect(said, cards),
+        drivers=said.drivers,
+        npu=said.npu,
+        python=said.python,
+        notes=tuple(dict.fromkeys([*notes, *hidden])),
+    )
+
+
+def _driver_note(problem: str) -> str:
+    if "mismatch" in problem.lower():
+        return "NVIDIA driver and library versions differ (usual after an upgrade): reboot or reload it"
+    return "driver missing" if problem == "missing" else f"the driver does not answer ({problem})"
+
+
+def _devices(said: Facts, cards: list[_Cards], notes: list[str]) -> tuple[Device, ...]:
+    out: list[Device] = []
+    for c in cards:
+        total, basis = _total(c, said, notes)
+        if said.free_bytes is not None and total is not None and said.free_bytes > total:
+            nominal = c.entry.memory_bytes
+            if c.mig or c.entry.unified or nominal is None or said.free_bytes > nominal:
+                raise BadInput(f"{gib(said.free_bytes)} free is more than {c.entry.name} has ({gib(nominal or total)})")
+            total = said.free_bytes  # what is free is certainly usable, whatever share was assumed
+        parts = 1 if c.mig else c.entry.devices_per_card
+        if parts > 1:
+            notes.append(f"one {c.entry.name} card shows as {parts} devices of {gib(total, 0)}")
+        rate = c.entry.bandwidth_gbs
+        for _ in range(c.number * parts):
+            out.append(
+                Device(
+                    index=len(out),
+                    name=c.entry.name + (f" MIG {c.mig}" if c.mig else ""),
+                    vendor=_vendor(c.entry),
+                    accelerator=c.entry.id,
+                    total_bytes=total,
+                    total_basis=basis,
+                    free_bytes=said.free_bytes,
+                    unified=c.entry.unified,
+                    compute_capability=c.entry.compute_capability,
+                    gfx=c.entry.gfx,
+                    mig_profile=c.mig,
+                    mig_enabled=True if c.mig else None,
+                    gpu_cores=_gpu_cores(c.entry),
+                    power_limit_watts=said.power_watts,
+                    bandwidth_gbs=rate / parts if rate is not None and parts > 1 else None,
+                    driver_missing=said.driver_problem is not None,
+                )
+            )
+    return tuple(out)
+
+
+def _total(
+    c: _Cards, said: Facts, notes: list[str]
+) -> tuple[int | None, Literal["reported", "catalogue", "assumed"] | None]:
+    """Usable bytes of one device of these cards."""
+    if c.mig:
+        return mig_bytes(c.mig), "assumed"
+    if not _takes_ram(c.entry):
+        total, basis = capacity(c.entry)
+        return (total // c.entry.devices_per_card if total is not None else None), basis
+    ram = said.ram_bytes
+    if c.entry.vendor == "apple":
+        if said.wired_bytes is not None:
+            return said.wired_bytes, "reported"
+        return (working_set(ram), "assumed") if ram is not None else (None, None)
+    if c.entry.vendor == "amd":
+        if said.gtt_bytes is not None:
+            return said.gtt_bytes + (said.carve_bytes or 0), "reported"
+        if ram is not None:
+            notes.append(CARVE_NOTE.format(f"{GTT_SHARE:.0%} of RAM"))
+            return int(ram * GTT_SHARE) + (said.carve_bytes or 0), "assumed"
+    return None, None
+
+
+def mig_bytes(profile: str) -> int:
+    """Usable bytes of a MIG slice: the size in its name less 1 percent and 0.45 GiB, the lower envelope of what
+    nvidia-smi lists for A100 and H100 slices (1g.10gb 9.5, 3g.40gb 39.25, 7g.80gb 78.75 GiB)."""
+    m = _MIG.fullmatch(profile)
+    if m is None:
+        raise BadInput(f"MIG profile {profile!r}: e.g. `3g.40gb` is wanted")
+    return int((int(m[2]) * 0.99 - 0.45) * GIB)
+
+
+def _ram(said: Facts, cards: list[_Cards], notes: list[str]) -> int | None:
+    """RAM of the host; chips with a fixed unified memory tell it themselves."""
+    fixed = next((c.entry for c in cards if c.entry.unified and c.entry.memory_bytes is not None), None)
+    if fixed is None or fixed.memory_bytes is None:
+        return said.ram_bytes
+    usable, _ = capacity(fixed)
+    notes.append(f"unified memory: programs and model share {gib(usable, 1)} (MemTotal in /proc/meminfo)")
+    return usable if said.ram_bytes is None else min(said.ram_bytes, usable or said.ram_bytes)
+
+
+def _cpu(said: Facts, cards: list[_Cards]) -> Cpu:
+    model = said.cpu_model
+    if model is None and cards and cards[0].entry.vendor == "apple":
+        model = re.sub(r"\s*\(.*\)", "", cards[0].entry.name)
+    known = [float(x) for x in (said.threads or said.cores, said.cpu_limit) if x is not None]
+    return Cpu(
+        model=model,
+        sockets=said.sockets,
+        physical_cores=said.cores,
+        logical_cores=said.threads,
+        usable_cores=min(known, default=None),
+        flags=tuple(said.flags) or None,
+    )
+
+
+def _arch(cards: list[_Cards]) -> str | None:
+    """Chips that come with an Arm processor."""
+    for c in cards:
+        if c.entry.vendor == "apple" or (
+            c.entry.vendor == "nvidia" and (c.entry.unified or c.entry.form == "superchip")
+        ):
+            return "arm64"
+    return None
+
+
+def _interconnect(said: Facts, cards: list[_Cards]) -> str | None:
+    """As said; else NVLink for several cards of a form that only exists on NVLink boards."""
+    if said.links:
+        return "+".join(said.links)
+    if sum(c.number for c in cards) > 1 and cards and all(c.entry.form in ("sxm", "superchip") for c in cards):
+        return None if any(c.mig for c in cards) else "nvlink"
+    return None
+
+
+def _vendor(entry: Accelerator) -> Vendor:
+    return next((v for v in _VENDORS if v == entry.vendor), "unknown")
+
+
+def _gpu_cores(entry: Accelerator) -> int | None:
+    m = re.search(r"\((\d+)-core GPU\)", entry.name)
+    return int(m[1]) if m else None

@@ -1,0 +1,172 @@
+"""Joins what a probe found with the catalogue: which Accelerator a Device is, which platform a processor is.
+
+Order: PCI id (with subsystem), exact driver name, name pattern, GPU cores, wording, nearest memory size. Each step only
+narrows what the steps before left; what stays ambiguous stays unknown and is said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from advisor.catalog.types import Accelerator, CpuPlatform
+from advisor.machine.apple import working_set
+from advisor.machine.types import Cpu, Device, Machine
+from advisor.units import GIB
+
+USABLE_SHARE = 0.93  # of the nominal size where no driver figure is known; the worst seen is 0.932 (B300)
+MEMORY_TOLERANCE = 0.12  # a driver shows 0 to 7 percent less than nominal, an ECC card a little less again
+
+
+def match_device(device: Device, accelerators: Mapping[str, Accelerator]) -> Accelerator | None:
+    """The catalogue entry of a probed device; None when there is none or several fit equally."""
+    found = candidates(device, accelerators)
+    return found[0] if len(found) == 1 else None
+
+
+def candidates(device: Device, accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
+    """All entries that fit the device equally well; one = known, none = not in the catalogue."""
+    everything = [a for a in accelerators.values() if a.vendor == device.vendor]
+    found = _by_pci(device, everything)
+    exact = _keep(found or everything, lambda a: device.name in a.reported_names)
+    if found:
+        found = exact or _keep(found, lambda a: _fits_pattern(device.name, a)) or found
+    else:
+        found = exact or _keep(everything, lambda a: _fits_pattern(device.name, a))
+    if len(found) > 1 and device.gfx is not None:
+        found = _keep(found, lambda a: a.gfx == device.gfx) or found
+    if len(found) > 1 and device.gpu_cores is not None:
+        found = _keep(found, lambda a: f"({device.gpu_cores}-core" in a.name) or found
+    if len(found) > 1:
+        found = _by_words(device.name, found)
+    if len(found) > 1 and device.mig_profile is None:
+        found = _by_memory(device, found)
+    return found
+
+
+def attach(
+    machine: Machine, accelerators: Mapping[str, Accelerator], cpu_platforms: Mapping[str, CpuPlatform]
+) -> Machine:
+    """The machine with every device joined to its entry and what the device did not tell filled in from it."""
+    notes: list[str] = list(machine.notes)
+    devices = tuple(_attached(d, machine, accelerators, notes) for d in machine.devices)
+    cpu = machine.cpu
+    if cpu.platform is None:
+        platform = match_cpu(cpu, cpu_platforms)
+        cpu = msgspec.structs.replace(cpu, platform=platform.id if platform else None)
+    return msgspec.structs.replace(machine, devices=devices, cpu=cpu, notes=tuple(dict.fromkeys(notes)))
+
+
+def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform]) -> CpuPlatform | None:
+    """The platform of a processor by its model name; None when the name does not tell (virtual machines hide it)."""
+    if cpu.model is None:
+        return None
+    name = cpu.model[:200]
+    found = [p for p in platforms.values() if p.probe_pattern and re.search(p.probe_pattern, name, re.I)]
+    if not found:
+        words = _words(name)
+        found = [p for p in platforms.values() if any(_example(e, words) for e in (p.cpu_examples or "").split(","))]
+    return found[0] if len(found) == 1 else None
+
+
+def capacity(entry: Accelerator) -> tuple[int | None, Literal["catalogue", "assumed"] | None]:
+    """Bytes programs can use on one card: a driver's figure where one is known, else 0.93 of the nominal size."""
+    if entry.usable_bytes is not None:
+        return entry.usable_bytes, "catalogue"
+    if entry.memory_bytes is not None:
+        return int(entry.memory_bytes * USABLE_SHARE), "assumed"
+    return None, None
+
+
+def _attached(device: Device, machine: Machine, accelerators: Mapping[str, Accelerator], notes: list[str]) -> Device:
+    if device.accelerator is not None:
+        return device
+    found = candidates(device, accelerators)
+    if len(found) != 1:
+        said = f"{device.name}: not in the catalogue of accelerators"
+        if found:
+            said = f"{device.name}: may be {', '.join(a.name for a in found[:4])}; taken as none of them"
+        notes.append(said)
+        return msgspec.structs.replace(device, notes=(*device.notes, said))
+    entry = found[0]
+    total, basis = device.total_bytes, device.total_basis
+    if total is None and not device.unified and not entry.unified and device.mig_profile is None:
+        per_card, basis = capacity(entry)
+        total = per_card // entry.devices_per_card if per_card is not None else None
+    elif total is None and entry.vendor == "apple" and machine.memory.total_bytes is not None:
+        total, basis = working_set(machine.memory.total_bytes), "assumed"
+    return msgspec.structs.replace(
+        device,
+        accelerator=entry.id,
+        name=entry.name if re.search(r"\[\w{4}:\w{4}\]$", device.name) else device.name,
+        total_bytes=total,
+        total_basis=basis if total is not None else None,
+        unified=device.unified or entry.unified,
+        compute_capability=device.compute_capability or entry.compute_capability,
+        gfx=device.gfx or entry.gfx,
+    )
+
+
+def _by_pci(device: Device, entries: Sequence[Accelerator]) -> list[Accelerator]:
+    """Entries with the device's PCI id; one written with its subsystem (`10de:2bb3:10de:227a`) wins where it fits."""
+    if device.pci_id is None:
+        return []
+    full = f"{device.pci_id}:{device.pci_subsystem}"
+    narrow = [a for a in entries if full in a.pci_ids]
+    return narrow or [a for a in entries if device.pci_id in a.pci_ids]
+
+
+def _keep(entries: Sequence[Accelerator], test: Callable[[Accelerator], bool]) -> list[Accelerator]:
+    return [a for a in entries if test(a)]
+
+
+def _fits_pattern(name: str, entry: Accelerator) -> bool:
+    return entry.name_pattern is not None and re.search(entry.name_pattern, name[:200], re.I) is not None
+
+
+def _by_words(name: str, entries: Sequence[Accelerator]) -> list[Accelerator]:
+    """Entries that share most words with the driver's name and add fewest of their own (sizes do not count)."""
+    said = _words(name)
+    scores = {}
+    for a in entries:
+        own = _words(a.name)
+        scores[a.id] = (len(own & said), -len(own - said))
+    best = max(scores.values())
+    if best[0] == 0:
+        return list(entries)
+    return [a for a in entries if scores[a.id] == best]
+
+
+def _words(name: str) -> set[str]:
+    plain = re.sub(r"\(.*?\)|\b\d+(\.\d+)?\s?GB\b", " ", name, flags=re.I)
+    return set(re.findall(r"[a-z0-9+]+", plain.lower()))
+
+
+def _by_memory(device: Device, entries: Sequence[Accelerator]) -> list[Accelerator]:
+    """Entries nearest to the size the driver shows; all of them when the size tells nothing."""
+    total = device.total_bytes
+    if total is None:
+        return list(entries)
+    gaps = {a.id: _gap(total, a) for a in entries}
+    known = [g for g in gaps.values() if g is not None]
+    best = min(known, default=None)
+    if best is None or best > MEMORY_TOLERANCE:
+        return list(entries)
+    near = [a for a in entries if gaps[a.id] is not None and abs((gaps[a.id] or 0.0) - best) < 0.01]
+    return near or list(entries)
+
+
+def _gap(total: int, entry: Accelerator) -> float | None:
+    """Relative distance between a driver's total and an entry's size."""
+    sizes = [s for s in (entry.usable_bytes, entry.memory_bytes) if s is not None]
+    sizes += [int(gb * GIB) for gb in entry.memory_options_gb]
+    return min((abs(total - s / entry.devices_per_card) / s * entry.devices_per_card for s in sizes), default=None)
+
+
+def _example(example: str, words: set[str]) -> bool:
+    """Whether a catalogue example (`8592+`, `Ryzen 9 7950X`) is named in full."""
+    wanted = set(re.findall(r"[a-z0-9+]+", example.lower()))
+    return bool(wanted) and any(re.search(r"\d{4}", w) for w in wanted) and wanted <= words

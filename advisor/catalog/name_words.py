@@ -1,0 +1,190 @@
+"""Names of accelerators as sets of words, and the one entry that a set of words means."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from advisor.catalog.types import Accelerator
+from advisor.errors import AdvisorError
+from advisor.units import GIB
+
+# Words that never tell two cards apart.
+FILLER = frozenset(
+    (
+        "nvidia", "geforce", "amd", "radeon", "instinct", "intel", "apple", "tesla", "google", "aws", "amazon",
+        "habana", "gpu", "gpus", "card", "cards", "graphics", "generation", "edition", "chip", "accelerator", "the",
+        "of", "a", "an", "each", "per", "with", "mig", "slice", "module", "system",
+    )
+)  # fmt: skip
+# Words of a board's form: a plain name may leave them out.
+FORMS = frozenset(("sxm", "pcie", "oam", "hgx", "dgx"))
+_SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s*(?:gb|gib|g)(?![\w])")
+_SPELLINGS = (
+    (re.compile(r"(\d{2})[ -]?cores?\b|\b(\d{2})c\b"), r" \1\2core "),
+    (re.compile(r"\bmax[ -]q\b"), " maxq "),
+    (re.compile(r"\bmobile\b"), " laptop "),
+    (re.compile(r"sxm ?\d?\b"), " sxm "),
+    (re.compile(r"\bpci(?:-?e|-express)?\b"), " pcie "),
+    (re.compile(r"\b(rtx|gtx|rx|arc|tpu)(?=[a-z]?\d)"), r"\1 "),
+    (re.compile(r"(?<=\d{4})(ti|super|xtx|xt|gre)(super)?\b"), r" \1 \2 "),
+    (re.compile(r"\b(m\d)(pro|max|ultra)\b"), r"\1 \2"),
+    (re.compile(r"\b([ahbv]\d00|mi\d{3}[xa])(sxm|pcie|nvl)\b"), r"\1 \2"),
+)
+
+
+class Wanted(NamedTuple):
+    """A name taken apart: its words and the sizes in GB it mentions. `outer` leaves out what stood in brackets."""
+
+    text: str
+    words: frozenset[str]
+    sizes: frozenset[float]
+    outer: frozenset[str]
+    outer_sizes: frozenset[float]
+
+
+def wanted(name: str) -> Wanted:
+    """A name as words and sizes."""
+    low = name.lower().replace("®", " ").replace("™", " ")
+    bare = re.sub(r"\([^)]*\)", " ", low)
+    inside = _words(low)
+    outside_sizes = _sizes(bare)
+    return Wanted(name, inside, outside_sizes or _sizes(low), _words(bare), outside_sizes)
+
+
+def choose(
+    asked: Wanted, known: Mapping[str, Accelerator], mig: str | None = None
+) -> tuple[Accelerator, str | None] | None:
+    """The entry that a name means and a note when a default was taken; None when no entry has these words.
+
+    Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits.
+    """
+    if not asked.words:
+        return None
+    whole = [a for a in known.values() if any(_same(asked, n) for n in (a.name, a.id, *a.aliases))]
+    if len(whole) == 1 and (mig is None or mig in whole[0].mig_profiles or not whole[0].mig_profiles):
+        return whole[0], _also_sold(asked, whole[0], known)
+    for words, sizes in ((asked.words, asked.sizes), (asked.outer, asked.outer_sizes)):
+        found = {a.id: gap for a in known.values() if (gap := _extra(words, a)) is not None}
+        if found:
+            return _narrow(asked._replace(words=words, sizes=sizes), found, known, mig)
+    reported = [a for a in known.values() if asked.text.strip().lower() in (n.lower() for n in a.reported_names)]
+    return (reported[0], None) if len(reported) == 1 else None
+
+
+def _narrow(
+    asked: Wanted, found: Mapping[str, int], known: Mapping[str, Accelerator], mig: str | None
+) -> tuple[Accelerator, str | None]:
+    """One of the entries that carry all words: the default of just this name, else the plain ones of the right size."""
+    entries = [known[i] for i in found]
+    defaults = [a for a in entries if any(_same(asked, n) for n in a.default_of)]
+    if len(defaults) == 1 and (mig is None or mig in defaults[0].mig_profiles):
+        others = [a for a in entries if found[a.id] == min(found.values()) and a is not defaults[0]]
+        return defaults[0], _taken(asked, defaults[0], others)
+    plain = [a for a in entries if found[a.id] == min(found.values())]
+    if mig is not None:
+        plain = [a for a in plain if mig in a.mig_profiles] or _refuse_mig(asked, plain, mig)
+    sizes = asked.sizes
+    if sizes and not any(_memory_is_ram(a) for a in plain):
+        plain = [a for a in plain if any(_has_size(a, s) for s in sizes)] or _refuse_size(asked, plain)
+    elif mig is not None and len({a.memory_bytes for a in plain}) == 1 and plain[0].memory_bytes:
+        sizes = frozenset((plain[0].memory_bytes / GIB,))
+    if len(plain) == 1:
+        return plain[0], None
+    best = _most_said(asked._replace(sizes=sizes), plain)
+    if best is None:
+        listed = ", ".join(_label(a) for a in plain[:8])
+        raise AdvisorError(
+            "ambiguous_accelerator", f"{asked.text.strip()!r} may be several accelerators: {listed}. Say which."
+        )
+    return best, _taken(asked, best, [a for a in plain if a is not best])
+
+
+def _most_said(asked: Wanted, entries: Sequence[Accelerator]) -> Accelerator | None:
+    """The entry whose default name says most of what was asked; None when none or two do."""
+    scored: list[tuple[int, Accelerator]] = []
+    for a in entries:
+        parts = [wanted(n) for n in a.default_of]
+        fit = [len(p.words) + len(p.sizes) for p in parts if p.words <= asked.words and p.sizes <= asked.sizes]
+        if fit:
+            scored.append((max(fit), a))
+    top = max((s for s, _ in scored), default=0)
+    best = [a for s, a in scored if s == top]
+    return best[0] if len(best) == 1 else None
+
+
+def _words(low: str) -> frozenset[str]:
+    text = _SIZE.sub(" ", low)
+    for pattern, spelled in _SPELLINGS:
+        text = pattern.sub(spelled, text)
+    return frozenset(re.findall(r"[a-z0-9]+(?:\.\d+)?", text)) - FILLER
+
+
+def _sizes(low: str) -> frozenset[float]:
+    return frozenset(float(m[1]) for m in _SIZE.finditer(low))
+
+
+def _same(asked: Wanted, name: str) -> bool:
+    other = wanted(name)
+    return bool(other.words) and other.words == asked.words and other.sizes == asked.sizes
+
+
+def _extra(words: frozenset[str], entry: Accelerator) -> int | None:
+    """How many telling words an entry's best name has beyond `words`; None when it lacks one of them."""
+    aside = FORMS | _words(f"{entry.memory_type or ''} {entry.form or ''}".lower())
+    if entry.vendor in ("nvidia", "amd"):
+        aside |= _words((entry.architecture or "").lower())
+    gaps = []
+    for name in (entry.name, entry.id.replace("-", " "), *entry.aliases):
+        own = _words(name.lower())
+        lacking = words - own - aside
+        form = (words & FORMS) - own - _words((entry.form or "").lower())
+        if not lacking and not form and words & own:
+            gaps.append(len(own - words - FORMS))
+    return min(gaps, default=None)
+
+
+def _memory_is_ram(entry: Accelerator) -> bool:
+    return entry.memory_bytes is None
+
+
+def _has_size(entry: Accelerator, gb: float) -> bool:
+    """Whether `gb` is this entry's size, nominal or as its names write it."""
+    if entry.memory_bytes is not None and abs(gb - entry.memory_bytes / GIB) <= 0.02 * gb:
+        return True
+    return gb in _sizes(entry.name.lower()) or gb in entry.memory_options_gb
+
+
+def _also_sold(asked: Wanted, entry: Accelerator, known: Mapping[str, Accelerator]) -> str | None:
+    """When a bare name is an entry's own name but other sizes of it exist, say which was taken."""
+    if asked.sizes or not entry.default_of:
+        return None
+    others = [a for a in known.values() if a is not entry and wanted(a.name).words == asked.words]
+    return _taken(asked, entry, others) if others else None
+
+
+def _taken(asked: Wanted, entry: Accelerator, others: Sequence[Accelerator]) -> str | None:
+    if not others:
+        return None
+    return f"{asked.text.strip()}: taken as {_label(entry)}; also sold: {', '.join(_label(a) for a in others[:4])}"
+
+
+def _label(entry: Accelerator) -> str:
+    if entry.memory_bytes is None or _sizes(entry.name.lower()):
+        return entry.name
+    return f"{entry.name} {entry.memory_bytes / GIB:g}GB"
+
+
+def _refuse_size(asked: Wanted, entries: Sequence[Accelerator]) -> list[Accelerator]:
+    sizes = " and ".join(f"{s:g} GB" for s in sorted(asked.sizes))
+    listed = ", ".join(_label(a) for a in entries[:6])
+    raise AdvisorError(
+        "unknown_accelerator", f"unknown accelerator {asked.text.strip()!r}: {sizes} is no size of {listed}."
+    )
+
+
+def _refuse_mig(asked: Wanted, entries: Sequence[Accelerator], mig: str) -> list[Accelerator]:
+    have = sorted({p for a in entries for p in a.mig_profiles})
+    listed = f"it has {', '.join(have)}" if have else "it has no MIG"
+    raise AdvisorError("unknown_mig_profile", f"{asked.text.strip()!r} has no MIG profile {mig}: {listed}.")
