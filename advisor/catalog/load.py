@@ -68,7 +68,7 @@ def _read_root(root: Path, rules: Rules, report: Callable[[BadFile], None]) -> N
                 except BadFile as e:
                     report(e)
         except Misplaced as e:
-            near = near_matches(str(e.at[-1]), e.known, n=2) if e.known and e.at else ()
+            near = near_matches(str(e.at[-1]), e.known, n=1) if e.known and e.at else ()
             report(fault(path, e.at, e.problem, near))
     rules.offers.update(offers)
     for table, index in rules.names.items():

@@ -94,9 +94,7 @@ def duplicate_key(path: Path, text: str) -> BadFile | None:
 def _split(message: str, data: object, kind: type) -> tuple[str, At]:
     """msgspec's message as problem and path; a key it hides (`[...]`) is found by trying each one."""
     m = re.match(r"(?s)(.*) - at `(.*)`$", message)
-    if not m:
-        return message, ()
-    problem, place = m[1], m[2]
+    problem, place = (m[1], m[2]) if m else (message, "$")
     if place.startswith("key in"):
         return problem, ()
     at: list[str | int] = []
@@ -138,9 +136,10 @@ def _replaced(data: Any, at: list[str | int], value: object) -> Any:
 
 
 def _reworded(problem: str) -> str:
+    text = problem[0].lower() + problem[1:]
     if "got `bool`" in problem and "`str`" in problem:
-        return problem + " (YAML reads a bare yes or no as true or false: quote it)"
-    return problem[0].lower() + problem[1:]
+        text += " (YAML reads a bare yes or no as true or false: quote it)"
+    return text
 
 
 def _wrong_word(problem: str, kind: type) -> tuple[str, ...]:
@@ -151,7 +150,7 @@ def _wrong_word(problem: str, kind: type) -> tuple[str, ...]:
     from advisor.near import near_matches
 
     fields, words = _vocabulary(kind)
-    return near_matches(m[1] or m[2], sorted(fields if m[1] else words), n=2)
+    return near_matches(m[1] or m[2], sorted(fields if m[1] else words), n=1)
 
 
 @lru_cache(maxsize=16)
