@@ -31,7 +31,7 @@ def evaluate(guide: Guide, facts: Facts, tree: str | None = None) -> Decision:
     engines = _union(n.engines for n in answer.leaves)
     leaves, trace = [*answer.leaves], [*answer.trace]
     held_back: dict[str, list[Reason]] = {}
-    if guide.kind == "advice":
+    if guide.kind == "advice" and main.role == "engine":
         known = {**facts, "engine.chosen": engines[0] if engines else None}
         for extra in guide.trees:
             if extra.role == "engine":

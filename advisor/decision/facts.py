@@ -112,7 +112,7 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
             "gpu.driver_missing": missing,
         }
     entries = [accelerators.get(d.accelerator or "") for d in devices]
-    vendors = {d.vendor for d in devices}
+    vendors = {_vendor(d, a) for d, a in _pairs(devices, entries)}
     kinds = {d.accelerator or d.name for d in devices}
     capabilities = [_capability(d, a) for d, a in _pairs(devices, entries)]
     gfx = [_gfx(d, a) for d, a in _pairs(devices, entries)]
@@ -142,6 +142,12 @@ def _pairs(devices: tuple[Device, ...], entries: list[Accelerator | None]) -> li
     return list(zip(devices, entries, strict=True))
 
 
+def _vendor(device: Device, entry: Accelerator | None) -> str:
+    """The vendor as engines tell platforms apart: Gaudi is a platform of its own beside Intel's GPUs."""
+    gaudi = entry is not None and (entry.architecture or "").startswith("Gaudi")
+    return "habana" if gaudi else device.vendor
+
+
 def _capability(device: Device, entry: Accelerator | None) -> float | None:
     text = device.compute_capability or (entry.compute_capability if entry else None)
     try:
@@ -157,7 +163,7 @@ def _gfx(device: Device, entry: Accelerator | None) -> str | None:
 
 def generation(device: Device, entry: Accelerator | None) -> str | None:
     """Architecture generation of one device; None when it is not known."""
-    vendor = device.vendor
+    vendor = _vendor(device, entry)
     if vendor == "nvidia":
         return nvidia_generation(_capability(device, entry))
     if vendor == "amd":

@@ -124,6 +124,7 @@ def _all(
             yield f.hard, _reason(engine, f.code, f"floors.{f.lane}.{f.field}", f.text, f.src)
         yield from _format(engine, quantization, workload)
         yield from _quantization(engine, facts, quantization)
+        yield from _architecture(engine, facts)
     yield from _features(engine, model, workload, requires)
 
 
@@ -305,6 +306,12 @@ def _quantization(engine: Engine, facts: Facts, quantization: Quantization | Non
         note = f" ({row.note})" if row.note else ""
         text = f"{quantization.id} is not native on {generation}: weight-only, which saves memory and not compute{note}"
         yield False, _reason(engine, "weight_only", place, text, row.src)
+
+
+def _architecture(engine: Engine, facts: Facts) -> Iterator[Found]:
+    if facts.get("model.only_transformers") is True and engine.id != "transformers":
+        text = f"{engine.name} has no support for this model's architecture, and nothing to convert it with"
+        yield True, _reason(engine, "feature_missing", "model.architecture", text, ())
 
 
 def _features(engine: Engine, model: Model | None, workload: Workload, requires: tuple[str, ...]) -> Iterator[Found]:

@@ -11,31 +11,57 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from advisor.decision.conditions import describe, outcome, tests_of
 from advisor.decision.fields import FIELDS, Field, Scalar, version_key
-from advisor.decision.types import Condition, Guide, Node, Order, Test
+from advisor.decision.types import Condition, Guide, Node, Order, Test, Tree
 
 MAX_STEPS = 200_000  # per node; a guide needs far fewer
+
+
+Example = dict[str, Scalar | None]
 
 
 def unreachable(guide: Guide) -> Iterator[tuple[int | None, str]]:
     """Line and description of every node that nothing can reach."""
     for tree in guide.trees:
-        yield from _block(tree.nodes, tree.order, (), tree.questions or FIELDS)
+        for node, example in _block(tree.nodes, tree.order, (), (), tree.questions or FIELDS):
+            if example is None:
+                yield node.line, f"{node.id} can never be reached ({describe(node.condition) or 'otherwise'})"
+
+
+def examples(guide: Guide, tree: Tree) -> Iterator[tuple[str, Example]]:
+    """For every node of a tree its rule id and facts that reach it (fields that do not matter are absent)."""
+    for node, example in _block(tree.nodes, tree.order, (), (), tree.questions or FIELDS):
+        if example is not None:
+            yield f"{guide.name}/{tree.name}/{node.id}", example
 
 
 def _block(
-    nodes: Sequence[Node], order: Order, above: tuple[Condition, ...], fields: Mapping[str, Field]
-) -> Iterator[tuple[int | None, str]]:
-    earlier: list[Condition] = []
-    for node in nodes:
+    nodes: Sequence[Node],
+    order: Order,
+    above: tuple[Condition, ...],
+    ruled_out: tuple[Condition, ...],
+    fields: Mapping[str, Field],
+) -> Iterator[tuple[Node, Example | None]]:
+    """Each node below with facts that reach it, or None. `ruled_out` must not hold for the search to get this far."""
+    for i, node in enumerate(nodes):
+        # Without order every node is looked at; only the default waits for the others.
+        earlier = nodes[:i] if order == "first_match" or node.condition is None else ()
+        sure = tuple(n.condition for n in earlier if n.condition is not None and _always_answers(n))
+        maybe = tuple(n.condition for n in earlier if n.condition is not None and not _always_answers(n))
         wanted = above if node.condition is None else (*above, node.condition)
-        if find(wanted, earlier, fields) is None:
-            yield node.line, f"{node.id} can never be reached ({describe(node.condition) or 'otherwise'})"
-        elif node.nodes:
-            yield from _block(node.nodes, node.order, wanted, fields)
-        elif node.refine:
-            yield from _block(node.refine, "first_match", wanted, fields)
-        if order == "first_match" and node.condition is not None and not node.nodes:
-            earlier.append(node.condition)  # a branch may give no answer, and then the search goes on
+        before = (*ruled_out, *sure, *maybe)
+        example = find(wanted, before, fields)
+        if example is None and maybe:  # a branch above may hold and still give no answer
+            before = (*ruled_out, *sure)
+            example = find(wanted, before, fields)
+        yield node, example
+        if example is not None:
+            yield from _block(node.nodes, node.order, wanted, before, fields)
+            yield from _block(node.refine, "first_match", wanted, before, fields)
+
+
+def _always_answers(node: Node) -> bool:
+    """Whether a node that holds always gives an answer: a leaf, or a branch that ends in a default."""
+    return not node.nodes or (node.nodes[-1].condition is None and _always_answers(node.nodes[-1]))
 
 
 def find(
