@@ -128,11 +128,11 @@ class _Header:
                 for _ in repeat(None, now % 4):
                     at += _u64(data, at)[0] + 8
             except (struct.error, OverflowError, IndexError):
-                # Past what is loaded: one string at a time finds the place, and loads more or raises.
-                self.skip(self.u64(what), what)
-                n -= 1
-                continue
-            self.skip(at - self.pos, what)
+                # Past what is loaded: one string at a time loads more, or raises where the header ends.
+                for _ in repeat(None, now):
+                    self.skip(self.u64(what), what)
+            else:
+                self.skip(at - self.pos, what)
             n -= now
 
 

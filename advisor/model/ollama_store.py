@@ -26,7 +26,8 @@ def find_ollama_model(name: str, root: Path | str | None = None) -> Path | None:
     """The GGUF file of a pulled model such as `llama3.1:8b`, `user/model:tag` or `hf.co/org/repo:Q4_K_M`.
 
     `root`: the models folder; default $OLLAMA_MODELS, else ~/.ollama/models, else the Linux service's folder. None if
-    the model is not there. Raises BadInput for a name that cannot be one, BadFile for a damaged manifest or a missing blob.
+    the model is not there. Raises BadInput for a name that cannot be one, BadFile for a damaged manifest or a
+    missing blob.
     """
     host, namespace, model, tag = _split(name)
     for store in _stores(root):
