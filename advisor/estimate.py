@@ -94,8 +94,8 @@ def deployment(r: Request, rules: Catalog, machines: dict[str, Machine] | None =
     from advisor.catalog.resolve import resolve_model
 
     entry = rules.engine(r.engine)
-    model, path = resolve_model(r.model, rules)
-    chosen = formats.quantization(r.quantization, entry, model, rules)
+    found = resolve_model(r.model, rules)
+    chosen = formats.quantization(r.quantization or found.quantization, entry, found.model, rules)
     try:
         context = None if r.context_length is None else parse_tokens(r.context_length)
     except ValueError as e:
@@ -105,7 +105,7 @@ def deployment(r: Request, rules: Catalog, machines: dict[str, Machine] | None =
     if r.sequences is not None and r.sequences < 1:
         raise BadInput(f"sequences: {r.sequences} is not a positive number")
     made = Deployment(
-        model=model,
+        model=found.model,
         engine=entry.id,
         engine_version=r.engine_version,
         quantization=chosen.quantization.id,
@@ -114,9 +114,9 @@ def deployment(r: Request, rules: Catalog, machines: dict[str, Machine] | None =
         sequences=r.sequences or 1,
         kv_cache_type=kv_type(r.kv_cache_type),
         settings=r.settings,
-        model_path=path,
+        model_path=found.path,
     )
-    return made, (chosen.note,) if chosen.note else ()
+    return made, tuple(n for n in (found.note, chosen.note) if n)
 
 
 def answer(e: MemoryEstimate, d: Deployment, notes: tuple[str, ...] = (), request_id: object = None) -> dict[str, Any]:

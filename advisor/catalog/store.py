@@ -38,6 +38,7 @@ class Catalog:
     def __init__(self, source: Compiled, roots: tuple[Path, ...] = ()) -> None:
         self._source = source
         self.roots = roots
+        self._decoded: dict[str, Model] = {}
 
     def engines(self) -> dict[str, Engine]:
         """All engines by id."""
@@ -83,7 +84,10 @@ class Catalog:
         except UnknownName:
             known = [n for row in self._model_index for n in (row.id.rpartition("/")[2], *row.aliases)]
             hit = find("model", name, names, known)
-        return msgspec.json.decode(self._models[hit], type=Model)
+        model = self._decoded.get(hit)
+        if model is None:  # the same object every time: estimates keep what they derive from it
+            model = self._decoded[hit] = msgspec.json.decode(self._models[hit], type=Model)
+        return model
 
     def document(self, path: str) -> Any:
         """The plain data of any other rule file, by its path relative to the rules folder. Raises UnknownName."""

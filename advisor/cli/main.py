@@ -1,0 +1,126 @@
+"""The `advise` command: finds the subcommand, turns errors into one line and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any
+
+import click
+
+from advisor import __version__
+
+# command -> (module, one line of help); the module is imported when the command runs
+COMMANDS = {
+    "recommend": ("advisor.cli.recommend", "Which engine, model, quantization and command for this machine, and why."),
+    "explain": ("advisor.cli.explain", "Where every gibibyte goes, what it fits on, what would change it."),
+    "estimate": ("advisor.cli.estimate", "Memory of many deployments: JSON lines in, JSON lines out."),
+    "render": ("advisor.cli.render", "Write ready-to-run launch files."),
+    "probe": ("advisor.cli.probe", "What this machine has."),
+    "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),
+}
+
+
+class Lazy(click.Group):
+    """A group whose commands are imported only when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        from importlib import import_module
+
+        command: click.Command = import_module(COMMANDS[name][0]).command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            from advisor.errors import UnknownName
+            from advisor.near import near_matches
+
+            raise UnknownName("command", args[0], near_matches(args[0], COMMANDS) or tuple(COMMANDS))
+        return super().resolve_command(ctx, args)
+
+
+EPILOG = """\b
+Examples:
+  advise recommend                                  for this machine
+  advise recommend --on "2x RTX 4090" --model 70B --concurrency 8
+  advise explain --model 70B --quant q4
+  advise render --target compose --output deploy --model qwen3:8b
+
+Exit status: 0 yes or no verdict asked for, 1 no, 2 usage error or cannot tell.
+Shell completion: eval "$(_ADVISE_COMPLETE=bash_source advise)" (or zsh_source, fish_source).
+"""
+
+
+@click.group(
+    cls=Lazy,
+    epilog=EPILOG,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="advise", message="%(prog)s %(version)s")
+def root() -> None:
+    """Which inference engine to use for a large language model, whether it fits, and the command that starts it."""
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Entry point: runs a command and exits. Every error is one line on stderr (and JSON on stdout with --json)."""
+    words = sys.argv[1:] if argv is None else argv
+    sys.exit(run(words))
+
+
+def run(words: list[str]) -> int:
+    """Run one command line; returns the exit status."""
+    from advisor.errors import AdvisorError
+
+    try:
+        result = root.main(args=words, prog_name="advise", standalone_mode=False)
+        sys.stdout.flush()
+        return result if isinstance(result, int) and not isinstance(result, bool) else 0
+    except click.exceptions.Exit as e:
+        return e.exit_code
+    except click.exceptions.Abort:
+        return 130
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # the reader has gone; keep Python from complaining when it flushes at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except AdvisorError as e:
+        return _fail(words, e.code, e.message, list(e.near), e.line())
+    except click.ClickException as e:
+        message = e.format_message()
+        return _fail(words, "usage", message, [], _usage(e, message))
+    except Exception as e:
+        if os.environ.get("ADVISOR_DEBUG"):
+            raise
+        text = f"internal error: {type(e).__name__}: {e}"
+        return _fail(words, "internal", text, [], f"{text} (set ADVISOR_DEBUG=1 for the traceback, and please report it)")
+
+
+def _usage(e: click.ClickException, message: str) -> str:
+    ctx = getattr(e, "ctx", None)
+    return f"{message} See `{ctx.command_path} --help`." if ctx is not None else message
+
+
+def _fail(words: list[str], code: str, message: str, near: list[str], line: str) -> int:
+    if "--json" in words or "json" in words:
+        import json
+
+        body: dict[str, Any] = {"error": {"code": code, "message": " ".join(message.split()), "near": near}}
+        click.echo(json.dumps(body))
+    click.echo(f"advise: {' '.join(line.split())}", err=True)
+    return 2
+
+
+if __name__ == "__main__":
+    main()

@@ -71,6 +71,7 @@ class Names(Record, frozen=True, kw_only=True):
     length: tuple[str, ...] = ()
     kv_type: tuple[str, ...] = ()
     eager: tuple[str, ...] = ()
+    text_only: tuple[str, ...] = ()  # leaves the vision tower out
 
 
 class Constants(Record, frozen=True, kw_only=True):
@@ -111,6 +112,7 @@ class Resolved(Record, frozen=True, kw_only=True):
     kv_type: str
     kv_bytes: float
     eager: bool
+    text_only: bool
     length_given: bool
 
 
@@ -136,6 +138,7 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
         kv_type=(kv := _kv_type(d, c)),
         kv_bytes=c.kv_bytes[kv],
         eager=bool(flag(s, *n.eager)) if n.eager else False,
+        text_only=bool(flag(s, *n.text_only)) if n.text_only else False,
         length_given=d.context_length is not None or (bool(n.length) and get(s, *n.length) is not None),
     )
 
@@ -206,7 +209,8 @@ class Sized(Record, frozen=True, kw_only=True):
 
 def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
     """Weights, activation peak and overhead of every rank."""
-    w = hf_weights.per_rank(d.model, q, r.tp, r.pp, r.ep)
+    model = msgspec.structs.replace(d.model, vision=None) if r.text_only else d.model
+    w = hf_weights.per_rank(model, q, r.tp, r.pp, r.ep)
     lay = d.model.layout
     a = c.activation
     if lay is None:

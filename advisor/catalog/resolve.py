@@ -1,0 +1,85 @@
+"""A model by whatever people call it: catalogue name, hub id, `.gguf` file, directory with config.json, Ollama's local store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from advisor.catalog.store import Catalog
+from advisor.errors import BadFile, UnknownName
+from advisor.model.types import Model
+
+
+class Resolved(NamedTuple):
+    """A model, the local path of its weights, and the weight format that the files themselves state."""
+
+    model: Model
+    path: str | None = None
+    quantization: str | None = None
+    note: str | None = None
+
+
+def resolve_model(name: str, rules: Catalog) -> Resolved:
+    """The model that `name` means. Paths win over names; nothing is ever fetched.
+
+    Raises UnknownName with near matches, BadFile for a path that cannot be read.
+    """
+    path = Path(name).expanduser()
+    if _is_path(name, path):
+        return _from_path(name, path)
+    try:
+        return Resolved(rules.find_model(name))
+    except UnknownName as unknown:
+        if ":" in name and not unknown.near:
+            from advisor.model.ollama_store import find_ollama_model
+
+            blob = find_ollama_model(name)
+            if blob is not None:
+                return _from_gguf(blob, f"{name} was read from Ollama's local store")
+        hint = "A path to a .gguf file or to a directory with config.json works too."
+        raise UnknownName("model", name, unknown.near, "" if unknown.near else hint) from None
+
+
+def _is_path(name: str, path: Path) -> bool:
+    if name.startswith((".", "/", "~")) or name.endswith((".gguf", ".json", ".safetensors")):
+        return True
+    try:
+        return path.is_dir() and (path / "config.json").exists()
+    except (OSError, ValueError):
+        return False
+
+
+def _from_path(name: str, path: Path) -> Resolved:
+    try:
+        if not path.exists():
+            raise BadFile(name, "no such file or directory")
+        if path.is_dir():
+            return _from_directory(path)
+    except (OSError, ValueError) as e:
+        raise BadFile(name, f"cannot be read: {e}") from None
+    if path.name == "config.json" or path.suffix == ".safetensors":
+        return _from_directory(path.parent)
+    return _from_gguf(path)
+
+
+def _from_directory(path: Path) -> Resolved:
+    if not (path / "config.json").exists():
+        files = sorted(path.glob("*.gguf"))
+        if len(files) == 1 or (files and "-00001-of-" in files[0].name):
+            return _from_gguf(files[0])
+        found = f"{len(files)} .gguf files: name one of them" if files else "neither config.json nor a .gguf file"
+        raise BadFile(path, f"holds {found}")
+    from advisor.model.hf_config import read_model_dir
+
+    return Resolved(read_model_dir(path), str(path))
+
+
+def _from_gguf(path: Path, note: str | None = None) -> Resolved:
+    from advisor.model.gguf import read_gguf
+    from advisor.model.gguf_model import gguf_quantization, model_from_gguf
+
+    file = read_gguf(path)
+    missing = file.bytes_missing if file.truncated else 0
+    if missing:
+        note = f"{path.name} is cut off: {missing:,} bytes of tensor data are missing, so no engine will load it"
+    return Resolved(model_from_gguf(file, path), str(path), gguf_quantization(file), note)

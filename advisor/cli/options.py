@@ -1,0 +1,88 @@
+"""Options that several commands share, and how they become values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+USE_CASES = ("chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop")
+
+
+def _keep_rules(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
+    if value:
+        ctx.ensure_object(dict)["rules"] = value
+
+
+def rules(f: F) -> F:
+    """`--rules DIR`, kept in the click context."""
+    return click.option(
+        "--rules", expose_value=False, callback=_keep_rules, metavar="DIR", help="Overlay your own rules folder."
+    )(f)
+
+
+def roots() -> list[Path] | None:
+    """Rule folders: the shipped one and its overlays, or None for the default set."""
+    ctx = click.get_current_context(silent=True)
+    said = (ctx.find_object(dict) or {}).get("rules") if ctx else None
+    if not said:
+        return None
+    from advisor.catalog import rule_roots
+    from advisor.errors import BadFile
+
+    folder = Path(said)
+    if not folder.is_dir():
+        raise BadFile(said, "is not a folder of rules")
+    return [*rule_roots(), folder]
+
+
+quiet = click.option("-q", "--quiet", is_flag=True, help="No progress and no warnings on stderr.")
+verbose = click.option("-v", "--verbose", is_flag=True, help="The long form: all reasons, the trace, every setting.")
+as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
+
+
+def hardware(f: F) -> F:
+    """`--on` and `--machine`."""
+    f = click.option(
+        "--machine", "snapshot", metavar="FILE", help="A snapshot written by `advise probe --save FILE`."
+    )(f)
+    return click.option(
+        "--on",
+        metavar="HARDWARE",
+        help='Hardware in words: "RTX 4090", "2x RTX 3090, 128GB RAM", "M3 Max 64GB", "cpu, 64GB RAM", "this".',
+    )(f)
+
+
+def model(required: bool = False) -> Callable[[F], F]:
+    """`--model`, `--quant`, `--engine`, `--context`, `--concurrency`."""
+
+    def add(f: F) -> F:
+        f = click.option("--concurrency", "--users", type=click.IntRange(min=1), metavar="N", help="Requests at once.")(f)
+        f = click.option("--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k).")(f)
+        f = click.option("--engine", metavar="E", help="Insist on this engine.")(f)
+        f = click.option("--quant", metavar="Q", help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).")(f)
+        return click.option(
+            "--model", required=required, metavar="M", help="Name, hub id, .gguf file or directory with config.json."
+        )(f)
+
+    return add
+
+
+def tokens(value: str | None, name: str = "--context") -> int | None:
+    """A token count from text. Raises BadInput."""
+    from advisor.errors import BadInput
+    from advisor.units import parse_tokens
+
+    if value is None:
+        return None
+    try:
+        n = parse_tokens(value)
+    except ValueError as e:
+        raise BadInput(f"{name}: {e}") from None
+    if n < 1:
+        raise BadInput(f"{name}: {n} is not a positive number of tokens")
+    return n

@@ -1,0 +1,1 @@
+"""Speed: what a deployment's memory traffic allows, with intervals."""
