@@ -29,9 +29,10 @@ MAX_PARTS = 4096
 MAX_NAME = 65_535
 MAX_STRING = MIB  # longest string that is kept
 MAX_STRINGS = 4 * 2**20  # entries of a string array
-MAX_INNER_ARRAYS = 4096
+MAX_INNER_ARRAYS = 4096  # arrays inside arrays, per file
 KEPT_NUMBERS = 1024  # longest array of numbers that is kept
 KEPT_STRINGS = 256
+MAX_KEPT = 65_536  # array entries that are kept per file; further arrays are only counted
 MAX_ELEMENTS = 2**60
 
 _STRING, _ARRAY = 8, 9
@@ -63,6 +64,7 @@ class _Header:
         self.path, self.stream, self.limit = path, stream, limit
         self.data = b""
         self.pos = 0
+        self.kept = self.inner_arrays = 0
 
     def need(self, n: int, what: str) -> None:
         """Have `n` bytes at the cursor, or raise BadFile."""
@@ -154,13 +156,16 @@ def _array(h: _Header, key: str, depth: int) -> tuple[tuple[Scalar, ...] | None,
     what = f"array {key!r}"
     kind, n = h.u32(what), h.u64(what)
     if kind == _ARRAY:
-        if depth >= 2 or n > MAX_INNER_ARRAYS:
+        h.inner_arrays += n
+        if depth >= 2 or h.inner_arrays > MAX_INNER_ARRAYS:
             raise BadFile(h.path, f"{what} at byte {h.pos} nests more than any model file does")
         for _ in range(n):
             _array(h, key, depth + 1)
         return None, n
+    keep = depth == 1 and n <= (KEPT_STRINGS if kind == _STRING else KEPT_NUMBERS) and h.kept + n <= MAX_KEPT
+    h.kept += n if keep else 0
     if kind == _STRING:
-        if n > KEPT_STRINGS:
+        if not keep:
             h.skip_strings(n, what)
             return None, n
         texts = [h.text(what, MAX_STRING) for _ in range(n)]
@@ -168,7 +173,7 @@ def _array(h: _Header, key: str, depth: int) -> tuple[tuple[Scalar, ...] | None,
     if kind not in _FORMATS:
         raise BadFile(h.path, f"{what} at byte {h.pos} has the unknown element type {kind}")
     h.skip(n * _SIZES[kind], what)
-    if n > KEPT_NUMBERS:
+    if not keep:
         return None, n
     return struct.unpack_from(f"<{n}{_FORMATS[kind]}", h.data, h.pos - n * _SIZES[kind]), n
 
@@ -179,16 +184,17 @@ def _read_metadata(h: _Header, count: int) -> tuple[dict[str, Value], dict[str, 
     seen: set[str] = set()
     for i in range(count):
         key = h.name(f"the name of key {i}")
+        shown = key[:80]
         if key in seen:
-            raise BadFile(h.path, f"key {key!r} appears twice")
+            raise BadFile(h.path, f"key {shown!r} appears twice")
         seen.add(key)
-        kind = h.u32(f"the type of {key!r}")
+        kind = h.u32(f"the type of {shown!r}")
         value: Value | None
         if kind == _ARRAY:
-            value, lengths[key] = _array(h, key, 1)
+            value, lengths[key] = _array(h, shown, 1)
         else:
             start = h.pos
-            value = _scalar(h, kind, key)
+            value = _scalar(h, kind, shown)
             if value is None:
                 lengths[key] = h.pos - start - 8
         if value is not None:

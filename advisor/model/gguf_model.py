@@ -143,6 +143,8 @@ def _architecture(file: GgufFile, name: str) -> str:
     arch = _text(file, "general.architecture")
     if not arch:
         raise BadFile(name, "`general.architecture` is missing")
+    if len(arch) > 64:
+        raise BadFile(name, f"`general.architecture` is {len(arch)} characters long, which no architecture name is")
     kind = _text(file, "general.type") or "model"
     if kind != "model" or arch == "clip":
         what = "vision projector" if arch == "clip" or kind == "mmproj" else kind[:40]

@@ -21,6 +21,7 @@ MAX_INDEX = 64 * MIB
 MAX_TENSORS = 200_000
 MAX_SHARDS = 4096
 MAX_ELEMENTS = 2**60
+MAX_ENTRY = 4096  # bytes of JSON that describe one tensor
 INDEX_NAME = "model.safetensors.index.json"
 
 BITS: dict[str, int] = {
@@ -135,6 +136,8 @@ def _tensors(path: Path, header: bytes, data_bytes: int) -> tuple[TensorInfo, ..
         entries: list[tuple[int, str, _Entry]] = []
         decoder = msgspec.json.Decoder(_Entry)
         for name, value in raw.items():
+            if memoryview(value).nbytes > MAX_ENTRY:
+                raise BadFile(path, f"tensor {name[:80]!r} has a description of more than {MAX_ENTRY} bytes")
             entry = decoder.decode(value)
             entries.append((entry.data_offsets[0], name, entry))
     except (msgspec.DecodeError, UnicodeDecodeError) as e:

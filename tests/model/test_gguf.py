@@ -214,6 +214,37 @@ def test_strings_across_every_growth_of_the_buffer(tmp_path: Path) -> None:
     assert (file.lengths["words"], file.metadata["after"]) == (40_000, 7)
 
 
+def test_nested_and_many_arrays_cost_little(tmp_path: Path) -> None:
+    strings = struct.pack("<IQ", STRING, 255) + bytes(8 * 255)
+    nested = struct.pack("<IIQ", ARRAY, ARRAY, 4000) + strings * 4000
+    path = tmp_path / "n.gguf"
+    for keys, says in (
+        ([string("a") + nested], None),
+        ([string(f"k{i}") + nested for i in range(2)], "nests more"),
+        ([string(f"k{i}") + struct.pack("<I", ARRAY) + strings for i in range(5000)], None),
+    ):
+        path.write_bytes(by_hand(keys, []))
+        start = time.process_time()
+        if says:
+            with pytest.raises(BadFile, match=says):
+                read_gguf(path)
+        else:
+            file = read_gguf(path)
+            assert len(file.lengths) == len(keys)
+            assert sum(len(v) for v in file.metadata.values() if isinstance(v, tuple)) <= reader.MAX_KEPT
+        assert time.process_time() - start < 1
+
+
+def test_long_names_do_not_make_long_messages(tmp_path: Path) -> None:
+    path = tmp_path / "l.gguf"
+    long = string("k" * 60_000)
+    for data in (by_hand([long + struct.pack("<I", 99)], []), by_hand([long + struct.pack("<II", U32, 1)] * 2, [])):
+        path.write_bytes(data)
+        with pytest.raises(BadFile) as e:
+            read_gguf(path)
+        assert len(e.value.message) < 500
+
+
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = g.tiny(tmp_path_factory.mktemp("gguf") / "t.gguf", data=False)

@@ -130,6 +130,14 @@ def test_not_a_safetensors_file(tmp_path: Path) -> None:
         read_safetensors(tmp_path / "pipe.safetensors")
 
 
+def test_a_long_description_is_not_decoded(tmp_path: Path) -> None:
+    head = json.dumps({"a": entry("F32", [1] * 3_000_000, [0, 4])}).encode()
+    start = time.process_time()
+    with pytest.raises(BadFile, match="description of more than 4096 bytes"):
+        read_safetensors(file(tmp_path / "m.safetensors", head, 4))
+    assert time.process_time() - start < 1
+
+
 def test_a_header_of_many_entries_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
     head = b"{" + b",".join(b'"%d":{}' % i for i in range(1_100_000)) + b"}"
     start = time.process_time()
