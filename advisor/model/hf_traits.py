@@ -1,7 +1,7 @@
 """What the classes of transformers fix and a config.json does not say: biases, norms, defaults, by `model_type`.
 
-Source: module shapes and config defaults of transformers 5.23.0; each entry's parameter count is tested against
-published counts where one is known.
+Source: module shapes and config defaults of the transformers classes. Types with a config under tests/model/configs
+reproduce a published element count; exaone_moe, hy_v3, mellum, ministral(3), mistral4 and solar_open have none there.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Configs as their publishers write them, against the element counts that the repositories state and derived KV sizes.
+"""Configs with the keys that publishers use, against the element counts that repositories state and derived KV sizes.
 
-The configs in configs/ are shortened by hand to the keys that describe the architecture. tests/data/models_kv.csv holds
+The configs in configs/ are written by hand, with only the keys that describe the architecture. tests/data/models_kv.csv holds
 published element counts and KV elements computed elsewhere (its header names the source).
 """
 
