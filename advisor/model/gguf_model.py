@@ -1,7 +1,7 @@
 """A Model from a GGUF file: shapes from the tensor table, windows and counts from the metadata.
 
-Which layers are windowed is fixed in llama.cpp per architecture. The patterns of Gemma 2, Gemma 3 and gpt-oss agree with
-cache sizes that llama.cpp v0.5.0 reported; the others are as its loader is known to set them, not measured.
+Which layers are windowed is fixed in llama.cpp per architecture. The patterns of Gemma 2, Gemma 3 and gpt-oss agree
+with cache sizes that llama.cpp v0.5.0 reported; the others are as its loader is known to set them, not measured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Configs with the keys that publishers use, against the element counts that repositories state and derived KV sizes.
 
-The configs in configs/ are written by hand, with only the keys that describe the architecture. tests/data/models_kv.csv holds
-published element counts and KV elements computed elsewhere (its header names the source).
+The configs in configs/ are written by hand, with only the keys that describe the architecture. tests/data/models_kv.csv
+holds published element counts and KV elements computed elsewhere (its header names the source).
 """
 
 from __future__ import annotations
