@@ -90,6 +90,9 @@ def _read_part(part: str, said: Facts, cards: list[_Cards], known: Mapping[str, 
     if without:
         said.driver_problem = "missing"
         part = without[1]
+    for inside in re.findall(r"\(([^()]+)\)", part):
+        if "core" not in inside.lower() and phrases.read(inside.strip(), said):
+            part = part.replace(f"({inside})", " ").strip()
     count, name = _count(part)
     mig = _MIG.search(name)
     asked = wanted(_MIG.sub(" ", name) if mig else name)
@@ -110,7 +113,7 @@ def _read_part(part: str, said: Facts, cards: list[_Cards], known: Mapping[str, 
 
 def _count(part: str) -> tuple[int, str]:
     """(how many, name) of `8x H100`, `2 × RTX 3090`, `H100 x8`, `RTX 4090`."""
-    m = re.fullmatch(r"(\d{1,6})\s*[x×*]\s*(.+)", part, re.I) or re.fullmatch(r"(\d{1,4})\s+(?!\d*\s*GB)(\D.*)", part)
+    m = re.fullmatch(r"(\d{1,6})\s*[x×*](?!tx?\b)\s*(.+)", part, re.I) or re.fullmatch(r"(\d{1,2})\s+(\D.*)", part)
     if m is None:
         back = re.fullmatch(r"(.*\S)\s+[x×*]\s*(\d{1,4})", part, re.I)
         number, name = (back[2], back[1]) if back else ("1", part)
@@ -233,6 +236,11 @@ def _total(
         total, basis = capacity(c.entry)
         return (total // c.entry.devices_per_card if total is not None else None), basis
     ram = said.ram_bytes
+    if ram is None and said.wired_bytes is None and said.gtt_bytes is None:
+        notes.append(f"{c.entry.name} uses the machine's memory, and how much that is was not said")
+    elif ram is not None and c.entry.memory_options_gb and ram / GIB not in c.entry.memory_options_gb:
+        sold = ", ".join(f"{gb:g}" for gb in c.entry.memory_options_gb)
+        notes.append(f"{c.entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given")
     if c.entry.vendor == "apple":
         if said.wired_bytes is not None:
             return said.wired_bytes, "reported"
@@ -260,8 +268,9 @@ def _ram(said: Facts, cards: list[_Cards], notes: list[str]) -> int | None:
     fixed = next((c.entry for c in cards if c.entry.unified and c.entry.memory_bytes is not None), None)
     if fixed is None or fixed.memory_bytes is None:
         return said.ram_bytes
-    usable, _ = capacity(fixed)
-    notes.append(f"unified memory: programs and model share {gib(usable, 1)} (MemTotal in /proc/meminfo)")
+    usable, basis = capacity(fixed)
+    origin = "MemTotal in /proc/meminfo" if basis == "catalogue" else "assumed share of the nominal size"
+    notes.append(f"unified memory: programs and model share {gib(usable, 1)} ({origin})")
     return usable if said.ram_bytes is None else min(said.ram_bytes, usable or said.ram_bytes)
 
 

@@ -24,6 +24,7 @@ _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s*(?:gb|gib|g)(?![\w])")
 _SPELLINGS = (
     (re.compile(r"(\d{2})[ -]?cores?\b|\b(\d{2})c\b"), r" \1\2core "),
     (re.compile(r"\bmax[ -]q\b"), " maxq "),
+    (re.compile(r"\b(?:macbook(?: pro| air)?|mac (?:studio|mini|pro)|imac)\b"), " "),
     (re.compile(r"\bmobile\b"), " laptop "),
     (re.compile(r"sxm ?\d?\b"), " sxm "),
     (re.compile(r"\bpci(?:-?e|-express)?\b"), " pcie "),
@@ -63,12 +64,15 @@ def choose(
     if not asked.words:
         return None
     whole = [a for a in known.values() if any(_same(asked, n) for n in (a.name, a.id, *a.aliases))]
-    if len(whole) == 1 and (mig is None or mig in whole[0].mig_profiles or not whole[0].mig_profiles):
+    if len(whole) == 1 and _slices(whole[0], mig):
         return whole[0], _also_sold(asked, whole[0], known)
     for words, sizes in ((asked.words, asked.sizes), (asked.outer, asked.outer_sizes)):
         found = {a.id: gap for a in known.values() if (gap := _extra(words, a)) is not None}
         if found:
-            return _narrow(asked._replace(words=words, sizes=sizes), found, known, mig)
+            entry, note = _narrow(asked._replace(words=words, sizes=sizes), found, known, mig)
+            if words != asked.words:
+                note = "; ".join(n for n in (note, f"{asked.text.strip()}: what stands in brackets was not used") if n)
+            return entry, note
     reported = [a for a in known.values() if asked.text.strip().lower() in (n.lower() for n in a.reported_names)]
     return (reported[0], None) if len(reported) == 1 else None
 
@@ -79,12 +83,15 @@ def _narrow(
     """One of the entries that carry all words: the default of just this name, else the plain ones of the right size."""
     entries = [known[i] for i in found]
     defaults = [a for a in entries if any(_same(asked, n) for n in a.default_of)]
-    if len(defaults) == 1 and (mig is None or mig in defaults[0].mig_profiles):
+    if len(defaults) == 1 and _slices(defaults[0], mig):
         others = [a for a in entries if found[a.id] == min(found.values()) and a is not defaults[0]]
+        others = (
+            [a for a in others if not asked.sizes or any(_has_size(a, s) for s in asked.sizes)] if mig is None else []
+        )
         return defaults[0], _taken(asked, defaults[0], others)
     plain = [a for a in entries if found[a.id] == min(found.values())]
     if mig is not None:
-        plain = [a for a in plain if mig in a.mig_profiles] or _refuse_mig(asked, plain, mig)
+        plain = [a for a in plain if _slices(a, mig)] or _refuse_mig(asked, plain, mig)
     sizes = asked.sizes
     if sizes and not any(_memory_is_ram(a) for a in plain):
         plain = [a for a in plain if any(_has_size(a, s) for s in sizes)] or _refuse_size(asked, plain)
@@ -143,6 +150,11 @@ def _extra(words: frozenset[str], entry: Accelerator) -> int | None:
         if not lacking and not form and words & own:
             gaps.append(len(own - words - FORMS))
     return min(gaps, default=None)
+
+
+def _slices(entry: Accelerator, mig: str | None) -> bool:
+    """Whether the card can be cut so; where the catalogue has no profiles of a card with MIG, any is believed."""
+    return mig is None or mig in entry.mig_profiles or (not entry.mig_profiles and entry.mig_max_instances is not None)
 
 
 def _memory_is_ram(entry: Accelerator) -> bool:

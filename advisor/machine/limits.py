@@ -45,8 +45,8 @@ def cpu_list(text: str) -> int | None:
     """How many CPUs a kernel list such as `0-3,8` names; None when it is not one."""
     count = 0
     for part in text.split(","):
-        low, _, high = part.strip().partition("-")
-        first, last = reading.whole(low), reading.whole(high or low)
+        low, dash, high = part.strip().partition("-")
+        first, last = reading.whole(low), reading.whole(high if dash else low)
         if first is None or last is None or last < first:
             return None
         count += last - first + 1

@@ -262,7 +262,7 @@ _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+
 _LINK += r"ethernet|infinity fabric|xgmi)"
 _TABLE: tuple[tuple[str, Callable[[Facts, re.Match[str]], None]], ...] = (
     (r"cpu(?:[ -]only)?|(?:no|without) (?:gpus?|accelerators?|graphics card)", _set("no_gpu", True)),
-    (rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|LP?DDR\dX?)(?: (?:laptop|desktop|pc|server))?", _ram),
+    (rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?", _ram),
     (rf"(?:RAM|memory):? {SIZE}", _ram),
     (rf"{SIZE} (?:of )?unified(?: memory)?", _unified),
     (SIZE, _bytes("bare_bytes")),
