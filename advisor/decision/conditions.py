@@ -79,9 +79,9 @@ def _parse_test(
     value = raw[ops[0]]
     if isinstance(value, dict):
         key = value.get("setting")
-        if set(value) != {"setting"} or key not in settings:
+        if set(value) != {"setting"} or not isinstance(key, str) or key not in settings:
             raise Problem(here, f"unknown setting {key!r}.{did_you_mean(str(key), settings)}")
-        value = settings[str(key)]
+        value = settings[key]
     return Test(field=field.name, op=op, value=_parse_value(field, op, value, here))
 
 

@@ -80,8 +80,16 @@ def answer_of(guide: Guide, tree: Tree, facts: Facts) -> Answer:
     return Answer(tuple(leaves), tuple(trace))
 
 
-def for_engine(guide: Guide, facts: Facts, engine: str) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """Quantizations to prefer, quantizations to avoid, and notes for one engine under consideration."""
+class Hints(NamedTuple):
+    """What a guide says about one engine under consideration."""
+
+    quantizations: tuple[str, ...]  # best first
+    avoid: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def for_engine(guide: Guide, facts: Facts, engine: str) -> Hints:
+    """Quantizations to prefer and to avoid, and notes, for one engine under consideration."""
     known = {**facts, "engine.chosen": engine}
     leaves = [
         leaf
@@ -89,10 +97,8 @@ def for_engine(guide: Guide, facts: Facts, engine: str) -> tuple[tuple[str, ...]
         if tree.role in ("quantization", "note", "overlay")
         for leaf in answer_of(guide, tree, known).leaves
     ]
-    return (
-        _union(n.quantizations for n in leaves),
-        _union(n.avoid for n in leaves),
-        _union(n.notes for n in leaves),
+    return Hints(
+        _union(n.quantizations for n in leaves), _union(n.avoid for n in leaves), _union(n.notes for n in leaves)
     )
 
 
