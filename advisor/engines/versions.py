@@ -25,7 +25,7 @@ def key(version: str) -> tuple[int, ...]:
 def pick(values: Sequence[ByVersion], version: str | None) -> ByVersion:
     """The entry for a version; the newest when the version is unknown (callers say which version they assume)."""
     bounded = sorted((v for v in values if v.before), key=lambda v: key(v.before or ""))
-    newest = next((v for v in values if v.before is None), bounded[-1])
+    newest = next((v for v in values if v.before is None), None) or bounded[-1]
     if version is None or not key(version):
         return newest
     for v in bounded:

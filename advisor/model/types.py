@@ -65,7 +65,6 @@ class Indexer(Record, frozen=True, kw_only=True):
     top_k: int | None = None  # tokens that attention then looks at
     key_pool: int | None = None  # keys are pooled over so many tokens
     shared: bool = False  # reuses another layer's index
-    top_k: int | None = None  # tokens it selects
 
 
 class Mla(_Group, frozen=True, kw_only=True, tag="mla"):

@@ -1,0 +1,8 @@
+"""Launch files from a Deployment: Jinja templates in a sandbox, every value quoted for where it lands."""
+
+from advisor.render.files import File as File
+from advisor.render.files import command as command
+from advisor.render.files import render as render
+from advisor.render.files import targets as targets
+
+__all__ = ["File", "command", "render", "targets"]

@@ -1,0 +1,142 @@
+"""What a template sees: plain values only, decided here so that templates hold no decisions."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from advisor import engines
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine, Image
+from advisor.deployment import Deployment, Setting
+from advisor.engines.base import Decided
+from advisor.machine.types import Device
+from advisor.record import Record
+
+
+class ModelRef(Record, frozen=True, kw_only=True):
+    """How the engine is told which model: exactly one of path, repository or tag; `missing` says what the user must bring."""
+
+    id: str
+    path: str | None = None
+    repository: str | None = None
+    quantization: str
+    tag: str | None = None  # Ollama's name
+    missing: str | None = None  # no download is known: what to provide
+    online_quantization: str | None = None  # the engine quantizes the 16-bit checkpoint while loading
+    is_file: bool = False
+
+
+class Argument(Record, frozen=True, kw_only=True):
+    """One flag of the program. `value` None = the flag alone."""
+
+    flag: str
+    value: str | None
+    because: str
+
+
+def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
+    """Where the engine gets the weights from."""
+    q = rules.quantization(d.quantization)
+    base = {"id": d.model.id, "quantization": d.quantization}
+    if d.model_path:
+        from pathlib import Path
+
+        return ModelRef(**base, path=d.model_path, is_file=not Path(d.model_path).is_dir(), tag=local_name(d.model_path))
+    if d.engine == "ollama":
+        tag = next((a for a in d.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
+        if tag and q.id in ("Q4_K_M", "MXFP4_MOE"):  # what Ollama's plain tags hold
+            return ModelRef(**base, tag=tag)
+        if d.model.gguf_repos:
+            return ModelRef(**base, tag=f"hf.co/{d.model.gguf_repos[0]}:{d.quantization}")
+    if q.family == "gguf" or d.engine in ("llama.cpp", "ollama"):
+        if d.model.gguf_repos:
+            return ModelRef(**base, repository=d.model.gguf_repos[0])
+        name = local_name(d.model.id)
+        return ModelRef(**base, path=f"{name}-{d.quantization}.gguf", is_file=True, tag=name, missing=_gguf_missing(d))
+    native = (d.model.native_quant or "").lower()
+    if q.family == "none" or native.startswith(q.id.lower()):
+        return ModelRef(**base, repository=d.model.id)
+    known = d.model.quantized_repos.get(q.id)
+    if known:
+        return ModelRef(**base, repository=known)
+    if q.id == "FP8" and d.engine in ("vllm", "sglang"):
+        return ModelRef(**base, repository=d.model.id, online_quantization="fp8")
+    return ModelRef(**base, missing=f"a checkpoint of {d.model.id} in {q.id}: none is in the catalogue, so name yours")
+
+
+def _gguf_missing(d: Deployment) -> str:
+    return f"a GGUF file of {d.model.id} in {d.quantization}: no download is in the catalogue, so the command expects it here"
+
+
+def local_name(text: str) -> str:
+    """The last part of an id or path without its suffix, as a file or served name."""
+    name = re.split(r"[\\/]", text.rstrip("/\\"))[-1]
+    return re.sub(r"\.gguf$", "", name) or "model"
+
+
+def arguments(decided: tuple[Decided, ...]) -> list[Argument]:
+    """Settings as flags. True is the bare flag, False its `no-` form."""
+    out = []
+    for x in decided:
+        if x.environment:
+            continue
+        if x.value is True:
+            out.append(Argument(flag=f"--{x.name}", value=None, because=x.because))
+        elif x.value is False:
+            out.append(Argument(flag=f"--no-{x.name}", value=None, because=x.because))
+        else:
+            out.append(Argument(flag=f"--{x.name}", value=text(x.value), because=x.because))
+    return out
+
+
+def text(value: Setting) -> str:
+    """A setting as the engines read it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def lane(devices: tuple[Device, ...], cuda: str | None, images: tuple[Image, ...]) -> Image | None:
+    """The container image for these devices: the newest CUDA lane that the driver supports."""
+    by = {i.lane: i for i in images}
+    vendor = devices[0].vendor if devices else "cpu"
+    major = int(cuda.split(".")[0]) if cuda and cuda.split(".")[0].isdigit() else None
+    listed = [i.lane for i in images if i.lane.startswith("cuda")]  # the rules list the usual lane first
+    by_driver = ["cuda13", "cuda", "cuda12"] if (major or 0) >= 13 else ["cuda", "cuda12", "cuda13"]
+    order = {
+        "nvidia": listed if major is None else by_driver,
+        "amd": ["rocm", "vulkan"],
+        "intel": ["intel", "xpu", "vulkan"],
+        "cpu": ["cpu"],
+    }.get(vendor, [])
+    return next((by[x] for x in order if x in by), None)
+
+
+def context(d: Deployment, entry: Engine, rules: Catalog) -> dict[str, Any]:
+    """All names a template may use (docs/templates.md lists them)."""
+    module, inner = engines.find(d.engine, rules.engines())
+    decided = module.settings(d, inner, rules.quantization(d.quantization))
+    devices = d.machine.usable_devices[: d.device_count] if d.machine else ()
+    image = lane(devices, d.machine.drivers.get("cuda") if d.machine else None, entry.images)
+    version = d.engine_version or entry.version
+    ref = model_ref(d, rules)
+    return {
+        "engine": {"id": entry.id, "name": entry.name, "version": version},
+        "model": ref.to_dict(),
+        "served_name": d.served_name,
+        "arguments": [a.to_dict() for a in arguments(decided)],
+        "environment": {x.name: text(x.value) for x in decided if x.environment} | d.environment,
+        "because": {x.name: x.because for x in decided},
+        "host": d.host or "127.0.0.1",
+        "port": d.port or entry.port or 8000,
+        "health_path": entry.health_path or "/health",
+        "image": None
+        if image is None
+        else {"name": f"{image.repository}:{image.tag.replace('{version}', version or 'latest')}", "lane": image.lane},
+        "devices": [{"index": x.index, "name": x.name, "vendor": x.vendor} for x in devices],
+        "vendor": devices[0].vendor if devices else "cpu",
+        "device_count": len(devices),
+        "kind": d.model.kind,
+        "decided": [x.to_dict() for x in decided],
+    }

@@ -1,0 +1,63 @@
+"""The Jinja environment: sandboxed, strict about undefined names, with a quoting filter for each kind of file."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def template_roots() -> list[Path]:
+    """Template folders, the user's own first: $ADVISOR_TEMPLATES, the configuration folder, the shipped ones."""
+    inside = _PACKAGE / "_data" / "templates"
+    shipped = inside if inside.is_dir() else _PACKAGE.parent / "templates"
+    config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "advisor" / "templates"
+    named = [Path(p).expanduser() for p in os.environ.get("ADVISOR_TEMPLATES", "").split(os.pathsep) if p]
+    return [p for p in (*named, config, shipped) if p.is_dir()]
+
+
+def shell(value: object) -> str:
+    """A value as one word of a POSIX shell."""
+    return shlex.quote(str(value))
+
+
+def yaml_scalar(value: object) -> str:
+    """A value as a double-quoted YAML scalar (a JSON string is one)."""
+    return json.dumps(str(value))
+
+
+def compose_scalar(value: object) -> str:
+    """A YAML scalar in which docker compose expands nothing."""
+    return yaml_scalar(str(value).replace("$", "$$"))
+
+
+def comment(value: object) -> str:
+    """Text that stays inside a one-line comment."""
+    return " ".join(str(value).split())
+
+
+@lru_cache(maxsize=4)
+def environment(roots: tuple[Path, ...]) -> Environment:
+    """The environment over these template folders."""
+    from jinja2 import FileSystemLoader, StrictUndefined
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    env: Any = ImmutableSandboxedEnvironment(
+        loader=FileSystemLoader([str(r) for r in roots]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,  # noqa: S701  # the files are shell and YAML; each value is quoted by the filters below
+    )
+    env.filters.update(sh=shell, yaml=yaml_scalar, compose=compose_scalar, comment=comment)
+    made: Environment = env
+    return made
