@@ -1,7 +1,7 @@
 """Joins what a probe found with the catalogue: which Accelerator a Device is, which platform a processor is.
 
-Order: PCI id (with subsystem), exact driver name, name pattern, GPU cores, wording, nearest memory size. Each step only
-narrows what the steps before left; what stays ambiguous stays unknown and is said.
+Order: PCI id (with subsystem), exact driver name, name pattern, gfx, GPU cores, nearest memory size, wording. Each step
+only narrows what the steps before left; what stays ambiguous stays unknown and is said.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ def candidates(device: Device, accelerators: Mapping[str, Accelerator]) -> list[
         found = _keep(found, lambda a: a.gfx == device.gfx) or found
     if len(found) > 1 and device.gpu_cores is not None:
         found = _keep(found, lambda a: f"({device.gpu_cores}-core" in a.name) or found
-    if len(found) > 1:
-        found = _by_words(device.name, found)
     if len(found) > 1 and device.mig_profile is None:
         found = _by_memory(device, found)
+    if len(found) > 1:
+        found = _by_words(device.name, found)
     return found
 
 
@@ -55,17 +55,26 @@ def attach(
     devices = tuple(_attached(d, machine, accelerators, notes) for d in machine.devices)
     cpu = machine.cpu
     if cpu.platform is None:
-        platform = match_cpu(cpu, cpu_platforms)
+        cores = next((d.gpu_cores for d in devices if d.vendor == "apple"), None)
+        platform = match_cpu(cpu, cpu_platforms, cores)
         cpu = msgspec.structs.replace(cpu, platform=platform.id if platform else None)
     return msgspec.structs.replace(machine, devices=devices, cpu=cpu, notes=tuple(dict.fromkeys(notes)))
 
 
-def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform]) -> CpuPlatform | None:
-    """The platform of a processor by its model name; None when the name does not tell (virtual machines hide it)."""
+def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform], gpu_cores: int | None = None) -> CpuPlatform | None:
+    """The platform of a processor by its model name; None when the name does not tell (virtual machines hide it).
+
+    `gpu_cores` tell Apple chips of one name apart.
+    """
     if cpu.model is None:
         return None
     name = cpu.model[:200]
-    found = [p for p in platforms.values() if p.probe_pattern and re.search(p.probe_pattern, name, re.I)]
+    # people leave out the marks that the operating system shows
+    marked = re.sub(r"\bCore(?! ?\()", "Core(TM)", re.sub(r"\bXeon(?! ?\()", "Xeon(R)", name, flags=re.I), flags=re.I)
+    patterns = [(p, p.probe_pattern) for p in platforms.values() if p.probe_pattern]
+    found = [p for p, pattern in patterns if any(re.search(pattern, n, re.I) for n in (name, marked))]
+    if len(found) > 1 and gpu_cores is not None:
+        found = [p for p in found if f" {gpu_cores}-core" in p.platform] or found
     if not found:
         words = _words(name)
         found = [p for p in platforms.values() if any(_example(e, words) for e in (p.cpu_examples or "").split(","))]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from advisor.catalog.types import Accelerator
@@ -45,6 +46,7 @@ class Wanted(NamedTuple):
     outer_sizes: frozenset[float]
 
 
+@lru_cache(maxsize=4096)
 def wanted(name: str) -> Wanted:
     """A name as words and sizes."""
     low = name.lower().replace("®", " ").replace("™", " ")
@@ -121,6 +123,7 @@ def _most_said(asked: Wanted, entries: Sequence[Accelerator]) -> Accelerator | N
     return best[0] if len(best) == 1 else None
 
 
+@lru_cache(maxsize=4096)
 def _words(low: str) -> frozenset[str]:
     text = _SIZE.sub(" ", low)
     for pattern, spelled in _SPELLINGS:

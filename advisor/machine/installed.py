@@ -104,31 +104,15 @@ def llama_build(said: str) -> tuple[str | None, str | None]:
     return (semantic[0] if semantic else None), (f"b{number[1]}" if number else None)
 
 
-def version_of_build(build: str, builds: Mapping[str, object]) -> str | None:
-    """The version that a llama.cpp build number is, by the catalogue's table.
+def version_of_build(build: str, versions: Mapping[str, object]) -> str | None:
+    """The version that a llama.cpp build is: `builds: {b11434: {version: 0.6.0-dev}}` of the catalogue's table.
 
-    Accepted shapes: {"b11434": "0.6.0-dev"}, {"0.6.0-dev": "b11434" or 11434 or [numbers]}, and either of them one
-    level down under `builds`. A build that the table does not name gives None.
+    None for a build that the table does not name or gives no version for.
     """
-    nested = builds.get("builds")
-    number = int(build[1:])
-    for table in (builds, nested if isinstance(nested, Mapping) else {}):
-        for key, value in table.items():
-            if _build_number(key) == number and isinstance(value, str):
-                return value
-            listed = value if isinstance(value, (list, tuple)) else (value,)
-            if re.match(r"v?\d+\.\d+", str(key)) and any(_build_number(v) == number for v in listed):
-                return str(key).removeprefix("v")
-    return None
-
-
-def _build_number(value: object) -> int | None:
-    if isinstance(value, bool):
-        return None
-    if isinstance(value, int):
-        return value
-    m = re.fullmatch(r"b?(\d{3,6})", value) if isinstance(value, str) else None
-    return int(m[1]) if m else None
+    builds = versions.get("builds")
+    entry = builds.get(build) if isinstance(builds, Mapping) else None
+    version = entry.get("version") if isinstance(entry, Mapping) else None
+    return version if isinstance(version, str) else None
 
 
 def _version(engine: str, said: str | None, builds: Mapping[str, object]) -> tuple[str | None, str | None]:

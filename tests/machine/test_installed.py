@@ -10,7 +10,7 @@ import pytest
 
 from advisor.machine import installed
 
-BUILDS = {"b10434": "0.5.0", "0.6.0-dev": ["b11434", 11500]}
+BUILDS = {"builds": {"b10434": {"version": "0.5.0"}, "b11434": {"version": "0.6.0-dev"}, "b11739": {"note": "seen"}}}
 
 
 def put(root: Path, *programs: str) -> dict[str, str]:
@@ -38,6 +38,7 @@ class Runner:
     [
         ("version: 10434 (79c1160b)\nbuilt with cc for x86_64-linux-gnu", "0.5.0", "b10434"),
         ("version: 11434 (abc)", "0.6.0-dev", "b11434"),
+        ("version: 11739 (abc)", None, "b11739"),
         ("version: 11435 (abc)", None, "b11435"),  # a build the table does not name stays unknown
         ("version: 0.5.0 (b10400, 79c1160b)", "0.5.0", "b10400"),
         ("version: 0.6.0-dev (79c1160b)", "0.6.0-dev", "0.6.0-dev"),
