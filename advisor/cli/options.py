@@ -86,3 +86,28 @@ def tokens(value: str | None, name: str = "--context") -> int | None:
     if n < 1:
         raise BadInput(f"{name}: {n} is not a positive number of tokens")
     return n
+
+
+def machine(on: str | None, snapshot: str | None, rules_: Any) -> Any:
+    """The Machine of `--on` or `--machine`; None when neither is given. Raises BadInput when both are."""
+    from advisor.errors import BadInput
+
+    if on is not None and snapshot is not None:
+        raise BadInput("--on and --machine exclude each other")
+    if snapshot is not None:
+        from advisor.catalog.match import attach
+        from advisor.machine.snapshot import load
+
+        return attach(load(snapshot), rules_.accelerators(), rules_.cpu_platforms())
+    if on is None:
+        return None
+    from advisor.estimate import machine_of
+
+    return machine_of(on, rules_)
+
+
+def print_json(body: object) -> None:
+    """One JSON document on stdout."""
+    import msgspec
+
+    click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())

@@ -1,0 +1,1 @@
+"""What people read: tables that fit 80 columns, short forms first, the long form on request."""

@@ -1,0 +1,263 @@
+"""The best deployment of one engine here: weight formats, cards, cache types and offload are tried until one fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from advisor import engines, formats
+from advisor.advice.defaults import Orders, orders
+from advisor.advice.types import Tried
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine, Quantization
+from advisor.decision.evaluate import for_engine
+from advisor.decision.filters import judge
+from advisor.decision.types import Guide, Reason
+from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
+from advisor.engines.parallel import PP_FLAG, TP_FLAG
+from advisor.engines.pool import heads
+from advisor.errors import BadInput
+from advisor.machine.types import Machine
+from advisor.model.types import Model
+from advisor.units import gib
+
+
+class Wanted(NamedTuple):
+    """What is asked of every engine alike."""
+
+    model: Model
+    path: str | None
+    quantization: str | None
+    contexts: tuple[int, ...]  # lengths to try, longest first; one when the user said which
+    machine: Machine
+    workload: Workload
+    facts: Mapping[str, Any]
+    guide: Guide
+    requires: tuple[str, ...]
+    asked: frozenset[str]  # engines the user insists on
+
+
+class Found(NamedTuple):
+    """A deployment and its estimate. `offload` = part of it runs from host memory."""
+
+    deployment: Deployment
+    memory: MemoryEstimate
+    quantization: Quantization
+    offload: bool
+    notes: tuple[str, ...]
+    tried: tuple[Tried, ...]
+
+
+class Refused(NamedTuple):
+    """Why an engine offers nothing here."""
+
+    reasons: tuple[Reason, ...]
+
+
+GGUF_ENGINES_KV = {"llama.cpp": "q8_0", "ollama": "q8_0"}
+POOL_KV = {"vllm": "fp8", "sglang": "fp8_e4m3", "lmdeploy": "int8", "tensorrt-llm": "fp8"}
+
+
+def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
+    """The engine's best deployment, or why there is none.
+
+    Order: the formats as preferred with a 16-bit cache, then with a smaller cache, then with host memory taking the rest.
+    """
+    verdict = judge(entry, w.facts, None, w.model, w.workload, asked=w.asked, requires=w.requires)
+    if verdict.reasons:
+        return Refused(verdict.reasons)
+    if entry.kind == "client":
+        return Refused(())
+    tried: list[Tried] = []
+    refused: list[Reason] = []
+    unsure: Found | None = None
+    usable = list(_formats(entry, w, rules, refused))
+    kin = formats.family(entry, rules)
+    for offload in (False, True) if kin == "gguf" and w.machine.usable_devices else (False,):
+        for context in w.contexts:
+            tried.clear()  # what counts is why a format was not taken at the length that was
+            for kv in _cache_types(entry, w):
+                for chosen in usable:
+                    for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload):
+                        hit = _look(d, entry, chosen, offload, rules, tried, verdict.warnings)
+                        if hit is None:
+                            continue
+                        if hit.memory.fits:
+                            return hit
+                        unsure = unsure or hit
+    if unsure is not None:
+        return unsure
+    if not tried and not refused:
+        return Refused((Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=f"{entry.name}: nothing could be estimated"),))
+    texts = "; ".join(dict.fromkeys(t.text for t in tried if t.fits is False)) or None
+    if texts:
+        refused.append(Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=texts, source="memory estimate"))
+    return Refused(tuple(dict.fromkeys(refused)))
+
+
+def _formats(entry: Engine, w: Wanted, rules: Catalog, refused: list[Reason]) -> Iterator[formats.Chosen]:
+    """Weight formats worth trying, best first; unusable ones go to `refused`."""
+    for chosen in _wanted_formats(entry, w, rules):
+        verdict = judge(entry, w.facts, chosen.quantization, w.model, w.workload, asked=w.asked, requires=w.requires)
+        hard = [r for r in verdict.reasons if r.code in ("format_not_loadable", "quantization_not_supported")]
+        if hard:
+            refused += hard
+        else:
+            yield chosen
+
+
+def _wanted_formats(entry: Engine, w: Wanted, rules: Catalog) -> Iterator[formats.Chosen]:
+    if w.quantization is not None:
+        try:
+            yield formats.quantization(w.quantization, entry, w.model, rules)
+        except BadInput:
+            return
+        return
+    kin, o = formats.family(entry, rules), orders(rules)
+    if kin == "gguf":
+        native = formats.quantization(None, entry, w.model, rules)
+        if native.quantization.id == "MXFP4_MOE":
+            yield native
+            return
+        names = [*_easy(w, o, rules), *o.gguf["tight"]]
+    elif kin == "hf":
+        names = _hf_names(entry, w, o, rules)
+    else:
+        names = list(getattr(o, kin, []))
+    for n in dict.fromkeys(names):
+        yield formats.Chosen(rules.quantization(n))
+
+
+def _easy(w: Wanted, o: Orders, rules: Catalog) -> list[str]:
+    """Larger GGUF formats, where they take a small share of the memory and speed is not what was asked for."""
+    if w.workload.priority in ("throughput", "latency") or not w.machine.usable_devices:
+        return []
+    room = sum(d.total_bytes or 0 for d in w.machine.usable_devices)
+    share = float(o.gguf["easy_share"])
+    return [n for n in o.gguf["easy"] if w.model.params_total * rules.quantization(n).bits_nominal / 8 <= share * room]
+
+
+def _hf_names(entry: Engine, w: Wanted, o: Orders, rules: Catalog) -> list[str]:
+    native = (w.model.native_quant or "").lower()
+    for word, name in (("mxfp4", "MXFP4"), ("int4", "INT4"), ("fp8", "FP8"), ("awq", "AWQ"), ("gptq", "GPTQ"), ("nvfp4", "NVFP4")):
+        if native.startswith(word):
+            return [name, *([] if name in ("MXFP4", "NVFP4") else ["AWQ"])]
+    cc = w.facts.get("gpu.compute_capability")
+    plain = "F16" if isinstance(cc, (int, float)) and cc < 8.0 else "BF16"
+    hints = for_engine(w.guide, w.facts, entry.id)
+    names = [plain, *(rules.quantization(n).id for n in hints.quantizations), *(n for n in o.hf if n != "BF16")]
+    avoid = {rules.quantization(a).id for a in hints.avoid}
+    return [n for n in dict.fromkeys(names) if n not in avoid]
+
+
+def _cache_types(entry: Engine, w: Wanted) -> list[str]:
+    out = ["auto"]
+    small = GGUF_ENGINES_KV.get(entry.id) or POOL_KV.get(entry.id)
+    cc = w.facts.get("gpu.compute_capability")
+    kernels = not isinstance(cc, (int, float)) or cc >= 8.0  # fp8 caches need Ampere's kernels at least
+    if small and (entry.id in GGUF_ENGINES_KV or (w.machine.usable_devices and kernels)):
+        out.append(small)
+    return out
+
+
+def _variants(
+    entry: Engine, w: Wanted, q: Quantization, kv: str, context: int, kin: str, offload: bool
+) -> Iterator[Deployment]:
+    """Deployments of one engine in one format: how many cards, and what stays in host memory."""
+    base = Deployment(
+        model=w.model,
+        engine=entry.id,
+        engine_version=_installed(entry.id, w.machine),
+        quantization=q.id,
+        machine=w.machine,
+        context_length=context,
+        sequences=w.workload.concurrency,
+        kv_cache_type=KvType(k=kv, v=kv),
+        model_path=w.path,
+    )
+    n = len(w.machine.usable_devices)
+    if kin == "gguf" and entry.id != "ollama" and n:
+        if not offload:
+            yield _with(base, {"n-gpu-layers": "all"})
+        elif w.model.is_moe:
+            yield from _experts_on_host(base)
+        else:
+            yield base
+    elif entry.id == "ollama":
+        yield base if offload or not n else _with(base, {"num_gpu": "all"})
+    elif entry.id in TP_FLAG and n > 1:
+        for tp in _tensor_parallel(w.model, n):
+            pp = w.machine.nodes if w.machine.nodes > 1 and tp == n else 1
+            settings: dict[str, Setting] = {TP_FLAG[entry.id]: tp} if tp > 1 else {}
+            if pp > 1 and entry.id in PP_FLAG:
+                settings[PP_FLAG[entry.id]] = pp
+            yield msgspec.structs.replace(_with(base, settings), device_count=tp)
+    else:
+        yield base
+
+
+def _with(d: Deployment, settings: dict[str, Setting]) -> Deployment:
+    return msgspec.structs.replace(d, settings={**d.settings, **settings})
+
+
+def _installed(engine_id: str, machine: Machine) -> str | None:
+    return next((e.version for e in machine.engines if e.engine == engine_id and e.version), None)
+
+
+def _tensor_parallel(model: Model, n: int) -> list[int]:
+    """Card counts that divide the heads, smallest first."""
+    h = heads(model)
+    return [k for k in range(1, n + 1) if h is None or h % k == 0]
+
+
+def _experts_on_host(d: Deployment) -> Iterator[Deployment]:
+    """From few to all layers' experts in host memory: a handful of steps, the fewest that fit wins."""
+    layers = d.model.layout.n_layers if d.model.layout else 0
+    for share in (0.25, 0.5, 0.75):
+        yield _with(d, {"n-gpu-layers": "all", "n-cpu-moe": max(1, round(layers * share))})
+    yield _with(d, {"n-gpu-layers": "all", "cpu-moe": True})
+    yield d
+
+
+def _look(
+    d: Deployment,
+    entry: Engine,
+    chosen: formats.Chosen,
+    offload: bool,
+    rules: Catalog,
+    tried: list[Tried],
+    warnings: tuple[Reason, ...],
+) -> Found | None:
+    """The estimate of one deployment; None when it does not fit, which is noted."""
+    module, inner = engines.find(entry.id, rules.engines())
+    try:
+        m = module.memory(d, inner, chosen.quantization)
+    except BadInput as e:
+        tried.append(Tried(quantization=chosen.quantization.id, fits=None, text=e.message))
+        return None
+    if m.fits is False:
+        tried.append(Tried(quantization=chosen.quantization.id, fits=False, text=_why(d, m, chosen.quantization)))
+        return None
+    notes = [chosen.note] if chosen.note else []
+    notes += [r.text for r in warnings]
+    mine = tuple(t for t in dict.fromkeys(tried) if t.quantization != chosen.quantization.id)
+    return Found(d, m, chosen.quantization, offload or _on_host(m), tuple(notes), mine)
+
+
+def _on_host(m: MemoryEstimate) -> bool:
+    """Whether a good part of the weights runs from host memory beside devices."""
+    host = (m.host.weights_bytes or 0) if m.host else 0
+    return bool(m.devices) and host > 0.3 * (host + sum(r.weights_bytes or 0 for r in m.devices))
+
+
+def _why(d: Deployment, m: MemoryEstimate, q: Quantization) -> str:
+    weights = sum(r.weights_bytes or 0 for r in m.devices) or (m.host.weights_bytes or 0 if m.host else 0)
+    cards = f" on {len(m.devices)} cards" if len(m.devices) > 1 else ""
+    cache = "" if d.kv_cache_type.k == "auto" else f" with {d.kv_cache_type.k} KV cache"
+    what = "; ".join(m.short) or "; ".join(w for w in m.warnings if "divisible" in w or "needs" in w) or "not enough memory"
+    return f"{q.id}{cards}{cache} does not fit: {gib(weights)} ({weights / 1e9:.1f} GB) of weights; {what}"
+
+
+__all__ = ["Found", "Refused", "Wanted", "best"]

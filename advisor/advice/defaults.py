@@ -1,0 +1,32 @@
+"""Defaults of workloads and the formats that are tried: rules/workloads.yaml."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from advisor.catalog import Catalog
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """The file's content."""
+
+    source: str
+    as_of: str
+    context: dict[str, int]
+    gguf: dict[str, Any]
+    hf: list[str]
+    mlx: list[str]
+    exl3: list[str]
+    mlc: list[str]
+
+
+def orders(rules: Catalog) -> Orders:
+    """The defaults from the rules. Raises BadInput when an overlay spoiled them."""
+    try:
+        return msgspec.convert(rules.document("workloads.yaml"), Orders)
+    except msgspec.ValidationError as e:
+        from advisor.errors import BadInput
+
+        raise BadInput(f"rules/workloads.yaml: {e}") from None

@@ -1,0 +1,295 @@
+"""`explain`: where every gibibyte goes for one model, at several lengths, what it fits on, what would change it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from advisor import engines, formats
+from advisor.advice.defaults import orders
+from advisor.catalog import Catalog
+from advisor.catalog.match import capacity
+from advisor.catalog.resolve import resolve_model
+from advisor.catalog.types import Accelerator, Engine, Quantization
+from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
+from advisor.engines.parallel import PP_FLAG, TP_FLAG
+from advisor.errors import AdvisorError, BadInput
+from advisor.estimate import answer
+from advisor.machine.types import Device, Machine
+from advisor.record import Record
+
+
+
+class Fits(Record, frozen=True, kw_only=True):
+    """Whether the deployment fits on a number of one card. None = too close to call."""
+
+    hardware: str
+    memory_bytes: int
+    fits: bool | None
+    assumed: bool  # the usable memory is derived from the nominal size
+
+
+class Change(Record, frozen=True, kw_only=True):
+    """What one change does to the memory of all devices together, at the asked length."""
+
+    what: str
+    total_bytes: int | None
+    saves_bytes: int | None
+
+
+class Explained(Record, frozen=True, kw_only=True):
+    """The answer to `advise explain`. `estimates` holds one per context length, `asked` is the index of the one judged."""
+
+    deployment: Deployment
+    engine_name: str
+    quantization: str
+    file_bytes: int | None  # weights on disk, where they are known
+    bits_per_weight: float | None
+    estimates: tuple[MemoryEstimate, ...]
+    asked: int
+    verdict: bool | None  # None without a machine, or when it cannot be told
+    has_machine: bool
+    fits_on: tuple[Fits, ...]
+    changes: tuple[Change, ...]
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public JSON of `advise explain` (advisor/schemas/explain.json)."""
+        d = self.deployment
+        return {
+            "model": d.model.id,
+            "quantization": self.quantization,
+            "engine": d.engine,
+            "fits": self.verdict,
+            "file_bytes": self.file_bytes,
+            "bits_per_weight": self.bits_per_weight,
+            "estimates": [answer(e, d) for e in self.estimates],
+            "fits_on": [f.to_dict() for f in self.fits_on],
+            "changes": [c.to_dict() for c in self.changes],
+            "warnings": list(self.warnings),
+        }
+
+
+class Question(NamedTuple):
+    """What `explain` is asked."""
+
+    model: str
+    quantization: str | None = None
+    engine: str | None = None
+    machine: Machine | None = None
+    context: int | None = None
+    concurrency: int = 1
+
+
+class _Cards(msgspec.Struct, frozen=True):
+    source: str
+    as_of: str
+    counts: list[int]
+    accelerators: list[str]
+
+
+def explain(q: Question, rules: Catalog) -> Explained:
+    """The explanation. Raises UnknownName, BadFile, BadInput."""
+    found = resolve_model(q.model, rules)
+    entry = rules.engine(q.engine) if q.engine else _engine_for(q.quantization or found.quantization, rules)
+    chosen = formats.quantization(q.quantization or found.quantization, entry, found.model, rules)
+    judged, lengths = _lengths(q, found.model.max_context, rules)
+    base = Deployment(
+        model=found.model,
+        engine=entry.id,
+        quantization=chosen.quantization.id,
+        machine=q.machine or _one_device(1),
+        sequences=q.concurrency,
+        model_path=found.path,
+    )
+    base = _spread(base, entry)
+    estimates = tuple(_estimate(base, n, entry, chosen.quantization, rules) for n in lengths)
+    asked = lengths.index(judged)
+    file_bytes, bits = _file_size(base, chosen.quantization, estimates[asked])
+    notes = [n for n in (found.note, chosen.note) if n]
+    if q.engine is None:
+        notes.append(f"no engine given: {entry.name}, whose format this is; --engine takes another")
+    if q.machine is not None:
+        notes += q.machine.notes
+    return Explained(
+        deployment=base,
+        engine_name=entry.name,
+        quantization=chosen.quantization.id,
+        file_bytes=file_bytes,
+        bits_per_weight=bits,
+        estimates=estimates,
+        asked=asked,
+        verdict=estimates[asked].fits if q.machine is not None else None,
+        has_machine=q.machine is not None,
+        fits_on=_fits_on(base, judged, entry, chosen.quantization, estimates[asked], rules),
+        changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
+        warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if q.machine is not None)])),
+    )
+
+
+def _engine_for(quantization: str | None, rules: Catalog) -> Engine:
+    """The usual engine of a weight format: llama.cpp unless the format belongs to another."""
+    if quantization is None or formats.is_shorthand(quantization, rules):
+        return rules.engine("llama.cpp")
+    kin = rules.quantization(quantization).family
+    return rules.engine({"hf": "vllm", "none": "vllm", "mlx": "mlx-lm", "exl3": "exllamav3", "mlc": "mlc-llm"}.get(kin, "llama.cpp"))
+
+
+def _lengths(q: Question, trained: int | None, rules: Catalog) -> tuple[int, list[int]]:
+    """The length that is judged, and at least three to show (fewer only where the model was trained for less)."""
+    top = trained or 131072
+    judged = q.context or min(orders(rules).context["chat"], top)
+    usual = [n for n in (4096, 8192, 32768, 131072) if n <= top]
+    shown = {judged, *usual[:1], *usual[2:3], top if top <= 131072 else 131072}
+    for n in (2048, 1024, 512, 16384, 65536):
+        if len(shown) >= 3:
+            break
+        if n <= top:
+            shown.add(n)
+    return judged, sorted(shown)
+
+
+def _one_device(n: int, total: int | None = None) -> Machine:
+    """A machine of `n` equal devices of no particular kind."""
+    one = tuple(
+        Device(index=i, name="one GPU" if n == 1 else f"GPU {i}", vendor="nvidia", total_bytes=total) for i in range(n)
+    )
+    return Machine(source="text", devices=one)
+
+
+def _spread(d: Deployment, entry: Engine) -> Deployment:
+    """Over all cards of the machine: tensor parallel where the engine has it (largest count that divides the heads)."""
+    n = len(d.machine.usable_devices) if d.machine else 0
+    settings: dict[str, Setting] = {}
+    if entry.id in TP_FLAG and n > 1:
+        from advisor.engines.pool import heads
+
+        h = heads(d.model)
+        tp = max(k for k in range(1, n + 1) if h is None or h % k == 0)
+        settings[TP_FLAG[entry.id]] = tp
+        nodes = d.machine.nodes if d.machine else 1
+        if nodes > 1 and entry.id in PP_FLAG:
+            settings[PP_FLAG[entry.id]] = nodes
+    elif entry.id == "llama.cpp" and n:
+        settings["n-gpu-layers"] = "all"
+    elif entry.id == "ollama" and n:
+        settings["num_gpu"] = "all"
+    return msgspec.structs.replace(d, settings={**d.settings, **settings})
+
+
+def _estimate(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> MemoryEstimate:
+    module, inner = engines.find(entry.id, rules.engines())
+    return module.memory(msgspec.structs.replace(d, context_length=length), inner, q)
+
+
+def _file_size(d: Deployment, q: Quantization, m: MemoryEstimate) -> tuple[int | None, float | None]:
+    """Bytes of the weights on disk and bits per weight."""
+    if q.family == "gguf" or (q.family == "none" and d.engine in ("llama.cpp", "ollama")):
+        from pathlib import Path
+
+        from advisor.memory import gguf_weights
+
+        try:
+            if d.model_path and not Path(d.model_path).is_dir():
+                w = gguf_weights.from_file(Path(d.model_path))
+            else:
+                w = gguf_weights.from_model(d.model, q.id)
+        except (gguf_weights.NoLayout, KeyError):
+            return None, None
+        return w.file_bytes, 8 * w.file_bytes / (d.model.params_text or d.model.params_total)
+    total = sum(r.weights_bytes or 0 for r in m.devices) or (m.host.weights_bytes if m.host else None)
+    return None, 8 * total / d.model.params_total if total else None
+
+
+def _fits_on(
+    d: Deployment, length: int, entry: Engine, q: Quantization, now: MemoryEstimate, rules: Catalog
+) -> tuple[Fits, ...]:
+    """Common cards, one, two, four and eight of each: the smallest number that fits."""
+    cards = msgspec.convert(rules.document("cards.yaml"), _Cards)
+    weights = sum(r.weights_bytes or 0 for r in now.devices)
+    out = []
+    for name in cards.accelerators:
+        card = rules.accelerators().get(name)
+        if card is None:
+            raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
+        size, basis = capacity(card)
+        if size is None:
+            continue
+        out.append(_smallest_number(d, length, entry, q, rules, card, size, basis == "assumed", cards.counts, weights))
+    return tuple(out)
+
+
+def _smallest_number(
+    d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog, card: Accelerator, size: int, assumed: bool, counts: list[int], weights: int
+) -> Fits:  # fmt: skip
+    best: Fits | None = None
+    for n in counts:
+        if n * size < weights:  # cannot hold even the weights
+            best = Fits(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=False, assumed=assumed)
+            continue
+        device = Device(
+            index=0, name=card.name, vendor="nvidia", accelerator=card.id, total_bytes=size,
+            compute_capability=card.compute_capability,
+        )  # fmt: skip
+        machine = Machine(source="text", devices=tuple(msgspec.structs.replace(device, index=i) for i in range(n)))
+        placed = _spread(msgspec.structs.replace(d, machine=machine, settings={}), entry)
+        try:
+            fits = _estimate(placed, length, entry, q, rules).fits
+        except AdvisorError:
+            fits = None
+        found = Fits(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=fits, assumed=assumed)
+        if fits:
+            return found
+        if best is None or (fits is None and best.fits is False):
+            best = found
+    assert best is not None
+    return best
+
+
+def _changes(
+    d: Deployment, length: int, entry: Engine, q: Quantization, now: MemoryEstimate, rules: Catalog
+) -> tuple[Change, ...]:
+    """The cache in a smaller type, and the weights in other formats of the same family."""
+    total = _total(now)
+    out = []
+
+    def add(what: str, other: Deployment, fmt: Quantization) -> None:
+        try:
+            t = _total(_estimate(other, length, entry, fmt, rules))
+        except AdvisorError:
+            return
+        out.append(Change(what=what, total_bytes=t, saves_bytes=None if t is None or total is None else total - t))
+
+    for kind in _smaller_caches(entry):
+        add(f"KV cache {kind}", msgspec.structs.replace(d, kv_cache_type=KvType(k=kind, v=kind)), q)
+    for name in _other_formats(q):
+        fmt = rules.quantization(name)
+        if d.model_path is None:
+            add(f"weights {name}", msgspec.structs.replace(d, quantization=name), fmt)
+    return tuple(out)
+
+
+def _smaller_caches(entry: Engine) -> tuple[str, ...]:
+    if entry.id in ("llama.cpp", "ollama"):
+        return ("q8_0", "q4_0")
+    return ("fp8",) if entry.id == "vllm" else ("fp8_e4m3",) if entry.id == "sglang" else ()
+
+
+def _other_formats(q: Quantization) -> tuple[str, ...]:
+    ladder = {
+        "gguf": ("Q8_0", "Q6_K", "Q4_K_M", "Q3_K_M"),
+        "hf": ("BF16", "FP8", "AWQ"),
+        "none": ("FP8", "AWQ"),
+        "mlx": ("MLX-8bit", "MLX-4bit", "MLX-3bit"),
+    }.get(q.family, ())
+    return tuple(x for x in ladder if x != q.id)
+
+
+def _total(m: MemoryEstimate) -> int | None:
+    rows = m.devices or ((m.host,) if m.host else ())
+    known = [r.total_bytes for r in rows]
+    return None if any(k is None for k in known) else sum(k for k in known if k is not None)
+
+
+__all__ = ["Change", "Explained", "Fits", "Question", "explain"]

@@ -1,0 +1,65 @@
+"""`advise explain`."""
+
+from __future__ import annotations
+
+import click
+
+from advisor.cli import options
+
+
+@click.command(
+    "explain",
+    epilog="""\b
+Examples:
+  advise explain --model 70B --quant q4
+  advise explain --model Qwen/Qwen3-30B-A3B --quant Q4_K_M --on "RTX 4090" --context 32k
+  advise explain --model ./model.gguf --on this --concurrency 4
+  advise explain --model llama3.1:8b --engine vllm --on "2x RTX 3090" --json
+
+Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or usage error.
+""",
+)
+@options.model(required=True)
+@options.hardware
+@options.rules
+@options.as_json
+@options.verbose
+@options.quiet
+def command(
+    model: str,
+    quant: str | None,
+    engine: str | None,
+    context: str | None,
+    concurrency: int | None,
+    on: str | None,
+    snapshot: str | None,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """Where every gibibyte goes, what it fits on, what would change it."""
+    from advisor.advice.explain import Question, explain
+    from advisor.catalog import catalog
+
+    rules = catalog(options.roots())
+    machine = options.machine(on, snapshot, rules)
+    x = explain(
+        Question(
+            model=model,
+            quantization=quant,
+            engine=engine,
+            machine=machine,
+            context=options.tokens(context),
+            concurrency=concurrency or 1,
+        ),
+        rules,
+    )
+    if as_json:
+        options.print_json(x.to_dict())
+    else:
+        from advisor.report.explain import explained
+
+        click.echo(explained(x, verbose))
+    if machine is None:
+        return 0
+    return {True: 0, False: 1, None: 2}[x.verdict]

@@ -1,0 +1,13 @@
+"""The engines' own flags for spreading a model over devices."""
+
+from __future__ import annotations
+
+TP_FLAG = {
+    "vllm": "tensor-parallel-size",
+    "sglang": "tp-size",
+    "lmdeploy": "tp",
+    "tensorrt-llm": "tensor_parallel_size",
+    "max": "devices-count",
+    "tgi": "num-shard",
+}
+PP_FLAG = {"vllm": "pipeline-parallel-size", "sglang": "pp-size", "tensorrt-llm": "pipeline_parallel_size"}

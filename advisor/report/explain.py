@@ -1,0 +1,131 @@
+"""`advise explain` as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.advice.explain import Explained, Fits
+from advisor.deployment import DeviceMemory, MemoryEstimate
+from advisor.report.text import bullets, paint, table, verdict, wrap
+from advisor.units import GIB, gib, tokens
+
+
+def explained(x: Explained, verbose: bool = False) -> str:
+    """The explanation, in under a screen unless `verbose`."""
+    d = x.deployment
+    m = x.estimates[x.asked]
+    out = [paint(f"{d.model.id}, {x.quantization} on {x.engine_name}", "bold"), wrap(_size(x), "  ")]
+    out += ["", _contexts(x, verbose), ""]
+    out.append(wrap(f"KV cache: {_kv(m)}. GiB per place; basis: {_basis(m)}.", "  "))
+    if x.has_machine:
+        out += ["", f"Fits at {tokens(m.context_length)} x {m.sequences}: {verdict(x.verdict)}"]
+        out += bullets(m.short)
+        if m.message:
+            out.append(wrap(f"{x.engine_name} would say: {m.message}", "  "))
+    else:
+        out += ["", f"Fits on (at {tokens(m.context_length)} tokens, {m.sequences} at once):"]
+        out += _cards(x.fits_on)
+    if x.changes:
+        out += ["", "What would change it:"]
+        out.append(table([[c.what, _short(c.total_bytes), _saves(c.saves_bytes)] for c in x.changes], ("", "total GiB", "saves"), "lrr"))  # fmt: skip
+    notes = [*x.warnings, *(f"not counted: {n}" for n in m.not_modelled)] if verbose else list(x.warnings)
+    if notes:
+        out += ["", "Notes:"]
+        out += bullets(notes)
+    return "\n".join(out)
+
+
+def _size(x: Explained) -> str:
+    m = x.deployment.model
+    parts = [f"{m.params_total / 1e9:.2f}B parameters"]
+    if m.is_moe and m.params_active:
+        parts.append(f"{m.params_active / 1e9:.1f}B active")
+    if x.file_bytes:
+        parts.append(f"file {x.file_bytes / 1e9:.1f} GB ({gib(x.file_bytes, 1)})")
+    if x.bits_per_weight:
+        parts.append(f"{x.bits_per_weight:.2f} bits per weight")
+    if m.max_context:
+        parts.append(f"trained for {tokens(m.max_context)}")
+    return ", ".join(parts)
+
+
+def _contexts(x: Explained, verbose: bool) -> str:
+    """One line per length and place; equal devices are counted, not repeated."""
+    rows = []
+    for e in x.estimates:
+        places = [*e.devices]
+        if e.host is not None and (not e.devices or verbose or (e.host.weights_bytes or 0) > 0.3 * GIB):
+            places.append(e.host)
+        first = True
+        for name, r in _merged(places):
+            state = (r.recurrent_state_bytes or 0) > 0
+            kv = _short(None if r.kv_cache_bytes is None else r.kv_cache_bytes + (r.recurrent_state_bytes or 0))
+            rows.append([
+                tokens(e.context_length) if first else "", name[:24], _short(r.weights_bytes), kv + ("*" if state else ""),
+                _short(r.compute_bytes), _short(r.overhead_bytes), _short(r.total_bytes), _band(r),
+            ])  # fmt: skip
+            first = False
+    heads = ("context", "place", "weights", "KV", "compute", "other", "total", "range")
+    made = table(rows, heads, "rlrrrrrr")
+    if any("*" in r[3] for r in rows):
+        made += "\n  * with the recurrent state of every sequence"
+    return made
+
+
+def _merged(places: Sequence[DeviceMemory]) -> list[tuple[str, DeviceMemory]]:
+    out: list[tuple[str, DeviceMemory, int]] = []
+    for p in places:
+        for k, (name, row, n) in enumerate(out):
+            if row == p:
+                out[k] = (name, row, n + 1)
+                break
+        else:
+            out.append((p.name, p, 1))
+    return [(f"{n}x {name}" if n > 1 else name, row) for name, row, n in out]
+
+
+def _band(r: DeviceMemory) -> str:
+    if r.low_bytes is None or r.high_bytes is None:
+        return "unknown"
+    return f"{r.low_bytes / GIB:.1f}-{r.high_bytes / GIB:.1f}"
+
+
+def _short(n: int | None) -> str:
+    return "unknown" if n is None else f"{n / GIB:.2f}"
+
+
+def _saves(n: int | None) -> str:
+    return "" if n is None else f"{n / GIB:+.2f}"
+
+
+def _kv(m: MemoryEstimate) -> str:
+    per = m.kv_cache.bytes_per_token
+    growth = "unknown growth" if per is None else "does not grow" if per == 0 else f"{per / 1024:.1f} KiB per further token"
+    if m.kv_cache.available_bytes is not None:
+        growth += f"; pool {gib(m.kv_cache.available_bytes)} per device"
+        if m.kv_cache.max_sequences is not None:
+            growth += f", {m.kv_cache.max_sequences} such requests at once"
+    return growth
+
+
+def _basis(m: MemoryEstimate) -> str:
+    by: dict[str, list[str]] = {}
+    for part, basis in m.basis.items():
+        by.setdefault(basis, []).append({"kv_cache": "KV", "recurrent_state": "state"}.get(part, part))
+    return "; ".join(f"{', '.join(parts)} {basis}" for basis, parts in by.items())
+
+
+def _cards(fits: Sequence[Fits]) -> list[str]:
+    groups: dict[str, list[str]] = {}
+    for f in fits:
+        key = "yes" if f.fits else "too close to call" if f.fits is None else "no"
+        count, _, name = f.hardware.partition("x ")
+        groups.setdefault(f"{key}:{count}" if f.fits else key, []).append(name)
+    out = []
+    for key in sorted((k for k in groups if k.startswith("yes")), key=lambda k: int(k.split(":")[1])):
+        out.append(wrap(", ".join(groups[key]), f"  {key.split(':')[1]}x ", "     "))
+    for key in ("too close to call", "no"):
+        if key in groups:
+            label = key if key != "no" else "not even on 8"
+            out.append(wrap(", ".join(groups[key]), f"  {label}: ", "     "))
+    return out
