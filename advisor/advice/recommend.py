@@ -9,12 +9,13 @@ import msgspec
 from advisor.advice.candidates import Found, Refused, Wanted, best
 from advisor.advice.defaults import orders
 from advisor.advice.types import Advice, Ranked, Rejected
+from advisor.advice.workload import unknown_fields
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import Resolved, resolve_model
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate
 from advisor.decision.facts import Fact, facts
-from advisor.decision.filters import judge
+from advisor.decision.filters import hardware_support, judge
 from advisor.decision.guides import load_guide
 from advisor.decision.types import Decision, Guide, Reason
 from advisor.deployment import SpeedEstimate, Workload
@@ -180,6 +181,11 @@ def _advice(
             reasons = judge(entry, j.facts, None, found.model, q.workload).reasons
             rejected[entry.id] = reasons or (_not_asked(entry),)
             continue
+        limited = _limited(entry, j, listed, asked)
+        if limited is not None:
+            reasons = judge(entry, j.facts, None, found.model, q.workload).reasons
+            rejected[entry.id] = reasons or (limited,)
+            continue
         if hits and len(w.contexts) > 1:  # all engines are compared at one length
             w = w._replace(contexts=(hits[0][2].deployment.context_length or w.contexts[0],))
         result = best(entry, w, rules)
@@ -194,7 +200,7 @@ def _advice(
     hits.sort(key=lambda h: h[0])
     offered = [_ranked(e, f, j, rules, i) for i, (_, e, f) in enumerate(hits)]
     remote = [e for e in j.decision.engines if rules.engine(e).kind == "client"]
-    warnings = [*notes, *q.machine.notes, *j.decision.notes]
+    warnings = [*notes, *q.machine.notes, *unknown_fields(q.workload), *j.decision.notes]
     if found.note:
         warnings.append(found.note)
     chosen = offered[0] if offered and not (asked and offered[0].engine != asked.id) else None
@@ -223,6 +229,18 @@ def _in_order(listed: list[str], asked: Engine | None, rules: Catalog) -> list[E
     """The engine asked for, the guide's in its order, then all others."""
     names = [*([asked.id] if asked else []), *listed, *rules.engines()]
     return [rules.engines()[n] for n in dict.fromkeys(names)]
+
+
+def _limited(entry: Engine, j: _Judged, listed: list[str], asked: Engine | None) -> Reason | None:
+    """Why an engine that the guide does not name is left out: its support for this hardware is partial or unknown."""
+    if entry.id in listed or (asked is not None and entry.id == asked.id):
+        return None
+    support = hardware_support(entry, str(j.facts.get("gpu.vendor")))
+    if support is None or support.support in ("yes", "no"):
+        return None
+    note = f" ({support.note})" if support.note else ""
+    text = f"{entry.name}: support for this hardware is {support.support}{note}; named with --engine it is looked at"
+    return Reason(code="not_asked_for", rule=f"{entry.id}/hardware", text=text, source=", ".join(support.src) or None)
 
 
 def _not_asked(entry: Engine) -> Reason:

@@ -111,3 +111,10 @@ def print_json(body: object) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
+
+
+def with_os(m: Any, system: str) -> Any:
+    """The machine with its operating system said."""
+    import msgspec
+
+    return msgspec.structs.replace(m, os=system)

@@ -61,6 +61,11 @@ FEATURE_WORDS = {
 }
 
 
+def hardware_support(engine: Engine, vendor: str) -> Support | None:
+    """What the entry says of this vendor's hardware (`none` = CPU only); None when it says nothing."""
+    return next((engine.hardware[k] for k in _LANES.get(vendor, ()) if k in engine.hardware), None)
+
+
 class Judgement(NamedTuple):
     """Why an engine is refused (empty: it is not), and what to warn about."""
 

@@ -1,0 +1,60 @@
+"""Answers of the source documents' own guides, beside the advisor's advice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from advisor.advice.types import Advice
+from advisor.advice.workload import pairs
+from advisor.catalog import Catalog
+from advisor.decision.evaluate import evaluate
+from advisor.decision.guides import load_guide, parse_answers, tree_named
+from advisor.decision.types import Guide
+from advisor.errors import BadInput, UnknownName
+from advisor.near import near_matches
+
+
+def guide_names(rules: Catalog) -> list[str]:
+    """Names of all guides."""
+    return sorted(p.removeprefix("guides/").rsplit(".", 1)[0] for p in rules.documents("guides/"))
+
+
+def load(name: str, rules: Catalog) -> Guide:
+    """A guide by name. Raises UnknownName with near matches."""
+    known = guide_names(rules)
+    if name not in known:
+        raise UnknownName("guide", name, near_matches(name, known) or known)
+    path = f"guides/{name}.yaml"
+    return load_guide(rules.document(path), path, None, rules.engines(), check=len(rules.roots) > 1)
+
+
+def guided(a: Advice, name: str, tree: str | None, answers: Sequence[str], rules: Catalog) -> Advice:
+    """The advice with what the guide's own tree says in `guide`. Filters do not change it; they are reported beside it."""
+    guide = load(name, rules)
+    if guide.kind == "advice":
+        if answers:
+            raise BadInput(f"guide {name} asks no questions: it looks at the machine, the model and the workload")
+        return a
+    asked = tree_named(guide, tree)
+    decision = evaluate(guide, parse_answers(asked, dict(pairs(answers, "--answer"))), tree)
+    refused = {r.engine: [x.text for x in r.reasons] for r in a.rejected}
+    body = {
+        "name": name,
+        "tree": decision.tree,
+        "engines": list(decision.engines),
+        "ranked": decision.ranked,
+        "says": list(decision.says),
+        "later": list(decision.later),
+        "overlay": list(decision.overlay),
+        "settings": dict(decision.settings),
+        "hardware": list(decision.hardware),
+        "quantizations": list(decision.quantizations),
+        "path": list(decision.rules),
+        "verdict": [v.to_dict() for v in decision.verdicts],
+        "notes": list(decision.notes),
+        "unanswered": list(decision.unknown),
+        "refused_here": {e: refused[e] for e in decision.engines if e in refused},
+    }
+    return msgspec.structs.replace(a, guide=body, trace=(*decision.trace, *a.trace))

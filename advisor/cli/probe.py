@@ -1,0 +1,44 @@
+"""`advise probe`."""
+
+from __future__ import annotations
+
+import click
+
+from advisor.cli import options
+
+
+@click.command(
+    "probe",
+    epilog="""\b
+Examples:
+  advise probe
+  advise probe --json
+  advise probe --save machine.json        then: advise recommend --machine machine.json
+""",
+)
+@click.option("--save", metavar="FILE", help="Write a snapshot that --machine reads back identically.")
+@click.option("--force", is_flag=True, help="Overwrite FILE.")
+@options.hardware
+@options.rules
+@options.as_json
+@options.quiet
+def command(
+    save: str | None, force: bool, on: str | None, snapshot: str | None, as_json: bool, quiet: bool
+) -> int:
+    """What this machine has: GPUs, memory and its limits, drivers, engines. Nothing leaves the machine."""
+    from advisor.catalog import catalog
+
+    machine = options.machine(on if on or snapshot else "this", snapshot, catalog(options.roots()))
+    if save:
+        from advisor.machine.snapshot import save as write
+
+        write(machine, save, force)
+        if not quiet:
+            click.echo(f"saved to {save}", err=True)
+    if as_json:
+        options.print_json(machine.to_dict())
+    elif not save:
+        from advisor.report.probe import probed
+
+        click.echo(probed(machine))
+    return 0

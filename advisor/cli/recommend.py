@@ -1,0 +1,88 @@
+"""`advise recommend`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from advisor.cli import options
+
+
+@click.command(
+    "recommend",
+    epilog="""\b
+Examples:
+  advise recommend
+  advise recommend --use-case code --concurrency 4
+  advise recommend --on "1x RTX 4090, 64GB RAM" --model Qwen/Qwen2.5-14B-Instruct --concurrency 16
+  advise recommend --model ./model.gguf --context 16k -v
+  advise recommend --guide choosing-a-backend --answer gpu=nvidia --answer want=max_throughput
+
+Exit status: 0 there is an answer, 1 nothing fits, 2 cannot tell or usage error.
+""",
+)
+@options.hardware
+@options.model()
+@click.option("--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for.")
+@click.option("--output-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of a typical answer.")
+@click.option("--shared-prefix", is_flag=True, help="Requests share a long common beginning.")
+@click.option("--structured-output", is_flag=True, help="Answers must follow a schema or grammar.")
+@click.option("--lora", type=click.IntRange(min=0), default=0, metavar="N", help="LoRA adapters to serve.")
+@click.option("--models", metavar="M1,M2", help="Several models on this machine; the first is sized.")
+@click.option("--priority", type=click.Choice(["ease", "throughput", "latency"]), help="What matters most.")
+@click.option("--os", "system", type=click.Choice(["linux", "windows", "macos", "android", "ios", "browser"]), help="Operating system, where --on does not say.")
+@click.option("--allow-cloud", is_flag=True, help="A hosted API may be the answer.")
+@click.option("--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already.")
+@click.option("--guide", metavar="NAME", help="Answer with this decision guide (`advise list guides`).")
+@click.option("--tree", metavar="NAME", help="Which tree of the guide.")
+@click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="An answer to a question of the guide.")
+@click.option("--workload", "more", multiple=True, metavar="KEY=VALUE", help="Any field of the workload: stage=production, tool_calling=true, ...")
+@options.rules
+@options.as_json
+@options.verbose
+@options.quiet
+def command(**given: Any) -> int:
+    """Which engine, model, quantization, settings and command for a machine, why, and why not the others.
+
+    Without options: for this machine, with a model that fits it.
+    """
+    from advisor.advice.guides import guided
+    from advisor.advice.recommend import Question, recommend
+    from advisor.advice.workload import workload
+    from advisor.catalog import catalog
+
+    rules = catalog(options.roots())
+    machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
+    if given["system"] and machine.os is None:
+        machine = options.with_os(machine, given["system"])
+    names = [n.strip() for n in (given["models"] or "").split(",") if n.strip()]
+    asked = Question(
+        machine=machine,
+        workload=workload(given),
+        model=given["model"] or (names[0] if names else None),
+        quantization=given["quant"],
+        engine=given["engine"],
+        models=max(1, len(names)),
+    )
+    advice = recommend(asked, rules)
+    if given["guide"]:
+        advice = guided(advice, given["guide"], given["tree"], given["answers"], rules)
+    if given["as_json"]:
+        options.print_json(advice.to_dict())
+    else:
+        from advisor.report.recommend import advised
+
+        text = advised(advice, given["verbose"])
+        if advice.guide is not None:
+            from advisor.report.guides import answer
+
+            text = answer(advice.guide) + "\n\n" + text
+        click.echo(text)
+    if advice.chosen is None:
+        return 0 if advice.guide is not None or _elsewhere(advice) else 1
+    return 0 if advice.chosen.memory.fits is not None else 2
+
+
+def _elsewhere(advice: Any) -> bool:
+    return any("runs elsewhere" in w for w in advice.warnings)

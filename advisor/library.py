@@ -1,0 +1,109 @@
+"""The library interface: the same answers as the commands, as frozen values with `to_dict()`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.advice.explain import Explained
+from advisor.advice.types import Advice
+from advisor.catalog import Catalog, catalog
+from advisor.deployment import Deployment, MemoryEstimate, Workload
+from advisor.estimate import estimate as _estimate
+from advisor.machine.types import Machine
+from advisor.model.types import Model
+
+
+def probe() -> Machine:
+    """What this machine has, joined with the catalogue. A field that cannot be read is None with a note."""
+    return machine("this")
+
+
+def machine(hardware: str) -> Machine:
+    """The machine that a text describes: `"2x RTX 4090, 128GB RAM"`, `"M3 Max 64GB"`, `"cpu, 64GB RAM"`, `"this"`.
+
+    Raises UnknownName with near matches, BadInput.
+    """
+    from advisor.estimate import machine_of
+
+    return machine_of(hardware, catalog())
+
+
+def model(name: str) -> Model:
+    """A model by name (`"70B"`, `"llama3.1:8b"`, hub id), `.gguf` file or directory with config.json.
+
+    Raises UnknownName with near matches, BadFile.
+    """
+    from advisor.catalog.resolve import resolve_model
+
+    return resolve_model(name, catalog()).model
+
+
+def estimate(deployment: Deployment | Mapping[str, Any]) -> MemoryEstimate:
+    """Memory of a deployment, or of a request in the form of `advise estimate --jsonl`.
+
+    Raises UnknownName, BadInput.
+    """
+    if isinstance(deployment, Deployment):
+        return _estimate(deployment, catalog())
+    from advisor.errors import BadInput
+    from advisor.estimate import Request
+    from advisor.estimate import deployment as resolve
+
+    try:
+        request = msgspec.convert(dict(deployment), Request)
+    except msgspec.ValidationError as e:
+        raise BadInput(f"not a deployment: {e}") from None
+    made, _ = resolve(request, catalog())
+    return _estimate(made, catalog())
+
+
+def recommend(
+    machine: Machine | str = "this",
+    workload: Workload | None = None,
+    model: str | None = None,
+    *,
+    quantization: str | None = None,
+    engine: str | None = None,
+    rules: Catalog | None = None,
+    **fields: Any,
+) -> Advice:
+    """Ranked deployments with reasons. `fields` are those of Workload (`concurrency=8`, `use_case="code"`, ...).
+
+    Raises UnknownName, BadFile, BadInput.
+    """
+    from advisor.advice.recommend import Question
+    from advisor.advice.recommend import recommend as answer
+    from advisor.errors import BadInput
+    from advisor.estimate import machine_of
+
+    rules = rules or catalog()
+    load = workload or Workload()
+    if fields:
+        try:
+            load = msgspec.convert({**msgspec.structs.asdict(load), **fields}, Workload)
+        except msgspec.ValidationError as e:
+            raise BadInput(f"workload: {e}") from None
+    here = machine_of(machine, rules) if isinstance(machine, str) else machine
+    return answer(Question(here, load, model, quantization, engine), rules)
+
+
+def explain(
+    model: str,
+    quantization: str | None = None,
+    *,
+    machine: Machine | str | None = None,
+    engine: str | None = None,
+    context: int | None = None,
+    concurrency: int = 1,
+) -> Explained:
+    """Where every byte of a model goes, what it fits on, what would change it. Raises UnknownName, BadFile, BadInput."""
+    from advisor.advice.explain import Question
+    from advisor.advice.explain import explain as answer
+    from advisor.estimate import machine_of
+
+    rules = catalog()
+    here = machine_of(machine, rules) if isinstance(machine, str) else machine
+    return answer(Question(model, quantization, engine, here, context, concurrency), rules)

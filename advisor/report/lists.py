@@ -1,0 +1,155 @@
+"""`advise list`: the catalogues as rows, and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from advisor.catalog import Catalog
+from advisor.near import plain
+
+Row = dict[str, Any]
+
+
+def entries(what: str, rules: Catalog, match: str | None = None) -> list[Row]:
+    """Rows of one catalogue, JSON-ready; `match` keeps those whose id, name or aliases contain it."""
+    rows = MAKERS[what](rules)
+    if not match:
+        return rows
+    wanted = plain(match)
+    return [r for r in rows if any(wanted in plain(str(t)) for t in (r["id"], r.get("name") or "", *r.get("aliases", ())))]
+
+
+def _engines(rules: Catalog) -> list[Row]:
+    return [
+        {
+            "id": e.id, "name": e.name, "aliases": list(e.aliases), "kind": e.kind, "version": e.version,
+            "status": e.health.status, "runs_on": [k for k, s in e.hardware.items() if s.support == "yes"],
+            "partly_on": [k for k, s in e.hardware.items() if s.support == "partial"],
+            "loads": [k for k, s in e.formats.items() if s.support == "yes"], "license": e.license, "port": e.port,
+        }
+        for e in rules.engines().values()
+    ]  # fmt: skip
+
+
+def _models(rules: Catalog) -> list[Row]:
+    return [
+        {
+            "id": m.id, "family": m.family, "kind": m.kind, "params_total": m.params_total, "params_active": m.params_active,
+            "max_context": m.max_context, "aliases": list(m.aliases), "stub": m.stub,
+        }
+        for m in rules.model_index()
+    ]  # fmt: skip
+
+
+def _accelerators(rules: Catalog) -> list[Row]:
+    return [
+        {
+            "id": a.id, "name": a.name, "aliases": list(a.aliases), "vendor": a.vendor, "memory_bytes": a.memory_bytes,
+            "usable_bytes": a.usable_bytes, "bandwidth_gbs": a.bandwidth_gbs, "compute_capability": a.compute_capability,
+            "gfx": a.gfx, "tflops": a.tflops, "tdp_watts": a.tdp_watts, "source": a.source, "confidence": a.confidence,
+        }
+        for a in rules.accelerators().values()
+    ]  # fmt: skip
+
+
+def _quantizations(rules: Catalog) -> list[Row]:
+    return [
+        {
+            "id": q.id, "aliases": list(q.aliases), "family": q.family, "format": q.format, "bits": q.bits_nominal,
+            "covers": q.covers, "source": q.source,
+        }
+        for q in rules.quantizations().values()
+    ]  # fmt: skip
+
+
+def _guides(rules: Catalog) -> list[Row]:
+    from advisor.advice.guides import guide_names, load
+
+    out = []
+    for name in guide_names(rules):
+        g = load(name, rules)
+        trees = [
+            {
+                "name": t.name, "title": t.title, "role": t.role, "order": t.order,
+                "questions": {q: {"type": f.type, "values": list(f.values), "asks": f.doc} for q, f in t.questions.items()},
+            }
+            for t in g.trees
+        ]  # fmt: skip
+        out.append({"id": g.name, "name": g.title, "kind": g.kind, "as_of": g.as_of, "trees": trees})
+    return out
+
+
+def _rules(rules: Catalog) -> list[Row]:
+    from advisor.advice.guides import guide_names, load
+    from advisor.decision.conditions import describe
+    from advisor.decision.evaluate import walk
+
+    out = []
+    for name in guide_names(rules):
+        g = load(name, rules)
+        for t in g.trees:
+            for n in walk(t.nodes):
+                out.append(
+                    {
+                        "id": f"{g.name}/{t.name}/{n.id}",
+                        "name": ", ".join(n.engines) or n.says or "",
+                        "condition": describe(n.condition) if n.condition else "otherwise",
+                        "because": n.because,
+                        "source": list(n.source),
+                    }
+                )
+    return out
+
+
+MAKERS: dict[str, Callable[[Catalog], list[Row]]] = {
+    "engines": _engines,
+    "models": _models,
+    "accelerators": _accelerators,
+    "quantizations": _quantizations,
+    "guides": _guides,
+    "rules": _rules,
+}
+
+
+def printed(what: str, rows: list[Row]) -> str:
+    """Rows as a table that fits a terminal."""
+    from tabulate import tabulate
+
+    body = [PRINTERS[what](r) for r in rows]
+    return tabulate(body, headers=HEADERS[what], tablefmt="plain", disable_numparse=True)
+
+
+def _gb(n: int | None) -> str:
+    return "" if n is None else f"{n / 2**30:.0f} GB"
+
+
+def _billions(n: int | None) -> str:
+    return "" if n is None else f"{n / 1e9:.3g}B"
+
+
+HEADERS: dict[str, list[str]] = {
+    "engines": ["id", "version", "status", "runs on", "loads"],
+    "models": ["id", "params", "active", "context", "short names"],
+    "accelerators": ["id", "name", "memory", "GB/s", "capability"],
+    "quantizations": ["id", "bits", "format", "covers"],
+    "guides": ["name", "trees", "title"],
+    "rules": ["rule", "answer", "condition"],
+}
+
+
+def _cut(text: str, n: int) -> str:
+    return text if len(text) <= n else text[: n - 1] + "…"
+
+
+PRINTERS: dict[str, Callable[[Row], list[str]]] = {
+    "engines": lambda r: [r["id"], r["version"] or "", r["status"], _cut(" ".join(r["runs_on"]), 30), _cut(" ".join(r["loads"]), 20)],
+    "models": lambda r: [
+        _cut(r["id"], 44), _billions(r["params_total"]), _billions(r["params_active"]),
+        "" if r["max_context"] is None else f"{r['max_context'] // 1024}k", _cut(" ".join(r["aliases"][:2]), 26),
+    ],
+    "accelerators": lambda r: [r["id"], _cut(r["name"], 34), _gb(r["memory_bytes"]), f"{r['bandwidth_gbs'] or ''}", r["compute_capability"] or r["gfx"] or ""],
+    "quantizations": lambda r: [r["id"], f"{r['bits']:g}", r["format"], r["covers"]],
+    "guides": lambda r: [r["id"], _cut(" ".join(t["name"] for t in r["trees"]), 36), _cut(r["name"], 44)],
+    "rules": lambda r: [_cut(r["id"], 52), _cut(r["name"], 28), _cut(r["condition"], 60)],
+}  # fmt: skip
