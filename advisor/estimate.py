@@ -37,7 +37,7 @@ class Request(Record, frozen=True, kw_only=True):
     context_length: int | str | None = None
     sequences: int | None = None
     kv_cache_type: str | dict[str, str] | None = None
-    settings: dict[str, Setting] = {}
+    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
     workload: LoadSpec | None = None
 
 
@@ -89,7 +89,9 @@ def machine_of(hardware: str, rules: Catalog, memo: dict[str, Machine] | None = 
     return made
 
 
-def deployment(r: Request, rules: Catalog, machines: dict[str, Machine] | None = None) -> tuple[Deployment, tuple[str, ...]]:
+def deployment(
+    r: Request, rules: Catalog, machines: dict[str, Machine] | None = None
+) -> tuple[Deployment, tuple[str, ...]]:
     """A request with every name resolved, and notes on what the names were taken to mean."""
     from advisor.catalog.resolve import resolve_model
 
@@ -175,4 +177,15 @@ def _id_of(line: bytes) -> object:
     return data.get("id") if isinstance(data, dict) else None
 
 
-__all__ = ["Estimated", "Request", "UnknownName", "answer", "answer_line", "deployment", "error", "estimate", "kv_type", "machine_of"]
+__all__ = [
+    "Estimated",
+    "Request",
+    "UnknownName",
+    "answer",
+    "answer_line",
+    "deployment",
+    "error",
+    "estimate",
+    "kv_type",
+    "machine_of",
+]

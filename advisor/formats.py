@@ -74,12 +74,23 @@ def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
     native = (model.native_quant or "").lower()
     if kin == "gguf":
         if native.startswith("mxfp4"):
-            return Chosen(catalog.quantization("MXFP4_MOE"), f"no quantization given: MXFP4_MOE, as {model.id} is published")
-        return Chosen(catalog.quantization("Q4_K_M"), f"no quantization given: Q4_K_M, the usual download for {entry.name}")
+            return Chosen(
+                catalog.quantization("MXFP4_MOE"), f"no quantization given: MXFP4_MOE, as {model.id} is published"
+            )
+        return Chosen(
+            catalog.quantization("Q4_K_M"), f"no quantization given: Q4_K_M, the usual download for {entry.name}"
+        )
     if kin in ("mlx", "exl3", "mlc"):
         q = catalog.quantization(_shorthands(catalog).names["q4"][kin])
         return Chosen(q, f"no quantization given: {q.id}, the usual download for {entry.name}")
-    for word, name in (("mxfp4", "MXFP4"), ("int4", "INT4"), ("fp8", "FP8"), ("awq", "AWQ"), ("gptq", "GPTQ"), ("nvfp4", "NVFP4")):
+    for word, name in (
+        ("mxfp4", "MXFP4"),
+        ("int4", "INT4"),
+        ("fp8", "FP8"),
+        ("awq", "AWQ"),
+        ("gptq", "GPTQ"),
+        ("nvfp4", "NVFP4"),
+    ):
         if native.startswith(word):
             return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
     name = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16")

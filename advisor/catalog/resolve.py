@@ -1,4 +1,4 @@
-"""A model by whatever people call it: catalogue name, hub id, `.gguf` file, directory with config.json, Ollama's local store."""
+"""A model by whatever people call it: catalogue name, hub id, `.gguf` file, config.json directory, Ollama's store."""
 
 from __future__ import annotations
 

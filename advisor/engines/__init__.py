@@ -1,4 +1,4 @@
-"""Engines: one module per engine, all with the same functions (see base.py). The module's name follows from the engine's id."""
+"""Engines: one module per engine, all with the same functions (see base.py); its name follows from the engine's id."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def module_name(engine_id: str) -> str:
 def find(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
     """The module that answers for an engine, and the entry whose memory constants it reads.
 
-    A wrapper without a module of its own is answered by the first engine it runs. Raises BadInput where nothing runs locally.
+    A wrapper without a module of its own is answered by the first engine it runs. Raises BadInput where nothing runs
+    locally.
     """
     import importlib
     import importlib.util

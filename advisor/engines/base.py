@@ -1,11 +1,12 @@
 """What every engine module offers. Modules share defaults by plain assignment; there are no engine classes.
 
-    memory(deployment, entry, quantization)      MemoryEstimate
-    settings(deployment, entry, quantization)    settings worth writing into a launch, decided and with a reason each
+memory(deployment, entry, quantization)      MemoryEstimate
+settings(deployment, entry, quantization)    settings worth writing into a launch, decided and with a reason each
 """
 
 from __future__ import annotations
 
+import math
 from typing import Protocol
 
 from advisor.catalog.types import Engine, Quantization
@@ -33,6 +34,7 @@ class EngineModule(Protocol):
         """The settings a launch should carry."""
 
 
+LARGEST_LENGTH = 10**9  # tokens, batch sizes and the like; above it a request is a slip of the keyboard
 TRUE = {"1", "true", "on", "yes", "enabled"}
 FALSE = {"0", "false", "off", "no", "disabled"}
 
@@ -46,31 +48,38 @@ def get(settings: dict[str, Setting], *names: str) -> Setting | None:
     return None
 
 
-def integer(settings: dict[str, Setting], *names: str, least: int | None = None) -> int | None:
-    """A whole-number flag; None when absent. Raises BadInput naming the flag."""
+def integer(
+    settings: dict[str, Setting], *names: str, least: int | None = None, most: int | None = LARGEST_LENGTH
+) -> int | None:
+    """A whole-number flag; None when absent. Raises BadInput naming the flag when it is none or out of bounds."""
     v = get(settings, *names)
     if v is None:
         return None
     try:
         n = int(v) if not isinstance(v, str) else int(v, 10)
-        if isinstance(v, (bool, float)) and v != n:
+        if isinstance(v, bool) or (isinstance(v, float) and v != n):
             raise ValueError
     except (ValueError, OverflowError):
-        raise BadInput(f"setting {names[0]}: {v!r} is not a whole number") from None
+        raise BadInput(f"setting {names[0]}: {_shown(v)} is not a whole number") from None
     if least is not None and n < least:
-        raise BadInput(f"setting {names[0]}: {n} is below {least}")
+        raise BadInput(f"setting {names[0]}: {_shown(n)} is below {least}")
+    if most is not None and n > most:
+        raise BadInput(f"setting {names[0]}: {_shown(n)} is above {most}")
     return n
 
 
 def number(settings: dict[str, Setting], *names: str) -> float | None:
-    """A numeric flag; None when absent. Raises BadInput naming the flag."""
+    """A finite numeric flag; None when absent. Raises BadInput naming the flag."""
     v = get(settings, *names)
     if v is None:
         return None
     try:
-        return float(v)
-    except ValueError:
-        raise BadInput(f"setting {names[0]}: {v!r} is not a number") from None
+        x = float(v)
+    except (ValueError, OverflowError):
+        x = math.nan
+    if not math.isfinite(x) or isinstance(v, bool):
+        raise BadInput(f"setting {names[0]}: {_shown(v)} is not a number")
+    return x
 
 
 def flag(settings: dict[str, Setting], *names: str) -> bool | None:
@@ -83,4 +92,13 @@ def flag(settings: dict[str, Setting], *names: str) -> bool | None:
         return True
     if text in FALSE:
         return False
-    raise BadInput(f"setting {names[0]}: {v!r} is neither on nor off")
+    raise BadInput(f"setting {names[0]}: {_shown(v)} is neither on nor off")
+
+
+def _shown(v: object) -> str:
+    """A value in a message, cut to a readable length."""
+    try:
+        text = repr(v)
+    except ValueError:  # an int of thousands of digits
+        text = "the number"
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -38,10 +38,9 @@ def device_row(
     compute: int | None,
     overhead_mib: tuple[float, float, float],
     slack: int = 0,
-    budget_bytes: int | None = None,
 ) -> DeviceMemory:
-    """One device's row; `overhead_mib` is (low, value, high), `slack` widens the interval both ways."""
-    return _row(x.name, x.total_bytes, budget(x) if budget_bytes is None else budget_bytes, weights, cache, state, compute, overhead_mib, slack)  # fmt: skip
+    """One device's row; `overhead_mib` is (low, value, high) MiB, `slack` widens the interval both ways, in bytes."""
+    return _row(x.name, x.total_bytes, budget(x), weights, cache, state, compute, overhead_mib, slack)
 
 
 def host_row(
@@ -100,7 +99,7 @@ class Verdict(Record, frozen=True, kw_only=True):
 
 
 def row_fits(r: DeviceMemory) -> bool | None:
-    """True when even the high bound fits, False when the low bound does not, None between or when something is unknown."""
+    """True when even the high bound fits, False when the low bound does not; None between or when unknown."""
     if r.budget_bytes is None or r.low_bytes is None or r.high_bytes is None:
         return None
     if r.high_bytes <= r.budget_bytes:
@@ -109,10 +108,13 @@ def row_fits(r: DeviceMemory) -> bool | None:
 
 
 def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host: bool) -> Verdict:
-    """All rows together. Host memory decides only where the deployment keeps weights or cache there; an unknown host then
-    makes the answer None."""
+    """All rows together.
+
+    Host memory decides only where the deployment keeps weights or cache there; an unknown host makes that answer None.
+    """
     answers: list[bool | None] = []
-    short, warnings = [], []
+    short: list[str] = []
+    warnings: list[str] = []
     for r in rows:
         a = row_fits(r)
         answers.append(a)
@@ -134,8 +136,7 @@ def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host:
 
 def _say(r: DeviceMemory, fits: bool | None, short: list[str], warnings: list[str]) -> None:
     if fits is False:
-        assert r.total_bytes is not None and r.budget_bytes is not None
-        over = r.total_bytes - r.budget_bytes
+        over = (r.total_bytes or 0) - (r.budget_bytes or 0)
         short.append(f"{r.name}: {gib(r.total_bytes)} wanted, {gib(r.budget_bytes)} there: {gib(over)} short")
     elif fits is None:
         if r.budget_bytes is None:
@@ -145,5 +146,6 @@ def _say(r: DeviceMemory, fits: bool | None, short: list[str], warnings: list[st
             warnings.append(f"{r.name}: not every part is known, so whether it fits cannot be told")
         else:
             warnings.append(
-                f"{r.name}: too close to call: {gib(r.low_bytes)} to {gib(r.high_bytes)} wanted, {gib(r.budget_bytes)} there"
+                f"{r.name}: too close to call: {gib(r.low_bytes)} to {gib(r.high_bytes)} wanted, "
+                f"{gib(r.budget_bytes)} there"
             )

@@ -2,277 +2,118 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from pathlib import Path
-
-import msgspec
-
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import Decided
+from advisor.engines.llama_cpp_plan import Constants, Plan, Range, constants, plan
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
-from advisor.errors import BadInput
-from advisor.memory import ggml_cache, ggml_compute, gguf_weights
-from advisor.memory.ggml import BLOCKS
+from advisor.machine.types import Device
 from advisor.memory.gguf_tensors import as_gguf
-from advisor.memory.layers import LayerCache, cache_layers
-from advisor.memory.placement import HOST, layer_devices
-from advisor.model.types import Model
-from advisor.record import Record
+from advisor.memory.hf_weights import is_mla
+from advisor.memory.layers import cache_layers
+from advisor.memory.placement import HOST
+from advisor.units import MIB
 
-
-class Range(Record, frozen=True, kw_only=True):
-    """A constant with its bounds, MiB."""
-
-    low: float
-    value: float
-    high: float
-    source: str
-
-
-class Constants(Record, frozen=True, kw_only=True):
-    """`memory:` of rules/engines/llama.cpp.yaml."""
-
-    compute_width: dict[str, int]  # model id -> measured width
-    compute_width_source: str
-    window_model_types: tuple[str, ...]  # architectures whose sliding window the engine uses
-    device_overhead_mib: dict[str, Range]  # per backend: context, kernels, pool
-    host_overhead_mib: Range
-    source: str
-
-
-def constants(entry: Engine) -> Constants:
-    """The engine's memory constants from the rules. Raises BadInput when an overlay spoiled them."""
-    try:
-        return msgspec.convert(entry.memory, Constants)
-    except msgspec.ValidationError as e:
-        raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
-
-
-class Plan(Record, frozen=True, kw_only=True):
-    """Bytes per place; index -1 is host memory."""
-
-    weights: dict[int, int]
-    cache: dict[int, int]
-    state: dict[int, int]
-    compute: dict[int, int]
-    where: tuple[int, ...]  # device of each layer, output last
-    cells: ggml_cache.Cells
-    bytes_per_token: float
-    exact_weights: bool
-    compute_basis: str
-    notes: tuple[str, ...]
-
-
-def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None) -> Plan:
-    """What the engine would allocate where. Raises BadInput for a model whose tensors are not known."""
-    model = as_gguf(d.model)
-    devices = fitting.devices(d)
-    weights = _weights(d)
-    layers = cache_layers(model)
-    if not layers:
-        raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be told")
-    n_file = 1 + max((w.layer or 0) for w in weights.weights)  # an MTP block counts as layers when sharing out
-    shares = r.tensor_split[: len(devices)] or _shares(d)
-    asked = gpu_layers if gpu_layers is not None else r.gpu_layers
-    where = layer_devices(n_file, ALL_LAYERS if asked is None else asked, shares)
-    cuda = bool(devices) and devices[0].vendor in ("nvidia", "amd")
-    windows = model.model_type in c.window_model_types
-    window = next((x.window for x in layers if x.window), None) if windows else None
-    cells = ggml_cache.cells(r.ctx_size, r.slots, r.unified, window, r.ubatch, r.swa_full)
-    cache, state = _cache(layers, where, cells, r, cuda, windows)
-    compute, basis = _compute(model, layers, where, cells, r, c, windows, len(devices))
-    growing = [x for x in layers if x.attends and not (x.window and windows)]
-    per_token = sum(_row(r, x) for x in growing)
-    notes = [weights.note] if weights.note else []
-    if any(x.index for x in layers):
-        notes.append("the sparse-attention index cache")
-    if any(x.extra for x in layers) or any(x.image_only for x in layers):
-        notes.append("caches other than plain rows of this architecture")
-    return Plan(
-        weights=_place_weights(weights, where, r, bool(devices)),
-        cache=cache,
-        state=state,
-        compute=compute,
-        where=tuple(where),
-        cells=cells,
-        bytes_per_token=per_token,
-        exact_weights=weights.exact,
-        compute_basis=basis,
-        notes=tuple(notes),
-    )
-
-
-def _row(r: Resolved, x: LayerCache) -> float:
-    ek, bk = BLOCKS[r.cache_k.upper()]
-    ev, bv = BLOCKS[r.cache_v.upper()]
-    return x.k * bk / ek + x.v * bv / ev
-
-
-def _weights(d: Deployment) -> gguf_weights.GgufWeights:
-    if d.model_path and not Path(d.model_path).is_dir():
-        return gguf_weights.from_file(Path(d.model_path))
-    try:
-        return gguf_weights.from_model(d.model, d.quantization)
-    except gguf_weights.NoLayout as e:
-        raise BadInput(str(e)) from None
-    except KeyError:
-        raise BadInput(f"{d.quantization!r} is not a GGUF format llama.cpp can load") from None
-
-
-def _shares(d: Deployment) -> tuple[float, ...]:
-    """llama.cpp shares layers out by free memory."""
-    ds = fitting.devices(d)
-    free = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in ds]
-    return tuple(float(f) for f in free if f) if all(free) else (1.0,) * len(ds)
-
-
-def _place_weights(
-    w: gguf_weights.GgufWeights, where: list[int], r: Resolved, any_device: bool
-) -> dict[int, int]:
-    out: dict[int, int] = defaultdict(int)
-    output_at = where[-1]
-    for x in w.weights:
-        if x.mtp:
-            continue
-        if x.name in ("token_embd.weight", "per_layer_token_embd.weight"):
-            out[HOST] += x.file_bytes
-            if x.name == "token_embd.weight" and w.tied and output_at != HOST:
-                out[output_at] += x.device_bytes  # a second copy serves as output matrix
-            continue
-        if x.name == "rope_freqs.weight":
-            for place in set(where[:-1]):
-                out[place] += x.file_bytes if place == HOST else x.device_bytes
-            continue
-        place = output_at if x.layer is None else where[x.layer]
-        if x.expert and r.cpu_moe_layers is not None and (x.layer or 0) < r.cpu_moe_layers:
-            place = HOST
-        out[place] += x.file_bytes if place == HOST else x.device_bytes
-    if not any_device:
-        return {HOST: out[HOST]}
-    return dict(out)
-
-
-def _cache(
-    layers: list[LayerCache], where: list[int], cells: ggml_cache.Cells, r: Resolved, cuda: bool, windows: bool
-) -> tuple[dict[int, int], dict[int, int]]:
-    kinds = (r.cache_k.upper(), r.cache_v.upper())
-    cache: dict[int, int] = defaultdict(int)
-    state: dict[int, int] = defaultdict(int)
-    for i, x in enumerate(layers):
-        place = where[i]
-        if x.attends:
-            try:
-                cache[place] += ggml_cache.layer_bytes(x, cells, kinds, cuda and place != HOST, windows)
-            except ValueError as e:
-                raise BadInput(f"KV cache type {r.cache_k}/{r.cache_v}: {e}") from None
-        if x.recurrent:
-            state[place] += ggml_cache.state_bytes(x, r.slots)
-    return dict(cache), dict(state)
-
-
-def _compute(
-    model: Model,
-    layers: list[LayerCache],
-    where: list[int],
-    cells: ggml_cache.Cells,
-    r: Resolved,
-    c: Constants,
-    windows: bool,
-    n_devices: int,
-) -> tuple[dict[int, int], str]:
-    lay = model.layout
-    assert lay is not None
-    heads, query = ggml_compute.query_width(model)
-    has_window = windows and any(x.window for x in layers)
-    w = ggml_compute.width(model, c.compute_width, has_window)
-    grows = [x for x in layers if x.attends]
-    graph = ggml_compute.Graph(
-        ubatch=r.ubatch,
-        cells=cells.cells,
-        window_cells=cells.window_cells if has_window else 0,
-        streams=cells.streams,
-        flash=r.flash,
-        quantized_cache=BLOCKS[r.cache_k.upper()][0] > 1 or BLOCKS[r.cache_v.upper()][0] > 1,
-        n_heads=heads,
-        query=query,
-        kv_row=max((x.k + x.v for x in grows), default=0),
-        hidden=lay.hidden_size,
-        host_experts=r.cpu_moe_layers is not None,
-        attends=bool(grows),
-    )
-    single = ggml_compute.device_compute(w, graph)
-    if not n_devices or all(p == HOST for p in where):
-        return {HOST: single}, "modelled"
-    out = dict(enumerate(ggml_compute.split_compute(single, graph, n_devices)))
-    out[HOST] = ggml_compute.host_compute(graph, lay.vocab_size, r.slots)
-    basis = w.basis if n_devices == 1 and HOST not in where[:-1] and r.cpu_moe_layers is None else "modelled"
-    return out, basis
+FIT_TARGET = 1024 * MIB  # left free on each device by `--fit on` (its `--fit-target`)
+QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
 
 
 def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
-    """Where every byte of this llama-server goes, and whether it fits."""
+    """Where every byte of this llama-server goes, and whether it fits.
+
+    Raises BadInput for a setting that cannot be, or a model whose tensors are not known.
+    """
     c, r = constants(entry), resolve(d)
     chosen = choose_layers(d, r, c)
     p = plan(d, r, c, chosen)
     devices = fitting.devices(d)
-    backend = devices[0].vendor if devices else "cpu"
-    o = c.device_overhead_mib.get(backend) or c.device_overhead_mib["other"]
+    rows = [_device_row(p, i, x, c) for i, x in enumerate(devices)]
+    host = _host_row(d, p, c.host_overhead_mib)
+    verdict = fitting.verdict(rows, host, needs_host=not devices or HOST in p.where or r.cpu_moe_layers is not None)
     basis: dict[str, Basis] = {
         "weights": "exact" if p.exact_weights else "modelled",
         "kv_cache": "exact",
         "recurrent_state": "exact",
-        "compute": p.compute_basis,  # type: ignore[dict-item]  # one of Basis by construction of Width
+        "compute": p.compute_basis,
         "overhead": "assumed",
     }
-    # the compute buffer moves by up to 12 % + 20 MiB between builds (llamacpp-memory.md section 1)
-    rows = [
-        fitting.device_row(
-            x, fitting.part(p.weights, i), fitting.part(p.cache, i), fitting.part(p.state, i), fitting.part(p.compute, i),
-            overhead_mib=(o.low, o.value, o.high), slack=int(0.12 * p.compute.get(i, 0)) + 16 * 2**20,
-        )
-        for i, x in enumerate(devices)
-    ]  # fmt: skip
-    h = c.host_overhead_mib
-    host = fitting.host_row(
-        d, fitting.part(p.weights, HOST), fitting.part(p.cache, HOST), fitting.part(p.state, HOST),
-        fitting.part(p.compute, HOST), overhead_mib=(h.low, h.value, h.high), slack=int(0.15 * p.compute.get(HOST, 0)) + 16 * 2**20,
-    )  # fmt: skip
-    verdict = fitting.verdict(rows, host, needs_host=not devices or HOST in p.where or r.cpu_moe_layers is not None)
-    warnings = list(verdict.warnings)
-    if chosen is not None and r.gpu_layers is None and devices and chosen < len(p.where):
-        warnings.append(
-            f"only {chosen} of {len(p.where)} layers fit on the card: the rest runs on the CPU (partial offload), which is slow"
-        )
-    if not r.context_was_given:
-        warnings.append(f"no context length given: {r.ctx_size} tokens, the model's trained context")
+    refusals = _refusals(d, r)
+    projector = ("image projector (mmproj)",) if d.model.vision else ()
     return MemoryEstimate(
-        fits=verdict.fits,
+        fits=False if refusals else verdict.fits,
         devices=tuple(rows),
         host=host,
-        kv_cache=KvCache(
-            bytes_per_token=_whole(p.bytes_per_token),
-            tokens=p.cells.tokens,
-            max_sequences=r.slots,
-        ),
+        kv_cache=_kv_cache(p, r),
         context_length=p.cells.cells if not r.unified else r.ctx_size // r.slots,
         sequences=r.slots,
         basis=basis,
-        not_modelled=(*p.notes, "prompt cache in host memory (up to --cache-ram)", "image projector (mmproj)")
-        if d.model.vision
-        else (*p.notes, "prompt cache in host memory (up to --cache-ram)"),
-        warnings=tuple(warnings),
+        not_modelled=(*p.notes, PROMPT_CACHE, *projector),
+        warnings=(*refusals, *verdict.warnings, *_notes(d, r, p, chosen)),
         short=verdict.short,
     )
 
 
-def _whole(x: float) -> int | float:
-    return int(x) if x == int(x) else x
+def _device_row(p: Plan, i: int, x: Device, c: Constants) -> DeviceMemory:
+    o = c.device_overhead_mib.get(x.vendor) or c.device_overhead_mib["other"]
+    # the compute buffer moves by up to 12 % + 20 MiB between builds (llamacpp-memory facts, section 1)
+    return fitting.device_row(
+        x,
+        fitting.part(p.weights, i),
+        fitting.part(p.cache, i),
+        fitting.part(p.state, i),
+        fitting.part(p.compute, i),
+        overhead_mib=(o.low, o.value, o.high),
+        slack=int(0.12 * fitting.part(p.compute, i)) + 16 * MIB,
+    )
+
+
+def _host_row(d: Deployment, p: Plan, o: Range) -> DeviceMemory:
+    return fitting.host_row(
+        d,
+        fitting.part(p.weights, HOST),
+        fitting.part(p.cache, HOST),
+        fitting.part(p.state, HOST),
+        fitting.part(p.compute, HOST),
+        overhead_mib=(o.low, o.value, o.high),
+        slack=int(0.15 * fitting.part(p.compute, HOST)) + 16 * MIB,
+    )
+
+
+def _kv_cache(p: Plan, r: Resolved) -> KvCache:
+    if not p.attends:
+        return KvCache(bytes_per_token=0, max_sequences=r.slots)
+    row = int(p.bytes_per_token) if p.bytes_per_token.is_integer() else p.bytes_per_token
+    return KvCache(bytes_per_token=row, tokens=p.cells.tokens, max_sequences=r.slots)
+
+
+def _refusals(d: Deployment, r: Resolved) -> list[str]:
+    """Why the engine would not start, one line each (llamacpp-memory facts, section 3)."""
+    out = []
+    if r.cache_v in QUANTISED and not r.flash:
+        out.append(f"a {r.cache_v} V cache needs flash attention: set flash-attn on")
+    if r.cache_k != r.cache_v and is_mla(d.model):
+        out.append(f"latent attention keeps one row for K and V: {r.cache_k}/{r.cache_v} must be one type")
+    return out
+
+
+def _notes(d: Deployment, r: Resolved, p: Plan, chosen: int | None) -> list[str]:
+    out = []
+    if d.sequences > r.slots:
+        out.append(f"{d.sequences} requests are asked, the server has {r.slots} slots: the rest waits in its queue")
+    if chosen is not None and r.gpu_layers is None and fitting.devices(d) and chosen < len(p.where):
+        out.append(
+            f"only {chosen} of {len(p.where)} layers fit on the card: "
+            "the rest runs on the CPU (partial offload), which is slow"
+        )
+    if not r.context_was_given:
+        out.append(f"no context length given: {r.ctx_size} tokens, the model's trained context")
+    return out
 
 
 def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
-    """Layers on the GPU that `--fit on` would reach when none were asked for; None when all were asked or no GPU is there.
+    """Layers on the GPU: those asked for, else as many as `--fit on` would reach; None when no GPU is there.
 
     llama.cpp leaves 1 GiB of each device free (`--fit-target`); so do we.
     """
@@ -287,11 +128,8 @@ def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
 
     def fits(n: int) -> bool:
         p = plan(d, r, c, n)
-        return all(
-            fitting.part(p.weights, i) + fitting.part(p.cache, i) + fitting.part(p.state, i) + fitting.part(p.compute, i) + 2**30
-            <= known[i]
-            for i in range(len(known))
-        )
+        kinds = (p.weights, p.cache, p.state, p.compute)
+        return all(sum(fitting.part(k, i) for k in kinds) + FIT_TARGET <= room for i, room in enumerate(known))
 
     if fits(ALL_LAYERS):
         return ALL_LAYERS
@@ -312,7 +150,7 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             value=r.ctx_size,
             because=f"{r.slots} x {per} tokens: llama-server's context is the total over its slots"
             if r.slots > 1
-            else "prompt and output of one request; written out, since the default is the model's whole trained context",
+            else "prompt and output of one request; the default is the model's whole trained context",
         ),
         Decided(name="parallel", value=r.slots, because="requests held at once; the automatic value is 4"),
     ]
@@ -322,7 +160,9 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         if n is None or n >= total:
             out.append(Decided(name="n-gpu-layers", value="all", because="everything fits on the GPU"))
         else:
-            out.append(Decided(name="n-gpu-layers", value=n, because=f"{n} of {total} layers fit; the rest runs on the CPU"))
+            out.append(
+                Decided(name="n-gpu-layers", value=n, because=f"{n} of {total} layers fit; the rest runs on the CPU")
+            )
         if r.cpu_moe_layers is not None:
             all_experts = r.cpu_moe_layers >= total
             out.append(
@@ -336,7 +176,11 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         cpu = d.machine.cpu if d.machine else None
         if cpu is not None and cpu.physical_cores:
             n = min(cpu.physical_cores, int(cpu.usable_cores or cpu.physical_cores) or 1)
-            out.append(Decided(name="threads", value=n, because="physical cores usable here; SMT siblings do not help decoding"))
+            out.append(
+                Decided(
+                    name="threads", value=n, because="physical cores usable here; SMT siblings do not help decoding"
+                )
+            )
     if r.flash:
         out.append(Decided(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it"))
     if (r.cache_k, r.cache_v) != ("f16", "f16"):
@@ -347,3 +191,4 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     return tuple(out)
 
 
+__all__ = ["choose_layers", "constants", "memory", "settings"]

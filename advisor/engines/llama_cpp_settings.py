@@ -5,8 +5,10 @@ Source of names and defaults: `llama-server --help` of b11434 and engine-command
 
 from __future__ import annotations
 
+import math
+
 from advisor.deployment import Deployment, Setting
-from advisor.engines.base import flag, get, integer, number
+from advisor.engines.base import flag, get, integer
 from advisor.errors import BadInput
 from advisor.memory.ggml_cache import pad
 from advisor.near import near_matches
@@ -31,18 +33,19 @@ class Resolved(Record, frozen=True, kw_only=True):
     cpu_moe_layers: int | None  # experts of the first N layers stay in host memory; None = none
     tensor_split: tuple[float, ...]
     fit: bool
-    cache_ram: int  # bytes of host memory that the prompt cache may grow to
     context_was_given: bool
 
 
 ALL_LAYERS = 10**6
+MOST_SLOTS = 10**6  # a bound for arithmetic, far above what any server runs
+MOST_DEVICES = 128  # llama.cpp takes no more shares
 
 
 def resolve(d: Deployment) -> Resolved:
     """The settings llama-server would run with. Raises BadInput naming the flag that cannot be."""
     s = d.settings
     ctx = integer(s, "ctx-size", "c", least=0)
-    slots = integer(s, "parallel", "np", least=-1)
+    slots = integer(s, "parallel", "np", least=-1, most=MOST_SLOTS)
     if slots == 0:
         raise BadInput("setting parallel: llama-server refuses 0; -1 means automatic")
     given = bool(ctx) or d.context_length is not None
@@ -57,10 +60,6 @@ def resolve(d: Deployment) -> Resolved:
             raise BadInput(f"context length: give --context, the trained context of {d.model.id} is not known")
     ub = integer(s, "ubatch-size", "ub", least=1) or 512
     batch = integer(s, "batch-size", "b", least=1) or 2048
-    fa = str(get(s, "flash-attn", "fa") or "auto").lower()
-    if fa not in ("on", "off", "auto", "true", "false", "1", "0"):
-        raise BadInput(f"setting flash-attn: {fa!r} is none of on, off, auto")
-    flash = fa not in ("off", "false", "0")
     k = _cache_type(get(s, "cache-type-k", "ctk"), d.kv_cache_type.k)
     v = _cache_type(get(s, "cache-type-v", "ctv"), d.kv_cache_type.v)
     return Resolved(
@@ -69,7 +68,7 @@ def resolve(d: Deployment) -> Resolved:
         unified=unified if unified is not None else auto,
         ubatch=min(ub, batch),
         batch=batch,
-        flash=flash,
+        flash=_flash(get(s, "flash-attn", "fa")),
         cache_k=k,
         cache_v=v,
         swa_full=bool(flag(s, "swa-full")),
@@ -77,9 +76,16 @@ def resolve(d: Deployment) -> Resolved:
         cpu_moe_layers=_cpu_moe(s),
         tensor_split=_split(get(s, "tensor-split", "ts")),
         fit=flag(s, "fit") is not False,
-        cache_ram=int((number(s, "cache-ram", "cram") or 8192) * 2**20),
         context_was_given=given,
     )
+
+
+def _flash(value: Setting | None) -> bool:
+    """Whether flash attention is used; `auto` turned it on wherever it was measured."""
+    word = "auto" if value is None else str(value).lower()
+    if word not in ("on", "off", "auto", "true", "false", "1", "0"):
+        raise BadInput(f"setting flash-attn: {word[:40]!r} is none of on, off, auto")
+    return word not in ("off", "false", "0")
 
 
 def _cache_type(setting: Setting | None, asked: str) -> str:
@@ -87,7 +93,10 @@ def _cache_type(setting: Setting | None, asked: str) -> str:
     if kind == "auto":
         return "f16"
     if kind not in CACHE_TYPES:
-        raise BadInput(f"KV cache type {kind!r} is not one llama.cpp has.", near_matches(kind, CACHE_TYPES) or CACHE_TYPES)
+        raise BadInput(
+            f"KV cache type {kind[:40]!r} is not one llama.cpp has.",
+            near_matches(kind[:40], CACHE_TYPES) or CACHE_TYPES,
+        )
     return kind
 
 
@@ -99,7 +108,7 @@ def _gpu_layers(value: Setting | None) -> int | None:
     try:
         n = int(str(value))
     except ValueError:
-        raise BadInput(f"setting n-gpu-layers: {value!r} is neither a number, `auto` nor `all`") from None
+        raise BadInput(f"setting n-gpu-layers: {str(value)[:40]!r} is neither a number, `auto` nor `all`") from None
     return n if n >= 0 else ALL_LAYERS
 
 
@@ -113,6 +122,9 @@ def _split(value: Setting | None) -> tuple[float, ...]:
     if value is None:
         return ()
     try:
-        return tuple(float(x) for x in str(value).replace("/", ",").split(","))
+        shares = tuple(float(x) for x in str(value).replace("/", ",").split(",")[:MOST_DEVICES])
     except ValueError:
-        raise BadInput(f"setting tensor-split: {value!r} is not a list of numbers") from None
+        shares = (math.nan,)
+    if not all(0 <= x < math.inf for x in shares) or not any(shares):
+        raise BadInput("setting tensor-split: a list of numbers like 3,1 is wanted, none below 0 and not all 0")
+    return shares

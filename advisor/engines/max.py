@@ -12,4 +12,11 @@ memory = pool.memory
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    return pool.common_settings(d, entry, length="max-length", sequences="max-batch-size", fraction="device-memory-utilization", tp="devices-count")
+    return pool.common_settings(
+        d,
+        entry,
+        length="max-length",
+        sequences="max-batch-size",
+        fraction="device-memory-utilization",
+        tp="devices-count",
+    )

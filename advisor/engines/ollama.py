@@ -36,7 +36,11 @@ def _as_llama_server(d: Deployment) -> tuple[Deployment, bool]:
     if kv not in (*KV_TYPES, "auto"):
         raise BadInput(f"KV cache type {kv!r} is not one Ollama has.", KV_TYPES)
     fa = flag(s, "OLLAMA_FLASH_ATTENTION")
-    made: dict[str, Setting] = {"ctx-size": context * slots, "parallel": slots, "flash-attn": "off" if fa is False else "on"}
+    made: dict[str, Setting] = {
+        "ctx-size": context * slots,
+        "parallel": slots,
+        "flash-attn": "off" if fa is False else "on",
+    }
     layers = get(s, "num_gpu")
     if layers is not None:
         made["n-gpu-layers"] = layers
@@ -74,6 +78,10 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     ]
     kv = inner.kv_cache_type.k
     if kv not in ("auto", "f16"):
-        out.append(Decided(name="OLLAMA_FLASH_ATTENTION", value=1, because="a quantised cache needs it", environment=True))
-        out.append(Decided(name="OLLAMA_KV_CACHE_TYPE", value=kv, because="smaller KV cache than f16", environment=True))
+        out.append(
+            Decided(name="OLLAMA_FLASH_ATTENTION", value=1, because="a quantised cache needs it", environment=True)
+        )
+        out.append(
+            Decided(name="OLLAMA_KV_CACHE_TYPE", value=kv, because="smaller KV cache than f16", environment=True)
+        )
     return tuple(out)

@@ -1,21 +1,25 @@
 """Engines without a reserved pool: weights, a cache that grows with use, and some working memory.
 
-Transformers, MLX, ExLlamaV3, MLC, LiteRT-LM, OpenVINO, KTransformers. Constants per engine: `memory:` in rules/engines; bounds are
-wide, because little was measured.
+Transformers, MLX, ExLlamaV3, MLC, LiteRT-LM, OpenVINO, KTransformers. Constants per engine: `memory:` in rules/engines;
+bounds are wide, because little was measured.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, KvCache, MemoryEstimate
+from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import Decided, integer
 from advisor.errors import BadInput
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
 from advisor.record import Record
+
+HOST_MIB = (200, 800, 3000)  # the process in host memory: interpreter, runtime, files being read; assumed
 
 
 class Constants(Record, frozen=True, kw_only=True):
@@ -50,57 +54,90 @@ def _length(d: Deployment, c: Constants) -> tuple[int, bool]:
 
 
 def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
-    """Where every byte goes when `sequences` requests are at their full length."""
+    """Where every byte goes when `sequences` requests are at their full length.
+
+    Layers are dealt out evenly over the devices. Raises BadInput where a setting or the model's layout allows no answer.
+    """
     c = constants(entry)
     length, given = _length(d, c)
     sequences = (integer(d.settings, *c.sequences, least=1) if c.sequences else None) or d.sequences
-    kind = str(d.kv_cache_type.k).lower()
-    if kind not in c.kv_bytes:
-        raise BadInput(f"KV cache type {kind!r} is not one {entry.name} has.", sorted(c.kv_bytes))
-    layers = cache_layers(d.model)
-    if not layers:
-        raise BadInput(f"{d.model.id}: the layer layout is not in the catalogue, so memory cannot be told")
-    devices = fitting.devices(d)
-    n = max(1, len(devices))
+    per_token, cache, state = _cache(d, entry, c, length)
+    cache, state = cache * sequences, state * sequences
     w = hf_weights.per_rank(d.model, q, 1, 1)
-    total, experts = w.stages[0], w.experts[0] if c.experts_on_host else 0
-    per_token = kv = state = 0.0
-    for x in layers:
-        for part in (x, *x.extra):
-            row = (part.k + part.v + part.index) * c.kv_bytes[kind] / part.per_tokens
-            windowed = c.windows and part.window is not None
-            per_token += 0 if windowed else row
-            kv += row * (min(length, part.window or length) if windowed else length)
-        state += 4 * x.state + 2 * x.conv
-    kv, state = kv * sequences, state * sequences
-    work = tuple(s * (total - experts + kv) for s in c.working_share)
-    value = int(work[1] / n)
-    slack = int((work[2] - work[1]) / n)
+    devices = fitting.devices(d)
+    on_host = w.stages[0] if not devices else w.experts[0] if c.experts_on_host else 0
+    on_devices = w.stages[0] - on_host
+    worked_on = (on_devices if devices else w.stages[0]) + cache
+    work = tuple(int(share * worked_on) for share in c.working_share)
+    n = max(1, len(devices))
     rows = [
-        fitting.device_row(
-            x, (total - experts) // n, int(kv / n), int(state / n), value, overhead_mib=c.overhead_mib, slack=min(slack, value) if value else 0
+        _bounded(
+            fitting.device_row(x, on_devices // n, cache // n, state // n, value // n, c.overhead_mib),
+            low,
+            value,
+            high,
+            n,
         )
         for x in devices
-    ]  # fmt: skip
-    on_host = experts if devices else total
-    host = fitting.host_row(
-        d, on_host, 0 if devices else int(kv), 0 if devices else int(state), 0 if devices else value,
-        overhead_mib=(200, 800, 3000), slack=0 if devices else slack,
-    )  # fmt: skip
-    verdict = fitting.verdict(rows, host, needs_host=not devices or bool(experts))
+    ]
+    if devices:
+        host = fitting.host_row(d, on_host, 0, 0, 0, HOST_MIB)
+    else:
+        host = _bounded(fitting.host_row(d, on_host, cache, state, work[1], HOST_MIB), work, 1)
+    verdict = fitting.verdict(rows, host, needs_host=not devices or on_host > 0)
+    unsaid = () if given else (f"no context length given: {length} tokens, the model's trained context",)
     return MemoryEstimate(
         fits=verdict.fits,
         devices=tuple(rows),
         host=host,
-        kv_cache=KvCache(bytes_per_token=int(per_token) if per_token == int(per_token) else per_token),
+        kv_cache=KvCache(bytes_per_token=int(per_token) if per_token.is_integer() else per_token),
         context_length=length,
         sequences=sequences,
         basis={
-            "weights": "modelled", "kv_cache": "modelled", "recurrent_state": "modelled", "compute": "assumed", "overhead": "assumed",
+            "weights": "modelled",
+            "kv_cache": "modelled",
+            "recurrent_state": "modelled",
+            "compute": "assumed",
+            "overhead": "assumed",
         },
-        warnings=(*verdict.warnings, *(() if given else (f"no context length given: {length} tokens, the model's trained context",))),
+        warnings=(*verdict.warnings, *unsaid),
         short=verdict.short,
-    )  # fmt: skip
+    )
+
+
+def _bounded(row: DeviceMemory, work: Sequence[int], n: int) -> DeviceMemory:
+    """The row with the working memory's own bounds (low, value, high of all `n` devices), which are not symmetric."""
+    low, value, high = work
+    assert row.low_bytes is not None
+    assert row.high_bytes is not None
+    return msgspec.structs.replace(
+        row, low_bytes=row.low_bytes - (value - low) // n, high_bytes=row.high_bytes + (high - value) // n
+    )
+
+
+def _cache(d: Deployment, entry: Engine, c: Constants, length: int) -> tuple[float, int, int]:
+    """(bytes per further token, cache bytes, state bytes) of one request of `length` tokens."""
+    if d.kv_cache_type.k != d.kv_cache_type.v:
+        raise BadInput(
+            f"KV cache type {d.kv_cache_type.k}/{d.kv_cache_type.v}: {entry.name} has one for keys and values"
+        )
+    kind = str(d.kv_cache_type.k).lower()
+    if kind not in c.kv_bytes:
+        raise BadInput(f"KV cache type {kind[:40]!r} is not one {entry.name} has.", sorted(c.kv_bytes))
+    layers = cache_layers(d.model)
+    if not layers:
+        raise BadInput(f"{d.model.id}: the layer layout is not in the catalogue, so memory cannot be told")
+    per_token = cache = state = 0.0
+    for x in layers:
+        for part in (x, *x.extra):
+            if part.image_only:
+                continue
+            row = (part.k + part.v + part.index) * c.kv_bytes[kind] / part.per_tokens
+            window = part.window if c.windows else None
+            per_token += 0 if window else row
+            cache += row * min(length, window or length)
+        state += 4 * x.state + 2 * x.conv
+    return per_token, int(cache), int(state)
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
@@ -113,6 +150,3 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     if c.sequences and d.sequences > 1:
         out.append(Decided(name=c.sequences[0], value=d.sequences, because="requests held at once"))
     return tuple(out)
-
-
-

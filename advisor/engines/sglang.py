@@ -1,4 +1,4 @@
-"""SGLang: a static share of each GPU holds weights and KV pool; its default follows from the device and the graph sizes."""
+"""SGLang: a static share of each GPU holds weights and KV pool; its default follows from device and graph sizes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from advisor.memory.hf_weights import is_mla
 
 GIB = 2**30
 # decode graph size by device memory (GiB from), and with tp >= 4; SGLang 0.5.23 memory hook
-_GRAPHS = ((0, 8, 8), (20, 48, 48), (35, 32, 160), (60, 256, 160), (90, 256, 512), (160, 512, 512))
+_GRAPHS = ((0, 8, 8), (20, 48, 160), (35, 32, 160), (60, 256, 512), (90, 256, 512), (160, 512, 512))
 
 
 def static_fraction(total_bytes: int, chunk: int, ranks: int, tp: int, mla: bool) -> float:
     """SGLang's own default of mem_fraction_static, rounded down to two digits.
 
-    reserved MiB = 512 + 1.5 max(chunk, 2048) + 128 ranks + 2 graph size (+ 1536 for MLA), at least 10240 from 60 GiB on.
+    reserved MiB = 512 + 1.5 max(chunk, 2048) + 128 ranks + 2 graph size (+ 1536 for MLA), at least 10240 from 60 GiB.
+
     Source: SGLang 0.5.23 memory hook.
     """
     gpu = total_bytes / GIB
@@ -32,7 +33,12 @@ def _fraction(d: Deployment, entry: Engine) -> float | None:
     if not totals:
         return None
     r = pool.resolve(d, entry, pool.constants(entry))
-    return static_fraction(min(totals), r.batched_tokens, r.tp * r.pp, r.tp, is_mla(d.model))
+    return static_fraction(min(totals), r.batched_tokens, _tp_size(r) * r.pp, _tp_size(r), is_mla(d.model))
+
+
+def _tp_size(r: pool.Resolved) -> int:
+    """`--tp-size`: with attention data parallelism the replicas are part of it."""
+    return max(r.tp, r.ep) if r.dp > 1 else r.tp
 
 
 def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
@@ -52,8 +58,10 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             because="weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does",
         ),
     ]
-    if r.tp > 1:
-        out.append(Decided(name="tp-size", value=r.tp, because="splits every layer over the GPUs; divides the heads"))
+    if _tp_size(r) > 1:
+        out.append(
+            Decided(name="tp-size", value=_tp_size(r), because="splits every layer over the GPUs; divides the heads")
+        )
     if r.kv_bytes < 2:
         out.append(Decided(name="kv-cache-dtype", value=r.kv_type, because="halves the KV cache"))
     return tuple(out)

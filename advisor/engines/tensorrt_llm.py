@@ -12,4 +12,11 @@ memory = pool.memory
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    return pool.common_settings(d, entry, length="max_seq_len", sequences="max_batch_size", fraction="free_gpu_memory_fraction", tp="tensor_parallel_size")
+    return pool.common_settings(
+        d,
+        entry,
+        length="max_seq_len",
+        sequences="max_batch_size",
+        fraction="free_gpu_memory_fraction",
+        tp="tensor_parallel_size",
+    )

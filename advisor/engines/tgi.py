@@ -12,4 +12,6 @@ memory = pool.memory
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    return pool.common_settings(d, entry, length="max-total-tokens", sequences="max-batch-size", fraction="cuda-memory-fraction", tp="num-shard")
+    return pool.common_settings(
+        d, entry, length="max-total-tokens", sequences="max-batch-size", fraction="cuda-memory-fraction", tp="num-shard"
+    )

@@ -18,7 +18,7 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         Decided(
             name="max-model-len",
             value=r.length,
-            because="longest request, prompt and output together; written out, since the default is the trained context",
+            because="longest request, prompt and output together; the default is the whole trained context",
         ),
         Decided(name="max-num-seqs", value=d.sequences, because="requests that run at once"),
         Decided(
@@ -28,7 +28,11 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         ),
     ]
     if r.tp > 1:
-        out.append(Decided(name="tensor-parallel-size", value=r.tp, because="splits every layer over the GPUs; divides the heads"))
+        out.append(
+            Decided(
+                name="tensor-parallel-size", value=r.tp, because="splits every layer over the GPUs; divides the heads"
+            )
+        )
     if r.pp > 1:
         out.append(Decided(name="pipeline-parallel-size", value=r.pp, because="stages of layers over groups of GPUs"))
     if r.kv_bytes < 2:

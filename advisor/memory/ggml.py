@@ -9,6 +9,7 @@ from math import prod
 
 from advisor.model.ggml_types import BLOCKS, row_bytes
 
+
 def tensor_bytes(kind: str, ne: tuple[int, ...]) -> int:
     """Bytes of a tensor in a file; `ne` lists elements per dimension, the row first."""
     return row_bytes(kind, ne[0]) * prod(ne[1:])

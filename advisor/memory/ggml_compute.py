@@ -1,13 +1,12 @@
 """llama.cpp's compute buffer: scratch of the largest graph, planned before any request.
 
-Source: llamacpp-memory.md section 4 (measured on llama.cpp v0.5.0, CUDA). Exact for dense models with separate gate and up
-projections; `width` of others comes from `rules/engines/llama.cpp.yaml` (measured) or from the MoE formula (modelled).
+Source: llamacpp-memory facts, section 4 (measured on llama.cpp v0.5.0, CUDA). Exact for dense models with separate gate
+and up projections; `width` of others comes from `rules/engines/llama.cpp.yaml` (measured) or a MoE formula (modelled).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
+from advisor.deployment import Basis
 from advisor.memory.gguf_tensors import FUSED_GATE_UP, FUSED_QKV
 from advisor.model import types as t
 from advisor.record import Record
@@ -19,7 +18,7 @@ class Width(Record, frozen=True, kw_only=True):
     """Live F32 elements per token at the graph's peak, and whether that is exact for the architecture."""
 
     elements: int
-    basis: str
+    basis: Basis
 
 
 def query_width(model: t.Model) -> tuple[int, int]:
@@ -107,8 +106,3 @@ def split_compute(single: int, g: Graph, devices: int) -> list[int]:
 def host_compute(g: Graph, vocab: int, slots: int) -> int:
     """Scratch and logits in host memory beside GPUs."""
     return 8 * g.ubatch * g.hidden + mask_bytes(g) + 4 * vocab * slots
-
-
-def largest(values: Sequence[int]) -> int:
-    """The largest of possibly none."""
-    return max(values, default=0)

@@ -31,7 +31,9 @@ FALLBACK = {
     "IQ2_XXS": "IQ4_NL", "IQ1_S": "IQ4_NL", "IQ1_M": "IQ4_NL",
 }  # fmt: skip
 SMALL_IQ = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
-_KEEP_F32 = re.compile(r"(_norm\.weight|ffn_gate_inp\.weight|ssm_conv1d\.weight|shortconv\.conv\.weight|\.bias|rope_freqs)")
+_KEEP_F32 = re.compile(
+    r"(_norm\.weight|ffn_gate_inp\.weight|ssm_conv1d\.weight|shortconv\.conv\.weight|\.bias|rope_freqs)"
+)
 _VALUE = re.compile(r"attn_(v|qkv|kv_b)\.weight")
 
 
@@ -41,7 +43,7 @@ def more_bits(i: int, n: int) -> bool:
 
 
 def types(model: t.Model, mix: str, all_tensors: Sequence[Tensor]) -> list[str]:
-    """The GGML type of each of `all_tensors`, in their order, for the mix (`Q4_K_M`, ...). KeyError for an unknown mix."""
+    """The GGML type of each of `all_tensors`, in order, for a mix (`Q4_K_M`, ...). KeyError for an unknown mix."""
     facts = _Facts(model, mix, all_tensors)
     ranked = sorted(range(len(all_tensors)), key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))
     out = [""] * len(all_tensors)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from advisor.memory.memo import per_model
 from advisor.model import types as t
 from advisor.record import Record
 
@@ -63,6 +64,7 @@ def tensors(model: t.Model) -> list[Tensor]:
     return out
 
 
+@per_model
 def as_gguf(model: t.Model) -> t.Model:
     """The model with the dims of its GGUF conversion, where these differ from the checkpoint's own."""
     g, lay = model.gguf, model.layout
@@ -77,7 +79,9 @@ def _gated(group: t.AttentionGroup, norm: bool) -> t.AttentionGroup:
     if isinstance(group, t.Mamba2):
         return msgspec.structs.replace(group, gated_norm=norm)
     if isinstance(group, t.Parallel):
-        parts = tuple(msgspec.structs.replace(p, gated_norm=norm) if isinstance(p, t.Mamba2) else p for p in group.parts)
+        parts = tuple(
+            msgspec.structs.replace(p, gated_norm=norm) if isinstance(p, t.Mamba2) else p for p in group.parts
+        )
         return msgspec.structs.replace(group, parts=parts)
     return group
 

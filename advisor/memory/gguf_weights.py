@@ -8,6 +8,7 @@ from pathlib import Path
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
 from advisor.memory.gguf_tensors import NoLayout
+from advisor.memory.memo import per_model
 from advisor.model.types import Model
 from advisor.record import Record
 
@@ -70,23 +71,9 @@ def _layer(name: str) -> int | None:
     return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdigit() else None
 
 
-_CACHE: dict[tuple[int, str], tuple[Model, GgufWeights]] = {}
-
-
+@per_model
 def from_model(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`. Raises NoLayout, KeyError for a mix that is not known."""
-    key = (id(model), mix)
-    kept = _CACHE.get(key)
-    if kept is not None and kept[0] is model:
-        return kept[1]
-    made = _from_model(model, mix)
-    if len(_CACHE) >= 256:
-        _CACHE.clear()
-    _CACHE[key] = (model, made)
-    return made
-
-
-def _from_model(model: Model, mix: str) -> GgufWeights:
     note = None
     known = mix
     if mix.startswith("UD-"):

@@ -1,7 +1,8 @@
 """Weights of a safetensors checkpoint on the ranks of a tensor/pipeline-parallel engine.
 
-The tensor list is the architecture's (advisor.memory.gguf_tensors; element counts equal the checkpoint's); this module knows which
-tensors a quantization covers and which ones ranks share. Source: vLLM 0.33.0's own model classes on the meta device (vllm_kv.csv).
+The tensor list is the architecture's (advisor.memory.gguf_tensors; element counts equal the checkpoint's); this module
+knows which tensors a quantization covers and which ones ranks share.
+Source: vLLM 0.33.0's own model classes on the meta device (vllm_kv.csv).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from math import prod
 from advisor.catalog.types import Quantization
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import NoLayout, Tensor
+from advisor.memory.memo import per_model
 from advisor.model.types import Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
@@ -26,7 +28,9 @@ class RankWeights(Record, frozen=True, kw_only=True):
 
 _REPLICATED = re.compile(r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)")
 _KV = re.compile(r"attn_[kv]\.(weight|bias)$")
-_WHOLE = re.compile(r"(token_embd|^output|_norm|gate_inp|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)")
+_WHOLE = re.compile(
+    r"(token_embd|^output|_norm|gate_inp|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)"
+)
 
 
 def covered(x: Tensor, q: Quantization) -> bool:
@@ -36,8 +40,12 @@ def covered(x: Tensor, q: Quantization) -> bool:
     return x.expert if q.covers == "experts" else True
 
 
-def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1) -> RankWeights:
-    """Bytes per rank. `ep` > 1 spreads whole experts over that many ranks instead of slicing each."""
+@per_model
+def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, vision: bool = True) -> RankWeights:
+    """Bytes per rank of `tp` x `pp` ranks.
+
+    Routed experts are shared by `ep` ranks where these are more than `tp`; `vision` False leaves the tower out.
+    """
     try:
         tensors = gguf_tensors.tensors(model)
     except NoLayout:
@@ -60,7 +68,7 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1) -
         for stage in _stages(x, lay.n_layers, pp, lay.tie_embeddings):
             stages[stage] += size
             experts[stage] += size if x.expert else 0
-    if model.vision is not None:
+    if vision and model.vision is not None:
         stages[0] += model.vision.params * 2 / tp
     stages[0] += sum(e.params for e in model.weights.extras) * 2
     return RankWeights(stages=tuple(round(s) for s in stages), experts=tuple(round(e) for e in experts), modelled=False)
@@ -74,7 +82,7 @@ def _plain_bytes(model: Model, q: Quantization) -> float:
 
 
 def _stages(x: Tensor, n_layers: int, pp: int, tied: bool) -> tuple[int, ...]:
-    """Pipeline stages that hold a tensor: layers are dealt out in order, earlier stages take the remainder's complement."""
+    """Pipeline stages that hold a tensor: layers are dealt out in order, the embedding first, the output last."""
     if x.layer is None:
         if x.name == "token_embd.weight":
             return (0, pp - 1) if tied and pp > 1 else (0,)
@@ -99,7 +107,12 @@ def stage_of(layer: int, n_layers: int, pp: int) -> int:
 def _kv_heads(model: Model) -> int:
     lay = model.layout
     assert lay is not None
-    heads = [p.n_kv_heads for g in lay.attention for p in (g.parts if isinstance(g, Parallel) else (g,)) if isinstance(p, (Full, Sliding))]
+    heads = [
+        p.n_kv_heads
+        for g in lay.attention
+        for p in (g.parts if isinstance(g, Parallel) else (g,))
+        if isinstance(p, (Full, Sliding))
+    ]
     return max(heads, default=1) or 1
 
 
@@ -111,7 +124,9 @@ def _from_count(model: Model, q: Quantization, tp: int, pp: int) -> RankWeights:
         whole = lay.vocab_size * lay.hidden_size * (1 if lay.tie_embeddings else 2)
         if q.covers == "experts":
             whole = max(whole, model.params_total - _expert_params(model))
-    total = (model.params_total - whole) * q.bits_nominal / 8 + whole * (2 if q.family != "none" else q.bits_nominal / 8)
+    total = (model.params_total - whole) * q.bits_nominal / 8 + whole * (
+        2 if q.family != "none" else q.bits_nominal / 8
+    )
     each = round(total / (tp * pp))
     return RankWeights(stages=(each,) * pp, experts=(0,) * pp, modelled=True)
 

@@ -1,12 +1,13 @@
 """What each layer of a model keeps between tokens: cache rows that grow, windows that stop growing, fixed states.
 
-Engine-neutral: widths are elements per token, states elements per sequence. Engines decide types, rounding and placement.
+Engine-neutral: widths are elements per token, states elements per sequence. Engines decide types, rounding, placement.
 Source of the formulas: the table of cache kinds in docs/memory.md, each checked against the engines named there.
 """
 
 from __future__ import annotations
 
 from advisor.memory.gguf_tensors import order
+from advisor.memory.memo import per_model
 from advisor.model import types as t
 from advisor.record import Record
 
@@ -37,14 +38,15 @@ class LayerCache(Record, frozen=True, kw_only=True):
         return bool(self.conv or self.state)
 
 
-def cache_layers(model: t.Model) -> list[LayerCache]:
-    """One LayerCache per layer of the text model, in order; empty for encoders and unknown layouts."""
+@per_model
+def cache_layers(model: t.Model) -> tuple[LayerCache, ...]:
+    """One LayerCache per layer of the text model, in order; empty where the layout is not known."""
     lay = model.layout
     if lay is None:
-        return []
+        return ()
     kinds = order(lay.attention, lay.attention_order, lay.n_layers)
     made = [_cache(g, lay.hidden_size) for g in lay.attention]
-    return [made[k] for k in kinds]
+    return tuple(made[k] for k in kinds)
 
 
 def _cache(g: t.AttentionGroup, d: int) -> LayerCache:
@@ -63,7 +65,7 @@ def _cache(g: t.AttentionGroup, d: int) -> LayerCache:
         own = g.indexer.dim if g.indexer and not g.indexer.shared else 0
         return LayerCache(k=g.kv_lora_rank + g.qk_rope_head_dim, kv_heads=1, latent=True, index=own)
     if isinstance(g, t.Compressed):
-        past = ()
+        past: tuple[LayerCache, ...] = ()
         if g.compress_ratio:
             own = g.indexer.dim if g.indexer and not g.indexer.shared else 0
             past = (LayerCache(k=g.head_dim, kv_heads=1, latent=True, per_tokens=g.compress_ratio, index=own),)
@@ -95,13 +97,3 @@ def _recurrent(g: t.AttentionGroup, d: int) -> LayerCache:
     if isinstance(g, t.ShortConv):
         return LayerCache(conv=d * (g.conv_kernel - 1))
     return LayerCache()
-
-
-def elements_per_token(model: t.Model) -> int:
-    """Elements that every further token adds, over all layers (windowed layers excluded)."""
-    total = 0
-    for x in cache_layers(model):
-        for c in (x, *x.extra):
-            if c.attends and c.window is None and not c.image_only:
-                total += (c.k + c.v + c.index) // c.per_tokens
-    return total

@@ -5,6 +5,8 @@ Source: vLLM 0.33.0's planner run on meta devices (vllm_kv.csv, every row equal)
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from advisor.memory.layers import LayerCache
 from advisor.record import Record
 
@@ -14,7 +16,7 @@ STATE_BLOCKS = 3  # blocks a running sequence holds per group of state layers, p
 
 
 class Spec(Record, frozen=True, kw_only=True):
-    """Cache of one layer on one rank. `kind`: full, window, chunk, state. `row` is bytes per token, `state` bytes per sequence."""
+    """Cache of one layer on one rank. `row` is bytes per token, `state` bytes per sequence, `window` tokens."""
 
     kind: str
     row: int = 0
@@ -23,7 +25,7 @@ class Spec(Record, frozen=True, kw_only=True):
 
 
 class Group(Record, frozen=True, kw_only=True):
-    """Layers that share block tables: `layers` slots (padding included) of blocks of `block` tokens and `page` bytes."""
+    """Layers that share block tables: `layers` slots (padding included), blocks of `block` tokens and `page` bytes."""
 
     kind: str
     layers: int
@@ -59,7 +61,7 @@ def _blocks(g: Group, tokens: int, batched_tokens: int) -> int:
     return -(-tokens // g.block)
 
 
-def specs(layers: list[LayerCache], element: float, tp: int, state_bytes: float, conv_bytes: float) -> list[Spec]:
+def specs(layers: Sequence[LayerCache], element: float, tp: int, state_bytes: float, conv_bytes: float) -> list[Spec]:
     """Per-rank specs of all layers. KV heads divide by at most their number; latent rows do not divide at all."""
     out = []
     for x in layers:

@@ -1,6 +1,6 @@
 """Where llama.cpp puts each layer: on which device, or in host memory.
 
-Source: llama.cpp v0.5.0 model loader; checked per device on the rows with several GPUs and partial offload of llamacpp_memory.csv.
+Source: llama.cpp v0.5.0 model loader; checked per device on measured rows with several GPUs and partial offload.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
     if d.model_path:
         from pathlib import Path
 
-        return ModelRef(**base, path=d.model_path, is_file=not Path(d.model_path).is_dir(), tag=local_name(d.model_path))
+        return ModelRef(
+            **base, path=d.model_path, is_file=not Path(d.model_path).is_dir(), tag=local_name(d.model_path)
+        )
     if d.engine == "ollama":
         tag = next((a for a in d.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
         if tag and q.id in ("Q4_K_M", "MXFP4_MOE"):  # what Ollama's plain tags hold

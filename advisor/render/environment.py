@@ -56,7 +56,7 @@ def environment(roots: tuple[Path, ...]) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701  # the files are shell and YAML; each value is quoted by the filters below
+        autoescape=False,  # the files are shell and YAML; each value is quoted by the filters below
     )
     env.filters.update(sh=shell, yaml=yaml_scalar, compose=compose_scalar, comment=comment)
     made: Environment = env

@@ -30,7 +30,7 @@ def targets(engine_id: str) -> list[str]:
 
 
 def command(d: Deployment, rules: Catalog) -> str:
-    """The shell command that starts the deployment, ready to paste. Raises BadInput where the engine has no template."""
+    """The shell command that starts the deployment, ready to paste. Raises BadInput where there is no template."""
     return _render(d, "command", rules, script=False).strip()
 
 
@@ -55,7 +55,10 @@ def _render(d: Deployment, target: str, rules: Catalog, script: bool) -> str:
 
 
 def write(files: tuple[File, ...], folder: Path, force: bool = False) -> list[Path]:
-    """Write the files into `folder` (made if absent). Raises BadInput, before anything is written, if one is there already."""
+    """Write the files into `folder` (made if absent).
+
+    Raises BadInput before anything is written if one is there already (unless `force`) or a value is not plain text.
+    """
     paths = [folder / f.name for f in files]
     there = [p.name for p in paths if p.exists()]
     if there and not force:

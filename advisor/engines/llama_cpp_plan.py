@@ -1,0 +1,211 @@
+"""What llama-server would allocate where: weights, KV cache, recurrent state, scratch; per device and on the host."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from advisor.catalog.types import Engine
+from advisor.deployment import Basis, Deployment
+from advisor.engines import fitting
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved
+from advisor.errors import BadInput
+from advisor.memory import ggml_cache, ggml_compute, gguf_weights
+from advisor.memory.ggml import BLOCKS
+from advisor.memory.gguf_tensors import as_gguf
+from advisor.memory.layers import LayerCache, cache_layers
+from advisor.memory.placement import HOST, layer_devices
+from advisor.model.types import Model
+from advisor.record import Record
+
+
+class Range(Record, frozen=True, kw_only=True):
+    """A constant with its bounds, MiB."""
+
+    low: float
+    value: float
+    high: float
+    source: str
+
+
+class Constants(Record, frozen=True, kw_only=True):
+    """`memory:` of rules/engines/llama.cpp.yaml."""
+
+    compute_width: dict[str, int]  # model id -> measured width
+    compute_width_source: str
+    window_model_types: tuple[str, ...]  # architectures whose sliding window the engine uses
+    device_overhead_mib: dict[str, Range]  # per backend: context, kernels, pool
+    host_overhead_mib: Range
+    source: str
+
+
+def constants(entry: Engine) -> Constants:
+    """The engine's memory constants from the rules. Raises BadInput when an overlay spoiled them."""
+    try:
+        return msgspec.convert(entry.memory, Constants)
+    except msgspec.ValidationError as e:
+        raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
+
+
+class Plan(Record, frozen=True, kw_only=True):
+    """Bytes per place; index -1 is host memory."""
+
+    weights: dict[int, int]
+    cache: dict[int, int]
+    state: dict[int, int]
+    compute: dict[int, int]
+    where: tuple[int, ...]  # device of each layer, output last
+    cells: ggml_cache.Cells
+    bytes_per_token: float  # of the layers that grow, all devices together
+    attends: bool  # False: nothing is kept per token (encoders, pure state models)
+    exact_weights: bool
+    compute_basis: Basis
+    notes: tuple[str, ...]
+
+
+def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None) -> Plan:
+    """What the engine would allocate where. Raises BadInput for a model whose tensors are not known."""
+    model = as_gguf(d.model)
+    devices = fitting.devices(d)
+    weights = _weights(d)
+    layers = cache_layers(model)
+    if not layers:
+        raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be told")
+    n_file = 1 + max((w.layer or 0) for w in weights.weights)  # an MTP block counts as layers when sharing out
+    shares = r.tensor_split[: len(devices)] or _shares(d)
+    asked = gpu_layers if gpu_layers is not None else r.gpu_layers
+    where = layer_devices(n_file, ALL_LAYERS if asked is None else asked, shares)
+    cuda = bool(devices) and devices[0].vendor in ("nvidia", "amd")
+    windows = model.model_type in c.window_model_types
+    window = next((x.window for x in layers if x.window), None) if windows else None
+    cells = ggml_cache.cells(r.ctx_size, r.slots, r.unified, window, r.ubatch, r.swa_full)
+    cache, state = _cache(layers, where, cells, r, cuda, windows)
+    compute, basis = _compute(model, layers, where, cells, r, c, windows, len(devices))
+    growing = [x for x in layers if x.attends and not (x.window and windows)]
+    per_token = sum(_row(r, x) for x in growing)
+    notes = [weights.note] if weights.note else []
+    if any(x.index for x in layers):
+        notes.append("the sparse-attention index cache")
+    if any(x.extra for x in layers) or any(x.image_only for x in layers):
+        notes.append("caches other than plain rows of this architecture")
+    return Plan(
+        weights=_place_weights(weights, where, r, bool(devices)),
+        cache=cache,
+        state=state,
+        compute=compute,
+        where=tuple(where),
+        cells=cells,
+        bytes_per_token=float(per_token),
+        attends=any(x.attends for x in layers),
+        exact_weights=weights.exact,
+        compute_basis=basis,
+        notes=tuple(notes),
+    )
+
+
+def _row(r: Resolved, x: LayerCache) -> float:
+    ek, bk = BLOCKS[r.cache_k.upper()]
+    ev, bv = BLOCKS[r.cache_v.upper()]
+    return x.k * bk / ek + x.v * bv / ev
+
+
+def _weights(d: Deployment) -> gguf_weights.GgufWeights:
+    if d.model_path and not Path(d.model_path).is_dir():
+        return gguf_weights.from_file(Path(d.model_path))
+    try:
+        return gguf_weights.from_model(d.model, d.quantization)
+    except gguf_weights.NoLayout as e:
+        raise BadInput(str(e)) from None
+    except KeyError:
+        raise BadInput(f"{d.quantization!r} is not a GGUF format llama.cpp can load") from None
+
+
+def _shares(d: Deployment) -> tuple[float, ...]:
+    """llama.cpp shares layers out by free memory."""
+    ds = fitting.devices(d)
+    free = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in ds]
+    return tuple(float(f) for f in free if f) if all(free) else (1.0,) * len(ds)
+
+
+def _place_weights(w: gguf_weights.GgufWeights, where: Sequence[int], r: Resolved, any_device: bool) -> dict[int, int]:
+    out: dict[int, int] = defaultdict(int)
+    output_at = where[-1]
+    for x in w.weights:
+        if x.mtp:
+            continue
+        if x.name in ("token_embd.weight", "per_layer_token_embd.weight"):
+            out[HOST] += x.file_bytes
+            if x.name == "token_embd.weight" and w.tied and output_at != HOST:
+                out[output_at] += x.device_bytes  # a second copy serves as output matrix
+            continue
+        if x.name == "rope_freqs.weight":
+            for place in set(where[:-1]):
+                out[place] += x.file_bytes if place == HOST else x.device_bytes
+            continue
+        place = output_at if x.layer is None else where[x.layer]
+        if x.expert and r.cpu_moe_layers is not None and (x.layer or 0) < r.cpu_moe_layers:
+            place = HOST
+        out[place] += x.file_bytes if place == HOST else x.device_bytes
+    if not any_device:
+        return {HOST: out[HOST]}
+    return dict(out)
+
+
+def _cache(
+    layers: Sequence[LayerCache], where: Sequence[int], cells: ggml_cache.Cells, r: Resolved, cuda: bool, windows: bool
+) -> tuple[dict[int, int], dict[int, int]]:
+    kinds = (r.cache_k.upper(), r.cache_v.upper())
+    cache: dict[int, int] = defaultdict(int)
+    state: dict[int, int] = defaultdict(int)
+    for i, x in enumerate(layers):
+        place = where[i]
+        if x.attends:
+            try:
+                cache[place] += ggml_cache.layer_bytes(x, cells, kinds, cuda and place != HOST, windows)
+            except ValueError as e:
+                raise BadInput(f"KV cache type {r.cache_k}/{r.cache_v}: {e}") from None
+        if x.recurrent:
+            state[place] += ggml_cache.state_bytes(x, r.slots)
+    return dict(cache), dict(state)
+
+
+def _compute(
+    model: Model,
+    layers: Sequence[LayerCache],
+    where: Sequence[int],
+    cells: ggml_cache.Cells,
+    r: Resolved,
+    c: Constants,
+    windows: bool,
+    n_devices: int,
+) -> tuple[dict[int, int], Basis]:
+    lay = model.layout
+    assert lay is not None
+    heads, query = ggml_compute.query_width(model)
+    has_window = windows and any(x.window for x in layers)
+    w = ggml_compute.width(model, c.compute_width, has_window)
+    grows = [x for x in layers if x.attends]
+    graph = ggml_compute.Graph(
+        ubatch=r.ubatch,
+        cells=cells.cells,
+        window_cells=cells.window_cells if has_window else 0,
+        streams=cells.streams,
+        flash=r.flash,
+        quantized_cache=BLOCKS[r.cache_k.upper()][0] > 1 or BLOCKS[r.cache_v.upper()][0] > 1,
+        n_heads=heads,
+        query=query,
+        kv_row=max((x.k + x.v for x in grows), default=0),
+        hidden=lay.hidden_size,
+        host_experts=r.cpu_moe_layers is not None,
+        attends=bool(grows),
+    )
+    single = ggml_compute.device_compute(w, graph)
+    if not n_devices or all(p == HOST for p in where):
+        return {HOST: single}, "modelled"
+    out = dict(enumerate(ggml_compute.split_compute(single, graph, n_devices)))
+    out[HOST] = ggml_compute.host_compute(graph, lay.vocab_size, r.slots)
+    basis = w.basis if n_devices == 1 and HOST not in where[:-1] and r.cpu_moe_layers is None else "modelled"
+    return out, basis

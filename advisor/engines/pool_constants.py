@@ -1,0 +1,87 @@
+"""What is known of a pool engine's memory: the typed `memory:` block of rules/engines/<engine>.yaml, with sources."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from advisor.catalog.types import Engine
+from advisor.engines.versions import ByVersion
+from advisor.errors import BadInput
+from advisor.record import Record
+
+GIB = 2**30
+
+
+class RangeGib(Record, frozen=True, kw_only=True):
+    """A constant with bounds, GiB per device."""
+
+    low: float
+    value: float
+    high: float
+    source: str
+    from_ranks: int = 1  # holds from so many tensor-parallel ranks on
+
+
+class Tier(Record, frozen=True, kw_only=True):
+    """Defaults that depend on the device: hold from `from_gib` of memory on."""
+
+    from_gib: float
+    batched_tokens: int
+    sequences: int
+    accelerators: tuple[str, ...] = ()  # only these; empty = all
+
+
+class Activation(Record, frozen=True, kw_only=True):
+    """Peak of the profiling run, bytes: mlp x batched tokens x widest MLP x 2 / tp + sampler_bytes x sequences x vocab."""
+
+    mlp: float
+    sampler_bytes: float
+    low: float  # multiples of the value
+    high: float
+    source: str
+
+
+class Names(Record, frozen=True, kw_only=True):
+    """The engine's own flag for each concept (all spellings)."""
+
+    tp: tuple[str, ...] = ()
+    pp: tuple[str, ...] = ()
+    dp: tuple[str, ...] = ()
+    dp_attention: tuple[str, ...] = ()  # switch: replicas split the tensor-parallel ranks instead of adding to them
+    ep: tuple[str, ...] = ()
+    experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
+    fraction: tuple[str, ...] = ()
+    sequences: tuple[str, ...] = ()
+    batched_tokens: tuple[str, ...] = ()
+    length: tuple[str, ...] = ()
+    kv_type: tuple[str, ...] = ()
+    eager: tuple[str, ...] = ()
+    text_only: tuple[str, ...] = ()  # leaves the vision tower out
+
+
+class Constants(Record, frozen=True, kw_only=True):
+    """`memory:` of a pool engine."""
+
+    fraction_of: Literal["total", "after_weights"]
+    fraction: tuple[ByVersion, ...]
+    wants_budget_free: bool = False  # refuses to start when less than the budget is free
+    names: Names
+    kv_bytes: dict[str, float]  # accepted KV cache types -> bytes per element
+    tiers: tuple[Tier, ...]
+    activation: Activation
+    graphs_gib: RangeGib
+    outside_gib: tuple[RangeGib, ...]  # CUDA context, NCCL, libraries; by ranks
+    planner: Literal["groups", "plain"]
+    block: int = 16
+    state_bytes: float = 2.0  # bytes per element of a recurrent state
+    source: str
+
+
+def constants(entry: Engine) -> Constants:
+    """The engine's memory constants. Raises BadInput when an overlay spoiled them."""
+    try:
+        return msgspec.convert(entry.memory, Constants)
+    except msgspec.ValidationError as e:
+        raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None

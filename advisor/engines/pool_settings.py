@@ -1,0 +1,131 @@
+"""Settings a pool engine would run with: what was asked, defaults by version and device filled in."""
+
+from __future__ import annotations
+
+from advisor.catalog.types import Engine
+from advisor.deployment import Deployment
+from advisor.engines import fitting
+from advisor.engines.base import LARGEST_LENGTH, flag, get, integer, number
+from advisor.engines.pool_constants import GIB, Constants, Names, Tier
+from advisor.engines.versions import pick
+from advisor.errors import BadInput
+from advisor.memory.layers import cache_layers
+from advisor.near import near_matches
+from advisor.record import Record
+
+MOST_RANKS = 4096  # no deployment has more; keeps absurd requests from becoming absurd loops
+# spellings that people use for one type on every engine
+_SAME_TYPE = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16"}
+
+
+class Resolved(Record, frozen=True, kw_only=True):
+    """The settings the engine would run with."""
+
+    tp: int  # ranks that share attention and dense layers
+    pp: int
+    dp: int  # replicas of the attention part, each with a cache of its own
+    ep: int  # ranks that share the routed experts
+    fraction: float
+    sequences: int  # the engine's own limit of running requests
+    batched_tokens: int
+    length: int  # longest request, tokens
+    kv_type: str
+    kv_bytes: float  # per element
+    eager: bool
+    text_only: bool
+    length_given: bool
+
+    @property
+    def ranks(self) -> int:
+        """Devices the deployment takes."""
+        return self.tp * self.pp * self.dp
+
+
+def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None = None) -> Resolved:
+    """Settings with defaults filled in; `fraction` is the engine's own default where it computes one.
+
+    Raises BadInput naming the flag that cannot be.
+    """
+    s, n = d.settings, c.names
+    share = number(s, *n.fraction) if n.fraction else None
+    if share is not None and not 0 < share <= 1:
+        raise BadInput(f"setting {n.fraction[0]}: {share:g} is not above 0 and at most 1")
+    if share is None:
+        share = fraction if fraction is not None else pick(c.fraction, d.engine_version or entry.version).number
+    tier = _tier(d, c)
+    tp, pp, dp, ep = _ranks(d, n)
+    kind = _kv_type(d, entry, c)
+    return Resolved(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        ep=ep,
+        fraction=share,
+        sequences=_count(d, n.sequences) or tier.sequences,
+        batched_tokens=_count(d, n.batched_tokens) or tier.batched_tokens,
+        length=_length(d, n),
+        kv_type=kind,
+        kv_bytes=c.kv_bytes[kind],
+        eager=bool(flag(s, *n.eager)) if n.eager else False,
+        text_only=bool(flag(s, *n.text_only)) if n.text_only else False,
+        length_given=d.context_length is not None or (bool(n.length) and get(s, *n.length) is not None),
+    )
+
+
+def _count(d: Deployment, names: tuple[str, ...]) -> int | None:
+    return integer(d.settings, *names, least=1, most=LARGEST_LENGTH) if names else None
+
+
+def _ranks(d: Deployment, n: Names) -> tuple[int, int, int, int]:
+    """(tp, pp, dp, ep) as Resolved means them."""
+    s = d.settings
+    tp, pp, dp = (integer(s, *x, least=1, most=MOST_RANKS) or 1 if x else 1 for x in (n.tp, n.pp, n.dp))
+    layers = len(cache_layers(d.model))
+    if layers and pp > layers:
+        raise BadInput(f"setting {n.pp[0]}: {pp} stages are more than the {layers} layers of {d.model.id}")
+    if n.dp_attention and flag(s, *n.dp_attention):
+        if tp % dp:
+            raise BadInput(f"setting {n.tp[0]}: {tp} is not a multiple of {n.dp[0]} {dp}, which splits its ranks")
+        return tp // dp, pp, dp, tp
+    if n.experts_over_dp:
+        return tp, pp, dp, tp * dp  # routed experts are spread over all replicas, sliced or whole alike
+    ep = integer(s, *n.ep, least=1, most=MOST_RANKS) if n.ep else None
+    return tp, pp, dp, max(tp, ep or 1)
+
+
+def _length(d: Deployment, n: Names) -> int:
+    asked = get(d.settings, *n.length) if n.length else None
+    if asked is not None and str(asked) not in ("auto", "-1", "0"):
+        return integer(d.settings, *n.length, least=1, most=LARGEST_LENGTH) or 0
+    length = d.context_length or d.model.max_context
+    if not length:
+        raise BadInput(f"context length: give --context, the trained context of {d.model.id} is not known")
+    return length
+
+
+def _kv_type(d: Deployment, entry: Engine, c: Constants) -> str:
+    """The KV cache's type under the engine's own name. Engines of this kind have one type for keys and values."""
+    asked = get(d.settings, *c.names.kv_type) if c.names.kv_type else None
+    if asked is None and d.kv_cache_type.k != d.kv_cache_type.v:
+        raise BadInput(
+            f"KV cache type {d.kv_cache_type.k}/{d.kv_cache_type.v}: {entry.name} has one type for keys and values"
+        )
+    kind = str(asked if asked is not None else d.kv_cache_type.k).lower()
+    if kind not in c.kv_bytes:
+        kind = _SAME_TYPE.get(kind, kind)
+    if kind not in c.kv_bytes:
+        known = sorted(c.kv_bytes)
+        raise BadInput(
+            f"KV cache type {kind[:40]!r} is not one {entry.name} has; it has {', '.join(known)}.",
+            near_matches(kind[:40], known),
+        )
+    return kind
+
+
+def _tier(d: Deployment, c: Constants) -> Tier:
+    """Defaults for the first device, which is the one the engines look at; a tier for named cards wins over sizes."""
+    first = next(iter(fitting.devices(d)), None)
+    total = (first.total_bytes or 0) / GIB if first else 0.0
+    of = first.accelerator if first else None
+    fits = [t for t in c.tiers if total >= t.from_gib and (not t.accelerators or of in t.accelerators)]
+    return max(fits, key=lambda t: (bool(t.accelerators), t.from_gib), default=c.tiers[0])
