@@ -87,6 +87,9 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
                         if hit.memory.fits:
                             return hit
                         unsure = unsure or hit
+    fewer = _fewer_at_once(entry, w, usable, kin, rules, verdict.warnings)
+    if fewer is not None and unsure is None:
+        return fewer._replace(tried=tuple(dict.fromkeys(t for t in tried if t.quantization != fewer.quantization.id)))
     if unsure is not None:
         return unsure
     if not tried and not refused:
@@ -95,6 +98,38 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     if texts:
         refused.append(Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=texts, source="memory estimate"))
     return Refused(tuple(dict.fromkeys(refused)))
+
+
+def _fewer_at_once(
+    entry: Engine, w: Wanted, usable: list[formats.Chosen], kin: str, rules: Catalog, warnings: tuple[Reason, ...]
+) -> Found | None:
+    """Engines with a pool queue what does not fit: the deployment that holds the most of the asked requests at full length."""
+    asked = w.workload.concurrency
+    if entry.id not in TP_FLAG or asked < 2 or not w.machine.usable_devices:
+        return None
+    module, inner = engines.find(entry.id, rules.engines())
+    best_one: tuple[int, Found] | None = None
+    for kv in _cache_types(entry, w):
+        for chosen in usable:
+            for d in _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False):
+                one = msgspec.structs.replace(d, sequences=1)
+                try:
+                    m = module.memory(one, inner, chosen.quantization)
+                except BadInput:
+                    continue
+                cache = m.kv_cache
+                need = (m.devices[0].kv_cache_bytes or 0) + (m.devices[0].recurrent_state_bytes or 0) if m.devices else 0
+                held = (cache.available_low_bytes or 0) // need if need else 0
+                if not m.fits or held < 1 or (best_one is not None and held <= best_one[0]):
+                    continue
+                placed = msgspec.structs.replace(d, sequences=min(asked, held))
+                m = module.memory(placed, inner, chosen.quantization)
+                note = (
+                    f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; the others wait, "
+                    "unless requests are shorter"
+                )
+                best_one = (held, Found(placed, m, chosen.quantization, False, (note, *(r.text for r in warnings)), ()))
+    return best_one[1] if best_one else None
 
 
 def _formats(entry: Engine, w: Wanted, rules: Catalog, refused: list[Reason]) -> Iterator[formats.Chosen]:

@@ -10,9 +10,11 @@ from advisor.estimate import answer
 
 def ranked(x: Ranked) -> dict[str, Any]:
     """One offered deployment."""
-    memory = answer(x.memory, x.deployment)
-    for key in ("id", "model", "engine", "quantization", "speed"):
-        memory.pop(key)
+    memory = None
+    if x.memory is not None and x.deployment is not None:
+        memory = answer(x.memory, x.deployment)
+        for key in ("id", "model", "engine", "quantization", "speed"):
+            memory.pop(key)
     return {
         "engine": x.engine,
         "engine_version": x.engine_version,

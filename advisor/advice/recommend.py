@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple
 
 import msgspec
@@ -18,7 +19,7 @@ from advisor.decision.facts import Fact, facts
 from advisor.decision.filters import hardware_support, judge
 from advisor.decision.guides import load_guide
 from advisor.decision.types import Decision, Guide, Reason
-from advisor.deployment import SpeedEstimate, Workload
+from advisor.deployment import Setting, SpeedEstimate, Workload
 from advisor.engines.base import Decided
 from advisor.errors import BadInput
 from advisor.machine.types import Machine
@@ -58,6 +59,10 @@ def recommend(q: Question, rules: Catalog) -> Advice:
     if q.model is not None:
         found = resolve_model(q.model, rules)
         return _advice(q, found, entry, guide, rules, ())
+    j = judge_all(q, None, guide, rules)
+    remote = _clients(q, j, entry, rules, None)
+    if remote:
+        return _elsewhere(q, j, remote)
     picked, notes = _pick(q, entry, guide, rules)
     if picked is None:
         return _nothing(q, guide, rules, notes)
@@ -199,16 +204,17 @@ def _advice(
         hits.append((_rank(entry, result, listed, asked, bool(held)), entry, result))
     hits.sort(key=lambda h: h[0])
     offered = [_ranked(e, f, j, rules, i) for i, (_, e, f) in enumerate(hits)]
-    remote = [e for e in j.decision.engines if rules.engine(e).kind == "client"]
+    clients = _clients(q, j, asked, rules, found.model)
+    rejected = {e: r for e, r in rejected.items() if e not in {c.engine for c in clients}}
+    offered = [*clients, *offered]
     warnings = [*notes, *q.machine.notes, *unknown_fields(q.workload), *j.decision.notes]
     if found.note:
         warnings.append(found.note)
     chosen = offered[0] if offered and not (asked and offered[0].engine != asked.id) else None
     if chosen is not None:
         warnings += [t.text for t in chosen.tried if t.fits is False]
-        warnings += chosen.memory.warnings
-    if remote:
-        warnings.append(f"{', '.join(remote)}: runs elsewhere, nothing is sized for it")
+        warnings += chosen.notes if chosen.memory is None else chosen.memory.warnings
+        warnings += [n for n in chosen.notes if "held at once" in n]
     if asked is not None and asked.health.status == "archived":
         warnings.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
     return Advice(
@@ -223,6 +229,41 @@ def _advice(
         warnings=tuple(dict.fromkeys(warnings)),
         remedies=() if chosen else _remedies(q, found.model, rejected),
     )
+
+
+def _clients(q: Question, j: _Judged, asked: Engine | None, rules: Catalog, model: Model | None) -> list[Ranked]:
+    """Answers that run elsewhere: an endpoint that is there already, a hosted API."""
+    out = []
+    for name in (asked.id,) if asked else j.decision.engines:
+        entry = rules.engine(name)
+        if entry.kind != "client" or judge(entry, j.facts, None, model, q.workload, asked=[name] if asked else ()).reasons:
+            continue
+        endpoint = q.workload.endpoint
+        settings: dict[str, Setting] = {"base-url": endpoint} if endpoint else {}
+        out.append(
+            Ranked(
+                engine=entry.id,
+                engine_name=entry.name,
+                engine_version=None,
+                model=q.model,
+                quantization=None,
+                settings=settings,
+                because={"base-url": "as given"} if endpoint else {},
+                command=f"curl -fsS {shlex.quote(endpoint.rstrip('/') + '/models')}" if endpoint else None,
+                memory=None,
+                speed=None,
+                reasons=_leaf(j),
+                notes=("runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine",),
+                deployment=None,
+            )
+        )
+    return out
+
+
+def _leaf(j: _Judged) -> tuple[str, ...]:
+    """Why the guide's leaf was taken."""
+    said = next((t.because for t in reversed(j.decision.trace) if t.held and t.because and t.rule in j.decision.rules), None)
+    return (said,) if said else ()
 
 
 def _in_order(listed: list[str], asked: Engine | None, rules: Catalog) -> list[Engine]:
@@ -252,7 +293,7 @@ def _rank(entry: Engine, f: Found, listed: list[str], asked: Engine | None, held
     """Smaller is better: the engine asked for, whole on the device before offload, sure before unsure, the guide's order."""
     if asked is not None and entry.id == asked.id:
         return -1
-    place = listed.index(entry.id) if entry.id in listed else len(listed) + 10
+    place = listed.index(entry.id) if entry.id in listed else 500  # behind every engine that the guide names
     return place + 100 * f.offload + 400 * held + 1000 * (f.memory.fits is not True)
 
 
@@ -264,10 +305,9 @@ def _ranked(entry: Engine, f: Found, j: _Judged, rules: Catalog, position: int) 
     decided: tuple[Decided, ...] = module.settings(f.deployment, inner, f.quantization)
     speed: SpeedEstimate | None = decode(f.deployment, f.memory, rules, f.deployment.sequences)
     if entry.id in j.decision.engines:
-        leaf = next((t.because for t in reversed(j.decision.trace) if t.held and t.because and t.rule in j.decision.rules), None)
-        reasons = [leaf] if leaf else []
+        reasons = _leaf(j)
     else:
-        reasons = ["runs here too, though the guide does not put it forward for this workload"]
+        reasons = ("runs here too, though the guide does not put it forward for this workload",)
     has_command = "command" in targets(entry.id)
     return Ranked(
         engine=entry.id,
@@ -280,7 +320,7 @@ def _ranked(entry: Engine, f: Found, j: _Judged, rules: Catalog, position: int) 
         command=command(f.deployment, rules) if has_command and (position < 4 or entry.id in j.decision.engines) else None,
         memory=f.memory,
         speed=speed,
-        reasons=tuple(reasons),
+        reasons=reasons,
         notes=f.notes,
         tried=f.tried,
         deployment=f.deployment,
@@ -302,6 +342,19 @@ def _remedies(q: Question, model: Model, rejected: dict[str, tuple[Reason, ...]]
     elif q.engine:
         out.append("another engine (leave --engine out)")
     return tuple(out)
+
+
+def _elsewhere(q: Question, j: _Judged, remote: list[Ranked]) -> Advice:
+    return Advice(
+        machine=q.machine,
+        workload=q.workload,
+        chosen=remote[0],
+        alternatives=tuple(remote[1:]),
+        rejected=(),
+        trace=j.decision.trace,
+        because=tuple(t.because for t in j.decision.trace if t.held and t.because),
+        warnings=(*q.machine.notes, *remote[0].notes),
+    )
 
 
 def _nothing(q: Question, guide: Guide, rules: Catalog, notes: tuple[str, ...]) -> Advice:

@@ -24,17 +24,17 @@ class Ranked(Record, frozen=True, kw_only=True):
     engine: str
     engine_name: str
     engine_version: str | None
-    model: str
-    quantization: str
+    model: str | None
+    quantization: str | None
     settings: dict[str, Setting]
     because: dict[str, str]  # per setting
     command: str | None
-    memory: MemoryEstimate
+    memory: MemoryEstimate | None  # None: it runs elsewhere
     speed: SpeedEstimate | None
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
     tried: tuple[Tried, ...] = ()
-    deployment: Deployment
+    deployment: Deployment | None
 
 
 class Rejected(Record, frozen=True, kw_only=True):

@@ -80,9 +80,5 @@ def command(**given: Any) -> int:
             text = answer(advice.guide) + "\n\n" + text
         click.echo(text)
     if advice.chosen is None:
-        return 0 if advice.guide is not None or _elsewhere(advice) else 1
-    return 0 if advice.chosen.memory.fits is not None else 2
-
-
-def _elsewhere(advice: Any) -> bool:
-    return any("runs elsewhere" in w for w in advice.warnings)
+        return 0 if advice.guide is not None else 1
+    return 2 if advice.chosen.memory is not None and advice.chosen.memory.fits is None else 0

@@ -59,7 +59,7 @@ def command(**given: Any) -> int:
         engine=given["engine"],
     )
     advice = recommend(asked, rules)
-    if advice.chosen is None:
+    if advice.chosen is None or advice.chosen.deployment is None:
         click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
         return 1
     import msgspec

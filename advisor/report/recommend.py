@@ -61,6 +61,9 @@ def machine_line(m: Machine) -> str:
 
 
 def _chosen(x: Ranked, a: Advice, verbose: bool) -> list[str]:
+    if x.memory is None:
+        out = [paint(x.engine_name, "bold"), *bullets((*x.reasons, *x.notes))]
+        return [*out, "", f"  {x.command}"] if x.command else out
     version = f" {x.engine_version}" if x.engine_version else ""
     out = [paint(f"{x.engine_name}{version} with {x.model}, {x.quantization}", "bold")]
     out += bullets(x.reasons)
@@ -98,7 +101,7 @@ def _speed(x: Ranked) -> str:
     if s is None or s.decode_tps is None:
         return ""
     one = _interval(s.decode_tps)
-    many = f", {_interval(s.output_tps)} in all" if s.output_tps and x.memory.sequences > 1 else ""
+    many = f", {_interval(s.output_tps)} in all" if s.output_tps and x.memory and x.memory.sequences > 1 else ""
     return f"; about {one} tokens/s for one request{many} (modelled from memory traffic)"
 
 
@@ -110,6 +113,9 @@ def _alternatives(xs: Sequence[Ranked], verbose: bool) -> str:
     shown = xs if verbose else xs[:SHOWN_ALTERNATIVES]
     rows = []
     for x in shown:
+        if x.memory is None:
+            rows.append([x.engine_name[:28], "", "", "", "runs elsewhere"])
+            continue
         place = x.memory.devices or ((x.memory.host,) if x.memory.host else ())
         totals = [r.total_bytes for r in place]
         total = None if any(t is None for t in totals) else sum(t for t in totals if t is not None)
