@@ -56,7 +56,7 @@ def _length(d: Deployment, c: Constants) -> tuple[int, bool]:
 def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     """Where every byte goes when `sequences` requests are at their full length.
 
-    Layers are dealt out evenly over the devices. Raises BadInput where a setting or the model's layout allows no answer.
+    Layers are dealt out evenly over the devices. Raises BadInput where a setting or the layout allows no answer.
     """
     c = constants(entry)
     length, given = _length(d, c)
@@ -71,13 +71,7 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     work = tuple(int(share * worked_on) for share in c.working_share)
     n = max(1, len(devices))
     rows = [
-        _bounded(
-            fitting.device_row(x, on_devices // n, cache // n, state // n, value // n, c.overhead_mib),
-            low,
-            value,
-            high,
-            n,
-        )
+        _bounded(fitting.device_row(x, on_devices // n, cache // n, state // n, work[1] // n, c.overhead_mib), work, n)
         for x in devices
     ]
     if devices:
@@ -118,9 +112,7 @@ def _bounded(row: DeviceMemory, work: Sequence[int], n: int) -> DeviceMemory:
 def _cache(d: Deployment, entry: Engine, c: Constants, length: int) -> tuple[float, int, int]:
     """(bytes per further token, cache bytes, state bytes) of one request of `length` tokens."""
     if d.kv_cache_type.k != d.kv_cache_type.v:
-        raise BadInput(
-            f"KV cache type {d.kv_cache_type.k}/{d.kv_cache_type.v}: {entry.name} has one for keys and values"
-        )
+        raise BadInput(f"{entry.name} has one KV cache type for keys and values, not two")
     kind = str(d.kv_cache_type.k).lower()
     if kind not in c.kv_bytes:
         raise BadInput(f"KV cache type {kind[:40]!r} is not one {entry.name} has.", sorted(c.kv_bytes))

@@ -3,8 +3,8 @@
     budget = fraction x physical memory, or fraction x what the weights leave
     pool   = budget - weights - activation peak - outside the allocator - CUDA graphs
 
-Constants per engine and version: `memory:` in rules/engines/<engine>.yaml (pool_constants). Settings are in pool_settings,
-bytes of a rank in pool_sizes, what the engine would refuse in pool_says.
+Constants per engine and version: `memory:` in rules/engines/<engine>.yaml (pool_constants). Settings are in
+pool_settings, bytes of a rank in pool_sizes, what the engine would refuse in pool_says.
 """
 
 from __future__ import annotations
