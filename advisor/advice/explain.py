@@ -92,7 +92,12 @@ class _Cards(msgspec.Struct, frozen=True):
 def explain(q: Question, rules: Catalog) -> Explained:
     """The explanation. Raises UnknownName, BadFile, BadInput."""
     found = resolve_model(q.model, rules)
-    entry = rules.engine(q.engine) if q.engine else _engine_for(q.quantization or found.quantization, rules)
+    if q.engine:
+        entry = rules.engine(q.engine)
+    elif found.quantization is not None:  # read from a GGUF file
+        entry = rules.engine("llama.cpp")
+    else:
+        entry = _engine_for(q.quantization, rules)
     chosen = formats.quantization(q.quantization or found.quantization, entry, found.model, rules)
     judged, lengths = _lengths(q, found.model.max_context, rules)
     base = Deployment(

@@ -58,6 +58,9 @@ def recommend(q: Question, rules: Catalog) -> Advice:
     guide = main_guide(rules)
     if q.model is not None:
         found = resolve_model(q.model, rules)
+        if found.path and q.workload.checkpoint_format is None:
+            kind = "gguf" if found.quantization is not None else "hf_safetensors"
+            q = q._replace(workload=msgspec.structs.replace(q.workload, checkpoint_format=kind))
         return _advice(q, found, entry, guide, rules, ())
     j = judge_all(q, None, guide, rules)
     remote = _clients(q, j, entry, rules, None)

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from advisor.advice.explain import Explained, Fits
 from advisor.deployment import DeviceMemory, MemoryEstimate
 from advisor.report.text import bullets, paint, table, verdict, wrap
-from advisor.units import GIB, gib, tokens
+from advisor.units import GIB, MIB, gib, short_bytes, tokens
 
 
 def explained(x: Explained, verbose: bool = False) -> str:
     """The explanation, in under a screen unless `verbose`."""
     d = x.deployment
     m = x.estimates[x.asked]
+    unit = _unit(x)
     out = [paint(f"{d.model.id}, {x.quantization} on {x.engine_name}", "bold"), wrap(_size(x), "  ")]
-    out += ["", _contexts(x, verbose), ""]
-    out.append(wrap(f"KV cache: {_kv(m)}. GiB per place; basis: {_basis(m)}.", "  "))
+    out += ["", _contexts(x, verbose, unit), ""]
+    out.append(wrap(f"KV cache: {_kv(m)}. {_name(unit)} per place; basis: {_basis(m)}.", "  "))
     if x.has_machine:
         out += ["", f"Fits at {tokens(m.context_length)} x {m.sequences}: {verdict(x.verdict)}"]
         out += bullets(m.short)
@@ -27,7 +28,7 @@ def explained(x: Explained, verbose: bool = False) -> str:
         out += _cards(x.fits_on)
     if x.changes:
         out += ["", "What would change it:"]
-        out.append(table([[c.what, _short(c.total_bytes), _saves(c.saves_bytes)] for c in x.changes], ("", "total GiB", "saves"), "lrr"))  # fmt: skip
+        out.append(table([[c.what, _short(c.total_bytes, unit), _saves(c.saves_bytes, unit)] for c in x.changes], ("", f"total {_name(unit)}", "saves"), "lrr"))  # fmt: skip
     notes = [*x.warnings, *(f"not counted: {n}" for n in m.not_modelled)] if verbose else list(x.warnings)
     if notes:
         out += ["", "Notes:"]
@@ -37,11 +38,12 @@ def explained(x: Explained, verbose: bool = False) -> str:
 
 def _size(x: Explained) -> str:
     m = x.deployment.model
-    parts = [f"{m.params_total / 1e9:.2f}B parameters"]
+    parts = [f"{_count(m.params_total)} parameters"]
     if m.is_moe and m.params_active:
-        parts.append(f"{m.params_active / 1e9:.1f}B active")
+        parts.append(f"{_count(m.params_active)} active")
     if x.file_bytes:
-        parts.append(f"file {x.file_bytes / 1e9:.1f} GB ({gib(x.file_bytes, 1)})")
+        big = x.file_bytes >= GIB
+        parts.append(f"file {x.file_bytes / 1e9:.1f} GB ({gib(x.file_bytes, 1)})" if big else f"file {short_bytes(x.file_bytes)}")
     if x.bits_per_weight:
         parts.append(f"{x.bits_per_weight:.2f} bits per weight")
     if m.max_context:
@@ -49,7 +51,11 @@ def _size(x: Explained) -> str:
     return ", ".join(parts)
 
 
-def _contexts(x: Explained, verbose: bool) -> str:
+def _count(n: int) -> str:
+    return f"{n / 1e9:.2f}B" if n >= 1e9 else f"{n / 1e6:.1f}M"
+
+
+def _contexts(x: Explained, verbose: bool, unit: int) -> str:
     """One line per length and place; equal devices are counted, not repeated."""
     rows = []
     for e in x.estimates:
@@ -59,10 +65,10 @@ def _contexts(x: Explained, verbose: bool) -> str:
         first = True
         for name, r in _merged(places):
             state = (r.recurrent_state_bytes or 0) > 0
-            kv = _short(None if r.kv_cache_bytes is None else r.kv_cache_bytes + (r.recurrent_state_bytes or 0))
+            kv = _short(None if r.kv_cache_bytes is None else r.kv_cache_bytes + (r.recurrent_state_bytes or 0), unit)
             rows.append([
-                tokens(e.context_length) if first else "", name[:24], _short(r.weights_bytes), kv + ("*" if state else ""),
-                _short(r.compute_bytes), _short(r.overhead_bytes), _short(r.total_bytes), _band(r),
+                tokens(e.context_length) if first else "", name[:24], _short(r.weights_bytes, unit), kv + ("*" if state else ""),
+                _short(r.compute_bytes, unit), _short(r.overhead_bytes, unit), _short(r.total_bytes, unit), _band(r, unit),
             ])  # fmt: skip
             first = False
     heads = ("context", "place", "weights", "KV", "compute", "other", "total", "range")
@@ -84,18 +90,29 @@ def _merged(places: Sequence[DeviceMemory]) -> list[tuple[str, DeviceMemory]]:
     return [(f"{n}x {name}" if n > 1 else name, row) for name, row, n in out]
 
 
-def _band(r: DeviceMemory) -> str:
+def _unit(x: Explained) -> int:
+    """GiB, or MiB for models that GiB would show as 0.0x."""
+    places = [r for e in x.estimates for r in (*e.devices, *((e.host,) if e.host else ()))]
+    largest = max((r.weights_bytes or 0 for r in places), default=0)
+    return GIB if largest >= GIB / 2 else MIB
+
+
+def _name(unit: int) -> str:
+    return "GiB" if unit == GIB else "MiB"
+
+
+def _band(r: DeviceMemory, unit: int) -> str:
     if r.low_bytes is None or r.high_bytes is None:
         return "unknown"
-    return f"{r.low_bytes / GIB:.1f}-{r.high_bytes / GIB:.1f}"
+    return f"{r.low_bytes / unit:.1f}-{r.high_bytes / unit:.1f}"
 
 
-def _short(n: int | None) -> str:
-    return "unknown" if n is None else f"{n / GIB:.2f}"
+def _short(n: int | None, unit: int) -> str:
+    return "unknown" if n is None else f"{n / unit:.2f}"
 
 
-def _saves(n: int | None) -> str:
-    return "" if n is None else f"{n / GIB:+.2f}"
+def _saves(n: int | None, unit: int) -> str:
+    return "" if n is None else f"{n / unit:+.2f}"
 
 
 def _kv(m: MemoryEstimate) -> str:
