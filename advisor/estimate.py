@@ -8,9 +8,10 @@ import msgspec
 
 from advisor import engines, formats
 from advisor.catalog import Catalog, catalog
-from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
-from advisor.errors import AdvisorError, BadInput, UnknownName
+from advisor.engines.base import LARGEST_LENGTH
+from advisor.errors import AdvisorError, BadInput
+from advisor.files import MAX_DEPTH, nesting
 from advisor.machine.types import Machine
 from advisor.record import Record
 from advisor.units import parse_tokens
@@ -41,21 +42,19 @@ class Request(Record, frozen=True, kw_only=True):
     workload: LoadSpec | None = None
 
 
-class Estimated(Record, frozen=True, kw_only=True):
-    """A deployment with its estimate and what had to be said on the way."""
-
-    deployment: Deployment
-    engine: Engine
-    quantization: Quantization
-    memory: MemoryEstimate
-    notes: tuple[str, ...] = ()
+MOST_BYTES = 2**62  # beyond it JSON has no integers; no machine comes near
+MOST_MACHINES = 1024  # hardware strings remembered during a batch
 
 
 def estimate(d: Deployment, rules: Catalog | None = None) -> MemoryEstimate:
     """Memory of a deployment. Raises BadInput where a setting or the model's layout does not allow an answer."""
     rules = rules or catalog()
     module, inner = engines.find(d.engine, rules.engines())
-    return module.memory(d, inner, rules.quantization(d.quantization))
+    m = module.memory(d, inner, rules.quantization(d.quantization))
+    rows = m.devices if m.host is None else (*m.devices, m.host)
+    if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
+        raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
+    return m
 
 
 def kv_type(value: str | dict[str, str] | None) -> KvType:
@@ -85,6 +84,8 @@ def machine_of(hardware: str, rules: Catalog, memo: dict[str, Machine] | None = 
 
         made = parse_hardware(key, rules)
     if memo is not None:
+        if len(memo) >= MOST_MACHINES:
+            memo.clear()
         memo[key] = made
     return made
 
@@ -100,12 +101,12 @@ def deployment(
     chosen = formats.quantization(r.quantization or found.quantization, entry, found.model, rules)
     try:
         context = None if r.context_length is None else parse_tokens(r.context_length)
-    except ValueError as e:
-        raise BadInput(f"context_length: {e}") from None
-    if context is not None and context < 1:
-        raise BadInput(f"context_length: {context} is not a positive number of tokens")
-    if r.sequences is not None and r.sequences < 1:
-        raise BadInput(f"sequences: {r.sequences} is not a positive number")
+    except (ValueError, OverflowError):
+        shown = str(r.context_length)[:40]
+        raise BadInput(f"context_length: {shown!r} is not a number of tokens like 8192 or 32k") from None
+    for name, count in (("context_length", context), ("sequences", r.sequences)):
+        if count is not None and not 1 <= count <= LARGEST_LENGTH:
+            raise BadInput(f"{name}: a number from 1 to {LARGEST_LENGTH:,} is wanted")
     made = Deployment(
         model=found.model,
         engine=entry.id,
@@ -159,33 +160,29 @@ def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> di
     try:
         try:
             r = _DECODER.decode(line)
-        except (msgspec.DecodeError, RecursionError) as e:
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
             request_id = _id_of(line)
             raise BadInput(f"not a deployment: {e}") from None
-        request_id = r.id
+        request_id = _plain_id(r.id, line)
         d, notes = deployment(r, rules, machines)
-        return answer(estimate(d, rules), d, notes, r.id)
+        return answer(estimate(d, rules), d, notes, request_id)
     except AdvisorError as e:
         return {"id": request_id, "error": error(e)}
+
+
+def _plain_id(value: object, line: bytes) -> object:
+    """The request's id as it is given back; None where no JSON could carry it."""
+    if isinstance(value, (list, dict)) and nesting(line) > MAX_DEPTH:
+        return None
+    return None if isinstance(value, int) and abs(value) > MOST_BYTES else value
 
 
 def _id_of(line: bytes) -> object:
     try:
         data = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
-    return data.get("id") if isinstance(data, dict) else None
+    return _plain_id(data.get("id"), line) if isinstance(data, dict) else None
 
 
-__all__ = [
-    "Estimated",
-    "Request",
-    "UnknownName",
-    "answer",
-    "answer_line",
-    "deployment",
-    "error",
-    "estimate",
-    "kv_type",
-    "machine_of",
-]
+__all__ = ["LoadSpec", "Request", "answer", "answer_line", "deployment", "error", "estimate", "kv_type", "machine_of"]

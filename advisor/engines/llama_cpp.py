@@ -188,6 +188,8 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         out.append(Decided(name="cache-type-v", value=r.cache_v, because="smaller KV cache than f16"))
     carried = {"embedding", "embeddings", "reranking", "pooling", "jinja", "alias"}
     out += [Decided(name=k, value=v, because="as asked") for k, v in d.settings.items() if k in carried]
+    if d.served_name and "alias" not in d.settings:
+        out.append(Decided(name="alias", value=d.served_name, because="as asked"))
     return tuple(out)
 
 

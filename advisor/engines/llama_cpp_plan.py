@@ -113,7 +113,7 @@ def _row(r: Resolved, x: LayerCache) -> float:
 
 
 def _weights(d: Deployment) -> gguf_weights.GgufWeights:
-    if d.model_path and not Path(d.model_path).is_dir():
+    if d.model_path and Path(d.model_path).is_file():
         return gguf_weights.from_file(Path(d.model_path))
     try:
         return gguf_weights.from_model(d.model, d.quantization)

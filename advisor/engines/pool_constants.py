@@ -34,7 +34,7 @@ class Tier(Record, frozen=True, kw_only=True):
 
 
 class Activation(Record, frozen=True, kw_only=True):
-    """Peak of the profiling run: mlp x batched tokens x widest MLP x 2 / tp + sampler_bytes x sequences x vocabulary."""
+    """Peak of the profiling run: mlp x batched tokens x widest MLP x 2 / tp + sampler_bytes x sequences x vocab."""
 
     mlp: float
     sampler_bytes: float

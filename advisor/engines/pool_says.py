@@ -39,7 +39,7 @@ def refusals(d: Deployment, r: Resolved, c: Constants, devices: Sequence[Device]
                     f"({r.fraction:g} of {gib(x.total_bytes)}): stop what else runs there or lower "
                     f"{c.names.fraction[0]} to {_floor(x.free_bytes / x.total_bytes)}"
                 )
-    return out
+    return list(dict.fromkeys(out))
 
 
 def _floor(share: float) -> str:
@@ -80,7 +80,7 @@ def too_long(
     fits = min(largest_length(p, room, r.batched_tokens, r.length) for p in plans)
     return (
         f"To serve at least one request with the model's max seq len ({r.length}), {gib(one)} KV cache is needed, "
-        f"which is larger than the available KV cache memory ({gib(room)}). The estimated maximum model length is {fits}."
+        f"which is larger than the available KV cache memory ({gib(room)}). Estimated maximum model length: {fits}."
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import fitting, pool
-from advisor.engines.base import Decided
+from advisor.engines.base import Decided, flag
 from advisor.memory.hf_weights import is_mla
 
 GIB = 2**30
@@ -62,6 +62,12 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         out.append(
             Decided(name="tp-size", value=_tp_size(r), because="splits every layer over the GPUs; divides the heads")
         )
+    if r.dp > 1:
+        out.append(Decided(name="dp-size", value=r.dp, because="replicas, each with a cache of its own"))
+    if flag(d.settings, "enable-dp-attention"):
+        out.append(Decided(name="enable-dp-attention", value=True, because="as asked: replicas share the ranks"))
+    if d.served_name:
+        out.append(Decided(name="served-model-name", value=d.served_name, because="as asked"))
     if r.kv_bytes < 2:
         out.append(Decided(name="kv-cache-dtype", value=r.kv_type, because="halves the KV cache"))
     return tuple(out)

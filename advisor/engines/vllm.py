@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.engines import fitting, pool
-from advisor.engines.base import Decided
+from advisor.engines.base import Decided, flag
 
 memory = pool.memory
 
@@ -35,8 +35,18 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         )
     if r.pp > 1:
         out.append(Decided(name="pipeline-parallel-size", value=r.pp, because="stages of layers over groups of GPUs"))
+    if r.dp > 1:
+        out.append(Decided(name="data-parallel-size", value=r.dp, because="replicas, each with a cache of its own"))
+    if flag(d.settings, "enable-expert-parallel"):
+        out.append(Decided(name="enable-expert-parallel", value=True, because="as asked: whole experts on each GPU"))
+    if r.eager:
+        out.append(Decided(name="enforce-eager", value=True, because="as asked: no CUDA graphs"))
+    if r.text_only:
+        out.append(Decided(name="language-model-only", value=True, because="as asked: the vision tower is left out"))
     if r.kv_bytes < 2:
         out.append(Decided(name="kv-cache-dtype", value=r.kv_type, because="halves the KV cache"))
+    if d.served_name:
+        out.append(Decided(name="served-model-name", value=d.served_name, because="as asked"))
     ds = fitting.devices(d)
     caps = [float(x.compute_capability) for x in ds if x.compute_capability]
     if caps and min(caps) < 8.0:

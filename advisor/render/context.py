@@ -5,26 +5,31 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from msgspec.structs import replace
+
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.types import Engine, Image
+from advisor.catalog.types import Engine, Image, Quantization
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import Decided
+from advisor.errors import BadInput
 from advisor.machine.types import Device
 from advisor.record import Record
 
 
 class ModelRef(Record, frozen=True, kw_only=True):
-    """How the engine is told which model: exactly one of path, repository or tag; `missing` says what the user must bring."""
+    """How the engine is told which model: path, repository or tag; `missing` says what the user must bring."""
 
     id: str
-    path: str | None = None
-    repository: str | None = None
     quantization: str
+    path: str | None = None  # as one argument: never taken for an option
+    absolute: str | None = None  # `path` for files that are used from another folder
+    folder: str | None = None  # its folder, and its name there
+    file: str | None = None
+    repository: str | None = None
     tag: str | None = None  # Ollama's name
     missing: str | None = None  # no download is known: what to provide
     online_quantization: str | None = None  # the engine quantizes the 16-bit checkpoint while loading
-    is_file: bool = False
 
 
 class Argument(Record, frozen=True, kw_only=True):
@@ -38,43 +43,55 @@ class Argument(Record, frozen=True, kw_only=True):
 def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
     """Where the engine gets the weights from."""
     q = rules.quantization(d.quantization)
-    base = {"id": d.model.id, "quantization": d.quantization}
+    plain = ModelRef(id=d.model.id, quantization=d.quantization)
     if d.model_path:
-        from pathlib import Path
-
-        return ModelRef(
-            **base, path=d.model_path, is_file=not Path(d.model_path).is_dir(), tag=local_name(d.model_path)
-        )
-    if d.engine == "ollama":
-        tag = next((a for a in d.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
-        if tag and q.id in ("Q4_K_M", "MXFP4_MOE"):  # what Ollama's plain tags hold
-            return ModelRef(**base, tag=tag)
-        if d.model.gguf_repos:
-            return ModelRef(**base, tag=f"hf.co/{d.model.gguf_repos[0]}:{d.quantization}")
+        return local(plain, d.model_path)
+    if d.engine == "ollama" and (tag := _ollama_tag(d, q)):
+        return replace(plain, tag=tag)
     if q.family == "gguf" or d.engine in ("llama.cpp", "ollama"):
-        if d.model.gguf_repos:
-            return ModelRef(**base, repository=d.model.gguf_repos[0])
-        name = local_name(d.model.id)
-        return ModelRef(**base, path=f"{name}-{d.quantization}.gguf", is_file=True, tag=name, missing=_gguf_missing(d))
+        return _gguf_ref(d, plain)
     native = (d.model.native_quant or "").lower()
     if q.family == "none" or native.startswith(q.id.lower()):
-        return ModelRef(**base, repository=d.model.id)
+        return replace(plain, repository=d.model.id)
     known = d.model.quantized_repos.get(q.id)
     if known:
-        return ModelRef(**base, repository=known)
+        return replace(plain, repository=known)
     if q.id == "FP8" and d.engine in ("vllm", "sglang"):
-        return ModelRef(**base, repository=d.model.id, online_quantization="fp8")
-    return ModelRef(**base, missing=f"a checkpoint of {d.model.id} in {q.id}: none is in the catalogue, so name yours")
+        return replace(plain, repository=d.model.id, online_quantization="fp8")
+    return replace(plain, missing=f"a checkpoint of {d.model.id} in {q.id}: none is in the catalogue, so name yours")
 
 
-def _gguf_missing(d: Deployment) -> str:
-    return f"a GGUF file of {d.model.id} in {d.quantization}: no download is in the catalogue, so the command expects it here"
+def local(plain: ModelRef, path: str) -> ModelRef:
+    """A model on disk. A relative path that starts with a dash gets `./`, or programs would read an option."""
+    from pathlib import Path
+
+    whole = Path(path).absolute()
+    safe = f"./{path}" if path.startswith("-") else path
+    return replace(
+        plain, path=safe, absolute=str(whole), folder=str(whole.parent), file=whole.name, tag=local_name(path)
+    )
+
+
+def _ollama_tag(d: Deployment, q: Quantization) -> str | None:
+    """The tag of Ollama's library, or a GGUF repository it can pull; None where neither is known."""
+    tag = next((a for a in d.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
+    if tag and q.id in ("Q4_K_M", "MXFP4_MOE"):  # what Ollama's plain tags hold
+        return tag
+    return f"hf.co/{d.model.gguf_repos[0]}:{d.quantization}" if d.model.gguf_repos else None
+
+
+def _gguf_ref(d: Deployment, plain: ModelRef) -> ModelRef:
+    if d.model.gguf_repos:
+        return replace(plain, repository=d.model.gguf_repos[0])
+    missing = f"a GGUF file of {d.model.id} in {d.quantization}: none is in the catalogue, so it is expected here"
+    name = f"{local_name(d.model.id)}-{d.quantization}.gguf"
+    return replace(plain, path=name, absolute=name, folder=".", file=name, tag=local_name(name), missing=missing)
 
 
 def local_name(text: str) -> str:
-    """The last part of an id or path without its suffix, as a file or served name."""
-    name = re.split(r"[\\/]", text.rstrip("/\\"))[-1]
-    return re.sub(r"\.gguf$", "", name) or "model"
+    """The last part of an id or path without its suffix, as a name that Ollama and servers accept."""
+    name = re.sub(r"\.gguf$", "", re.split(r"[\\/]", text.rstrip("/\\"))[-1])
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "model"
 
 
 def arguments(decided: tuple[Decided, ...]) -> list[Argument]:
@@ -115,6 +132,15 @@ def lane(devices: tuple[Device, ...], cuda: str | None, images: tuple[Image, ...
     return next((by[x] for x in order if x in by), None)
 
 
+def _environment(d: Deployment, decided: tuple[Decided, ...]) -> dict[str, str]:
+    """Environment variables of the launch. Raises BadInput for a name no shell accepts: names cannot be quoted."""
+    out = {x.name: text(x.value) for x in decided if x.environment} | d.environment
+    for name in out:
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
+            raise BadInput(f"environment: {name[:40]!r} is not a name of a variable")
+    return out
+
+
 def context(d: Deployment, entry: Engine, rules: Catalog) -> dict[str, Any]:
     """All names a template may use (docs/templates.md lists them)."""
     module, inner = engines.find(d.engine, rules.engines())
@@ -128,7 +154,7 @@ def context(d: Deployment, entry: Engine, rules: Catalog) -> dict[str, Any]:
         "model": ref.to_dict(),
         "served_name": d.served_name,
         "arguments": [a.to_dict() for a in arguments(decided)],
-        "environment": {x.name: text(x.value) for x in decided if x.environment} | d.environment,
+        "environment": _environment(d, decided),
         "because": {x.name: x.because for x in decided},
         "host": d.host or "127.0.0.1",
         "port": d.port or entry.port or 8000,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shlex
 from functools import lru_cache
@@ -30,8 +29,15 @@ def shell(value: object) -> str:
 
 
 def yaml_scalar(value: object) -> str:
-    """A value as a double-quoted YAML scalar (a JSON string is one)."""
-    return json.dumps(str(value))
+    """A value as a double-quoted YAML scalar in plain ASCII (JSON's surrogate pairs would not be YAML)."""
+    return '"' + "".join(_yaml_character(c) for c in str(value)) + '"'
+
+
+def _yaml_character(c: str) -> str:
+    if " " <= c <= "~":
+        return f"\\{c}" if c in '"\\' else c
+    n = ord(c)
+    return f"\\x{n:02x}" if n < 0x100 else f"\\u{n:04x}" if n < 0x10000 else f"\\U{n:08x}"
 
 
 def compose_scalar(value: object) -> str:
@@ -40,8 +46,9 @@ def compose_scalar(value: object) -> str:
 
 
 def comment(value: object) -> str:
-    """Text that stays inside a one-line comment."""
-    return " ".join(str(value).split())
+    """Text that stays inside a one-line comment of a shell or YAML file: one line, nothing unprintable."""
+    line = " ".join(str(value).split())
+    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 @lru_cache(maxsize=4)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment
@@ -11,8 +12,12 @@ from advisor.record import Record
 from advisor.render.context import context
 from advisor.render.environment import environment, template_roots
 
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
 # target -> name of the file it writes; a template `<engine>/<target>.j2` makes it available
 FILES = {"command": "run.sh", "docker": "docker-run.sh", "compose": "compose.yaml"}
+IN_CONTAINERS = ("docker", "compose")
 
 
 class File(Record, frozen=True, kw_only=True):
@@ -50,8 +55,28 @@ def _render(d: Deployment, target: str, rules: Catalog, script: bool) -> str:
         have = ", ".join(targets(entry.id)) or "no target yet"
         raise BadInput(f"{entry.name} has no {target} template; it has {have}")
     env = environment(tuple(template_roots()))
-    template = env.get_template(f"{entry.id}/{target}.j2")
-    return template.render(**context(d, entry, rules), script=script)
+    seen = context(d, entry, rules)
+    if target in IN_CONTAINERS and seen["image"] is None:
+        raise BadInput(f"{entry.name}: no container image is known for {seen['vendor']} devices; take --target command")
+    text = _filled(env, f"{entry.id}/{target}.j2", {**seen, "script": script})
+    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
+        raise BadInput(
+            f"{d.model_path or d.model.id!r}: a name with bytes that are no text cannot be written to a file"
+        )
+    return text
+
+
+def _filled(env: Environment, name: str, values: dict[str, Any]) -> str:
+    """The template with its values. Raises BadInput for a template that is wrong (a user's own may be)."""
+    from jinja2 import TemplateError, TemplateSyntaxError
+
+    try:
+        text: str = env.get_template(name).render(**values)
+    except TemplateSyntaxError as e:
+        raise BadInput(f"template {name}, line {e.lineno}: {e.message}") from None
+    except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as e:
+        raise BadInput(f"template {name}: {e or type(e).__name__}") from None
+    return text
 
 
 def write(files: tuple[File, ...], folder: Path, force: bool = False) -> list[Path]:
