@@ -15,10 +15,11 @@ from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved
 from advisor.errors import BadInput
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS
+from advisor.memory.ggml_compute import NoFlash
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.placement import HOST, layer_devices
-from advisor.model.types import Model
+from advisor.model.types import Mla, Model
 from advisor.record import Record
 
 
@@ -36,6 +37,7 @@ class Constants(Record, frozen=True, kw_only=True):
 
     compute_width: dict[str, int]  # model id -> measured width
     compute_width_source: str
+    compute_width_no_flash: dict[str, NoFlash]
     window_model_types: tuple[str, ...]  # architectures whose sliding window the engine uses
     device_overhead_mib: dict[str, Range]  # per backend: context, kernels, pool
     host_overhead_mib: Range
@@ -187,7 +189,8 @@ def _compute(
     heads, query = ggml_compute.query_width(model)
     has_window = windows and any(x.window for x in layers)
     w = ggml_compute.width(model, c.compute_width, has_window)
-    grows = [x for x in layers if x.attends]
+    kv_row = max((x.k + x.v for x in layers if x.attends), default=0)
+    n = ggml_compute.no_flash(model, c.compute_width_no_flash, has_window, kv_row)
     graph = ggml_compute.Graph(
         ubatch=r.ubatch,
         cells=cells.cells,
@@ -195,17 +198,18 @@ def _compute(
         streams=cells.streams,
         flash=r.flash,
         quantized_cache=BLOCKS[r.cache_k.upper()][0] > 1 or BLOCKS[r.cache_v.upper()][0] > 1,
+        quantised_k=BLOCKS[r.cache_k.upper()][0] > 1,
         n_heads=heads,
+        latent=max((g.kv_lora_rank for g in lay.attention if isinstance(g, Mla)), default=0),
         query=query,
-        kv_row=max((x.k + x.v for x in grows), default=0),
+        kv_row=kv_row,
         hidden=lay.hidden_size,
-        host_experts=r.cpu_moe_layers is not None,
-        attends=bool(grows),
+        attends=any(x.attends for x in layers),
     )
-    single = ggml_compute.device_compute(w, graph)
+    single = ggml_compute.device_compute(w, n, graph)
     if not n_devices or all(p == HOST for p in where):
         return {HOST: single}, "modelled"
     out = dict(enumerate(ggml_compute.split_compute(single, graph, n_devices)))
     out[HOST] = ggml_compute.host_compute(graph, lay.vocab_size, r.slots)
-    basis = w.basis if n_devices == 1 and HOST not in where[:-1] and r.cpu_moe_layers is None else "modelled"
-    return out, basis
+    whole = n_devices == 1 and HOST not in where[:-1] and r.cpu_moe_layers is None
+    return out, (w.basis if r.flash else n.basis) if whole else "modelled"

@@ -6,6 +6,8 @@ and up projections; `width` of others comes from `rules/engines/llama.cpp.yaml` 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from advisor.deployment import Basis
 from advisor.memory.gguf_tensors import FUSED_GATE_UP, FUSED_QKV
 from advisor.model import types as t
@@ -59,6 +61,38 @@ def width(model: t.Model, measured: dict[str, int], windows: bool) -> Width:
     return Width(elements=6 * inner + 2 * d, basis="modelled")
 
 
+class NoFlash(Record, frozen=True, kw_only=True):
+    """Live F32 elements per token without flash attention: beside the scores of one attention layer, and elsewhere."""
+
+    attention: int
+    quantised: int  # `attention` with a quantised K cache
+    elsewhere: int = 0  # peak of the feed-forward part; 0 = attention is always larger
+    quantised_bytes: int = 64 * 1024  # constant on top with a quantised K cache
+    basis: Basis = "measured"
+
+
+def no_flash(model: t.Model, measured: Mapping[str, NoFlash], windows: bool, kv_row: int) -> NoFlash:
+    """Widths without flash attention. The formula is exact for dense models with separate q, k, v, gate and up."""
+    if model.id in measured:
+        return measured[model.id]
+    lay = model.layout
+    assert lay is not None
+    d = lay.hidden_size
+    _, q = query_width(model)
+    ff = max((g.intermediate for g in lay.ffn if isinstance(g, t.Dense)), default=0)
+    fused = model.model_type in FUSED_QKV
+    extra = q + 5 if windows else 3
+    attention = 2 * d + kv_row + (0 if fused else 2 * q + extra)
+    plain = not fused and not any(isinstance(g, t.Moe) for g in lay.ffn)
+    return NoFlash(
+        attention=attention,
+        quantised=attention if fused else attention - q,
+        elsewhere=3 * ff + 2 * d + kv_row + extra,
+        quantised_bytes=(512 if windows else 64) * 1024,
+        basis="exact" if plain and all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention) else "modelled",
+    )
+
+
 class Graph(Record, frozen=True, kw_only=True):
     """What the compute buffer depends on, besides the model."""
 
@@ -68,30 +102,41 @@ class Graph(Record, frozen=True, kw_only=True):
     streams: int
     flash: bool
     quantized_cache: bool
+    quantised_k: bool
     n_heads: int
+    latent: int  # width of the latent part of an MLA row; 0 without MLA
     query: int  # query elements per token
     kv_row: int  # K and V elements per token of the widest layer
     hidden: int
-    host_experts: bool
     attends: bool  # False: no attention layer at all, hence no mask
 
 
 def mask_bytes(g: Graph) -> int:
-    """The attention mask, F16 with flash attention."""
-    return 2 * g.ubatch * (g.cells + g.window_cells) if g.attends else 0
+    """The attention mask: F16 with flash attention, F32 without."""
+    return (2 if g.flash else 4) * g.ubatch * (g.cells + g.window_cells) if g.attends else 0
 
 
-def device_compute(w: Width, g: Graph) -> int:
+def device_compute(w: Width, n: NoFlash, g: Graph) -> int:
     """Bytes of scratch on a single GPU."""
     mask = mask_bytes(g)
+    if g.attends and not g.flash:
+        return mask + _scores(n, g)
     size = 4 * g.ubatch * w.elements + mask
-    if g.quantized_cache and g.flash and g.attends:
+    if g.quantized_cache and g.attends:
         # K and V of one layer are expanded to F16 for the kernel
         grown = 4 * g.ubatch * (2 * g.hidden + 2 * g.query + 45) + mask + 2 * g.cells * g.streams * g.kv_row
         size = max(size + 80 * 1024, grown)
-    if not g.flash and g.attends:
-        size += 4 * g.ubatch * g.cells * (g.n_heads + 1)
     return size
+
+
+def _scores(n: NoFlash, g: Graph) -> int:
+    """Peak without flash attention: all scores of one layer at once, unless the feed-forward part is larger."""
+    beside = n.quantised if g.quantised_k else n.attention
+    size = 4 * g.ubatch * max(beside + g.cells * g.n_heads, n.elsewhere)
+    turned = 2 * g.latent * g.cells * g.streams  # MLA's V is a transposed copy of the latent rows
+    if turned > 4 * g.ubatch * g.n_heads * g.latent:  # smaller copies reuse freed space
+        size += turned
+    return size + (n.quantised_bytes if g.quantised_k else 0)
 
 
 def split_compute(single: int, g: Graph, devices: int) -> list[int]:
