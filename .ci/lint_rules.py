@@ -1,4 +1,4 @@
-"""Check the rules of this checkout: references, sources, arithmetic, names, patterns. One line a fault, status 1 if any."""
+"""Check the rules of this checkout: references, sources, arithmetic, names. One line a fault, status 1 if any."""
 
 from __future__ import annotations
 

@@ -1,0 +1,207 @@
+"""The documentation says what the program does: reference pages, command lines, shown output, links, examples."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.cli.main import COMMANDS, root, run
+from advisor.report import reference
+
+TOP = Path(__file__).resolve().parent.parent
+README = (TOP / "README.md").read_text(encoding="utf-8")
+PAGES = [TOP / "README.md", TOP / "CONTRIBUTING.md", TOP / "CHANGELOG.md", *sorted((TOP / "docs").rglob("*.md"))]
+
+
+def command_lines() -> list[str]:
+    """Every `advise ...` line of the README's code blocks: shell, console and workflow files."""
+    blocks = "\n".join(re.findall(r"(?ms)^```(?:sh|console|yaml)\n(.*?)^```", README))
+    found = re.findall(r"(?m)^(?:\$ |\s*- run: )?(advise .*)$", blocks)
+    return [re.split(r"\s+#|\s+>", line)[0] for line in found]
+
+
+@pytest.fixture(scope="module")
+def generated() -> dict[str, str]:
+    return reference.pages(catalog([shipped_root()]))
+
+
+def test_reference_pages_are_those_of_the_rules(generated: dict[str, str]) -> None:
+    stored = {p.name: p.read_text(encoding="utf-8") for p in (TOP / "docs/reference").glob("*.md")}
+    assert stored.keys() == generated.keys()
+    for name, text in generated.items():
+        # the layout of help texts differs between versions of click, the words do not
+        same = stored[name].split() == text.split() if name == "cli.md" else stored[name] == text
+        assert same, f"docs/reference/{name} is stale: python -m advisor.report.reference docs/reference"
+
+
+def test_reference_holds_every_command_and_every_option(generated: dict[str, str]) -> None:
+    for name in COMMANDS:
+        section = generated["cli.md"].split(f"\n## advise {name}\n")[1].split("\n## ")[0]
+        command = root.get_command(click.Context(root), name)
+        assert command is not None
+        for parameter in command.params:
+            if isinstance(parameter, click.Option):
+                assert all(o in section for o in (*parameter.opts, *parameter.secondary_opts))
+
+
+def test_reference_shows_the_support_that_the_rules_state(generated: dict[str, str]) -> None:
+    """Cells of the matrices against the YAML files, read without the catalogue."""
+    marks = {"yes": "yes", "partial": "part", "no": "–", "unknown": "?", "n/a": "n/a"}
+    matrix = generated["engines.md"].split("## Hardware")[1].split("##")[0]
+    header, _, *rows = [line for line in matrix.splitlines() if line.startswith("|")]
+    columns = [c.strip() for c in header.strip("|").split("|")]
+    seen = 0
+    for line in rows:
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        entry = yaml.safe_load((TOP / f"rules/engines/{cells[0]}.yaml").read_text(encoding="utf-8"))
+        for column, cell in zip(columns[1:], cells[1:], strict=True):
+            stated = entry["hardware"].get(column)
+            assert cell == ("" if stated is None else marks[stated["support"]]), (cells[0], column)
+            seen += 1
+    assert seen > 150
+
+
+def test_cells_cannot_break_a_table() -> None:
+    assert reference.table(("a", "b"), [("x|y\nz", "<b>")]).splitlines()[2] == r"| x\|y z | &lt;b> |"
+
+
+def test_main_writes_the_pages(tmp_path: Path, generated: dict[str, str]) -> None:
+    assert reference.main([str(tmp_path / "new" / "folder")]) == 0
+    assert {p.name for p in (tmp_path / "new/folder").iterdir()} == generated.keys()
+    assert reference.main([]) == 2
+
+
+def test_readme_has_command_lines() -> None:
+    lines = command_lines()
+    assert len(lines) >= 12
+    assert {shlex.split(line)[1] for line in lines} >= {"recommend", "explain", "estimate", "render", "probe", "list"}
+
+
+@pytest.mark.parametrize("line", command_lines())
+def test_readme_command_lines_parse(line: str) -> None:
+    name, *words = shlex.split(line)[1:]
+    command = root.get_command(click.Context(root), name)
+    assert command is not None, f"there is no command {name}"
+    command.make_context(name, words)
+
+
+def test_readme_output_is_not_stale(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks marked as checked: every line shown is printed, in this order."""
+    monkeypatch.setenv("COLUMNS", "80")
+    blocks = re.findall(r"(?ms)^<!-- checked output -->\n```console\n\$ (advise .*?)\n(.*?)^```", README)
+    assert blocks
+    for line, shown in blocks:
+        run(shlex.split(line)[1:])
+        printed = iter(capsys.readouterr().out.splitlines())
+        for wanted in shown.splitlines():
+            if wanted.strip() not in ("", "..."):
+                assert wanted in printed, f"`{line}` does not print: {wanted}"
+
+
+def test_readme_python_runs() -> None:
+    """In a process of its own, as a reader would run it."""
+    (code,) = re.findall(r"(?ms)^<!-- checked python -->\n```python\n(.*?)^```", README)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    engine, figures, params = done.stdout.splitlines()
+    assert engine in catalog([shipped_root()]).engines()
+    assert figures.startswith("True ")
+    assert figures.endswith(" exact")
+    assert params == "8030261248"
+
+
+def test_readme_counts_the_catalogue() -> None:
+    rules = catalog([shipped_root()])
+    assert f"{len(rules.engines())} engines" in README
+    assert f"{len(rules.model_ids())} models" in (TOP / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+def test_every_rule_folder_and_room_is_in_the_documentation() -> None:
+    architecture = (TOP / "docs/architecture.md").read_text(encoding="utf-8")
+    rooms = [p.name for p in (TOP / "advisor").iterdir() if (p / "__init__.py").exists()]
+    modules = [p.name for p in (TOP / "advisor").glob("*.py") if p.name != "__init__.py"]
+    missing = [r for r in rooms if f"`{r}/`" not in architecture] + [m for m in modules if f"`{m}`" not in architecture]
+    assert not missing
+    rules = (TOP / "docs/rules.md").read_text(encoding="utf-8")
+    assert not [p.name for p in (TOP / "rules").iterdir() if f"`{p.name}" not in rules]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(TOP)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)", page.read_text(encoding="utf-8")):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def hardware_examples() -> list[str]:
+    """The examples of docs/hardware.md; what is no hardware on its own is said of a card."""
+    part = (TOP / "docs/hardware.md").read_text(encoding="utf-8").split("## The probe")[0]
+    out = []
+    for row, cell in re.findall(r"(?m)^\| ([a-z][\w ]*) \| (.*) \|$", part):
+        for text in re.findall(r"`([^`]+)`", cell):
+            if text != "A + B":
+                out.append(text if row in ("cards", "no card", "this machine") else f"RTX 4090, {text}")
+    return out
+
+
+def test_hardware_examples_are_found() -> None:
+    assert len(hardware_examples()) > 30
+
+
+@pytest.mark.parametrize("text", [t for t in hardware_examples() if t != "this"])
+def test_hardware_examples_are_understood(text: str) -> None:
+    from advisor.catalog.hardware_names import parse_hardware
+
+    parse_hardware(text, catalog([shipped_root()]))
+
+
+def test_names_of_templates_are_documented() -> None:
+    from advisor.estimate import Request, deployment
+    from advisor.render.context import context
+
+    rules = catalog([shipped_root()])
+    made, _ = deployment(Request(model="llama3.1:8b", engine="vllm", hardware="RTX 4090", context_length=4096), rules)
+    names = set(context(made, rules.engine("vllm"), rules)) | {"script"}
+    text = (TOP / "docs/templates.md").read_text(encoding="utf-8").split("## Names")[1].split("## Quoting")[0]
+    rows = re.findall(r"(?m)^\| ((?:`\w+`(?:, )?)+) \|", text)
+    assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == names
+
+
+def test_example_of_an_overlay_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The model of docs/rules.md has the dimensions of Llama 3.1 8B, so both need the same memory on the same card."""
+    text = (TOP / "docs/rules.md").read_text(encoding="utf-8")
+    for path, content in re.findall(r"(?ms)^`my-rules/([\w/.]+)`:\n\n```yaml\n(.*?)^```", text):
+        (tmp_path / path).parent.mkdir(parents=True)
+        (tmp_path / path).write_text(content, encoding="utf-8")
+    assert len(list(tmp_path.rglob("*.yaml"))) == 2
+    (line,) = re.findall(r"(?m)^    (advise explain --rules my-rules .*)$", text)
+    words = shlex.split(line)[1:]
+    words[words.index("my-rules")] = str(tmp_path)
+
+    def sizes(words: list[str]) -> list[str]:
+        assert run(words) == 0
+        return [x.split("48GB")[-1] for x in capsys.readouterr().out.splitlines() if "Lab Card 48GB" in x]
+
+    mine = sizes(words)
+    assert mine
+    words[words.index("assistant")] = "llama3.1:8b"
+    assert sizes(words) == mine
+
+
+def test_commands_of_readme_are_there_for_the_checks() -> None:
+    """`.ci/run` takes the test command from here."""
+    for mark, part in (("run", "advise recommend"), ("test", "-m pytest")):
+        (command,) = re.findall(rf"(?ms)^<!-- {mark} command -->\n```sh\n(.*?)\n```", README)
+        assert part in command
+        assert "\n" not in command
+    assert os.access(TOP / ".ci/run", os.X_OK)
