@@ -68,7 +68,7 @@ def recommend(q: Question, rules: Catalog) -> Advice:
         return _elsewhere(q, j, remote)
     picked, notes = _pick(q, entry, guide, rules)
     if picked is None:
-        return _nothing(q, guide, rules, notes)
+        return _nothing(q, j, entry, rules, notes)
     return _advice(q, Resolved(picked), entry, guide, rules, notes)
 
 
@@ -360,15 +360,25 @@ def _elsewhere(q: Question, j: _Judged, remote: list[Ranked]) -> Advice:
     )
 
 
-def _nothing(q: Question, guide: Guide, rules: Catalog, notes: tuple[str, ...]) -> Advice:
-    j = judge_all(q, None, guide, rules)
+def _nothing(q: Question, j: _Judged, asked: Engine | None, rules: Catalog, notes: tuple[str, ...]) -> Advice:
+    """No model of the list fits, or the engine asked for cannot run here at all."""
+    rejected = []
+    for entry in _in_order(list(j.decision.engines), asked, rules):
+        reasons = judge(entry, j.facts, None, None, q.workload, asked=[asked.id] if asked else ()).reasons
+        if reasons:
+            rejected.append(Rejected(engine=entry.id, reasons=reasons))
+    refused = asked is not None and any(r.engine == asked.id for r in rejected)
+    why = f"{asked.name} cannot run here" if asked and refused else "no model of rules/picks.yaml fits this machine"
+    remedies = ("another engine (leave --engine out)",) if refused else (
+        "more memory", "a shorter --context", "name a small model with --model",
+    )  # fmt: skip
     return Advice(
         machine=q.machine,
         workload=q.workload,
         chosen=None,
         alternatives=(),
-        rejected=(),
+        rejected=tuple(rejected),
         trace=j.decision.trace,
-        warnings=(*notes, *q.machine.notes, "no model of rules/picks.yaml fits this machine"),
-        remedies=("more memory", "a shorter --context", "name a small model with --model"),
+        warnings=(*notes, *q.machine.notes, why),
+        remedies=remedies,
     )

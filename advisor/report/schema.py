@@ -1,0 +1,159 @@
+"""The shapes of all JSON output, and the schema files made from them (advisor/schemas/*.json; a test holds them true).
+
+    python -m advisor.report.schema advisor/schemas
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from advisor.advice.explain import Change, Fits
+from advisor.advice.types import Tried
+from advisor.decision.types import Check, Reason
+from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
+from advisor.estimate import Request
+from advisor.machine.types import Machine
+from advisor.record import Record
+
+
+class ErrorBody(Record, frozen=True, kw_only=True):
+    """What is wrong: a stable code, one line, near matches of a name."""
+
+    code: str
+    message: str
+    near: list[str]
+
+
+class ErrorAnswer(Record, frozen=True, kw_only=True):
+    """The answer of any command with --json at exit status 2, and of a bad line of `advise estimate`."""
+
+    error: ErrorBody
+    id: Any = None
+
+
+class Memory(Record, frozen=True, kw_only=True):
+    """Where every byte goes. `devices` in rank order, `host` = host memory; unknown values are null."""
+
+    fits: bool | None
+    context_length: int
+    sequences: int
+    devices: list[DeviceMemory]
+    host: DeviceMemory | None
+    kv_cache: KvCache
+    basis: dict[str, Basis]
+    not_modelled: list[str]
+    warnings: list[str]
+    short: list[str]
+    message: str | None
+
+
+class EstimateAnswer(Memory, frozen=True, kw_only=True):
+    """One line of `advise estimate`, and one element of `estimates` in `advise explain --json`."""
+
+    id: Any
+    model: str
+    engine: str
+    quantization: str
+    speed: SpeedEstimate | None
+
+
+class ExplainAnswer(Record, frozen=True, kw_only=True):
+    """`advise explain --json`."""
+
+    model: str
+    quantization: str
+    engine: str
+    fits: bool | None
+    file_bytes: int | None
+    bits_per_weight: float | None
+    estimates: list[EstimateAnswer]
+    fits_on: list[Fits]
+    changes: list[Change]
+    warnings: list[str]
+
+
+class RankedAnswer(Record, frozen=True, kw_only=True):
+    """One offered deployment. `memory` is null for what runs elsewhere."""
+
+    engine: str
+    engine_version: str | None
+    model: str | None
+    quantization: str | None
+    settings: dict[str, Setting]
+    command: str | None
+    memory: Memory | None
+    speed: SpeedEstimate | None
+    reasons: list[str]
+    notes: list[str]
+    tried: list[Tried]
+
+
+class RejectedAnswer(Record, frozen=True, kw_only=True):
+    """An engine that is not offered."""
+
+    engine: str
+    reasons: list[Reason]
+
+
+class TraceAnswer(Record, frozen=True, kw_only=True):
+    """One rule that was looked at. `held` null = a field it asks about is unknown."""
+
+    rule: str
+    held: bool | None
+    conditions: list[Check]
+    because: str | None
+    source: list[str]
+
+
+class RecommendAnswer(Record, frozen=True, kw_only=True):
+    """`advise recommend --json`. `chosen` is null when nothing fits; `remedies` then say what would."""
+
+    machine: Machine
+    workload: Workload
+    chosen: RankedAnswer | None
+    alternatives: list[RankedAnswer]
+    rejected: list[RejectedAnswer]
+    trace: list[TraceAnswer]
+    because: list[str]
+    overlay: list[str]
+    warnings: list[str]
+    remedies: list[str]
+    guide: dict[str, Any] | None = None
+
+
+SHAPES: dict[str, type] = {
+    "request": Request,
+    "estimate": EstimateAnswer,
+    "explain": ExplainAnswer,
+    "recommend": RecommendAnswer,
+    "probe": Machine,
+    "error": ErrorAnswer,
+}
+
+
+def schema(name: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of one shape."""
+    made = msgspec.json.schema(SHAPES[name])
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"advise {name}", **made}
+
+
+def texts() -> dict[str, str]:
+    """File name -> content of every schema file."""
+    return {
+        f"{name}.json": msgspec.json.format(msgspec.json.encode(schema(name), order="sorted"), indent=1).decode() + "\n"
+        for name in SHAPES
+    }
+
+
+def main(folder: str) -> None:
+    """Write the schema files."""
+    for name, text in texts().items():
+        (Path(folder) / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,173 @@
+"""The commands as users run them: exit status, what goes to stdout, help, width, and the cases of the README."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ADVISE = str(Path(sys.executable).parent / "advise")
+
+
+def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ADVISE, *words], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env})
+
+
+def answer(*words: str, status: int = 0) -> Any:
+    p = run(*words, "--json")
+    assert p.returncode == status, (p.returncode, p.stderr)
+    return json.loads(p.stdout)
+
+
+def test_explain_70b_q4() -> None:
+    """The case everybody asks: a published file of 42.5 GB; per device and context; which cards hold it."""
+    body = answer("explain", "--model", "70B", "--quant", "q4")
+    assert body["model"] == "meta-llama/Llama-3.3-70B-Instruct"
+    assert body["quantization"] == "Q4_K_M"
+    assert round(body["file_bytes"] / 1e9, 1) == 42.5
+    assert len(body["estimates"]) >= 3
+    for e in body["estimates"]:
+        for part in ("weights_bytes", "kv_cache_bytes", "compute_bytes", "overhead_bytes"):
+            assert e["devices"][0][part] > 0
+    # 80 layers x 8 KV heads x 128 x 2 x 2 bytes
+    assert body["estimates"][0]["kv_cache"]["bytes_per_token"] == 327680
+    fits = {f["hardware"]: f["fits"] for f in body["fits_on"]}
+    assert fits["2x GeForce RTX 4090"] is True
+    assert fits["1x L40S"] is True
+    assert "1x GeForce RTX 4090" not in fits
+    assert any("Q4_K_M" in w for w in body["warnings"])
+
+
+def test_explain_text_fits_80_columns_and_has_no_colour_in_a_pipe() -> None:
+    for words in (("--quant", "q4"), ("--on", "2x RTX 3090, 64GB RAM"), ("--engine", "vllm"), ("--on", "cpu, 64GB RAM", "-v")):
+        text = run("explain", "--model", "70B", *words).stdout
+        assert "\033" not in text
+        assert max(map(len, text.splitlines())) <= 80, max(text.splitlines(), key=len)
+
+
+def test_recommend_14b_for_16_users_on_a_4090() -> None:
+    body = answer("recommend", "--on", "1x RTX 4090", "--model", "Qwen/Qwen2.5-14B-Instruct", "--concurrency", "16")
+    chosen = body["chosen"]
+    assert chosen["memory"]["fits"] is True
+    assert chosen["memory"]["sequences"] == 16
+    device = chosen["memory"]["devices"][0]
+    assert device["high_bytes"] <= device["budget_bytes"]
+    bf16 = next(t for t in chosen["tried"] if t["quantization"] == "BF16")
+    assert bf16["fits"] is False
+    assert "29.5 GB" in bf16["text"]
+    assert any("BF16 does not fit" in w for w in body["warnings"])
+
+
+def test_72b_in_bf16_is_never_offered_on_one_h100() -> None:
+    for words in ((), ("--concurrency", "8"), ("--priority", "throughput")):
+        body = answer("recommend", "--on", "1x H100 80GB SXM", "--model", "Qwen/Qwen2.5-72B-Instruct", *words)
+        offered = [body["chosen"], *body["alternatives"]]
+        assert offered[0] is not None
+        assert all(x["quantization"] not in ("BF16", "F16") for x in offered)
+
+
+def test_a_p40_never_gets_vllm() -> None:
+    for words in ((), ("--concurrency", "16"), ("--engine", "vllm")):
+        p = run("recommend", "--on", "Tesla P40", "--json", *words)
+        body = json.loads(p.stdout)
+        assert all(x["engine"] != "vllm" for x in [body["chosen"], *body["alternatives"]] if x)
+        why = next(r for r in body["rejected"] if r["engine"] == "vllm")
+        assert "compute_capability_below_floor" in [r["code"] for r in why["reasons"]]
+        assert all(r["text"] and r["rule"] for r in why["reasons"])
+
+
+def test_a_mac_gets_the_engines_of_a_mac() -> None:
+    body = answer("recommend", "--on", "M3 Max 64GB")
+    offered = [x["engine"] for x in [body["chosen"], *body["alternatives"]]]
+    assert body["chosen"]["engine"] in ("llama.cpp", "mlx-lm", "ollama")
+    assert {"llama.cpp", "mlx-lm", "ollama"} <= set(offered)
+
+
+@pytest.mark.parametrize("hardware", ["1x RTX 4090", "cpu, 64GB RAM", "M3 Max 64GB", "8x H100 80GB SXM", "RX 7900 XTX", "Tesla P40"])
+def test_an_archived_engine_is_never_offered_unasked(hardware: str) -> None:
+    body = answer("recommend", "--on", hardware, "--model", "8B")
+    assert all(x["engine"] != "tgi" for x in [body["chosen"], *body["alternatives"]])
+    assert "archived" in [r["code"] for x in body["rejected"] if x["engine"] == "tgi" for r in x["reasons"]]
+
+
+def test_every_rejection_has_a_reason() -> None:
+    body = answer("recommend", "--on", "1x RTX 3060 12GB, 64GB RAM", "--model", "70B", "--concurrency", "4")
+    assert body["rejected"]
+    for r in body["rejected"]:
+        assert r["reasons"], r["engine"]
+        assert all(x["code"] and x["text"] for x in r["reasons"])
+    assert all(step["rule"] for step in body["trace"])
+
+
+def test_nothing_fits_is_1_with_remedies() -> None:
+    body = answer("recommend", "--on", "1x GTX 1050 Ti, 4GB RAM", "--model", "70B", status=1)
+    assert body["chosen"] is None
+    assert body["remedies"]
+    assert run("explain", "--model", "70B", "--quant", "q4", "--on", "1x RTX 4090, 64GB RAM").returncode == 1
+
+
+def test_unknown_host_memory_cannot_be_a_fit() -> None:
+    p = run("explain", "--model", "8B", "--quant", "q4", "--on", "cpu", "--json")
+    assert p.returncode == 2
+    assert json.loads(p.stdout)["fits"] is None
+    p = run("recommend", "--model", "8B", "--on", "cpu", "--json")
+    body = json.loads(p.stdout)
+    assert p.returncode == 2
+    assert body["chosen"]["memory"]["fits"] is None
+    assert body["chosen"]["command"]
+
+
+def test_recommend_on_this_machine_is_under_a_screen() -> None:
+    p = run("recommend")
+    assert p.returncode in (0, 1), p.stderr
+    lines = p.stdout.splitlines()
+    assert len(lines) <= 50
+    assert max(len(x) for x in lines if not x.startswith("  llama-server") and "http" not in x) <= 80
+    assert "Machine:" in lines[0]
+    assert len(run("recommend", "-v").stdout.splitlines()) > len(lines)
+
+
+def test_insisting_on_an_engine() -> None:
+    assert answer("recommend", "--on", "1x RTX 4090", "--model", "8B", "--engine", "sglang")["chosen"]["engine"] == "sglang"
+    body = answer("recommend", "--on", "1x RTX 4090", "--model", "8B", "--engine", "tgi")
+    assert body["chosen"]["engine"] == "tgi"
+    assert any("archived" in w for w in body["warnings"])
+
+
+@pytest.mark.parametrize("what", ["engines", "models", "accelerators", "guides", "rules", "quantizations"])
+def test_lists(what: str) -> None:
+    rows = answer("list", what)
+    counts = {"engines": 27, "models": 376, "accelerators": 225, "guides": 6}
+    assert len(rows) >= counts.get(what, 20)
+    assert len({r["id"] for r in rows}) == len(rows)
+    text = run("list", what).stdout
+    assert len(text.splitlines()) == len(rows) + 1
+
+
+@pytest.mark.parametrize("command", ["recommend", "explain", "estimate", "probe", "list", "render"])
+def test_help_has_examples(command: str) -> None:
+    p = run(command, "--help")
+    assert p.returncode == 0
+    assert "Examples:" in p.stdout
+    assert f"advise {command}" in p.stdout
+
+
+def test_version_and_bare_call() -> None:
+    assert run("--version").stdout.startswith("advise 0.")
+    assert "recommend" in run().stdout + run().stderr
+
+
+def test_completion_script() -> None:
+    p = run(_ADVISE_COMPLETE="bash_source")
+    assert "complete" in p.stdout
+
+
+def test_stdout_is_only_the_answer() -> None:
+    p = run("probe", "--json")
+    assert p.stderr == ""
+    json.loads(p.stdout)

@@ -1,0 +1,194 @@
+"""Bad input at the command line: one clear line, exit 2, no traceback, bounded time and memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ADVISE = str(Path(sys.executable).parent / "advise")
+LIMIT = 1 << 30  # address space of the child: a reader that takes a 1 GB file into memory fails here
+
+
+def run(*words: str, stdin: str | None = None, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    began = time.monotonic()
+    p = subprocess.run(
+        [ADVISE, *words],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, **(env or {})},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (LIMIT, LIMIT)),
+        check=False,
+    )
+    assert time.monotonic() - began < 10
+    return p
+
+
+def refused(p: subprocess.CompletedProcess[str], *words: str) -> str:
+    """The one line of an error; it names what it should."""
+    assert p.returncode == 2, (p.returncode, p.stdout, p.stderr)
+    assert "Traceback" not in p.stderr
+    lines = [line for line in p.stderr.splitlines() if line]
+    assert len(lines) == 1, p.stderr
+    for w in words:
+        assert w in lines[0], (w, lines[0])
+    return lines[0]
+
+
+def test_unknown_hardware_names_near_matches_and_takes_none() -> None:
+    p = run("recommend", "--on", "RTX 4900")
+    refused(p, "RTX 4900", "RTX 4090")
+    assert p.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("explain", "--model", "llama3.1:9b"), "llama3.1:8b"),
+        (("explain", "--model", "8B", "--engine", "vlmm"), "vllm"),
+        (("explain", "--model", "8B", "--quant", "Q4_K_N"), "Q4_K_M"),
+        (("explain", "--model", "8B", "--context", "many"), "many"),
+        (("explain", "--model", "8B", "--context", "0"), "positive"),
+        (("explain", "--model", "8B", "--on", "RTX 4090", "--machine", "x.json"), "exclude"),
+        (("recommend", "--workload", "stage"), "KEY=VALUE"),
+        (("recommend", "--workload", "stage=prod"), "stage"),
+        (("recommend", "--guide", "choosing-a-backent"), "choosing-a-backend"),
+        (("recomend",), "recommend"),
+        (("render", "--target", "compos", "--output", "-"), "compose"),
+        (("list", "engine"), "engines"),
+        (("recommend", "--concurrency", "0"), "0"),
+    ],
+)
+def test_bad_values_say_what_would_be_right(words: tuple[str, ...], says: str) -> None:
+    refused(run(*words), says)
+
+
+def test_json_errors_are_json_too() -> None:
+    p = run("recommend", "--on", "RTX 4900", "--json")
+    refused(p)
+    body = json.loads(p.stdout)["error"]
+    assert body["code"] == "unknown_accelerator"
+    assert "GeForce RTX 4090" in body["near"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("engines: [\n", "engines/mine.yaml"),
+        ("id: mine\nname: Mine\nkind: engine\nhealth: {status: alive}\n", "4"),
+        ("id: mine\nname: Mine\nkind: engine\nhealth: {status: active}\nprot: 80\n", "port"),
+        ("{" * 100_000, "nested"),
+        ("a: &a [1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\n" + "".join(
+            f"{chr(99 + i)}: &{chr(99 + i)} [{','.join(['*' + chr(98 + i)] * 10)}]\n" for i in range(8)), "mine.yaml"),
+        ("\x00\x01", "mine.yaml"),
+    ],
+)  # fmt: skip
+def test_broken_overlay(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "engines").mkdir()
+    (tmp_path / "engines" / "mine.yaml").write_text(text)
+    refused(run("recommend", "--rules", str(tmp_path), "--on", "RTX 4090"), "mine.yaml", says)
+
+
+def test_overlay_that_is_not_there() -> None:
+    refused(run("list", "engines", "--rules", "no/such/folder"), "no/such/folder")
+
+
+def test_truncated_gguf(tmp_path: Path) -> None:
+    path = tmp_path / "cut.gguf"
+    for content in (b"", b"GGUF", b"GGUF\x03\x00\x00\x00" + b"\xff" * 16, b"GGUF\x03\x00\x00\x00" + b"\x00" * 8 + b"\xff" * 100, b"not a gguf" * 10):
+        path.write_bytes(content)
+        refused(run("explain", "--model", str(path)), "cut.gguf")
+
+
+def test_config_of_a_gigabyte_of_braces(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with path.open("wb") as f:
+        block = b"{" * (1 << 20)
+        for _ in range(1024):
+            f.write(block)
+    refused(run("explain", "--model", str(tmp_path)), "config.json", "larger")
+
+
+def test_config_nested_deeply(tmp_path: Path) -> None:
+    for text in ('{"a":' * 50_000, "[" * 100_000, '{"model_type": "llama"}', "null", "[]", '{"model_type": 7}', "\ufeff", "{"):
+        (tmp_path / "config.json").write_text(text)
+        refused(run("explain", "--model", str(tmp_path)), "config.json")
+
+
+def test_unreadable_snapshots(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    for text in ("", "{", "[]", '{"schema": 99}', '{"devices": 5}', "{" * 10_000, '{"devices": [{"index": "x"}]}'):
+        path.write_text(text)
+        refused(run("recommend", "--machine", str(path)), "machine.json")
+    refused(run("recommend", "--machine", str(tmp_path / "absent.json")), "absent.json", "no such file")
+    refused(run("recommend", "--machine", str(tmp_path)), "directory")
+
+
+def test_nothing_is_overwritten_without_force(tmp_path: Path) -> None:
+    asked = ("--model", "qwen3:8b", "--on", "RTX 4090", "--target", "compose", "--output", str(tmp_path))
+    assert run("render", *asked).returncode == 0
+    mine = tmp_path / "compose.yaml"
+    mine.write_text("mine")
+    refused(run("render", *asked), "compose.yaml", "--force")
+    assert mine.read_text() == "mine"
+    assert run("render", *asked, "--force").returncode == 0
+    assert "services:" in mine.read_text()
+    snapshot = tmp_path / "machine.json"
+    snapshot.write_text("mine")
+    refused(run("probe", "--save", str(snapshot)), "machine.json", "--force")
+    assert snapshot.read_text() == "mine"
+
+
+def test_a_snapshot_reads_back_identically(tmp_path: Path) -> None:
+    path = tmp_path / "machine.json"
+    assert run("probe", "--save", str(path)).returncode == 0
+    again = json.loads(run("probe", "--machine", str(path), "--json").stdout)
+    assert again == json.loads(path.read_text())
+
+
+def test_estimate_answers_garbage_on_its_line() -> None:
+    lines = [
+        '{"id": 1, "model": "8B", "hardware": "RTX 4090"}',
+        "{" * 1000,
+        "garbage",
+        '{"id": 4, "model": "8B", "sequences": -1}',
+        '{"id": 5, "model": "8B", "context_length": 1e30}',
+        '{"id": 6, "model": "8B", "settings": {"ctx-size": "NaN"}}',
+        '{"id": 7, "model": "8B", "hardware": "RTX 4900"}',
+        '{"id": 8, "model": "8B", "hardware": "RTX 4090"}',
+    ]
+    p = run("estimate", "--jsonl", "-", stdin="\n".join(lines) + "\n")
+    assert p.returncode == 0, p.stderr
+    answers = [json.loads(x) for x in p.stdout.splitlines()]
+    assert len(answers) == len(lines)
+    assert ["error" in a for a in answers] == [False, True, True, True, True, True, True, False]
+    assert answers[6]["error"]["near"]
+    assert {k: v for k, v in answers[0].items() if k != "id"} == {k: v for k, v in answers[7].items() if k != "id"}
+
+
+def test_a_closed_pipe_is_quiet() -> None:
+    p = subprocess.run(f"{ADVISE} list models | head -1", shell=True, capture_output=True, text=True, timeout=30, check=False)
+    assert p.stderr == ""
+    assert len(p.stdout.splitlines()) == 1
+
+
+def test_an_internal_error_is_2_and_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import advisor.advice.explain
+    from advisor.cli.main import run as main
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    monkeypatch.setattr(advisor.advice.explain, "explain", broken)
+    assert main(["explain", "--model", "8B"]) == 2
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "two lines" in err
