@@ -47,6 +47,8 @@ def tensors(model: t.Model) -> list[Tensor]:
     lay = model.layout
     if lay is None:
         raise NoLayout(f"the layers of {model.id} are not known")
+    if not lay.attention_order and sum(g.n for g in lay.attention) > lay.n_layers:
+        raise NoLayout(f"the tensors of {model.id}, with more than one block of attention a layer, are not known")
     d, vocab = lay.hidden_size, lay.vocab_size
     out = [Tensor(name="token_embd.weight", ne=(d, vocab)), Tensor(name="output_norm.weight", ne=(d,))]
     if model.weights.norm_bias:

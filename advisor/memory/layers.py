@@ -40,11 +40,12 @@ class LayerCache(Record, frozen=True, kw_only=True):
 
 @per_model
 def cache_layers(model: t.Model) -> tuple[LayerCache, ...]:
-    """One LayerCache per layer of the text model, in order; empty where the layout is not known."""
+    """One LayerCache per block of attention, in order (some models have two a layer); empty where the layout is not known."""
     lay = model.layout
     if lay is None:
         return ()
-    kinds = order(lay.attention, lay.attention_order, lay.n_layers)
+    n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
+    kinds = order(lay.attention, lay.attention_order, n)
     made = [_cache(g, lay.hidden_size) for g in lay.attention]
     return tuple(made[k] for k in kinds)
 

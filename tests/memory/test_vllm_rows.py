@@ -1,0 +1,67 @@
+"""vLLM's KV planner and weights per rank, against vLLM's own classes on the meta device."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.deployment import Deployment, MemoryEstimate, Setting
+from advisor.estimate import estimate, machine_of
+
+_LINES = (Path(__file__).parent.parent / "data" / "vllm_kv_rows.csv").read_text().splitlines()
+ROWS = list(csv.DictReader(line for line in _LINES if not line.startswith("#")))
+RULES = catalog([shipped_root()])
+IDS = [f"{r['row']}-{r['kv_cache_dtype']}-tp{r['tp']}" for r in ROWS]
+
+
+def estimated(r: dict[str, str], length: int, sequences: int = 1) -> MemoryEstimate:
+    settings: dict[str, Setting] = {
+        "tensor-parallel-size": int(r["tp"]),
+        "max-model-len": length,
+        "max-num-seqs": int(r["max_num_seqs"]),
+        "max-num-batched-tokens": int(r["max_num_batched_tokens"]),
+        "gpu-memory-utilization": float(r["gpu_memory_utilization"]),
+        "kv-cache-dtype": r["kv_cache_dtype"],
+    }
+    if r["text_only"] == "1":
+        settings["language-model-only"] = True
+    return estimate(
+        Deployment(
+            model=RULES.find_model(r["model"]),
+            engine="vllm",
+            engine_version="0.33.0",
+            quantization=r["quant"],
+            machine=machine_of(f"{r['tp']}x H100 80GB SXM", RULES),
+            sequences=sequences,
+            settings=settings,
+        ),
+        RULES,
+    )
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+@pytest.mark.parametrize("length", [4096, 8192, 32768, 131072])
+def test_one_request_takes_what_the_planner_reserves(row: dict[str, str], length: int) -> None:
+    want = row[f"request_bytes_{length}"]
+    if not want:
+        pytest.skip("longer than the model was trained for")
+    m = estimated(row, length)
+    first = m.devices[0]
+    assert (first.kv_cache_bytes or 0) + (first.recurrent_state_bytes or 0) == int(want)
+    twice = estimated(row, length, sequences=2).devices[0]
+    assert (twice.kv_cache_bytes or 0) + (twice.recurrent_state_bytes or 0) == 2 * int(want)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=IDS)
+def test_bytes_per_token_and_weights_per_rank(row: dict[str, str]) -> None:
+    m = estimated(row, 8192)
+    assert m.kv_cache.bytes_per_token == float(row["kv_bytes_per_token_full"])
+    want = int(row["weight_bytes_per_rank"])
+    assert len(m.devices) == int(row["tp"])
+    for d in m.devices:
+        assert d.weights_bytes is not None
+        assert abs(d.weights_bytes / want - 1) <= 0.005
