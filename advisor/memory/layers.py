@@ -40,7 +40,7 @@ class LayerCache(Record, frozen=True, kw_only=True):
 
 @per_model
 def cache_layers(model: t.Model) -> tuple[LayerCache, ...]:
-    """One LayerCache per block of attention, in order (some models have two a layer); empty where the layout is not known."""
+    """One LayerCache per block of attention, in order (some models have two a layer); empty for an unknown layout."""
     lay = model.layout
     if lay is None:
         return ()
