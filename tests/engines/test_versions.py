@@ -1,0 +1,40 @@
+"""Constants by version: the entry taken is the one whose range holds the version."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.engines.versions import ByVersion, key, pick
+
+TWO = (ByVersion(number=0.9, before="0.21", source="old"), ByVersion(number=0.92, source="new"))
+
+
+def test_pick_by_version() -> None:
+    assert pick(TWO, "0.19.0").number == 0.9
+    assert pick(TWO, "v0.20.2rc1").number == 0.9
+    assert pick(TWO, "0.21").number == 0.92
+    assert pick(TWO, "0.33.0").number == 0.92
+    assert pick(TWO, None).number == 0.92
+    assert pick(TWO, "nightly").number == 0.92
+
+
+def test_versions_compare_as_numbers_not_text() -> None:
+    assert key("0.9.2") < key("0.19") < key("0.21.0")
+    assert key("v1.2rc3") == (1, 2)
+    assert key("b11434") == (11434,)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), min_size=1, max_size=6, unique=True),
+    st.tuples(st.integers(0, 40), st.integers(0, 40)),
+)
+def test_pick_takes_the_first_bound_above_the_version(bounds: list[tuple[int, int]], version: tuple[int, int]) -> None:
+    values = [ByVersion(number=float(i), before=f"{a}.{b}", source="s") for i, (a, b) in enumerate(bounds)]
+    values.append(ByVersion(number=-1.0, source="newest"))
+    got = pick(values, f"{version[0]}.{version[1]}")
+    above = [b for b in bounds if version < b]
+    if not above:
+        assert got.number == -1.0
+    else:
+        assert bounds[int(got.number)] == min(above)

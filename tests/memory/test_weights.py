@@ -1,0 +1,131 @@
+"""File sizes and bits per weight that llama-quantize really produces, against figures measured on its own output."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.memory import gguf_weights
+from advisor.memory.ggml import device_bytes, tensor_bytes
+from advisor.memory.gguf_mix import BASE, more_bits
+
+RULES = catalog([shipped_root()])
+MIXES = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_K_S", "Q4_0", "IQ4_XS", "Q3_K_M", "Q2_K")
+# bits per weight (file bytes x 8 / parameters) and part of the file that lies on the GPU at Q4_K_M, full offload.
+# Source: llama-quantize b11434 without importance matrix, measured 2026-11-21.
+TABLE = {
+    "meta-llama/Llama-3.2-1B-Instruct": (8.50, 6.56, 5.85, 5.18, 4.97, 4.94, 4.79, 4.42, 3.71, 1.000),
+    "meta-llama/Llama-3.1-8B-Instruct": (8.50, 6.56, 5.70, 4.89, 4.67, 4.64, 4.46, 4.00, 3.16, 0.940),
+    "meta-llama/Llama-3.3-70B-Instruct": (8.50, 6.56, 5.66, 4.82, 4.57, 4.53, 4.34, 3.88, 2.99, 0.986),
+    "mistralai/Mistral-7B-Instruct-v0.3": (8.50, 6.56, 5.67, 4.83, 4.57, 4.54, 4.36, 3.89, 3.00, 0.983),
+    "mistralai/Mistral-Small-24B-Instruct-2501": (8.50, 6.56, 5.69, 4.86, 4.60, 4.56, 4.37, 3.89, 3.01, 0.974),
+    "Qwen/Qwen2.5-7B-Instruct": (8.50, 6.56, 5.71, 4.91, 4.68, 4.65, 4.46, 3.99, 3.16, 0.934),
+    "Qwen/Qwen2.5-14B-Instruct": (8.50, 6.56, 5.69, 4.87, 4.64, 4.61, 4.43, 3.97, 3.12, 0.951),
+    "Qwen/Qwen3-8B": (8.50, 6.56, 5.71, 4.90, 4.68, 4.66, 4.48, 4.02, 3.20, 0.930),
+    "Qwen/Qwen3-30B-A3B": (8.51, 6.57, 5.69, 4.86, 4.57, 4.53, 4.34, 3.85, 2.95, 0.991),
+    "Qwen/Qwen3-Next-80B-A3B-Instruct": (8.52, 6.58, 5.70, 4.87, 4.57, 4.53, 4.34, 3.84, 2.94, 0.996),
+    "Qwen/Qwen3.5-35B-A3B": (8.52, 6.58, 5.71, 4.88, 4.59, 4.55, 4.37, 3.87, 2.98, 0.986),
+    "Qwen/Qwen3.5-27B": (8.50, 6.57, 5.72, 4.92, 4.63, 4.60, 4.52, 3.95, 3.18, 0.957),
+    "google/gemma-2-9b-it": (8.50, 6.56, 5.75, 4.98, 4.74, 4.71, 4.52, 4.12, 3.29, 1.000),
+    "google/gemma-3-12b-it": (8.50, 6.56, 5.74, 4.96, 4.71, 4.68, 4.49, 4.08, 3.24, 1.000),
+    "google/gemma-3-27b-it": (8.50, 6.56, 5.71, 4.90, 4.64, 4.61, 4.41, 3.98, 3.11, 1.000),
+    "microsoft/phi-4": (8.50, 6.56, 5.73, 4.94, 4.62, 4.57, 4.51, 4.02, 3.23, 0.968),
+    "openai/gpt-oss-20b": (8.51, 8.48, 6.46, 6.04, 5.60, 4.62, 4.68, 4.94, 4.61, 0.975),
+    "openai/gpt-oss-120b": (8.51, 8.50, 6.43, 6.01, 5.54, 4.53, 4.59, 4.87, 4.53, 0.995),
+    "deepseek-ai/DeepSeek-V2-Lite-Chat": (8.51, 7.17, 6.04, 5.28, 4.86, 4.53, 4.40, 4.14, 3.28, 0.989),
+    "deepseek-ai/DeepSeek-V3": (8.50, 6.57, 5.67, 4.82, 4.53, 4.51, 4.29, 3.81, 2.91, 0.999),
+    "zai-org/GLM-4.5-Air": (8.51, 7.17, 6.04, 5.28, 4.84, 4.52, 4.39, 4.13, 3.26, 0.962),
+    "tiiuae/falcon-mamba-7b-instruct": (8.54, 6.61, 5.58, 4.62, 4.62, 4.62, 4.38, 3.60, 2.82, 0.964),
+    "tiiuae/Falcon-H1-7B-Instruct": (8.50, 6.57, 5.68, 4.84, 4.64, 4.61, 4.41, 3.88, 3.05, 0.951),
+}
+# parameters of the same files, billions
+PARAMS = {
+    "meta-llama/Llama-3.3-70B-Instruct": 70.554, "openai/gpt-oss-120b": 116.829, "deepseek-ai/DeepSeek-V3": 671.026,
+    "zai-org/GLM-4.5-Air": 110.469, "Qwen/Qwen3.5-27B": 26.896, "microsoft/phi-4": 14.660,
+}  # fmt: skip
+
+
+def elements(model: str) -> int:
+    """Parameters of the file, from the F32 file: four bytes each."""
+    return gguf_weights.from_model(RULES.find_model(model), "F32").file_bytes // 4
+
+
+@pytest.mark.parametrize("model", TABLE)
+def test_bits_per_weight(model: str) -> None:
+    n = elements(model)
+    for mix, want in zip(MIXES, TABLE[model], strict=False):
+        size = gguf_weights.from_model(RULES.find_model(model), mix).file_bytes
+        assert size * 8 / n == pytest.approx(want, abs=0.0051), mix
+
+
+@pytest.mark.parametrize(("model", "billions"), PARAMS.items())
+def test_parameters_of_the_file(model: str, billions: float) -> None:
+    assert elements(model) / 1e9 == pytest.approx(billions, abs=0.0006)
+
+
+@pytest.mark.parametrize("model", TABLE)
+def test_part_of_the_file_on_the_gpu(model: str) -> None:
+    """The token embedding stays in host memory; tied models put a copy on the GPU; a next-token block stays on disk."""
+    w = gguf_weights.from_model(RULES.find_model(model), "Q4_K_M")
+    on_device = sum(x.device_bytes for x in w.weights if not x.mtp and x.name != "token_embd.weight")
+    if w.tied:
+        on_device += next(x.device_bytes for x in w.weights if x.name == "token_embd.weight")
+    assert on_device / w.file_bytes == pytest.approx(TABLE[model][-1], abs=0.0011)
+
+
+def test_published_file_sizes() -> None:
+    """Sizes people know from download pages, GB."""
+    for model, mix, gb in (
+        ("meta-llama/Llama-3.3-70B-Instruct", "Q4_K_M", 42.5),
+        ("openai/gpt-oss-20b", "MXFP4_MOE", 12.1),
+        ("openai/gpt-oss-120b", "MXFP4_MOE", 63.4),
+        ("meta-llama/Llama-3.1-8B-Instruct", "Q4_K_M", 4.92),
+    ):
+        size = gguf_weights.from_model(RULES.find_model(model), mix).file_bytes
+        assert size / 1e9 == pytest.approx(gb, rel=0.003), (model, mix)
+
+
+def test_rows_and_device_padding_by_hand() -> None:
+    assert tensor_bytes("Q4_K", (4096, 10)) == 4096 * 10 // 256 * 144
+    assert tensor_bytes("F16", (3, 5)) == 30
+    # 1408 = 5.5 blocks of 256: Q8_0 rows, and the last one padded to 1536 elements
+    assert (
+        device_bytes("Q8_0", (1408, 4)) == 1408 * 4 // 32 * 34 + 128 // 32 * 34 + (-(1408 * 4 // 32 * 34 + 136)) % 128
+    )
+    assert device_bytes("F32", (1,)) == 128
+
+
+def test_unknown_mix_is_a_key_error_and_dynamic_mixes_are_said_to_be_estimates() -> None:
+    model = RULES.find_model("Qwen/Qwen3-8B")
+    with pytest.raises(KeyError):
+        gguf_weights.from_model(model, "Q9_X")
+    dynamic = gguf_weights.from_model(model, "UD-Q4_K_XL")
+    assert not dynamic.exact
+    assert dynamic.note
+
+
+def test_every_mix_gives_more_bytes_than_one_with_fewer_bits() -> None:
+    model = RULES.find_model("meta-llama/Llama-3.1-8B-Instruct")
+    size = {m: gguf_weights.from_model(model, m).file_bytes for m in BASE if m != "MXFP4_MOE"}
+    order = (
+        "IQ1_S",
+        "IQ2_XXS",
+        "Q2_K",
+        "Q3_K_S",
+        "Q3_K_M",
+        "Q3_K_L",
+        "Q4_K_S",
+        "Q4_K_M",
+        "Q5_K_S",
+        "Q5_K_M",
+        "Q6_K",
+        "Q8_0",
+    )
+    assert [size[m] for m in order] == sorted(size[m] for m in order)
+    assert size["F16"] == size["BF16"] < size["F32"]
+
+
+def test_layers_that_get_more_bits() -> None:
+    """32 layers: the first four, the last four, and every third between."""
+    assert [i for i in range(32) if more_bits(i, 32)] == [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]
