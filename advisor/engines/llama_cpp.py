@@ -193,4 +193,4 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     return tuple(out)
 
 
-__all__ = ["choose_layers", "constants", "memory", "settings"]
+__all__ = ["ALL_LAYERS", "choose_layers", "constants", "memory", "resolve", "settings"]

@@ -32,6 +32,10 @@ def _as_llama_server(d: Deployment) -> tuple[Deployment, bool]:
     vram = sum(x.total_bytes or 0 for x in fitting.devices(d))
     context = asked or min(default_context(vram), d.model.max_context or 2**31)
     slots = integer(s, "OLLAMA_NUM_PARALLEL", "num_parallel", least=1) or d.sequences
+    if d.kv_cache_type.k != d.kv_cache_type.v:
+        raise BadInput(
+            f"KV cache type {d.kv_cache_type.k}/{d.kv_cache_type.v}: Ollama has one type for keys and values"
+        )
     kv = str(get(s, "OLLAMA_KV_CACHE_TYPE") or d.kv_cache_type.k).lower()
     if kv not in (*KV_TYPES, "auto"):
         raise BadInput(f"KV cache type {kv!r} is not one Ollama has.", KV_TYPES)
@@ -42,14 +46,33 @@ def _as_llama_server(d: Deployment) -> tuple[Deployment, bool]:
         "flash-attn": "off" if fa is False else "on",
     }
     layers = get(s, "num_gpu")
-    if layers is not None:
+    if layers is not None and str(layers) != "-1":  # -1: as many as fit
         made["n-gpu-layers"] = layers
     return msgspec.structs.replace(d, settings=made, kv_cache_type=KvType(k=kv, v=kv), context_length=None), bool(asked)
+
+
+def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:
+    """The deployment on the single card with most free memory that holds all of it, if one does.
+
+    Ollama spreads a model over cards only where no single one holds it, unless OLLAMA_SCHED_SPREAD is set.
+    """
+    cards = fitting.devices(inner)
+    if len(cards) < 2 or spread or inner.machine is None or "n-gpu-layers" in inner.settings:
+        return inner
+    c, r = llama_cpp.constants(entry), llama_cpp.resolve(inner)
+    for card in sorted(cards, key=lambda x: fitting.budget(x) or 0, reverse=True):
+        alone = msgspec.structs.replace(
+            inner, machine=msgspec.structs.replace(inner.machine, devices=(card,)), device_count=None
+        )
+        if fitting.budget(card) is not None and llama_cpp.choose_layers(alone, r, c) == llama_cpp.ALL_LAYERS:
+            return alone
+    return inner
 
 
 def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     """Same bytes as the llama-server that Ollama starts. `entry.memory` is llama.cpp's (`runs` in the rules)."""
     inner, asked = _as_llama_server(d)
+    inner = _on_one_card(inner, entry, bool(flag({**d.environment, **d.settings}, "OLLAMA_SCHED_SPREAD")))
     m = llama_cpp.memory(inner, entry, q)
     if not asked:
         note = f"no context length given: {m.context_length} tokens, Ollama's default for this much VRAM"

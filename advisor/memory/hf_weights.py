@@ -26,6 +26,7 @@ class RankWeights(Record, frozen=True, kw_only=True):
     modelled: bool  # True: sized from the parameter count, the layer layout is not known
 
 
+FP4_EXPERTS = 4.25  # MXFP4: 4 bits and one 8-bit scale for 32 elements
 _REPLICATED = re.compile(r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)")
 _KV = re.compile(r"attn_[kv]\.(weight|bias)$")
 _WHOLE = re.compile(
@@ -49,7 +50,7 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
     try:
         tensors = gguf_tensors.tensors(model)
     except NoLayout:
-        return _from_count(model, q, tp, pp)
+        return _from_count(model, q, tp, pp, ep)
     lay = model.layout
     assert lay is not None
     kv_heads = _kv_heads(model)
@@ -58,7 +59,7 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
         if x.mtp or x.name == "rope_freqs.weight":
             continue
         n = prod(x.ne)
-        size = n * (q.bits_nominal / 8 if covered(x, q) else _plain_bytes(model, q))
+        size = n * (_bits(model, q, x.expert) / 8 if covered(x, q) else _plain_bytes(model, q))
         if x.expert:
             size /= max(tp, ep)
         elif _KV.search(x.name):
@@ -72,6 +73,14 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
         stages[0] += model.vision.params * 2 / tp
     stages[0] += sum(e.params for e in model.weights.extras) * 2
     return RankWeights(stages=tuple(round(s) for s in stages), experts=tuple(round(e) for e in experts), modelled=False)
+
+
+def _bits(model: Model, q: Quantization, expert: bool) -> float:
+    """Bits per covered weight. Some checkpoints keep their routed experts narrower than the format they are named after."""
+    native = (model.native_quant or "").lower()
+    if expert and "experts fp4" in native and native.startswith(q.id.lower()):
+        return FP4_EXPERTS
+    return q.bits_nominal
 
 
 def _plain_bytes(model: Model, q: Quantization) -> float:
@@ -116,19 +125,17 @@ def _kv_heads(model: Model) -> int:
     return max(heads, default=1) or 1
 
 
-def _from_count(model: Model, q: Quantization, tp: int, pp: int) -> RankWeights:
+def _from_count(model: Model, q: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
     """Parameters x bytes, spread evenly: for layouts whose tensors are not known."""
     lay = model.layout
-    whole = 0
-    if lay is not None:
-        whole = lay.vocab_size * lay.hidden_size * (1 if lay.tie_embeddings else 2)
-        if q.covers == "experts":
-            whole = max(whole, model.params_total - _expert_params(model))
-    total = (model.params_total - whole) * q.bits_nominal / 8 + whole * (
-        2 if q.family != "none" else q.bits_nominal / 8
-    )
-    each = round(total / (tp * pp))
-    return RankWeights(stages=(each,) * pp, experts=(0,) * pp, modelled=True)
+    routed = min(_expert_params(model), model.params_total) if lay is not None else 0
+    rest = model.params_total - routed
+    whole = 0 if lay is None else lay.vocab_size * lay.hidden_size * (1 if lay.tie_embeddings else 2)
+    if q.covers == "experts":
+        whole = rest
+    experts = routed * _bits(model, q, True) / 8 / (max(tp, ep) * pp)
+    dense = ((rest - whole) * _bits(model, q, False) / 8 + whole * _plain_bytes(model, q)) / (tp * pp)
+    return RankWeights(stages=(round(dense + experts),) * pp, experts=(round(experts),) * pp, modelled=True)
 
 
 def _expert_params(model: Model) -> int:
