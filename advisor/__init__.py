@@ -25,7 +25,6 @@ __all__ = ["__version__", *_LIBRARY]
 
 
 def __getattr__(name: str) -> object:
-    # `machine` and `model` are also packages: once imported, Python binds the package here, so the functions win explicitly
     if name in _LIBRARY:
         from importlib import import_module
 

@@ -1,4 +1,5 @@
-"""The value everything turns on: this model, in this quantization, on this engine, with these settings, on these devices.
+"""The value everything turns on: this model, in this quantization, on this engine, with these settings, on these
+devices.
 
 Also what is said about one: MemoryEstimate and SpeedEstimate. Bytes are int, rates tokens a second, times seconds.
 """

@@ -108,8 +108,9 @@ def compose_yaml(text: str, where: object) -> Any:
 
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        # Composing recurses in C and deep nesting kills the interpreter, so depth is checked on the flat event stream first.
+        # Composing recurses in C and deep nesting kills the interpreter: depth is checked on the event stream first.
         depth = 0
+        event: Any
         for event in yaml.parse(text, Loader=loader):
             if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
                 depth += 1
@@ -156,4 +157,4 @@ def read_yaml(path: Path | str, limit: int = MAX_TEXT) -> Any:
 def _yaml_error(where: object, e: Any) -> BadFile:
     mark = getattr(e, "problem_mark", None)
     problem = getattr(e, "problem", None) or str(e).splitlines()[0]
-    return BadFile(where, f"is not valid YAML: {problem}", mark.line + 1 if mark else None)
+    return BadFile(where, f"is not valid YAML: {problem}", mark.line + 1 if mark is not None else None)

@@ -99,7 +99,7 @@ def explain(
     context: int | None = None,
     concurrency: int = 1,
 ) -> Explained:
-    """Where every byte of a model goes, what it fits on, what would change it. Raises UnknownName, BadFile, BadInput."""
+    """Where every byte goes, what it fits on, what would change it. Raises UnknownName, BadFile, BadInput."""
     from advisor.advice.explain import Question
     from advisor.advice.explain import explain as answer
     from advisor.estimate import machine_of

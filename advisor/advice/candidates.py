@@ -63,7 +63,7 @@ POOL_KV = {"vllm": "fp8", "sglang": "fp8_e4m3", "lmdeploy": "int8", "tensorrt-ll
 def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     """The engine's best deployment, or why there is none.
 
-    Order: the formats as preferred with a 16-bit cache, then with a smaller cache, then with host memory taking the rest.
+    Order: the formats as preferred with a 16-bit cache, then a smaller cache, then host memory takes the rest.
     """
     verdict = judge(entry, w.facts, None, w.model, w.workload, asked=w.asked, requires=w.requires)
     if verdict.reasons:
@@ -93,7 +93,9 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     if unsure is not None:
         return unsure
     if not tried and not refused:
-        return Refused((Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=f"{entry.name}: nothing could be estimated"),))
+        return Refused(
+            (Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=f"{entry.name}: nothing could be estimated"),)
+        )
     texts = "; ".join(dict.fromkeys(t.text for t in tried if t.fits is False)) or None
     if texts:
         refused.append(Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=texts, source="memory estimate"))
@@ -103,7 +105,7 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
 def _fewer_at_once(
     entry: Engine, w: Wanted, usable: list[formats.Chosen], kin: str, rules: Catalog, warnings: tuple[Reason, ...]
 ) -> Found | None:
-    """Engines with a pool queue what does not fit: the deployment that holds the most of the asked requests at full length."""
+    """Engines with a pool queue what does not fit: the deployment that holds the most requests at full length."""
     asked = w.workload.concurrency
     if entry.id not in TP_FLAG or asked < 2 or not w.machine.usable_devices:
         return None
@@ -118,15 +120,17 @@ def _fewer_at_once(
                 except BadInput:
                     continue
                 cache = m.kv_cache
-                need = (m.devices[0].kv_cache_bytes or 0) + (m.devices[0].recurrent_state_bytes or 0) if m.devices else 0
+                need = (
+                    (m.devices[0].kv_cache_bytes or 0) + (m.devices[0].recurrent_state_bytes or 0) if m.devices else 0
+                )
                 held = (cache.available_low_bytes or 0) // need if need else 0
                 if not m.fits or held < 1 or (best_one is not None and held <= best_one[0]):
                     continue
                 placed = msgspec.structs.replace(d, sequences=min(asked, held))
                 m = module.memory(placed, inner, chosen.quantization)
                 note = (
-                    f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; the others wait, "
-                    "unless requests are shorter"
+                    f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; "
+                    "the others wait, unless requests are shorter"
                 )
                 best_one = (held, Found(placed, m, chosen.quantization, False, (note, *(r.text for r in warnings)), ()))
     return best_one[1] if best_one else None
@@ -176,7 +180,14 @@ def _easy(w: Wanted, o: Orders, rules: Catalog) -> list[str]:
 
 def _hf_names(entry: Engine, w: Wanted, o: Orders, rules: Catalog) -> list[str]:
     native = (w.model.native_quant or "").lower()
-    for word, name in (("mxfp4", "MXFP4"), ("int4", "INT4"), ("fp8", "FP8"), ("awq", "AWQ"), ("gptq", "GPTQ"), ("nvfp4", "NVFP4")):
+    for word, name in (
+        ("mxfp4", "MXFP4"),
+        ("int4", "INT4"),
+        ("fp8", "FP8"),
+        ("awq", "AWQ"),
+        ("gptq", "GPTQ"),
+        ("nvfp4", "NVFP4"),
+    ):
         if native.startswith(word):
             return [name, *([] if name in ("MXFP4", "NVFP4") else ["AWQ"])]
     cc = w.facts.get("gpu.compute_capability")
@@ -291,7 +302,11 @@ def _why(d: Deployment, m: MemoryEstimate, q: Quantization) -> str:
     weights = sum(r.weights_bytes or 0 for r in m.devices) or (m.host.weights_bytes or 0 if m.host else 0)
     cards = f" on {len(m.devices)} cards" if len(m.devices) > 1 else ""
     cache = "" if d.kv_cache_type.k == "auto" else f" with {d.kv_cache_type.k} KV cache"
-    what = "; ".join(m.short) or "; ".join(w for w in m.warnings if "divisible" in w or "needs" in w) or "not enough memory"
+    what = (
+        "; ".join(m.short)
+        or "; ".join(w for w in m.warnings if "divisible" in w or "needs" in w)
+        or "not enough memory"
+    )
     return f"{q.id}{cards}{cache} does not fit: {gib(weights)} ({weights / 1e9:.1f} GB) of weights; {what}"
 
 

@@ -20,7 +20,6 @@ from advisor.machine.types import Device, Machine
 from advisor.record import Record
 
 
-
 class Fits(Record, frozen=True, kw_only=True):
     """Whether the deployment fits on a number of one card. None = too close to call."""
 
@@ -39,7 +38,7 @@ class Change(Record, frozen=True, kw_only=True):
 
 
 class Explained(Record, frozen=True, kw_only=True):
-    """The answer to `advise explain`. `estimates` holds one per context length, `asked` is the index of the one judged."""
+    """The answer to `advise explain`: one estimate per context length; `asked` is the index of the judged one."""
 
     deployment: Deployment
     engine_name: str
@@ -138,7 +137,9 @@ def _engine_for(quantization: str | None, rules: Catalog) -> Engine:
     if quantization is None or formats.is_shorthand(quantization, rules):
         return rules.engine("llama.cpp")
     kin = rules.quantization(quantization).family
-    return rules.engine({"hf": "vllm", "none": "vllm", "mlx": "mlx-lm", "exl3": "exllamav3", "mlc": "mlc-llm"}.get(kin, "llama.cpp"))
+    return rules.engine(
+        {"hf": "vllm", "none": "vllm", "mlx": "mlx-lm", "exl3": "exllamav3", "mlc": "mlc-llm"}.get(kin, "llama.cpp")
+    )
 
 
 def _lengths(q: Question, trained: int | None, rules: Catalog) -> tuple[int, list[int]]:
@@ -226,7 +227,8 @@ def _fits_on(
 
 
 def _smallest_number(
-    d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog, card: Accelerator, size: int, assumed: bool, counts: list[int], weights: int
+    d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog, card: Accelerator, size: int,
+    assumed: bool, counts: list[int], weights: int,
 ) -> Fits:  # fmt: skip
     best: Fits | None = None
     for n in counts:

@@ -31,7 +31,7 @@ def load(name: str, rules: Catalog) -> Guide:
 
 
 def guided(a: Advice, name: str, tree: str | None, answers: Sequence[str], rules: Catalog) -> Advice:
-    """The advice with what the guide's own tree says in `guide`. Filters do not change it; they are reported beside it."""
+    """The advice with what the guide's own tree says in `guide`; filters do not change that, they stand beside it."""
     guide = load(name, rules)
     if guide.kind == "advice":
         if answers:

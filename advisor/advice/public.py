@@ -37,9 +37,7 @@ def advice(a: Advice) -> dict[str, Any]:
         "workload": a.workload.to_dict(),
         "chosen": ranked(a.chosen) if a.chosen else None,
         "alternatives": [ranked(x) for x in a.alternatives],
-        "rejected": [
-            {"engine": r.engine, "reasons": [reason.to_dict() for reason in r.reasons]} for r in a.rejected
-        ],
+        "rejected": [{"engine": r.engine, "reasons": [reason.to_dict() for reason in r.reasons]} for r in a.rejected],
         "trace": [
             {
                 "rule": t.rule,

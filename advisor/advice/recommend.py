@@ -3,53 +3,24 @@
 from __future__ import annotations
 
 import shlex
-from typing import NamedTuple
 
 import msgspec
 
-from advisor.advice.candidates import Found, Refused, Wanted, best
-from advisor.advice.defaults import orders
+from advisor.advice.candidates import Found, Refused, best
+from advisor.advice.picks import pick
+from advisor.advice.question import Judged, Question, judge_all, main_guide, wanted
 from advisor.advice.types import Advice, Ranked, Rejected
 from advisor.advice.workload import unknown_fields
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import Resolved, resolve_model
 from advisor.catalog.types import Engine
-from advisor.decision.evaluate import evaluate
-from advisor.decision.facts import Fact, facts
 from advisor.decision.filters import hardware_support, judge
-from advisor.decision.guides import load_guide
-from advisor.decision.types import Decision, Guide, Reason
-from advisor.deployment import Setting, SpeedEstimate, Workload
+from advisor.decision.types import Guide, Reason
+from advisor.deployment import Setting, SpeedEstimate
 from advisor.engines.base import Decided
 from advisor.errors import BadInput
-from advisor.machine.types import Machine
 from advisor.model.types import Model
 from advisor.speed.roofline import decode
-
-
-class Question(NamedTuple):
-    """What `recommend` is asked."""
-
-    machine: Machine
-    workload: Workload
-    model: str | None = None
-    quantization: str | None = None
-    engine: str | None = None
-    models: int = 1
-
-
-class _Picks(msgspec.Struct, frozen=True):
-    source: str
-    as_of: str
-    slowest_decode_tps: dict[str, float]
-    most_active_params_on_cpu: int
-    largest_share_of_host_memory: float
-    picks: list[dict[str, list[str]]]
-
-
-class _Judged(NamedTuple):
-    decision: Decision
-    facts: dict[str, Fact]
 
 
 def recommend(q: Question, rules: Catalog) -> Advice:
@@ -66,120 +37,22 @@ def recommend(q: Question, rules: Catalog) -> Advice:
     remote = _clients(q, j, entry, rules, None)
     if remote:
         return _elsewhere(q, j, remote)
-    picked, notes = _pick(q, entry, guide, rules)
+    picked, notes = pick(q, entry, guide, rules)
     if picked is None:
         return _nothing(q, j, entry, rules, notes)
     return _advice(q, Resolved(picked), entry, guide, rules, notes)
-
-
-def main_guide(rules: Catalog) -> Guide:
-    """The guide that decides. The shipped one is checked by the tests; one that an overlay may have changed is checked here."""
-    raw = rules.document("guides/advisor.yaml")
-    return load_guide(raw, "guides/advisor.yaml", None, rules.engines(), check=len(rules.roots) > 1)
-
-
-def judge_all(q: Question, model: Model | None, guide: Guide, rules: Catalog) -> _Judged:
-    """The guide's decision for a model on the machine, and the facts it saw."""
-    more: dict[str, Fact] = {"workload.models": q.models}
-    if model is not None:
-        four_bit = model.params_total * 4.9 / 8
-        room = sum(d.total_bytes or 0 for d in q.machine.usable_devices) * q.machine.nodes
-        if room:
-            more["model.exceeds_vram_at_4bit"] = four_bit > 0.95 * room
-        ram = q.machine.memory.usable_bytes
-        if ram is not None:
-            more["model.ram_enough"] = four_bit - room < 0.9 * ram
-    known = facts(q.machine, model, q.workload, rules.accelerators(), rules.engines(), **more)
-    return _Judged(evaluate(guide, known), known)
-
-
-def _wanted(q: Question, found: Resolved, j: _Judged, guide: Guide, rules: Catalog, asked: Engine | None) -> Wanted:
-    return Wanted(
-        model=found.model,
-        path=found.path,
-        quantization=q.quantization or found.quantization,
-        contexts=_contexts(q, found.model, rules),
-        machine=q.machine,
-        workload=q.workload,
-        facts=j.facts,
-        guide=guide,
-        requires=j.decision.requires,
-        asked=frozenset([asked.id] if asked else []),
-    )
-
-
-SHORTEST_CONTEXT = 2048
-
-
-def _contexts(q: Question, model: Model, rules: Catalog) -> tuple[int, ...]:
-    """What was asked; else the use's default and its halves down to 2048 tokens."""
-    if q.workload.context:
-        return (q.workload.context,)
-    n = min(orders(rules).context[q.workload.use_case], model.max_context or 2**31)
-    out = [n]
-    while out[-1] // 2 >= SHORTEST_CONTEXT:
-        out.append(out[-1] // 2)
-    return tuple(out)
-
-
-def _pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tuple[Model | None, tuple[str, ...]]:
-    """The first model of the rules' list that fits and decodes fast enough with the first engine of the guide."""
-    p = msgspec.convert(rules.document("picks.yaml"), _Picks)
-    use = q.workload.use_case
-    names = next((x["models"] for x in p.picks if use in x["uses"]), [])
-    slowest = p.slowest_decode_tps.get(use, 0)
-    light = {r.id: r for r in rules.model_index()}
-    room = _room(q.machine)
-    backup: tuple[Model, str] | None = None
-    for name in names:
-        row = light.get(name)
-        if row is None:
-            raise BadInput(f"rules/picks.yaml: {name} is not in the catalogue")
-        if room is not None and row.params_total * 0.5 > room:
-            continue
-        if not q.machine.usable_devices and (row.params_active or row.params_total) > p.most_active_params_on_cpu:
-            continue
-        model = rules.find_model(name)
-        j = judge_all(q, model, guide, rules)
-        w = _wanted(q, Resolved(model), j, guide, rules, asked)
-        for engine_id in (asked.id,) if asked else j.decision.engines:
-            hit = best(rules.engine(engine_id), w, rules)
-            if isinstance(hit, Refused) or (hit.memory.fits is None and room is not None) or _crowds(q.machine, hit, p):
-                continue
-            speed = decode(hit.deployment, hit.memory, rules, 1)
-            why = f"no model given: {model.id}, the first of rules/picks.yaml ({p.as_of}) that fits for {use}"
-            if speed is None or speed.decode_tps is None or speed.decode_tps.value >= slowest:
-                return model, (why,)
-            backup = (model, f"{why}; slower than one would like")
-            break
-    return (backup[0], (backup[1],)) if backup else (None, ())
-
-
-def _crowds(machine: Machine, f: Found, p: _Picks) -> bool:
-    """Whether the deployment would leave too little of a memory that other programs live in."""
-    ram = machine.memory.usable_bytes
-    if ram is None or any(not d.unified for d in machine.usable_devices):
-        return False
-    used = sum(r.total_bytes or 0 for r in (*f.memory.devices, *([f.memory.host] if f.memory.host else [])))
-    return used > p.largest_share_of_host_memory * ram
-
-
-def _room(machine: Machine) -> int | None:
-    """Bytes that a model could take at most: the devices', else the host's; None when unknown."""
-    totals = [d.total_bytes for d in machine.usable_devices]
-    if totals:
-        known = [t for t in totals if t is not None]
-        return sum(known) if len(known) == len(totals) else None
-    return machine.memory.usable_bytes
 
 
 def _advice(
     q: Question, found: Resolved, asked: Engine | None, guide: Guide, rules: Catalog, notes: tuple[str, ...]
 ) -> Advice:
     if found.model.layout is None:
-        raise BadInput(f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized; give a directory with config.json")
+        raise BadInput(
+            f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized; "
+            "give a directory with config.json"
+        )
     j = judge_all(q, found.model, guide, rules)
-    w = _wanted(q, found, j, guide, rules, asked)
+    w = wanted(q, found, j, guide, rules, asked)
     hits: list[tuple[int, Engine, Found]] = []
     rejected: dict[str, tuple[Reason, ...]] = {}
     listed = list(j.decision.engines)
@@ -234,12 +107,15 @@ def _advice(
     )
 
 
-def _clients(q: Question, j: _Judged, asked: Engine | None, rules: Catalog, model: Model | None) -> list[Ranked]:
+def _clients(q: Question, j: Judged, asked: Engine | None, rules: Catalog, model: Model | None) -> list[Ranked]:
     """Answers that run elsewhere: an endpoint that is there already, a hosted API."""
     out = []
     for name in (asked.id,) if asked else j.decision.engines:
         entry = rules.engine(name)
-        if entry.kind != "client" or judge(entry, j.facts, None, model, q.workload, asked=[name] if asked else ()).reasons:
+        if (
+            entry.kind != "client"
+            or judge(entry, j.facts, None, model, q.workload, asked=[name] if asked else ()).reasons
+        ):
             continue
         endpoint = q.workload.endpoint
         settings: dict[str, Setting] = {"base-url": endpoint} if endpoint else {}
@@ -263,9 +139,11 @@ def _clients(q: Question, j: _Judged, asked: Engine | None, rules: Catalog, mode
     return out
 
 
-def _leaf(j: _Judged) -> tuple[str, ...]:
+def _leaf(j: Judged) -> tuple[str, ...]:
     """Why the guide's leaf was taken."""
-    said = next((t.because for t in reversed(j.decision.trace) if t.held and t.because and t.rule in j.decision.rules), None)
+    said = next(
+        (t.because for t in reversed(j.decision.trace) if t.held and t.because and t.rule in j.decision.rules), None
+    )
     return (said,) if said else ()
 
 
@@ -275,7 +153,7 @@ def _in_order(listed: list[str], asked: Engine | None, rules: Catalog) -> list[E
     return [rules.engines()[n] for n in dict.fromkeys(names)]
 
 
-def _limited(entry: Engine, j: _Judged, listed: list[str], asked: Engine | None) -> Reason | None:
+def _limited(entry: Engine, j: Judged, listed: list[str], asked: Engine | None) -> Reason | None:
     """Why an engine that the guide does not name is left out: its support for this hardware is partial or unknown."""
     if entry.id in listed or (asked is not None and entry.id == asked.id):
         return None
@@ -289,18 +167,20 @@ def _limited(entry: Engine, j: _Judged, listed: list[str], asked: Engine | None)
 
 def _not_asked(entry: Engine) -> Reason:
     runs = f"it runs {' or '.join(entry.runs)} underneath" if entry.runs else f"it is a {entry.kind}"
-    return Reason(code="not_asked_for", rule=f"{entry.id}/kind", text=f"{entry.name}: {runs}; named with --engine it is looked at")
+    return Reason(
+        code="not_asked_for", rule=f"{entry.id}/kind", text=f"{entry.name}: {runs}; named with --engine it is looked at"
+    )
 
 
 def _rank(entry: Engine, f: Found, listed: list[str], asked: Engine | None, held: bool) -> int:
-    """Smaller is better: the engine asked for, whole on the device before offload, sure before unsure, the guide's order."""
+    """Smaller is better: the engine asked for, sure before unsure, no offload before offload, the guide's order."""
     if asked is not None and entry.id == asked.id:
         return -1
     place = listed.index(entry.id) if entry.id in listed else 500  # behind every engine that the guide names
     return place + 100 * f.offload + 400 * held + 1000 * (f.memory.fits is not True)
 
 
-def _ranked(entry: Engine, f: Found, j: _Judged, rules: Catalog, position: int) -> Ranked:
+def _ranked(entry: Engine, f: Found, j: Judged, rules: Catalog, position: int) -> Ranked:
     from advisor import engines
     from advisor.render import command, targets
 
@@ -320,7 +200,9 @@ def _ranked(entry: Engine, f: Found, j: _Judged, rules: Catalog, position: int) 
         quantization=f.quantization.id,
         settings={d.name: d.value for d in decided},
         because={d.name: d.because for d in decided},
-        command=command(f.deployment, rules) if has_command and (position < 4 or entry.id in j.decision.engines) else None,
+        command=command(f.deployment, rules)
+        if has_command and (position < 4 or entry.id in j.decision.engines)
+        else None,
         memory=f.memory,
         speed=speed,
         reasons=reasons,
@@ -347,7 +229,7 @@ def _remedies(q: Question, model: Model, rejected: dict[str, tuple[Reason, ...]]
     return tuple(out)
 
 
-def _elsewhere(q: Question, j: _Judged, remote: list[Ranked]) -> Advice:
+def _elsewhere(q: Question, j: Judged, remote: list[Ranked]) -> Advice:
     return Advice(
         machine=q.machine,
         workload=q.workload,
@@ -360,7 +242,7 @@ def _elsewhere(q: Question, j: _Judged, remote: list[Ranked]) -> Advice:
     )
 
 
-def _nothing(q: Question, j: _Judged, asked: Engine | None, rules: Catalog, notes: tuple[str, ...]) -> Advice:
+def _nothing(q: Question, j: Judged, asked: Engine | None, rules: Catalog, notes: tuple[str, ...]) -> Advice:
     """No model of the list fits, or the engine asked for cannot run here at all."""
     rejected = []
     for entry in _in_order(list(j.decision.engines), asked, rules):
@@ -382,3 +264,6 @@ def _nothing(q: Question, j: _Judged, asked: Engine | None, rules: Catalog, note
         warnings=(*notes, *q.machine.notes, why),
         remedies=remedies,
     )
+
+
+__all__ = ["Question", "recommend"]

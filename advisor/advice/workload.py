@@ -23,7 +23,8 @@ SPELLINGS = {
 }
 # fields of scenarios that other parts read from `extra`
 FURTHER = (
-    "hours_per_month", "distributed", "migrate_from", "speculative", "swap", "kv_bits", "target", "compare", "max_loaded",
+    "hours_per_month", "distributed", "migrate_from", "speculative", "swap", "kv_bits", "target", "compare",
+    "max_loaded",
     "ttft_s", "tpot_s", "context_is_total", "adapters", "draft", "draft_model", "models", "python", "benchmark",
 )  # fmt: skip
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -75,7 +76,10 @@ def unknown_fields(w: Workload) -> list[str]:
     for key in w.extra:
         if key not in FURTHER:
             near = near_matches(key, known)
-            out.append(f"workload field {key!r} is not known and was not used" + (f" (near: {', '.join(near)})" if near else ""))
+            out.append(
+                f"workload field {key!r} is not known and was not used"
+                + (f" (near: {', '.join(near)})" if near else "")
+            )
     return out
 
 

@@ -1,7 +1,7 @@
 """Typed entries of the catalogues in `rules/`. Every fact names its source.
 
-Units: memory in bytes, bandwidth GB/s (10**9 bytes), compute in dense TFLOPS (fp32 accumulation), power in watts, prices in
-the stated currency.
+Units: memory in bytes, bandwidth GB/s (10**9 bytes), compute in dense TFLOPS (fp32 accumulation), power in watts,
+prices in the stated currency.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ Examples:
   advise estimate --jsonl deployments.jsonl > answers.jsonl
 """,
 )
-@click.option("--jsonl", "source", required=True, metavar="FILE|-", help="One deployment a line; `-` reads standard input.")
+@click.option(
+    "--jsonl", "source", required=True, metavar="FILE|-", help="One deployment a line; `-` reads standard input."
+)
 @options.rules
 @options.quiet
 def command(source: str, quiet: bool) -> int:

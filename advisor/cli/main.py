@@ -39,7 +39,9 @@ class Lazy(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
-    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and args[0] not in COMMANDS:
             from advisor.errors import UnknownName
             from advisor.near import near_matches
@@ -104,7 +106,9 @@ def run(words: list[str]) -> int:
         if os.environ.get("ADVISOR_DEBUG"):
             raise
         text = f"internal error: {type(e).__name__}: {e}"
-        return _fail(words, "internal", text, [], f"{text} (set ADVISOR_DEBUG=1 for the traceback, and please report it)")
+        return _fail(
+            words, "internal", text, [], f"{text} (set ADVISOR_DEBUG=1 for the traceback, and please report it)"
+        )
 
 
 def _usage(e: click.ClickException, message: str) -> str:

@@ -47,9 +47,9 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable
 
 def hardware(f: F) -> F:
     """`--on` and `--machine`."""
-    f = click.option(
-        "--machine", "snapshot", metavar="FILE", help="A snapshot written by `advise probe --save FILE`."
-    )(f)
+    f = click.option("--machine", "snapshot", metavar="FILE", help="A snapshot written by `advise probe --save FILE`.")(
+        f
+    )
     return click.option(
         "--on",
         metavar="HARDWARE",
@@ -61,10 +61,16 @@ def model(required: bool = False) -> Callable[[F], F]:
     """`--model`, `--quant`, `--engine`, `--context`, `--concurrency`."""
 
     def add(f: F) -> F:
-        f = click.option("--concurrency", "--users", type=click.IntRange(min=1), metavar="N", help="Requests at once.")(f)
-        f = click.option("--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k).")(f)
+        f = click.option("--concurrency", "--users", type=click.IntRange(min=1), metavar="N", help="Requests at once.")(
+            f
+        )
+        f = click.option(
+            "--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k)."
+        )(f)
         f = click.option("--engine", metavar="E", help="Insist on this engine.")(f)
-        f = click.option("--quant", metavar="Q", help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).")(f)
+        f = click.option(
+            "--quant", metavar="Q", help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`)."
+        )(f)
         return click.option(
             "--model", required=required, metavar="M", help="Name, hub id, .gguf file or directory with config.json."
         )(f)

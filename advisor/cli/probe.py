@@ -22,9 +22,7 @@ Examples:
 @options.rules
 @options.as_json
 @options.quiet
-def command(
-    save: str | None, force: bool, on: str | None, snapshot: str | None, as_json: bool, quiet: bool
-) -> int:
+def command(save: str | None, force: bool, on: str | None, snapshot: str | None, as_json: bool, quiet: bool) -> int:
     """What this machine has: GPUs, memory and its limits, drivers, engines. Nothing leaves the machine."""
     from advisor.catalog import catalog
 

@@ -24,20 +24,33 @@ Exit status: 0 there is an answer, 1 nothing fits, 2 cannot tell or usage error.
 )
 @options.hardware
 @options.model()
-@click.option("--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for.")
+@click.option(
+    "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
+)
 @click.option("--output-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of a typical answer.")
 @click.option("--shared-prefix", is_flag=True, help="Requests share a long common beginning.")
 @click.option("--structured-output", is_flag=True, help="Answers must follow a schema or grammar.")
 @click.option("--lora", type=click.IntRange(min=0), default=0, metavar="N", help="LoRA adapters to serve.")
 @click.option("--models", metavar="M1,M2", help="Several models on this machine; the first is sized.")
 @click.option("--priority", type=click.Choice(["ease", "throughput", "latency"]), help="What matters most.")
-@click.option("--os", "system", type=click.Choice(["linux", "windows", "macos", "android", "ios", "browser"]), help="Operating system, where --on does not say.")
+@click.option(
+    "--os",
+    "system",
+    type=click.Choice(["linux", "windows", "macos", "android", "ios", "browser"]),
+    help="Operating system, where --on does not say.",
+)
 @click.option("--allow-cloud", is_flag=True, help="A hosted API may be the answer.")
 @click.option("--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already.")
 @click.option("--guide", metavar="NAME", help="Answer with this decision guide (`advise list guides`).")
 @click.option("--tree", metavar="NAME", help="Which tree of the guide.")
 @click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="An answer to a question of the guide.")
-@click.option("--workload", "more", multiple=True, metavar="KEY=VALUE", help="Any field of the workload: stage=production, tool_calling=true, ...")
+@click.option(
+    "--workload",
+    "more",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any field of the workload: stage=production, tool_calling=true, ...",
+)
 @options.rules
 @options.as_json
 @options.verbose

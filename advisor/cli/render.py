@@ -26,7 +26,9 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @options.hardware
 @options.model()
-@click.option("--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for.")
+@click.option(
+    "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
+)
 @click.option("--priority", type=click.Choice(["ease", "throughput", "latency"]), help="What matters most.")
 @click.option("--host", metavar="ADDRESS", help="Address to listen on (default 127.0.0.1).")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port (default: the engine's own).")
@@ -50,7 +52,9 @@ def command(**given: Any) -> int:
         from advisor.near import near_matches
 
         known = (*FILES, "all")
-        raise BadInput(f"unknown target {given['target']!r}; there are {', '.join(known)}.", near_matches(given["target"], known))
+        raise BadInput(
+            f"unknown target {given['target']!r}; there are {', '.join(known)}.", near_matches(given["target"], known)
+        )
     asked = Question(
         machine=machine,
         workload=workload({**_NOT_ASKED, **given}),
@@ -74,7 +78,9 @@ def command(**given: Any) -> int:
         return 0
     paths = write(files, Path(given["output"]).expanduser(), given["force"])
     if given["as_json"]:
-        options.print_json({"engine": d.engine, "model": d.model.id, "quantization": d.quantization, "files": [str(p) for p in paths]})
+        options.print_json(
+            {"engine": d.engine, "model": d.model.id, "quantization": d.quantization, "files": [str(p) for p in paths]}
+        )
     elif not given["quiet"]:
         for p in paths:
             click.echo(str(p))

@@ -22,7 +22,7 @@ class Found(NamedTuple):
     """What one source contributes to the Machine."""
 
     devices: tuple[Device, ...] = ()
-    drivers: dict[str, str] = {}  # noqa: RUF012 - never written to
+    drivers: dict[str, str] = {}
     notes: tuple[str, ...] = ()
 
 

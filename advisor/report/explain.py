@@ -28,7 +28,8 @@ def explained(x: Explained, verbose: bool = False) -> str:
         out += _cards(x.fits_on)
     if x.changes:
         out += ["", "What would change it:"]
-        out.append(table([[c.what, _short(c.total_bytes, unit), _saves(c.saves_bytes, unit)] for c in x.changes], ("", f"total {_name(unit)}", "saves"), "lrr"))  # fmt: skip
+        rows = [[c.what, _short(c.total_bytes, unit), _saves(c.saves_bytes, unit)] for c in x.changes]
+        out.append(table(rows, ("", f"total {_name(unit)}", "saves"), "lrr"))
     notes = [*x.warnings, *(f"not counted: {n}" for n in m.not_modelled)] if verbose else list(x.warnings)
     if notes:
         out += ["", "Notes:"]
@@ -43,7 +44,9 @@ def _size(x: Explained) -> str:
         parts.append(f"{_count(m.params_active)} active")
     if x.file_bytes:
         big = x.file_bytes >= GIB
-        parts.append(f"file {x.file_bytes / 1e9:.1f} GB ({gib(x.file_bytes, 1)})" if big else f"file {short_bytes(x.file_bytes)}")
+        parts.append(
+            f"file {x.file_bytes / 1e9:.1f} GB ({gib(x.file_bytes, 1)})" if big else f"file {short_bytes(x.file_bytes)}"
+        )
     if x.bits_per_weight:
         parts.append(f"{x.bits_per_weight:.2f} bits per weight")
     if m.max_context:
@@ -67,8 +70,9 @@ def _contexts(x: Explained, verbose: bool, unit: int) -> str:
             state = (r.recurrent_state_bytes or 0) > 0
             kv = _short(None if r.kv_cache_bytes is None else r.kv_cache_bytes + (r.recurrent_state_bytes or 0), unit)
             rows.append([
-                tokens(e.context_length) if first else "", name[:24], _short(r.weights_bytes, unit), kv + ("*" if state else ""),
-                _short(r.compute_bytes, unit), _short(r.overhead_bytes, unit), _short(r.total_bytes, unit), _band(r, unit),
+                tokens(e.context_length) if first else "", name[:24], _short(r.weights_bytes, unit),
+                kv + ("*" if state else ""), _short(r.compute_bytes, unit), _short(r.overhead_bytes, unit),
+                _short(r.total_bytes, unit), _band(r, unit),
             ])  # fmt: skip
             first = False
     heads = ("context", "place", "weights", "KV", "compute", "other", "total", "range")
@@ -117,7 +121,9 @@ def _saves(n: int | None, unit: int) -> str:
 
 def _kv(m: MemoryEstimate) -> str:
     per = m.kv_cache.bytes_per_token
-    growth = "unknown growth" if per is None else "does not grow" if per == 0 else f"{per / 1024:.1f} KiB per further token"
+    growth = (
+        "unknown growth" if per is None else "does not grow" if per == 0 else f"{per / 1024:.1f} KiB per further token"
+    )
     if m.kv_cache.available_bytes is not None:
         growth += f"; pool {gib(m.kv_cache.available_bytes)} per device"
         if m.kv_cache.max_sequences is not None:

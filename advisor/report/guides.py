@@ -15,7 +15,12 @@ def answer(guide: dict[str, Any]) -> str:
         order = "" if guide["ranked"] else " (the source gives no precedence)"
         out.append(wrap(f"{engines}{order}", "  "))
     out += bullets(guide["says"])
-    for key, label in (("later", "later"), ("overlay", "beside it"), ("hardware", "hardware"), ("quantizations", "formats")):
+    for key, label in (
+        ("later", "later"),
+        ("overlay", "beside it"),
+        ("hardware", "hardware"),
+        ("quantizations", "formats"),
+    ):
         if guide[key]:
             out.append(wrap(f"{label}: {', '.join(guide[key])}", "  ", "    "))
     if guide["settings"]:

@@ -17,7 +17,9 @@ def entries(what: str, rules: Catalog, match: str | None = None) -> list[Row]:
     if not match:
         return rows
     wanted = plain(match)
-    return [r for r in rows if any(wanted in plain(str(t)) for t in (r["id"], r.get("name") or "", *r.get("aliases", ())))]
+    return [
+        r for r in rows if any(wanted in plain(str(t)) for t in (r["id"], r.get("name") or "", *r.get("aliases", ())))
+    ]
 
 
 def _engines(rules: Catalog) -> list[Row]:
@@ -35,7 +37,8 @@ def _engines(rules: Catalog) -> list[Row]:
 def _models(rules: Catalog) -> list[Row]:
     return [
         {
-            "id": m.id, "family": m.family, "kind": m.kind, "params_total": m.params_total, "params_active": m.params_active,
+            "id": m.id, "family": m.family, "kind": m.kind, "params_total": m.params_total,
+            "params_active": m.params_active,
             "max_context": m.max_context, "aliases": list(m.aliases), "stub": m.stub,
         }
         for m in rules.model_index()
@@ -46,7 +49,8 @@ def _accelerators(rules: Catalog) -> list[Row]:
     return [
         {
             "id": a.id, "name": a.name, "aliases": list(a.aliases), "vendor": a.vendor, "memory_bytes": a.memory_bytes,
-            "usable_bytes": a.usable_bytes, "bandwidth_gbs": a.bandwidth_gbs, "compute_capability": a.compute_capability,
+            "usable_bytes": a.usable_bytes, "bandwidth_gbs": a.bandwidth_gbs,
+            "compute_capability": a.compute_capability,
             "gfx": a.gfx, "tflops": a.tflops, "tdp_watts": a.tdp_watts, "source": a.source, "confidence": a.confidence,
         }
         for a in rules.accelerators().values()
@@ -72,7 +76,9 @@ def _guides(rules: Catalog) -> list[Row]:
         trees = [
             {
                 "name": t.name, "title": t.title, "role": t.role, "order": t.order,
-                "questions": {q: {"type": f.type, "values": list(f.values), "asks": f.doc} for q, f in t.questions.items()},
+                "questions": {
+                    q: {"type": f.type, "values": list(f.values), "asks": f.doc} for q, f in t.questions.items()
+                },
             }
             for t in g.trees
         ]  # fmt: skip
@@ -143,12 +149,17 @@ def _cut(text: str, n: int) -> str:
 
 
 PRINTERS: dict[str, Callable[[Row], list[str]]] = {
-    "engines": lambda r: [r["id"], r["version"] or "", r["status"], _cut(" ".join(r["runs_on"]), 30), _cut(" ".join(r["loads"]), 20)],
+    "engines": lambda r: [
+        r["id"], r["version"] or "", r["status"], _cut(" ".join(r["runs_on"]), 30), _cut(" ".join(r["loads"]), 20),
+    ],
     "models": lambda r: [
         _cut(r["id"], 44), _billions(r["params_total"]), _billions(r["params_active"]),
         "" if r["max_context"] is None else f"{r['max_context'] // 1024}k", _cut(" ".join(r["aliases"][:2]), 26),
     ],
-    "accelerators": lambda r: [r["id"], _cut(r["name"], 34), _gb(r["memory_bytes"]), f"{r['bandwidth_gbs'] or ''}", r["compute_capability"] or r["gfx"] or ""],
+    "accelerators": lambda r: [
+        r["id"], _cut(r["name"], 34), _gb(r["memory_bytes"]), f"{r['bandwidth_gbs'] or ''}",
+        r["compute_capability"] or r["gfx"] or "",
+    ],
     "quantizations": lambda r: [r["id"], f"{r['bits']:g}", r["format"], r["covers"]],
     "guides": lambda r: [r["id"], _cut(" ".join(t["name"] for t in r["trees"]), 36), _cut(r["name"], 44)],
     "rules": lambda r: [_cut(r["id"], 52), _cut(r["name"], 28), _cut(r["condition"], 60)],

@@ -68,7 +68,9 @@ def _chosen(x: Ranked, a: Advice, verbose: bool) -> list[str]:
     out = [paint(f"{x.engine_name}{version} with {x.model}, {x.quantization}", "bold")]
     out += bullets(x.reasons)
     m = x.memory
-    out.append(wrap(f"- fits at {tokens(m.context_length)} tokens x {m.sequences}: {verdict(m.fits)}{_speed(x)}", "  ", "    "))
+    out.append(
+        wrap(f"- fits at {tokens(m.context_length)} tokens x {m.sequences}: {verdict(m.fits)}{_speed(x)}", "  ", "    ")
+    )
     if x.command:
         out += ["", *(f"  {line}" for line in x.command.splitlines()), ""]
     else:
@@ -92,7 +94,17 @@ def _memory(rows: Sequence[DeviceMemory]) -> str:
     for r, n in seen.items():
         kv = None if r.kv_cache_bytes is None else r.kv_cache_bytes + (r.recurrent_state_bytes or 0)
         name = f"{n}x {r.name}" if n > 1 else r.name
-        body.append([name[:26], f(r.weights_bytes), f(kv), f(r.compute_bytes), f(r.overhead_bytes), f(r.total_bytes), f(r.budget_bytes)])
+        body.append(
+            [
+                name[:26],
+                f(r.weights_bytes),
+                f(kv),
+                f(r.compute_bytes),
+                f(r.overhead_bytes),
+                f(r.total_bytes),
+                f(r.budget_bytes),
+            ]
+        )
     return table(body, ("GiB on", "weights", "KV", "compute", "other", "total", "of"), "lrrrrrr")
 
 
@@ -121,7 +133,15 @@ def _alternatives(xs: Sequence[Ranked], verbose: bool) -> str:
         total = None if any(t is None for t in totals) else sum(t for t in totals if t is not None)
         speed = rate(x.speed.decode_tps.value) if x.speed and x.speed.decode_tps else "unknown"
         fits = {True: "yes", False: "no", None: "cannot tell"}[x.memory.fits]
-        rows.append([x.engine_name[:28], x.quantization, "unknown" if total is None else f"{total / GIB:.1f}", speed, fits])
+        rows.append(
+            [
+                x.engine_name[:28],
+                x.quantization or "",
+                "unknown" if total is None else f"{total / GIB:.1f}",
+                speed,
+                fits,
+            ]
+        )
     made = table(rows, ("engine", "format", "GiB", "tokens/s", "fits"), "llrrl")
     rest = len(xs) - len(shown)
     return made + (f"\n  and {rest} more that would run here (-v)" if rest > 0 else "")

@@ -46,7 +46,7 @@ def bullets(lines: Iterable[str], indent: str = "  ") -> list[str]:
 
 
 def table(rows: Sequence[Sequence[object]], headers: Sequence[str], align: str, indent: str = "  ") -> str:
-    """Aligned columns; `align` has one of `l`, `r` per column. (tabulate does the long tables; its import costs 45 ms.)"""
+    """Aligned columns; `align` has `l` or `r` per column. (tabulate does the long tables; its import costs 45 ms.)"""
     cells = [list(headers), *[["" if c is None else str(c) for c in r] for r in rows]]
     widths = [max(len(r[k]) for r in cells) for k in range(len(headers))]
     lines = []

@@ -1,4 +1,4 @@
-"""Decode rate from memory traffic: bytes one step reads over the bandwidth that is reached. No claim beyond its interval.
+"""Decode rate from memory traffic: bytes one step reads over the bandwidth reached. No claim beyond its interval.
 
 Efficiencies: rules/speed.yaml, with source and date. Prefill and queueing are not modelled here.
 """
@@ -42,8 +42,8 @@ class _Place(NamedTuple):
 def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 1) -> SpeedEstimate | None:
     """Tokens a second of one sequence and of all `concurrency` together at the estimate's context, half filled.
 
-    None where a bandwidth is not known. Layers on several devices run one after the other under a layer split; a tensor split
-    reads its shares at the same time.
+    None where a bandwidth is not known. Layers on several devices run one after the other under a layer split; a
+    tensor split reads its shares at the same time.
     """
     shares = msgspec.convert(rules.document("speed.yaml"), Shares)
     active = active_share(d.model)
@@ -52,7 +52,8 @@ def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 
         return None
     parallel = d.engine not in LAYER_SPLIT and len(m.devices) > 1
     seconds = [
-        (max if parallel else sum)([p.read / (GB * getattr(p.gbs, bound)) for p in places]) for bound in ("high", "value", "low")
+        (max if parallel else sum)([p.read / (GB * getattr(p.gbs, bound)) for p in places])
+        for bound in ("high", "value", "low")
     ]
     if min(seconds) <= 0:
         return None
@@ -67,7 +68,16 @@ def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 
 
 
 # engines that put whole layers on each device
-LAYER_SPLIT = {"llama.cpp", "ollama", "llama-swap", "ramalama", "lm-studio", "lemonade", "docker-model-runner", "transformers"}
+LAYER_SPLIT = {
+    "llama.cpp",
+    "ollama",
+    "llama-swap",
+    "ramalama",
+    "lm-studio",
+    "lemonade",
+    "docker-model-runner",
+    "transformers",
+}
 
 
 def active_share(model: Model) -> float:
@@ -88,7 +98,9 @@ def _places(
             return None
         out.append(_Place(_read(row, m, d.model, active, concurrency), _reached(gbs, shares, device.vendor)))
     host = m.host
-    if host is not None and (not devices or (host.weights_bytes or 0) > 0.05 * sum(r.weights_bytes or 0 for r in m.devices)):
+    if host is not None and (
+        not devices or (host.weights_bytes or 0) > 0.05 * sum(r.weights_bytes or 0 for r in m.devices)
+    ):
         gbs_host = host_bandwidth(d, rules)
         known = Bounds(gbs_host, gbs_host, gbs_host) if gbs_host else shares.unknown_cpu_gbs
         share = shares.decode_share["cpu"]

@@ -15,14 +15,26 @@ from advisor.estimate import machine_of
 
 RULES = catalog()
 CARDS = [
-    "RTX 3060 12GB", "RTX 4090", "RTX 5090", "Tesla P40", "Tesla V100 16GB", "Tesla T4", "A100 80GB SXM", "H100 80GB SXM",
+    "RTX 3060 12GB", "RTX 4090", "RTX 5090", "Tesla P40", "Tesla V100 16GB", "Tesla T4", "A100 80GB SXM",
+    "H100 80GB SXM",
     "RX 7900 XTX", "MI300X", "Arc B580", "GTX 1050 Ti",
 ]  # fmt: skip
-MODELS = ["8B", "70B", "qwen3:30b-a3b", "gemma3:12b", "gpt-oss:20b", "deepseek-v3", "qwen3:0.6b", "falcon-h1:7b", "bge-m3"]
+MODELS = [
+    "8B",
+    "70B",
+    "qwen3:30b-a3b",
+    "gemma3:12b",
+    "gpt-oss:20b",
+    "deepseek-v3",
+    "qwen3:0.6b",
+    "falcon-h1:7b",
+    "bge-m3",
+]
 hardware = st.one_of(
     st.builds(lambda n, c, r: f"{n}x {c}{r}", st.sampled_from([1, 2, 3, 4, 8]), st.sampled_from(CARDS),
               st.sampled_from(["", ", 32GB RAM", ", 256GB RAM, linux", ", 64GB RAM, windows"])),
-    st.sampled_from(["cpu, 8GB RAM", "cpu, 64GB RAM, linux, 16 cores, avx512f, amx_int8", "M3 Max 64GB", "M1 8GB", "cpu"]),
+    st.sampled_from(["cpu, 8GB RAM", "cpu, 64GB RAM, linux, 16 cores, avx512f, amx_int8", "M3 Max 64GB", "M1 8GB",
+                     "cpu"]),
 )  # fmt: skip
 loads = st.builds(
     Workload,
@@ -98,7 +110,13 @@ def test_unknown_names_raise() -> None:
 
 def test_picks_are_in_the_catalogue_and_one_fits_everywhere() -> None:
     for use in ("chat", "code", "embeddings", "edge", "voice", "batch", "rag", "agent", "develop"):
-        for hw in ("1x RTX 4090, 64GB RAM", "cpu, 8GB RAM", "M1 8GB", "8x H100 80GB SXM, 1TB RAM", "1x GTX 1050 Ti, 16GB RAM"):
+        for hw in (
+            "1x RTX 4090, 64GB RAM",
+            "cpu, 8GB RAM",
+            "M1 8GB",
+            "8x H100 80GB SXM, 1TB RAM",
+            "1x GTX 1050 Ti, 16GB RAM",
+        ):
             advice = recommend(Question(machine_of(hw, RULES), Workload(use_case=use)), RULES)
             assert advice.chosen is not None, (use, hw)
             assert advice.chosen.memory is not None

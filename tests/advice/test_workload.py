@@ -20,7 +20,15 @@ def made(*more: str, **given: Any):
 
 
 def test_fields_by_name() -> None:
-    w = made("stage=production", "tool_calling=true", "lora_rank=16", "context=32k", "shared-prefix=0.5", "cloud=forbidden", "format=mlx")
+    w = made(
+        "stage=production",
+        "tool_calling=true",
+        "lora_rank=16",
+        "context=32k",
+        "shared-prefix=0.5",
+        "cloud=forbidden",
+        "format=mlx",
+    )
     assert (w.stage, w.tool_calling, w.lora_rank, w.context, w.shared_prefix) == ("production", True, 16, 32768, 0.5)
     assert (w.cloud, w.checkpoint_format) == ("forbidden", "mlx")
 
@@ -34,7 +42,8 @@ def test_options() -> None:
 
 def test_every_field_can_be_given() -> None:
     samples = {
-        "use_case": "rag", "priority": "ease", "stage": "prototype", "cloud": "allowed", "api": "anthropic", "endpoint": "http://x",
+        "use_case": "rag", "priority": "ease", "stage": "prototype", "cloud": "allowed", "api": "anthropic",
+        "endpoint": "http://x",
         "form_factor": "phone", "checkpoint_format": "gguf",
     }  # fmt: skip
     for name in FIELDS:
@@ -42,7 +51,9 @@ def test_every_field_can_be_given() -> None:
         assert getattr(made(f"{name}={value}"), name) is not None
 
 
-@pytest.mark.parametrize("text", ["stage=prod", "tool_calling=maybe", "lora_rank=x", "context=0", "nothing", "=5", "shared_prefix=much"])
+@pytest.mark.parametrize(
+    "text", ["stage=prod", "tool_calling=maybe", "lora_rank=x", "context=0", "nothing", "=5", "shared_prefix=much"]
+)
 def test_wrong_values_are_named(text: str) -> None:
     with pytest.raises(BadInput) as e:
         made(text)

@@ -15,7 +15,9 @@ ADVISE = str(Path(sys.executable).parent / "advise")
 
 
 def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ADVISE, *words], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env})
+    return subprocess.run(
+        [ADVISE, *words], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env}
+    )
 
 
 def answer(*words: str, status: int = 0) -> Any:
@@ -44,7 +46,12 @@ def test_explain_70b_q4() -> None:
 
 
 def test_explain_text_fits_80_columns_and_has_no_colour_in_a_pipe() -> None:
-    for words in (("--quant", "q4"), ("--on", "2x RTX 3090, 64GB RAM"), ("--engine", "vllm"), ("--on", "cpu, 64GB RAM", "-v")):
+    for words in (
+        ("--quant", "q4"),
+        ("--on", "2x RTX 3090, 64GB RAM"),
+        ("--engine", "vllm"),
+        ("--on", "cpu, 64GB RAM", "-v"),
+    ):
         text = run("explain", "--model", "70B", *words).stdout
         assert "\033" not in text
         assert max(map(len, text.splitlines())) <= 80, max(text.splitlines(), key=len)
@@ -88,7 +95,9 @@ def test_a_mac_gets_the_engines_of_a_mac() -> None:
     assert {"llama.cpp", "mlx-lm", "ollama"} <= set(offered)
 
 
-@pytest.mark.parametrize("hardware", ["1x RTX 4090", "cpu, 64GB RAM", "M3 Max 64GB", "8x H100 80GB SXM", "RX 7900 XTX", "Tesla P40"])
+@pytest.mark.parametrize(
+    "hardware", ["1x RTX 4090", "cpu, 64GB RAM", "M3 Max 64GB", "8x H100 80GB SXM", "RX 7900 XTX", "Tesla P40"]
+)
 def test_an_archived_engine_is_never_offered_unasked(hardware: str) -> None:
     body = answer("recommend", "--on", hardware, "--model", "8B")
     assert all(x["engine"] != "tgi" for x in [body["chosen"], *body["alternatives"]])
@@ -133,7 +142,10 @@ def test_recommend_on_this_machine_is_under_a_screen() -> None:
 
 
 def test_insisting_on_an_engine() -> None:
-    assert answer("recommend", "--on", "1x RTX 4090", "--model", "8B", "--engine", "sglang")["chosen"]["engine"] == "sglang"
+    assert (
+        answer("recommend", "--on", "1x RTX 4090", "--model", "8B", "--engine", "sglang")["chosen"]["engine"]
+        == "sglang"
+    )
     body = answer("recommend", "--on", "1x RTX 4090", "--model", "8B", "--engine", "tgi")
     assert body["chosen"]["engine"] == "tgi"
     assert any("archived" in w for w in body["warnings"])

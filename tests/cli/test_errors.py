@@ -103,7 +103,13 @@ def test_overlay_that_is_not_there() -> None:
 
 def test_truncated_gguf(tmp_path: Path) -> None:
     path = tmp_path / "cut.gguf"
-    for content in (b"", b"GGUF", b"GGUF\x03\x00\x00\x00" + b"\xff" * 16, b"GGUF\x03\x00\x00\x00" + b"\x00" * 8 + b"\xff" * 100, b"not a gguf" * 10):
+    for content in (
+        b"",
+        b"GGUF",
+        b"GGUF\x03\x00\x00\x00" + b"\xff" * 16,
+        b"GGUF\x03\x00\x00\x00" + b"\x00" * 8 + b"\xff" * 100,
+        b"not a gguf" * 10,
+    ):
         path.write_bytes(content)
         refused(run("explain", "--model", str(path)), "cut.gguf")
 
@@ -118,7 +124,16 @@ def test_config_of_a_gigabyte_of_braces(tmp_path: Path) -> None:
 
 
 def test_config_nested_deeply(tmp_path: Path) -> None:
-    for text in ('{"a":' * 50_000, "[" * 100_000, '{"model_type": "llama"}', "null", "[]", '{"model_type": 7}', "\ufeff", "{"):
+    for text in (
+        '{"a":' * 50_000,
+        "[" * 100_000,
+        '{"model_type": "llama"}',
+        "null",
+        "[]",
+        '{"model_type": 7}',
+        "\ufeff",
+        "{",
+    ):
         (tmp_path / "config.json").write_text(text)
         refused(run("explain", "--model", str(tmp_path)), "config.json")
 
@@ -175,12 +190,16 @@ def test_estimate_answers_garbage_on_its_line() -> None:
 
 
 def test_a_closed_pipe_is_quiet() -> None:
-    p = subprocess.run(f"{ADVISE} list models | head -1", shell=True, capture_output=True, text=True, timeout=30, check=False)
+    p = subprocess.run(
+        f"{ADVISE} list models | head -1", shell=True, capture_output=True, text=True, timeout=30, check=False
+    )
     assert p.stderr == ""
     assert len(p.stdout.splitlines()) == 1
 
 
-def test_an_internal_error_is_2_and_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_internal_error_is_2_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     import advisor.advice.explain
     from advisor.cli.main import run as main
 

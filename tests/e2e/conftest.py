@@ -51,7 +51,7 @@ class Reported(NamedTuple):
 
 
 def reported(log: str) -> Reported:
-    """Sums of the buffer lines. Sizes are printed in MiB with two decimals. AMX repacks weights into a second buffer."""
+    """Sums of the buffer lines, printed in MiB with two decimals. AMX repacks weights into a second buffer."""
 
     def total(pattern: str) -> float:
         return sum(float(m) * MIB for m in re.findall(pattern, log))
@@ -77,7 +77,9 @@ class Server(NamedTuple):
             return json.load(r)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
-        request = urllib.request.Request(self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        request = urllib.request.Request(
+            self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
+        )
         with urllib.request.urlopen(request, timeout=60) as r:
             return json.load(r)
 
@@ -111,7 +113,12 @@ def start(tmp_path: Path) -> Iterator[Callable[[Path, int], Server]]:
         env = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"}
         with log.open("wb") as f:
             process = subprocess.Popen(
-                [str(script)], stdout=f, stderr=subprocess.STDOUT, env=env, start_new_session=True, stdin=subprocess.DEVNULL
+                [str(script)],
+                stdout=f,
+                stderr=subprocess.STDOUT,
+                env=env,
+                start_new_session=True,
+                stdin=subprocess.DEVNULL,
             )
         server = Server(f"http://127.0.0.1:{port}", process, log)
         running.append(server)

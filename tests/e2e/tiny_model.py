@@ -1,8 +1,8 @@
 """A complete llama model of a few hundred KB with random weights: real enough for a real llama-server.
 
-Two layers, width 64, 262 tokens (256 byte symbols of GPT-2's alphabet, two merges, four control tokens). One channel of the
-embedding is constant and the output rows of everything but printable ASCII point away from it, so generated text is
-printable and never ends early.
+Two layers, width 64, 262 tokens (256 byte symbols of GPT-2's alphabet, two merges, four control tokens). One channel of
+the embedding is constant and the output rows of everything but printable ASCII point away from it, so generated text
+is printable and never ends early.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def write(path: Path) -> Path:
     w.add_eot_token_id(261)
     w.add_add_bos_token(False)
     w.add_chat_template(
-        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "<|im_start|>assistant\n"
     )
 
     def tensor(name: str, *shape: int) -> None:

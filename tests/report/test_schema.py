@@ -42,7 +42,10 @@ def test_files_are_what_the_shapes_say() -> None:
         ("--on", "1x RTX 4090, 64GB RAM", "--model", "70B", "--concurrency", "8"),
         ("--on", "cpu, 1GB RAM", "--model", "70B"),
         ("--on", "cpu, 16GB RAM", "--endpoint", "http://127.0.0.1:1/v1"),
-        ("--on", "M3 Max 64GB",),
+        (
+            "--on",
+            "M3 Max 64GB",
+        ),
         ("--on", "RTX 4090", "--guide", "choosing-a-backend"),
     ],
 )
@@ -50,7 +53,9 @@ def test_recommend(words: tuple[str, ...]) -> None:
     validate("recommend", json.loads(run("recommend", "--json", *words)))
 
 
-@pytest.mark.parametrize("words", [(), ("--on", "2x RTX 3090"), ("--on", "cpu, 64GB RAM"), ("--engine", "vllm", "--quant", "fp8")])
+@pytest.mark.parametrize(
+    "words", [(), ("--on", "2x RTX 3090"), ("--on", "cpu, 64GB RAM"), ("--engine", "vllm", "--quant", "fp8")]
+)
 def test_explain(words: tuple[str, ...]) -> None:
     body = json.loads(run("explain", "--json", "--model", "8B", *words))
     validate("explain", body)
@@ -64,7 +69,9 @@ def test_probe() -> None:
 def test_estimate_and_its_errors() -> None:
     asked = {"id": [1, {"a": None}], "model": "8B", "hardware": "1x RTX 4090", "context_length": "8k"}
     validate("request", asked)
-    lines = run("estimate", "--jsonl", "-", stdin=json.dumps(asked) + "\n" + '{"model": "no such model"}\n').splitlines()
+    lines = run(
+        "estimate", "--jsonl", "-", stdin=json.dumps(asked) + "\n" + '{"model": "no such model"}\n'
+    ).splitlines()
     validate("estimate", json.loads(lines[0]))
     assert json.loads(lines[0])["id"] == asked["id"]
     validate("error", json.loads(lines[1]))
