@@ -76,7 +76,7 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
 
 
 def _bits(model: Model, q: Quantization, expert: bool) -> float:
-    """Bits per covered weight. Some checkpoints keep their routed experts narrower than the format they are named after."""
+    """Bits per covered weight. Some checkpoints keep routed experts narrower than the format they are named after."""
     native = (model.native_quant or "").lower()
     if expert and "experts fp4" in native and native.startswith(q.id.lower()):
         return FP4_EXPERTS

@@ -1,0 +1,34 @@
+"""Deployments by names, for tests."""
+
+from __future__ import annotations
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.deployment import Deployment, MemoryEstimate, Setting
+from advisor.estimate import Request, deployment, estimate
+
+RULES = catalog([shipped_root()])
+GIB = 2**30
+
+
+def deployed(engine: str, model: str, hardware: str, *, quant: str | None = None, version: str | None = None,
+             context: int | None = None, sequences: int | None = None, kv: str | dict[str, str] | None = None,
+             **settings: Setting) -> Deployment:  # fmt: skip
+    """A deployment; settings by keyword with `_` for `-`."""
+    request = Request(
+        model=model,
+        engine=engine,
+        engine_version=version,
+        quantization=quant,
+        hardware=hardware,
+        context_length=context,
+        sequences=sequences,
+        kv_cache_type=kv,
+        settings={k if engine in ("ollama", "tensorrt-llm") else k.replace("_", "-"): v for k, v in settings.items()},
+    )
+    return deployment(request, RULES)[0]
+
+
+def asked(*args: str, **more: object) -> MemoryEstimate:
+    """The estimate of such a deployment."""
+    return estimate(deployed(*args, **more), RULES)  # type: ignore[arg-type]

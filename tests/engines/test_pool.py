@@ -1,0 +1,216 @@
+"""Pool engines: ranks, defaults by device, what they refuse, what they say."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from asking import GIB, RULES, asked, deployed
+
+from advisor.deployment import Deployment
+from advisor.engines.pool import constants, resolve
+from advisor.engines.sglang import static_fraction
+from advisor.errors import BadInput
+from advisor.estimate import estimate
+
+L8 = "llama3.1:8b"
+
+
+def resolved(hardware: str, **settings: object) -> tuple[int, int]:
+    d = deployed("vllm", L8, hardware, context=8192, **settings)  # type: ignore[arg-type]
+    entry = RULES.engine("vllm")
+    r = resolve(d, entry, constants(entry))
+    return r.batched_tokens, r.sequences
+
+
+@pytest.mark.parametrize(
+    ("hardware", "want"),
+    [
+        # resolved by vLLM 0.33.0 itself on pretended devices
+        ("H100 80GB SXM", (8192, 1024)),
+        ("H200", (8192, 1024)),
+        ("B200", (16384, 1024)),
+        ("A100 80GB SXM", (2048, 256)),
+        ("A100 80GB PCIe", (2048, 256)),
+        ("A100 40GB SXM", (2048, 256)),
+        ("RTX 4090", (2048, 256)),
+        ("RTX 5090", (2048, 256)),
+        ("T4", (2048, 256)),
+    ],
+)
+def test_vllm_batch_defaults_by_device(hardware: str, want: tuple[int, int]) -> None:
+    assert resolved(hardware) == want
+
+
+def test_settings_win_over_defaults() -> None:
+    assert resolved("H100 80GB SXM", max_num_seqs=7, max_num_batched_tokens=512) == (512, 7)
+
+
+def test_utilization_default_follows_the_version() -> None:
+    old, new = (
+        asked("vllm", L8, "H100 80GB SXM", quant="BF16", context=8192, version=v).devices[0]
+        for v in ("0.19.0", "0.33.0")
+    )
+    assert old.capacity_bytes is not None
+    assert old.budget_bytes == int(old.capacity_bytes * 0.90)
+    assert new.budget_bytes == int(old.capacity_bytes * 0.92)
+
+
+def test_tensor_parallel_must_divide_the_heads() -> None:
+    m = asked("vllm", L8, "3x RTX 4090", quant="BF16", context=4096, tensor_parallel_size=3)
+    assert m.fits is False
+    assert any("must be divisible by tensor parallel size (3)" in w for w in m.warnings)
+
+
+def test_more_ranks_than_devices() -> None:
+    m = asked("vllm", L8, "2x RTX 4090", quant="BF16", context=4096, tensor_parallel_size=2, pipeline_parallel_size=2)
+    assert m.fits is False
+    assert any("needs 4 devices, 2 are there" in w for w in m.warnings)
+
+
+def test_data_parallel_replicas_hold_whole_models_and_share_the_requests() -> None:
+    one = asked("vllm", L8, "4x H100 80GB SXM", quant="BF16", context=8192, sequences=8)
+    four = asked("vllm", L8, "4x H100 80GB SXM", quant="BF16", context=8192, sequences=8, data_parallel_size=4)
+    assert len(one.devices) == 1
+    assert len(four.devices) == 4
+    assert four.devices[3].weights_bytes == one.devices[0].weights_bytes
+    assert 4 * (four.devices[0].kv_cache_bytes or 0) == one.devices[0].kv_cache_bytes
+
+
+def test_routed_experts_are_spread_over_data_parallel_ranks() -> None:
+    """Qwen3-30B-A3B: 128 experts of 3 x 2048 x 768 in 48 layers are 29.0 of its 30.5 billion parameters."""
+    settings = {"data_parallel_size": 4}
+    dp = asked("vllm", "Qwen/Qwen3-30B-A3B", "4x H100 80GB SXM", quant="BF16", context=8192, **settings)
+    ep = asked("vllm", "Qwen/Qwen3-30B-A3B", "4x H100 80GB SXM", quant="BF16", context=8192,
+               enable_expert_parallel=True, **settings)  # fmt: skip
+    experts = 48 * 128 * 3 * 2048 * 768
+    want = 2 * (30_532_122_624 - experts + experts // 4)
+    for m in (dp, ep):
+        assert m.devices[0].weights_bytes == pytest.approx(want, rel=0.001)
+
+
+def test_expert_parallel_switch_is_rendered_and_numbers_are_refused() -> None:
+    from advisor.engines import vllm
+
+    d = deployed("vllm", "Qwen/Qwen3-30B-A3B", "4x H100 80GB SXM", quant="BF16", context=8192,
+                 tensor_parallel_size=4, enable_expert_parallel=True)  # fmt: skip
+    entry = RULES.engine("vllm")
+    decided = {x.name: x.value for x in vllm.settings(d, entry, RULES.quantization("BF16"))}
+    assert decided["enable-expert-parallel"] is True
+    assert decided["tensor-parallel-size"] == 4
+
+
+def test_pipeline_stages_share_out_layers_and_cache() -> None:
+    """61 layers over two stages: 31 and 30 (vLLM gives the remainder to earlier stages); output matrix on the last."""
+    m = asked("vllm", "deepseek-ai/DeepSeek-V3", "16x H200", quant="FP8", context=8192, tensor_parallel_size=8,
+              pipeline_parallel_size=2)  # fmt: skip
+    assert len(m.devices) == 16
+    cache = [d.kv_cache_bytes for d in m.devices]
+    assert cache == [8192 * 576 * 2 * 31] * 8 + [8192 * 576 * 2 * 30] * 8
+    per_stage = {d.weights_bytes for d in m.devices}
+    assert len(per_stage) == 2
+
+
+def test_stages_beyond_the_layers_are_an_error() -> None:
+    with pytest.raises(BadInput, match="33 stages are more than the 32 layers"):
+        asked("vllm", L8, "64x H100 80GB SXM", context=8192, pipeline_parallel_size=33)
+
+
+def test_free_memory_below_the_share_is_a_refusal() -> None:
+    m = asked("vllm", L8, "RTX 4090, 20GiB free", quant="AWQ", context=8192)
+    assert m.fits is False
+    said = next(w for w in m.warnings if "free at start" in w)
+    assert "gpu-memory-utilization to 0.83" in said
+    lower = asked("vllm", L8, "RTX 4090, 20GiB free", quant="AWQ", context=8192, gpu_memory_utilization=0.83)
+    assert lower.fits is True
+
+
+def test_unknown_memory_never_fits() -> None:
+    d = deployed("vllm", L8, "RTX 4090", quant="AWQ", context=8192)
+    assert d.machine is not None
+    blind = msgspec.structs.replace(d.machine.devices[0], total_bytes=None, free_bytes=None)
+    for engine in ("vllm", "sglang", "lmdeploy", "llama.cpp", "transformers"):
+        quant = "Q4_K_M" if engine == "llama.cpp" else "BF16"
+        m = estimate(_with(d, engine, quant, msgspec.structs.replace(d.machine, devices=(blind,))), RULES)
+        assert m.fits is None, engine
+        assert m.devices[0].total_bytes
+
+
+def _with(d: Deployment, engine: str, quant: str, machine: object) -> Deployment:
+    return msgspec.structs.replace(d, engine=engine, quantization=quant, machine=machine)
+
+
+def test_unknown_host_never_fits_without_a_gpu() -> None:
+    assert asked("vllm", L8, "cpu", quant="BF16", context=4096).fits is None
+    m = asked("vllm", L8, "cpu, 64GB RAM", quant="BF16", context=4096)
+    assert m.fits is True
+    assert m.devices == ()
+    assert m.host is not None
+    assert m.host.kv_cache_bytes == 4096 * 131072
+
+
+def test_cpu_ranks_together_hold_one_model() -> None:
+    one = asked("vllm", L8, "cpu, 512GB RAM", quant="BF16", context=4096).host
+    two = asked("vllm", L8, "cpu, 512GB RAM", quant="BF16", context=4096, tensor_parallel_size=2).host
+    assert one is not None
+    assert two is not None
+    assert two.kv_cache_bytes == one.kv_cache_bytes
+    assert two.weights_bytes == pytest.approx(one.weights_bytes, rel=0.001)
+
+
+def test_unlike_devices_the_smallest_decides() -> None:
+    m = asked("vllm", L8, "RTX 4090 + RTX 3060 12GB", quant="AWQ", context=8192, tensor_parallel_size=2)
+    alone = asked("vllm", L8, "2x RTX 3060 12GB", quant="AWQ", context=8192, tensor_parallel_size=2)
+    assert m.kv_cache.available_bytes == alone.kv_cache.available_bytes
+    assert any("unlike devices" in w for w in m.warnings)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm", "tgi"])
+def test_a_gguf_cache_type_is_a_clear_error(engine: str) -> None:
+    with pytest.raises(BadInput, match=r"KV cache type 'q8_0' is not one .* has; it has .*auto"):
+        asked(engine, L8, "RTX 4090", context=8192, kv="q8_0")
+
+
+def test_two_cache_types_are_a_clear_error() -> None:
+    with pytest.raises(BadInput, match="one type for keys and values"):
+        asked("vllm", L8, "RTX 4090", context=8192, kv={"k": "fp8", "v": "auto"})
+
+
+def test_sglang_takes_no_plain_fp8() -> None:
+    """Its parser rejects `fp8`; the near name is offered."""
+    with pytest.raises(BadInput) as e:
+        asked("sglang", L8, "H100 80GB SXM", context=8192, kv="fp8")
+    assert "fp8_e4m3" in e.value.line()
+
+
+def test_requests_above_the_engines_limit_are_said() -> None:
+    m = asked("vllm", "llama3.2:1b", "H100 80GB SXM", quant="BF16", context=1024, sequences=40, max_num_seqs=8)
+    assert m.kv_cache.max_sequences == 8
+    assert any("runs at most 8 at once" in w for w in m.warnings)
+
+
+def test_longer_than_trained_is_refused_unless_meant() -> None:
+    m = asked("vllm", "llama3:8b", "H100 80GB SXM", quant="BF16", max_model_len=32768)
+    assert m.fits is False
+    assert any("more than" in w and "trained" in w for w in m.warnings)
+    meant = asked("vllm", "llama3:8b", "H100 80GB SXM", quant="BF16", max_model_len=32768, hf_overrides="{}")
+    assert meant.fits is True
+
+
+def test_encoders_keep_no_cache() -> None:
+    for engine in ("vllm", "llama.cpp"):
+        m = asked(engine, "bge-m3", "RTX 4090")
+        assert m.fits is True
+        assert m.kv_cache.bytes_per_token == 0
+        assert m.devices[0].kv_cache_bytes == 0
+
+
+def test_sglang_static_share() -> None:
+    """Figures of the engine's own rule: 24 GiB about 0.72, 48 GiB about 0.85, H100 about 0.83, H200 about 0.9."""
+    for gib, chunk, want in ((23.99, 4096, 0.72), (48, 4096, 0.85), (79.65, 8192, 0.83), (140.4, 8192, 0.9)):
+        assert static_fraction(int(gib * GIB), chunk, 1, 1, False) == pytest.approx(want, abs=0.011)
+
+
+def test_shares_outside_zero_and_one() -> None:
+    for value in (0, -1, 1.01, float("nan"), "nan", "inf", "x"):
+        with pytest.raises(BadInput, match="gpu-memory-utilization"):
+            asked("vllm", L8, "RTX 4090", context=8192, gpu_memory_utilization=value)
