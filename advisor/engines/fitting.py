@@ -30,6 +30,19 @@ def budget(x: Device) -> int | None:
     return x.free_bytes if x.free_bytes is not None else x.total_bytes
 
 
+# CUDA programs see less than the driver's total: T4 0.44, H100 0.46, RTX 4090 0.47, L40S 0.59, H200 0.6, A100 0.75 GiB
+# (totals in published engine logs against the driver's own)
+CUDA_HIDDEN = 512 * MIB
+
+
+def allocatable(x: Device) -> int | None:
+    """The total that a program on the device sees, bytes; None when not known."""
+    if x.total_bytes is None:
+        return None
+    hidden = CUDA_HIDDEN if x.vendor == "nvidia" and not x.unified and x.mig_profile is None else 0
+    return x.total_bytes - hidden
+
+
 def device_row(
     x: Device,
     weights: int | None,

@@ -65,8 +65,14 @@ def _device_row(p: Plan, i: int, x: Device, c: Constants) -> DeviceMemory:
         fitting.part(p.state, i),
         fitting.part(p.compute, i),
         overhead_mib=(o.low, o.value, o.high),
-        slack=int(0.12 * fitting.part(p.compute, i)) + 16 * MIB,
+        slack=_slack(p, i, 0.12),
     )
+
+
+def _slack(p: Plan, place: int, compute: float) -> int:
+    """Bytes by which scratch (its part `compute`) and weights of a mix that is only estimated may be off."""
+    off = compute * fitting.part(p.compute, place) + p.weights_spread * fitting.part(p.weights, place)
+    return int(off) + 16 * MIB
 
 
 def _host_row(d: Deployment, p: Plan, o: Range) -> DeviceMemory:
@@ -77,7 +83,7 @@ def _host_row(d: Deployment, p: Plan, o: Range) -> DeviceMemory:
         fitting.part(p.state, HOST),
         fitting.part(p.compute, HOST),
         overhead_mib=(o.low, o.value, o.high),
-        slack=int(0.15 * fitting.part(p.compute, HOST)) + 16 * MIB,
+        slack=_slack(p, HOST, 0.15),
     )
 
 

@@ -69,6 +69,7 @@ class Plan(Record, frozen=True, kw_only=True):
     bytes_per_token: float  # of the layers that grow, all devices together
     attends: bool  # False: nothing is kept per token (encoders, pure state models)
     exact_weights: bool
+    weights_spread: float
     compute_basis: Basis
     notes: tuple[str, ...]
 
@@ -113,6 +114,7 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
         bytes_per_token=float(per_token),
         attends=any(x.attends for x in layers),
         exact_weights=weights.exact,
+        weights_spread=weights.spread,
         compute_basis=basis,
         notes=tuple(notes),
     )

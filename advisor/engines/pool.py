@@ -52,7 +52,7 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
     rows = [_row(c, r, s, _stage(k, r), x, [each * b for b in requests[_stage(k, r)]]) for k, x in enumerate(used)]
     pools = [p for k, row in enumerate(rows) if (p := _pool(row, s, sum(requests[_stage(k, r)]))) is not None]
     host = _host(d, r, s, requests, alone=not devices)
-    verdict = fitting.verdict(rows, host, needs_host=not devices)
+    verdict = fitting.verdict(rows, host, needs_host=not devices or r.cpu_offload > 0)
     refusals = pool_says.refusals(d, r, c, devices, heads(d.model))
     fits = False if refusals else verdict.fits
     return MemoryEstimate(
@@ -85,8 +85,14 @@ def _stage(rank: int, r: Resolved) -> int:
     return rank // r.tp % r.pp
 
 
+def on_device(r: Resolved, s: Sized, stage: int) -> int:
+    """Weights of a rank that lie on its device, bytes: all but what is offloaded; embedding and output always stay."""
+    whole = s.weights.stages[stage]
+    return max(whole - r.cpu_offload, min(whole, s.weights.outside[stage]))
+
+
 def _row(c: Constants, r: Resolved, s: Sized, stage: int, x: Device, request: list[int]) -> DeviceMemory:
-    weights = s.weights.stages[stage]
+    weights = on_device(r, s, stage)
     fixed = weights + s.activation[1] + s.overhead[1]
     base = weights + sum(request)
     return DeviceMemory(
@@ -106,11 +112,12 @@ def _row(c: Constants, r: Resolved, s: Sized, stage: int, x: Device, request: li
 
 def _budget(c: Constants, r: Resolved, x: Device, fixed: int) -> int | None:
     """What the engine may use of a device, bytes; None when its size is not known."""
-    if x.total_bytes is None:
+    total = fitting.allocatable(x)
+    if total is None:
         return None
-    free = x.total_bytes if x.free_bytes is None else min(x.free_bytes, x.total_bytes)
+    free = total if x.free_bytes is None else min(x.free_bytes, total)
     if c.fraction_of == "total":
-        return min(int(x.total_bytes * r.fraction), free)
+        return min(int(total * r.fraction), free)
     left = free - fixed
     return fixed + int(left * r.fraction) if left > 0 else free
 
@@ -125,7 +132,8 @@ def _pool(row: DeviceMemory, s: Sized, request: int) -> Pool | None:
 def _host(d: Deployment, r: Resolved, s: Sized, requests: list[tuple[int, int]], alone: bool) -> DeviceMemory:
     """Host memory: beside GPUs only the process itself, without GPUs everything."""
     if not alone:
-        return fitting.host_row(d, 0, 0, 0, 0, overhead_mib=HOST_BESIDE_MIB)
+        offloaded = sum(s.weights.stages[k] - on_device(r, s, k) for k in range(r.pp)) * r.tp * r.dp
+        return fitting.host_row(d, offloaded, 0, 0, 0, overhead_mib=HOST_BESIDE_MIB)
     every = r.tp * r.dp  # ranks of each stage
     each = -(-d.sequences // r.dp)
     cache, state = (sum(b[k] for b in requests) * each * every for k in (0, 1))

@@ -58,6 +58,7 @@ class Names(Record, frozen=True, kw_only=True):
     length: tuple[str, ...] = ()
     kv_type: tuple[str, ...] = ()
     eager: tuple[str, ...] = ()
+    cpu_offload: tuple[str, ...] = ()  # GiB of each rank's layers that stay in host memory
     text_only: tuple[str, ...] = ()  # leaves the vision tower out
 
 

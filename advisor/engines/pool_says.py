@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.deployment import Deployment
+from advisor.engines import fitting
 from advisor.engines.base import get
 from advisor.engines.pool_constants import Constants
 from advisor.engines.pool_settings import Resolved
@@ -29,15 +30,12 @@ def refusals(d: Deployment, r: Resolved, c: Constants, devices: Sequence[Device]
         out.append(f"{r.length} tokens are more than {d.model.id} was trained for ({longest})")
     if c.wants_budget_free:
         for x in devices[: r.ranks]:
-            if (
-                x.total_bytes is not None
-                and x.free_bytes is not None
-                and x.free_bytes < int(x.total_bytes * r.fraction)
-            ):
+            total = fitting.allocatable(x)
+            if total is not None and x.free_bytes is not None and x.free_bytes < int(total * r.fraction):
                 out.append(
                     f"{x.name}: {gib(x.free_bytes)} free at start is less than the desired share "
-                    f"({r.fraction:g} of {gib(x.total_bytes)}): stop what else runs there or lower "
-                    f"{c.names.fraction[0]} to {_floor(x.free_bytes / x.total_bytes)}"
+                    f"({r.fraction:g} of {gib(total)}): stop what else runs there or lower "
+                    f"{c.names.fraction[0]} to {_floor(x.free_bytes / total)}"
                 )
     return list(dict.fromkeys(out))
 

@@ -32,6 +32,7 @@ class Resolved(Record, frozen=True, kw_only=True):
     kv_type: str
     kv_bytes: float  # per element
     eager: bool
+    cpu_offload: int  # bytes of each rank's layers kept in host memory
     text_only: bool
     length_given: bool
 
@@ -67,9 +68,17 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
         kv_type=kind,
         kv_bytes=c.kv_bytes[kind],
         eager=bool(flag(s, *n.eager)) if n.eager else False,
+        cpu_offload=_offload(d, n),
         text_only=bool(flag(s, *n.text_only)) if n.text_only else False,
         length_given=d.context_length is not None or (bool(n.length) and get(s, *n.length) is not None),
     )
+
+
+def _offload(d: Deployment, n: Names) -> int:
+    gib = number(d.settings, *n.cpu_offload) if n.cpu_offload else None
+    if gib is not None and not 0 <= gib <= LARGEST_LENGTH:
+        raise BadInput(f"setting {n.cpu_offload[0]}: {gib:g} is not a number of GiB from 0 on")
+    return int((gib or 0) * GIB)
 
 
 def _count(d: Deployment, names: tuple[str, ...]) -> int | None:

@@ -29,6 +29,7 @@ class GgufWeights(Record, frozen=True, kw_only=True):
 
     weights: tuple[Weight, ...]
     exact: bool
+    spread: float = 0.0  # how far the real file may be from these sizes, as a part of them
     note: str | None = None
 
     @property
@@ -94,10 +95,11 @@ def from_model(model: Model, mix: str) -> GgufWeights:
         )
         for x, kind in zip(all_tensors, kinds, strict=True)
     )
-    return GgufWeights(weights=weights, exact=note is None, note=note)
+    return GgufWeights(weights=weights, exact=note is None, spread=UD_SPREAD if note else 0.0, note=note)
 
 
 # Vendors' dynamic mixes: the listed mix is the nearest published size (models.md: UD-Q4_K_XL 4.63 to 6.46 bits)
+UD_SPREAD = 0.1
 UD_BASE = {
     "UD-Q8_K_XL": "Q8_0", "UD-Q6_K_XL": "Q6_K", "UD-Q5_K_XL": "Q5_K_M", "UD-Q4_K_XL": "Q4_K_M", "UD-Q3_K_XL": "Q3_K_M",
     "UD-Q2_K_XL": "Q2_K", "UD-IQ4_XS": "IQ4_XS", "UD-IQ3_XXS": "IQ3_XXS", "UD-IQ3_S": "IQ3_S", "UD-IQ2_M": "IQ2_M",

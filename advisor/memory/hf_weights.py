@@ -23,6 +23,7 @@ class RankWeights(Record, frozen=True, kw_only=True):
 
     stages: tuple[int, ...]
     experts: tuple[int, ...]  # the routed experts' part of `stages`
+    outside: tuple[int, ...]  # the part outside the layers: embedding, output matrix
     modelled: bool  # True: sized from the parameter count, the layer layout is not known
 
 
@@ -54,7 +55,7 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
     lay = model.layout
     assert lay is not None
     kv_heads = _kv_heads(model)
-    stages, experts = [0.0] * pp, [0.0] * pp
+    stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for x in tensors:
         if x.mtp or x.name == "rope_freqs.weight":
             continue
@@ -69,10 +70,15 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
         for stage in _stages(x, lay.n_layers, pp, lay.tie_embeddings):
             stages[stage] += size
             experts[stage] += size if x.expert else 0
+            outside[stage] += size if x.layer is None else 0
     if vision and model.vision is not None:
         stages[0] += model.vision.params * 2 / tp
     stages[0] += sum(e.params for e in model.weights.extras) * 2
-    return RankWeights(stages=tuple(round(s) for s in stages), experts=tuple(round(e) for e in experts), modelled=False)
+    return RankWeights(stages=_whole(stages), experts=_whole(experts), outside=_whole(outside), modelled=False)
+
+
+def _whole(values: list[float]) -> tuple[int, ...]:
+    return tuple(round(v) for v in values)
 
 
 def _bits(model: Model, q: Quantization, expert: bool) -> float:
@@ -135,7 +141,13 @@ def _from_count(model: Model, q: Quantization, tp: int, pp: int, ep: int) -> Ran
         whole = rest
     experts = routed * _bits(model, q, True) / 8 / (max(tp, ep) * pp)
     dense = ((rest - whole) * _bits(model, q, False) / 8 + whole * _plain_bytes(model, q)) / (tp * pp)
-    return RankWeights(stages=(round(dense + experts),) * pp, experts=(round(experts),) * pp, modelled=True)
+    outside = whole * _plain_bytes(model, q) / tp if q.covers != "experts" else 0
+    return RankWeights(
+        stages=(round(dense + experts),) * pp,
+        experts=(round(experts),) * pp,
+        outside=(round(outside),) * pp,
+        modelled=True,
+    )
 
 
 def _expert_params(model: Model) -> int:
