@@ -119,31 +119,28 @@ def _notes(d: Deployment, r: Resolved, p: Plan, chosen: int | None) -> list[str]
 
 
 def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
-    """Layers on the GPU: those asked for, else as many as `--fit on` would reach; None when no GPU is there.
-
-    llama.cpp leaves 1 GiB of each device free (`--fit-target`); so do we.
-    """
+    """Layers on the GPU: those asked for, else as many as `--fit on` would reach; None when no GPU is there."""
     devices = fitting.devices(d)
     if not devices or r.gpu_layers is not None:
         return r.gpu_layers if devices else None
-    budgets = [fitting.budget(x) for x in devices]
-    units = len(cache_layers(as_gguf(d.model))) + 1
-    if any(b is None for b in budgets) or not r.fit:
+    if not r.fit or any(fitting.budget(x) is None for x in devices) or fits_on_cards(d, r, c, ALL_LAYERS):
         return ALL_LAYERS
-    known: list[int] = [b for b in budgets if b is not None]
-
-    def fits(n: int) -> bool:
-        p = plan(d, r, c, n)
-        kinds = (p.weights, p.cache, p.state, p.compute)
-        return all(sum(fitting.part(k, i) for k in kinds) + FIT_TARGET <= room for i, room in enumerate(known))
-
-    if fits(ALL_LAYERS):
-        return ALL_LAYERS
-    low, high = 0, units
+    low, high = 0, len(cache_layers(as_gguf(d.model))) + 1
     while low < high - 1:
         mid = (low + high) // 2
-        low, high = (mid, high) if fits(mid) else (low, mid)
+        low, high = (mid, high) if fits_on_cards(d, r, c, mid) else (low, mid)
     return low
+
+
+def fits_on_cards(d: Deployment, r: Resolved, c: Constants, layers: int) -> bool:
+    """Whether that many layers leave 1 GiB of each device free, as `--fit` wants it (`--fit-target`)."""
+    p = plan(d, r, c, layers)
+    kinds = (p.weights, p.cache, p.state, p.compute)
+    budgets = [fitting.budget(x) for x in fitting.devices(d)]
+    return all(
+        room is not None and sum(fitting.part(k, i) for k in kinds) + FIT_TARGET <= room
+        for i, room in enumerate(budgets)
+    )
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
@@ -199,4 +196,4 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     return tuple(out)
 
 
-__all__ = ["ALL_LAYERS", "choose_layers", "constants", "memory", "resolve", "settings"]
+__all__ = ["ALL_LAYERS", "choose_layers", "constants", "fits_on_cards", "memory", "resolve", "settings"]

@@ -82,7 +82,8 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     layers = cache_layers(model)
     if not layers:
         raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be told")
-    n_file = 1 + max((w.layer or 0) for w in weights.weights)  # an MTP block counts as layers when sharing out
+    by_layer = gguf_weights.by_layer(weights)
+    n_file = max(len(by_layer), len(layers))  # an MTP block counts as layers when sharing out
     shares = r.tensor_split[: len(devices)] or _shares(d)
     if devices and not any(shares):
         raise BadInput("setting tensor-split: the devices that are there get no share")
@@ -93,10 +94,8 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     window = next((x.window for x in layers if x.window), None) if windows else None
     cells = ggml_cache.cells(r.ctx_size, r.slots, r.unified, window, r.ubatch, r.swa_full)
     cache, state = _cache(layers, where, cells, r, cuda, windows)
-    copied = (
-        0 if not devices else max(_largest_on_host(weights, where, r), _largest_cache_on_host(layers, where, cells, r))
-    )
-    compute, basis = _compute(model, layers, where, cells, r, c, windows, len(devices), copied)
+    borrowed = _borrowed(by_layer, layers, where, cells, r) if devices else 0
+    compute, basis = _compute(model, layers, where, cells, r, c, windows, len(devices), borrowed)
     growing = [x for x in layers if x.attends and not (x.window and windows)]
     per_token = sum(_row(r, x) for x in growing)
     notes = [weights.note] if weights.note else []
@@ -147,44 +146,47 @@ def _shares(d: Deployment) -> tuple[float, ...]:
 def _place_weights(w: gguf_weights.GgufWeights, where: Sequence[int], r: Resolved, any_device: bool) -> dict[int, int]:
     out: dict[int, int] = defaultdict(int)
     output_at = where[-1]
-    for x in w.weights:
-        if x.mtp:
-            continue
+    for x in gguf_weights.outside_layers(w):
         if x.name in ("token_embd.weight", "per_layer_token_embd.weight"):
             out[HOST] += x.file_bytes
             if x.name == "token_embd.weight" and w.tied and output_at != HOST:
                 out[output_at] += x.device_bytes  # a second copy serves as output matrix
             continue
-        if x.name == "rope_freqs.weight":
-            for place in set(where[:-1]):
-                out[place] += x.file_bytes if place == HOST else x.device_bytes
-            continue
-        place = output_at if x.layer is None else HOST if _on_host(x, where, r) else where[x.layer]
-        out[place] += x.file_bytes if place == HOST else x.device_bytes
-    if not any_device:
-        return {HOST: out[HOST]}
-    return dict(out)
+        for place in set(where[:-1]) if x.name == "rope_freqs.weight" else (output_at,):
+            out[place] += x.file_bytes if place == HOST else x.device_bytes
+    for i, b in enumerate(gguf_weights.by_layer(w)):
+        place = where[i]
+        out[place] += b.file if place == HOST else b.device
+        place = HOST if _experts_stay(i, r) else place
+        out[place] += b.expert_file if place == HOST else b.expert_device
+    return dict(out) if any_device else {HOST: out[HOST]}
 
 
-def _on_host(x: gguf_weights.Weight, where: Sequence[int], r: Resolved) -> bool:
-    """Whether a layer's tensor stays in host memory: its layer does, or `--cpu-moe` keeps its experts there."""
-    if x.layer is None or x.mtp:
-        return False
-    return where[x.layer] == HOST or (x.expert and r.cpu_moe_layers is not None and x.layer < r.cpu_moe_layers)
+def _experts_stay(layer: int, r: Resolved) -> bool:
+    """Whether `--cpu-moe` or `--n-cpu-moe` keeps the routed experts of a layer in host memory."""
+    return r.cpu_moe_layers is not None and layer < r.cpu_moe_layers
 
 
-def _largest_on_host(w: gguf_weights.GgufWeights, where: Sequence[int], r: Resolved) -> int:
-    """Bytes of the largest tensor that the GPU borrows from host memory for long prompts."""
+def _borrowed(
+    by_layer: Sequence[gguf_weights.LayerBytes],
+    layers: Sequence[LayerCache],
+    where: Sequence[int],
+    cells: ggml_cache.Cells,
+    r: Resolved,
+) -> int:
+    """Bytes of the largest thing in host memory that the GPU borrows for long prompts: a tensor, or a layer's cache."""
     if HOST not in where and r.cpu_moe_layers is None:
         return 0
-    return max((x.device_bytes for x in w.weights if _on_host(x, where, r)), default=0)
-
-
-def _largest_cache_on_host(
-    layers: Sequence[LayerCache], where: Sequence[int], cells: ggml_cache.Cells, r: Resolved
-) -> int:
-    on_host = [x for x, place in zip(layers, where, strict=False) if place == HOST and x.attends]
-    return max((int(_row(r, x) * cells.tokens) for x in on_host), default=0)
+    sizes = [0]
+    for i, b in enumerate(by_layer):
+        if where[i] == HOST:
+            sizes += [b.largest, b.largest_expert]
+        elif _experts_stay(i, r):
+            sizes.append(b.largest_expert)
+    widest = max(
+        (_row(r, x) for x, place in zip(layers, where, strict=False) if place == HOST and x.attends), default=0
+    )
+    return max(*sizes, int(widest * cells.tokens))
 
 
 def _cache(
@@ -193,16 +195,23 @@ def _cache(
     kinds = (r.cache_k.upper(), r.cache_v.upper())
     cache: dict[int, int] = defaultdict(int)
     state: dict[int, int] = defaultdict(int)
-    for i, x in enumerate(layers):
-        place = where[i]
+    sizes: dict[tuple[int, bool], int] = {}  # layers of one group share their widths, so few are worked out
+    for x, place in zip(layers, where, strict=False):
         if x.attends:
-            try:
-                cache[place] += ggml_cache.layer_bytes(x, cells, kinds, cuda and place != HOST, windows)
-            except ValueError as e:
-                raise BadInput(f"KV cache type {r.cache_k}/{r.cache_v}: {e}") from None
+            key = (id(x), cuda and place != HOST)
+            if key not in sizes:
+                sizes[key] = _layer_bytes(x, cells, kinds, key[1], windows)
+            cache[place] += sizes[key]
         if x.recurrent:
             state[place] += ggml_cache.state_bytes(x, r.slots)
     return dict(cache), dict(state)
+
+
+def _layer_bytes(x: LayerCache, cells: ggml_cache.Cells, kinds: tuple[str, str], cuda: bool, windows: bool) -> int:
+    try:
+        return ggml_cache.layer_bytes(x, cells, kinds, cuda, windows)
+    except ValueError as e:
+        raise BadInput(f"KV cache type {kinds[0].lower()}/{kinds[1].lower()}: {e}") from None
 
 
 def _compute(
@@ -214,7 +223,7 @@ def _compute(
     c: Constants,
     windows: bool,
     n_devices: int,
-    copied: int,
+    borrowed: int,
 ) -> tuple[dict[int, int], Basis]:
     lay = model.layout
     assert lay is not None
@@ -242,7 +251,7 @@ def _compute(
     if not n_devices or all(p == HOST for p in where):
         return {HOST: single}, "modelled"
     out = dict(enumerate(ggml_compute.split_compute(single, graph, n_devices)))
-    out[0] += int(BORROWED * copied)
+    out[0] += int(BORROWED * borrowed)
     out[HOST] = ggml_compute.host_compute(graph, lay.vocab_size, r.slots)
     whole = n_devices == 1 and HOST not in where[:-1] and r.cpu_moe_layers is None
     return out, (w.basis if r.flash else n.basis) if whole else "modelled"

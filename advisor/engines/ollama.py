@@ -60,13 +60,10 @@ def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:
     if len(cards) < 2 or spread or inner.machine is None or "n-gpu-layers" in inner.settings:
         return inner
     c, r = llama_cpp.constants(entry), llama_cpp.resolve(inner)
-    for card in sorted(cards, key=lambda x: fitting.budget(x) or 0, reverse=True):
-        alone = msgspec.structs.replace(
-            inner, machine=msgspec.structs.replace(inner.machine, devices=(card,)), device_count=None
-        )
-        if fitting.budget(card) is not None and llama_cpp.choose_layers(alone, r, c) == llama_cpp.ALL_LAYERS:
-            return alone
-    return inner
+    card = max(cards, key=lambda x: fitting.budget(x) or 0)
+    machine = msgspec.structs.replace(inner.machine, devices=(card,))
+    alone = msgspec.structs.replace(inner, machine=machine, device_count=None)
+    return alone if llama_cpp.fits_on_cards(alone, r, c, llama_cpp.ALL_LAYERS) else inner
 
 
 def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:

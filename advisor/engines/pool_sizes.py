@@ -12,7 +12,7 @@ from advisor.errors import BadInput
 from advisor.memory import hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import cache_layers
-from advisor.memory.memo import per_model
+from advisor.memory.memo import by_identity
 from advisor.memory.paged_cache import PagedCache
 from advisor.model.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
@@ -90,7 +90,7 @@ def cache_plans(d: Deployment, r: Resolved, c: Constants) -> tuple[PagedCache, .
     return _plans(d.model, r.kv_bytes, r.tp, r.pp, state, c.planner, c.block)
 
 
-@per_model
+@by_identity
 def _plans(
     model: Model, element: float, tp: int, pp: int, state_bytes: float, planner: str, block: int
 ) -> tuple[PagedCache, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from advisor.memory.memo import per_model
+from advisor.memory.memo import by_identity
 from advisor.model import types as t
 from advisor.record import Record
 
@@ -66,7 +66,7 @@ def tensors(model: t.Model) -> list[Tensor]:
     return out
 
 
-@per_model
+@by_identity
 def as_gguf(model: t.Model) -> t.Model:
     """The model with the dims of its GGUF conversion, where these differ from the checkpoint's own."""
     g, lay = model.gguf, model.layout

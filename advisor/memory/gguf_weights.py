@@ -8,7 +8,7 @@ from pathlib import Path
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
 from advisor.memory.gguf_tensors import NoLayout
-from advisor.memory.memo import per_model
+from advisor.memory.memo import by_identity
 from advisor.model.types import Model
 from advisor.record import Record
 
@@ -43,6 +43,41 @@ class GgufWeights(Record, frozen=True, kw_only=True):
         return not any(w.name == "output.weight" for w in self.weights)
 
 
+class LayerBytes(Record, frozen=True, kw_only=True):
+    """Tensors of one layer as placement sees them: routed experts apart. Bytes in the file and on a device."""
+
+    file: int = 0
+    device: int = 0
+    expert_file: int = 0
+    expert_device: int = 0
+    largest: int = 0  # largest tensor that is no routed expert, on a device
+    largest_expert: int = 0
+
+
+@by_identity
+def by_layer(w: GgufWeights) -> tuple[LayerBytes, ...]:
+    """The loaded tensors of each layer, summed; next-token blocks count as empty layers."""
+    n = 1 + max((x.layer for x in w.weights if x.layer is not None), default=-1)
+    sums = [[0] * 6 for _ in range(n)]
+    for x in w.weights:
+        if x.layer is None or x.mtp:
+            continue
+        into, k = sums[x.layer], 2 if x.expert else 0
+        into[k] += x.file_bytes
+        into[k + 1] += x.device_bytes
+        into[5 if x.expert else 4] = max(into[5 if x.expert else 4], x.device_bytes)
+    return tuple(
+        LayerBytes(file=a, device=b, expert_file=c, expert_device=d, largest=e, largest_expert=f)
+        for a, b, c, d, e, f in sums
+    )
+
+
+@by_identity
+def outside_layers(w: GgufWeights) -> tuple[Weight, ...]:
+    """The tensors that belong to no layer: embedding, output matrix, norms, rotary factors."""
+    return tuple(x for x in w.weights if x.layer is None)
+
+
 @lru_cache(maxsize=64)
 def from_file(path: Path) -> GgufWeights:
     """Weights as the file's tensor table lists them. Raises BadFile."""
@@ -72,7 +107,7 @@ def _layer(name: str) -> int | None:
     return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdigit() else None
 
 
-@per_model
+@by_identity
 def from_model(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`. Raises NoLayout, KeyError for a mix that is not known."""
     note = None

@@ -13,7 +13,7 @@ from math import prod
 from advisor.catalog.types import Quantization
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import NoLayout, Tensor
-from advisor.memory.memo import per_model
+from advisor.memory.memo import by_identity
 from advisor.model.types import Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
@@ -42,7 +42,7 @@ def covered(x: Tensor, q: Quantization) -> bool:
     return x.expert if q.covers == "experts" else True
 
 
-@per_model
+@by_identity
 def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, vision: bool = True) -> RankWeights:
     """Bytes per rank of `tp` x `pp` ranks.
 

@@ -6,26 +6,24 @@ from collections.abc import Callable, Hashable
 from functools import wraps
 from typing import TypeVar
 
-from advisor.model.types import Model
-
 T = TypeVar("T")
 KEPT = 512  # entries; a full memo starts over
 
 
-def per_model(work: Callable[..., T]) -> Callable[..., T]:
-    """Memo for `work(model, *hashable)`; the model is kept alive with its answer, so its identity stays its own."""
-    kept: dict[tuple[int, tuple[Hashable, ...]], tuple[Model, T]] = {}
+def by_identity(work: Callable[..., T]) -> Callable[..., T]:
+    """Memo for `work(subject, *hashable)`; the subject is kept alive with its answer, so its identity stays its own."""
+    kept: dict[tuple[int, tuple[Hashable, ...]], tuple[object, T]] = {}
 
     @wraps(work)
-    def remembered(model: Model, *rest: Hashable) -> T:
-        key = (id(model), rest)
+    def remembered(subject: object, *rest: Hashable) -> T:
+        key = (id(subject), rest)
         found = kept.get(key)
         if found is not None:
             return found[1]
-        made = work(model, *rest)
+        made = work(subject, *rest)
         if len(kept) >= KEPT:
             kept.clear()
-        kept[key] = (model, made)
+        kept[key] = (subject, made)
         return made
 
     return remembered
