@@ -52,14 +52,20 @@ def _is_path(name: str, path: Path) -> bool:
 def _from_path(name: str, path: Path) -> Resolved:
     try:
         if not path.exists():
-            raise BadFile(name, "no such file or directory")
+            raise BadFile(_shown(name), "no such file or directory")
         if path.is_dir():
             return _from_directory(path)
-    except (OSError, ValueError) as e:
-        raise BadFile(name, f"cannot be read: {e}") from None
+    except OSError as e:
+        raise BadFile(_shown(name), f"cannot be read: {e.strerror or type(e).__name__}") from None
+    except ValueError as e:
+        raise BadFile(_shown(name), f"is no path: {e}") from None
     if path.name == "config.json" or path.suffix == ".safetensors":
         return _from_directory(path.parent)
     return _from_gguf(path)
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= 200 else name[:197] + "..."
 
 
 def _from_directory(path: Path) -> Resolved:
