@@ -120,7 +120,7 @@ def lane(devices: tuple[Device, ...], cuda: str | None, images: tuple[Image, ...
     """The container image for these devices: the newest CUDA lane that the driver supports."""
     by = {i.lane: i for i in images}
     vendor = devices[0].vendor if devices else "cpu"
-    major = int(cuda.split(".")[0]) if cuda and cuda.split(".")[0].isdigit() else None
+    major = int(cuda.split(".")[0]) if cuda and cuda.split(".")[0].isdecimal() else None
     listed = [i.lane for i in images if i.lane.startswith("cuda")]  # the rules list the usual lane first
     by_driver = ["cuda13", "cuda", "cuda12"] if (major or 0) >= 13 else ["cuda", "cuda12", "cuda13"]
     order = {
@@ -141,14 +141,23 @@ def _environment(d: Deployment, decided: tuple[Decided, ...]) -> dict[str, str]:
     return out
 
 
+def _refuse_what_is_no_text(d: Deployment) -> None:
+    """Raise BadInput for values that no file and no command line can hold: NUL, or bytes that are no UTF-8."""
+    named = {"model path": d.model_path, "served name": d.served_name, "host": d.host, **d.environment, **d.settings}
+    for name, value in named.items():
+        if isinstance(value, str) and ("\0" in value or any("\ud800" <= c <= "\udfff" for c in value)):
+            raise BadInput(f"{name}: {ascii(value)[:80]} is no plain text, so it cannot be written")
+
+
 def context(d: Deployment, entry: Engine, rules: Catalog) -> dict[str, Any]:
-    """All names a template may use (docs/templates.md lists them)."""
+    """All names a template may use (docs/templates.md lists them). Raises BadInput for values no file can hold."""
+    _refuse_what_is_no_text(d)
     module, inner = engines.find(d.engine, rules.engines())
     decided = module.settings(d, inner, rules.quantization(d.quantization))
     devices = d.machine.usable_devices[: d.device_count] if d.machine else ()
     image = lane(devices, d.machine.drivers.get("cuda") if d.machine else None, entry.images)
     version = d.engine_version or entry.version
-    ref = model_ref(d, rules)
+    ref, host = model_ref(d, rules), d.host or "127.0.0.1"
     return {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
         "model": ref.to_dict(),
@@ -156,7 +165,8 @@ def context(d: Deployment, entry: Engine, rules: Catalog) -> dict[str, Any]:
         "arguments": [a.to_dict() for a in arguments(decided)],
         "environment": _environment(d, decided),
         "because": {x.name: x.because for x in decided},
-        "host": d.host or "127.0.0.1",
+        "host": host,
+        "address": f"[{host}]" if ":" in host else host,  # where a port follows it
         "port": d.port or entry.port or 8000,
         "health_path": entry.health_path or "/health",
         "image": None

@@ -58,12 +58,7 @@ def _render(d: Deployment, target: str, rules: Catalog, script: bool) -> str:
     seen = context(d, entry, rules)
     if target in IN_CONTAINERS and seen["image"] is None:
         raise BadInput(f"{entry.name}: no container image is known for {seen['vendor']} devices; take --target command")
-    text = _filled(env, f"{entry.id}/{target}.j2", {**seen, "script": script})
-    if "\0" in text or any("\ud800" <= c <= "\udfff" for c in text):
-        raise BadInput(
-            f"{d.model_path or d.model.id!r}: a name with bytes that are no text cannot be written to a file"
-        )
-    return text
+    return _filled(env, f"{entry.id}/{target}.j2", {**seen, "script": script})
 
 
 def _filled(env: Environment, name: str, values: dict[str, Any]) -> str:
@@ -84,16 +79,20 @@ def write(files: tuple[File, ...], folder: Path, force: bool = False) -> list[Pa
 
     Raises BadInput before anything is written if one is there already (unless `force`) or a value is not plain text.
     """
+    import os
+
     paths = [folder / f.name for f in files]
-    there = [p.name for p in paths if p.exists()]
+    there = [p.name for p in paths if os.path.lexists(p)]
     if there and not force:
         raise BadInput(f"{folder}: {', '.join(there)} is there already; --force overwrites it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path, f in zip(paths, files, strict=True):
+            if path.is_symlink():
+                path.unlink()  # the link is replaced, what it points to is not touched
             path.write_text(f.content, encoding="utf-8")
             if f.executable:
                 path.chmod(0o755)
-    except OSError as e:
-        raise BadInput(f"{folder}: cannot be written: {e.strerror or e}") from None
+    except (OSError, ValueError) as e:
+        raise BadInput(f"{folder}: cannot be written: {getattr(e, 'strerror', None) or e}") from None
     return paths

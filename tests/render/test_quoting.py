@@ -1,0 +1,224 @@
+"""Whatever a name holds, the program gets exactly it and the shell runs nothing."""
+
+from __future__ import annotations
+
+import csv
+import tempfile
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from launching import ENGINES, calls, launch, rendered
+
+from advisor.errors import BadInput
+from advisor.render.environment import comment, compose_scalar, shell, yaml_scalar
+
+NASTY = [
+    "plain",
+    "two words",
+    "it's",
+    'say "hi"',
+    "$(touch pwned)",
+    "`touch pwned`",
+    "$HOME",
+    "${HOME:-x}",
+    "a;touch pwned",
+]
+NASTY += [
+    "a&&touch pwned",
+    "a|touch pwned",
+    "a\ntouch pwned",
+    "a\n- b: c",
+    "-rf",
+    "--help",
+    "--",
+    "-",
+    "#no",
+    "a #b",
+    "a: b",
+]
+NASTY += [
+    "{a,b}",
+    "[x]",
+    "~",
+    "~root",
+    "!x",
+    "!!python/object:os.system",
+    "&a",
+    "*a",
+    "%d%s%n",
+    "yes",
+    "null",
+    "0x10",
+    "1e3",
+]
+NASTY += [
+    "\\",
+    "a\\nb",
+    "a\tb",
+    "\r",
+    "ü",
+    "日本",
+    "😀",
+    "\u2028",
+    "\u0085",
+    "\x7f",
+    "\x1b[31m",
+    "\ufeff",
+    "{{ 7*7 }}",
+    "a,b",
+]
+NASTY += [
+    "{% raw %}",
+    "a=b",
+    ">out",
+    "<in",
+    "2>&1",
+    "'",
+    '"',
+    "''",
+    "\\'",
+    "EOF",
+    "a\nEOF\ntouch pwned",
+    "%",
+    "*",
+    "?",
+    "$$",
+]
+TEXT = st.one_of(
+    st.sampled_from(NASTY),
+    st.lists(st.sampled_from(NASTY), min_size=2, max_size=3).map("".join),
+    st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=12),
+)
+NAMES = TEXT.filter(lambda s: "/" not in s and s not in (".", "..") and 0 < len(s.encode()) < 100)
+
+
+@given(TEXT)
+def test_a_yaml_scalar_reads_back(text: str) -> None:
+    assert yaml.safe_load(yaml_scalar(text)) == text
+    assert yaml.safe_load(f"a:\n  - {yaml_scalar(text)}\n  - b: {yaml_scalar(text)}\n") == {"a": [text, {"b": text}]}
+
+
+@given(TEXT)
+def test_a_compose_scalar_expands_nothing(text: str) -> None:
+    read = yaml.safe_load(compose_scalar(text))
+    assert "$" not in read.replace("$$", "")
+    assert read.replace("$$", "$") == text
+
+
+@given(TEXT)
+def test_a_comment_stays_on_its_line(text: str) -> None:
+    shown = comment(text)
+    assert len(shown.splitlines()) <= 1
+    assert yaml.safe_load(f"# {shown}\na: 1\n") == {"a": 1}
+
+
+@given(TEXT)
+def test_a_shell_word_reads_back(text: str) -> None:
+    import shlex
+
+    assert shlex.split(shell(text)) == [text]
+
+
+def after(call: list[str], flag: str) -> str:
+    return call[call.index(flag) + 1]
+
+
+@settings(max_examples=25, deadline=None)
+@given(NAMES, TEXT)
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "sglang"])
+def test_the_program_gets_exactly_the_path_and_the_name(engine: str, file: str, served: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        d = launch(engine, model_path=file, served_name=served)
+        program = {"llama.cpp": "llama-server"}.get(engine, engine)
+        (call,) = calls(rendered(d, "command").content, Path(folder), (program,))
+        assert not (Path(folder) / "pwned").exists()
+        want = f"./{file}" if file.startswith("-") else file
+        got = {
+            "llama.cpp": lambda: after(call, "-m"),
+            "vllm": lambda: call[2],
+            "sglang": lambda: after(call, "--model-path"),
+        }
+        assert got[engine]() == want
+        assert after(call, "--alias" if engine == "llama.cpp" else "--served-model-name") == served
+        assert call[0] == program
+
+
+@settings(max_examples=15, deadline=None)
+@given(NAMES.filter(lambda s: not s.endswith("\n")))
+def test_ollama_gets_exactly_the_path(file: str) -> None:
+    """A Modelfile is made in between: one line, FROM and the whole path."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = rendered(launch("ollama", model_path=file), "command").content
+        script = script.replace("ollama serve &\n", "sleep 1 >/dev/null 2>&1 &\n")
+        script = script.replace("ollama create", 'cat "$modelfile" | ollama create')
+        said = calls(script, Path(folder), ("ollama",))
+        assert not (Path(folder) / "pwned").exists()
+        create = next(c for c in said if c[1] == "create")
+        assert create[-1] == f"FROM {Path(folder).resolve() / file}\n"
+        assert said[-1][1:] == ["run", create[2]]
+
+
+@settings(max_examples=15, deadline=None)
+@given(NAMES.filter(lambda s: not s.endswith("\n") and '"' not in s))
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "sglang"])
+def test_docker_mounts_exactly_the_path(engine: str, file: str) -> None:
+    """`--mount` takes comma-separated values, a field with commas in double quotes."""
+    with tempfile.TemporaryDirectory() as folder:
+        d = launch(engine, model_path=file)
+        (call,) = calls(rendered(d, "docker").content, Path(folder), ("docker",))
+        assert not (Path(folder) / "pwned").exists()
+        fields = dict(f.partition("=")[::2] for f in next(csv.reader([after(call, "--mount").replace("\n", "\x01")])))
+        whole = Path(folder).resolve() / file
+        if engine == "llama.cpp":
+            assert fields["source"] == str(whole.parent)
+            assert after(call, "-m") == f"/models/{file}"
+        else:
+            assert fields["source"].replace("\x01", "\n") == str(whole)
+            assert "/model" in call
+        assert "readonly" in fields
+
+
+@settings(max_examples=40, deadline=None)
+@given(NAMES, TEXT, TEXT)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_compose_files_read_back(engine: str, file: str, served: str, value: str) -> None:
+    d = launch(engine, model_path=f"/srv/models/{file}", served_name=served, environment={"EXTRA": value})
+    data = yaml.safe_load(rendered(d, "compose").content)
+    service = next(iter(data["services"].values()))
+    if engine != "llama.cpp":
+        assert service["environment"]["EXTRA"].replace("$$", "$") == value
+    words = [w.replace("$$", "$") for w in service.get("command", [])]
+    if engine == "llama.cpp":
+        assert after(words, "-m") == f"/models/{file}"
+        assert service["volumes"][0]["source"] == "/srv/models"
+        assert after(words, "--alias") == served
+    elif engine == "ollama":
+        create = data["services"]["create"]
+        assert create["command"][0].replace("$$", "$") == file
+        assert create["volumes"][0]["source"] == "/srv/models"
+    else:
+        assert service["volumes"][0]["source"].replace("$$", "$") == f"/srv/models/{file}"
+        assert after(words, "--served-model-name") == served
+
+
+@pytest.mark.parametrize("target", ["command", "docker", "compose"])
+def test_names_that_are_no_text_are_refused(target: str) -> None:
+    for name in ("a\0b", "a\udc80b"):
+        with pytest.raises(BadInput):
+            rendered(launch("vllm", model_path=name), target)
+
+
+def test_names_of_variables_are_checked() -> None:
+    for name in ("A B", "A;touch pwned", "1A", "", "A=B", "A\nB"):
+        with pytest.raises(BadInput, match="environment"):
+            rendered(launch("vllm", environment={name: "x"}), "command")
+
+
+def test_environment_reaches_the_program(tmp_path: Path) -> None:
+    value = "it's $(touch pwned) 😀"
+    script = rendered(launch("vllm", environment={"EXTRA": value}), "command").content
+    (call,) = calls(script.replace("exec vllm serve", 'exec vllm "$EXTRA" serve'), tmp_path, ("vllm",))
+    assert call[1] == value
