@@ -110,12 +110,12 @@ def compose_yaml(text: str, where: object) -> Any:
     try:
         # Composing recurses in C and deep nesting kills the interpreter: depth is checked on the event stream first.
         depth = 0
-        event: Any
         for event in yaml.parse(text, Loader=loader):
             if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
                 depth += 1
                 if depth > MAX_DEPTH:
-                    raise BadFile(where, "is nested too deeply to be a real file", event.start_mark.line + 1)
+                    mark: Any = event.start_mark
+                    raise BadFile(where, "is nested too deeply to be a real file", mark.line + 1)
             elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
                 depth -= 1
         node = yaml.compose(text, Loader=loader)

@@ -104,7 +104,7 @@ def _typed(name: str, value: str) -> Any:
         return _tokens(value, f"workload {name}")
     if name == "priority" and value == "max_throughput":
         return "throughput"
-    if name == "lora_adapters" and not value.isdigit():
+    if name == "lora_adapters" and not value.isdecimal():
         return len([x for x in value.split(",") if x])
     if name == "api":
         return value

@@ -80,7 +80,7 @@ def cuda_version(drivers: Mapping[str, str]) -> str | None:
     if drivers.get("cuda"):
         return drivers["cuda"]
     head = drivers.get("nvidia", "").split(".")[0]
-    if not head.isdigit():
+    if not head.isdecimal():
         return None
     for driver, cuda in ((580, "13.0"), (525, "12.0"), (450, "11.0")):
         if int(head) >= driver:

@@ -284,7 +284,7 @@ def _typed(field: Field, value: object) -> object:
         return _WORDS.get(text.lower(), value)
     if field.type in ("int", "float"):
         try:
-            return int(text) if field.type == "int" or text.isdigit() else float(text)
+            return int(text) if field.type == "int" or text.isdecimal() else float(text)
         except ValueError:
             return value
     return text

@@ -104,7 +104,7 @@ def from_file(path: Path) -> GgufWeights:
 
 def _layer(name: str) -> int | None:
     parts = name.split(".", 2)
-    return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdigit() else None
+    return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdecimal() else None
 
 
 @by_identity
