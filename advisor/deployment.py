@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from advisor.machine.types import Machine
-from advisor.model.types import Model
+from advisor.machines.types import Machine
+from advisor.models.types import Model
 from advisor.record import Record
 
 Basis = Literal["exact", "measured", "modelled", "assumed"]

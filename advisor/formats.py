@@ -9,7 +9,7 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
-from advisor.model.types import Model
+from advisor.models.types import Model
 from advisor.near import plain
 
 

@@ -11,9 +11,9 @@ from advisor.advice.explain import Explained
 from advisor.advice.types import Advice
 from advisor.catalog import Catalog, catalog
 from advisor.deployment import Deployment, MemoryEstimate, Workload
-from advisor.estimate import estimate as _estimate
-from advisor.machine.types import Machine
-from advisor.model.types import Model
+from advisor.estimation import estimate as _estimate
+from advisor.machines.types import Machine
+from advisor.models.types import Model
 
 
 def probe() -> Machine:
@@ -26,7 +26,7 @@ def machine(hardware: str) -> Machine:
 
     Raises UnknownName with near matches, BadInput.
     """
-    from advisor.estimate import machine_of
+    from advisor.estimation import machine_of
 
     return machine_of(hardware, catalog())
 
@@ -49,8 +49,8 @@ def estimate(deployment: Deployment | Mapping[str, Any]) -> MemoryEstimate:
     if isinstance(deployment, Deployment):
         return _estimate(deployment, catalog())
     from advisor.errors import BadInput
-    from advisor.estimate import Request
-    from advisor.estimate import deployment as resolve
+    from advisor.estimation import Request
+    from advisor.estimation import deployment as resolve
 
     try:
         request = msgspec.convert(dict(deployment), Request)
@@ -77,7 +77,7 @@ def recommend(
     from advisor.advice.recommend import Question
     from advisor.advice.recommend import recommend as answer
     from advisor.errors import BadInput
-    from advisor.estimate import machine_of
+    from advisor.estimation import machine_of
 
     rules = rules or catalog()
     load = workload or Workload()
@@ -102,7 +102,7 @@ def explain(
     """Where every byte goes, what it fits on, what would change it. Raises UnknownName, BadFile, BadInput."""
     from advisor.advice.explain import Question
     from advisor.advice.explain import explain as answer
-    from advisor.estimate import machine_of
+    from advisor.estimation import machine_of
 
     rules = catalog()
     here = machine_of(machine, rules) if isinstance(machine, str) else machine

@@ -166,7 +166,7 @@ def test_hardware_examples_are_understood(text: str) -> None:
 
 
 def test_names_of_templates_are_documented() -> None:
-    from advisor.estimate import Request, deployment
+    from advisor.estimation import Request, deployment
     from advisor.render.context import context
 
     rules = catalog([shipped_root()])

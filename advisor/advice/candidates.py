@@ -19,8 +19,8 @@ from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Work
 from advisor.engines.parallel import PP_FLAG, TP_FLAG
 from advisor.engines.pool import heads
 from advisor.errors import BadInput
-from advisor.machine.types import Machine
-from advisor.model.types import Model
+from advisor.machines.types import Machine
+from advisor.models.types import Model
 from advisor.units import gib
 
 

@@ -15,8 +15,8 @@ from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
 from advisor.engines.parallel import PP_FLAG, TP_FLAG
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimate import answer
-from advisor.machine.types import Device, Machine
+from advisor.estimation import answer
+from advisor.machines.types import Device, Machine
 from advisor.record import Record
 
 

@@ -11,8 +11,8 @@ from advisor.catalog.resolve import Resolved
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
 from advisor.errors import BadInput
-from advisor.machine.types import Machine
-from advisor.model.types import Model
+from advisor.machines.types import Machine
+from advisor.models.types import Model
 from advisor.speed.roofline import decode
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from advisor.advice.types import Advice, Ranked
-from advisor.estimate import answer
+from advisor.estimation import answer
 
 
 def ranked(x: Ranked) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from advisor.decision.facts import Fact, facts
 from advisor.decision.guides import load_guide
 from advisor.decision.types import Decision, Guide
 from advisor.deployment import Workload
-from advisor.machine.types import Machine
-from advisor.model.types import Model
+from advisor.machines.types import Machine
+from advisor.models.types import Model
 
 SHORTEST_CONTEXT = 2048
 

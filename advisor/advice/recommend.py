@@ -19,7 +19,7 @@ from advisor.decision.types import Guide, Reason
 from advisor.deployment import Setting, SpeedEstimate
 from advisor.engines.base import Decided
 from advisor.errors import BadInput
-from advisor.model.types import Model
+from advisor.models.types import Model
 from advisor.speed.roofline import decode
 
 

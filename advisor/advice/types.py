@@ -6,7 +6,7 @@ from typing import Any
 
 from advisor.decision.types import Reason, TraceStep
 from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate, Workload
-from advisor.machine.types import Machine
+from advisor.machines.types import Machine
 from advisor.record import Record
 
 

@@ -15,10 +15,10 @@ from advisor.catalog.match import attach, capacity
 from advisor.catalog.name_words import choose, wanted
 from advisor.catalog.types import Accelerator, CpuPlatform
 from advisor.errors import BadInput, UnknownName
-from advisor.machine import phrases, visible
-from advisor.machine.apple import working_set
-from advisor.machine.phrases import Facts
-from advisor.machine.types import Cpu, Device, HostMemory, Machine, Os, Vendor
+from advisor.machines import phrases, visible
+from advisor.machines.apple import working_set
+from advisor.machines.phrases import Facts
+from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.near import near_matches
 from advisor.units import GIB, gib
 

@@ -13,8 +13,8 @@ from advisor.catalog.load import Rules, read_rules
 from advisor.catalog.tables import TYPES
 from advisor.catalog.types import Accelerator, Engine, Quantization, Support
 from advisor.errors import BadFile
-from advisor.model.parameters import active_params, stored_params, text_params, vision_params
-from advisor.model.types import Layout, Model
+from advisor.models.parameters import active_params, stored_params, text_params, vision_params
+from advisor.models.types import Layout, Model
 from advisor.near import near_matches, plain
 
 GENERATIONS = frozenset(

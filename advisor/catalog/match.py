@@ -13,8 +13,8 @@ from typing import Literal
 import msgspec
 
 from advisor.catalog.types import Accelerator, CpuPlatform
-from advisor.machine.apple import working_set
-from advisor.machine.types import Cpu, Device, Machine
+from advisor.machines.apple import working_set
+from advisor.machines.types import Cpu, Device, Machine
 from advisor.units import GIB
 
 USABLE_SHARE = 0.93  # of the nominal size where no driver figure is known; the worst seen is 0.932 (B300)

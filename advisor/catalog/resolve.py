@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from advisor.catalog.store import Catalog
 from advisor.errors import BadFile, UnknownName
-from advisor.model.types import Model
+from advisor.models.types import Model
 
 
 class Resolved(NamedTuple):
@@ -31,7 +31,7 @@ def resolve_model(name: str, rules: Catalog) -> Resolved:
         return Resolved(rules.find_model(name))
     except UnknownName as unknown:
         if ":" in name and not unknown.near:
-            from advisor.model.ollama_store import find_ollama_model
+            from advisor.models.ollama_store import find_ollama_model
 
             blob = find_ollama_model(name)
             if blob is not None:
@@ -75,14 +75,14 @@ def _from_directory(path: Path) -> Resolved:
             return _from_gguf(files[0])
         found = f"{len(files)} .gguf files: name one of them" if files else "neither config.json nor a .gguf file"
         raise BadFile(path, f"holds {found}")
-    from advisor.model.hf_config import read_model_dir
+    from advisor.models.hf_config import read_model_dir
 
     return Resolved(read_model_dir(path), str(path))
 
 
 def _from_gguf(path: Path, note: str | None = None) -> Resolved:
-    from advisor.model.gguf import read_gguf
-    from advisor.model.gguf_model import gguf_quantization, model_from_gguf
+    from advisor.models.gguf import read_gguf
+    from advisor.models.gguf_model import gguf_quantization, model_from_gguf
 
     file = read_gguf(path)
     missing = file.bytes_missing if file.truncated else 0

@@ -14,7 +14,7 @@ from advisor.catalog.names import find, find_quantization
 from advisor.catalog.roots import rule_roots
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.errors import UnknownName
-from advisor.model.types import Model
+from advisor.models.types import Model
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
-from advisor.model.types import Model
+from advisor.models.types import Model
 
 TYPES: dict[str, type] = {
     "accelerators": Accelerator,

@@ -47,8 +47,8 @@ def _run(lines: BinaryIO, quiet: bool) -> int:
     import msgspec
 
     from advisor.catalog import catalog
-    from advisor.estimate import answer_line
-    from advisor.machine.types import Machine
+    from advisor.estimation import answer_line
+    from advisor.machines.types import Machine
 
     rules, machines = catalog(options.roots()), dict[str, Machine]()
     encode = msgspec.json.Encoder().encode

@@ -102,12 +102,12 @@ def machine(on: str | None, snapshot: str | None, rules_: Any) -> Any:
         raise BadInput("--on and --machine exclude each other")
     if snapshot is not None:
         from advisor.catalog.match import attach
-        from advisor.machine.snapshot import load
+        from advisor.machines.snapshot import load
 
         return attach(load(snapshot), rules_.accelerators(), rules_.cpu_platforms())
     if on is None:
         return None
-    from advisor.estimate import machine_of
+    from advisor.estimation import machine_of
 
     return machine_of(on, rules_)
 

@@ -28,7 +28,7 @@ def command(save: str | None, force: bool, on: str | None, snapshot: str | None,
 
     machine = options.machine(on if on or snapshot else "this", snapshot, catalog(options.roots()))
     if save:
-        from advisor.machine.snapshot import save as write
+        from advisor.machines.snapshot import save as write
 
         write(machine, save, force)
         if not quiet:

@@ -9,8 +9,8 @@ from advisor.decision.fields import FIELDS, Scalar, value_problem
 from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation
 from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
-from advisor.machine.types import Cpu, Device, Machine
-from advisor.model.types import Model
+from advisor.machines.types import Cpu, Device, Machine
+from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.units import GIB
 

@@ -14,7 +14,7 @@ from advisor.decision.floors import floor_findings
 from advisor.decision.generations import listed_names
 from advisor.decision.types import Reason
 from advisor.deployment import Workload
-from advisor.model.types import Model
+from advisor.models.types import Model
 
 Facts = Mapping[str, Scalar | None]
 REMOTE, CLOUD = "remote-openai", "cloud-api"

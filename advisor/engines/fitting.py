@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from advisor.deployment import Deployment, DeviceMemory
-from advisor.machine.types import Device
+from advisor.machines.types import Device
 from advisor.record import Record
 from advisor.units import gib
 

@@ -8,7 +8,7 @@ from advisor.engines import fitting
 from advisor.engines.base import Decided
 from advisor.engines.llama_cpp_plan import Constants, Plan, Range, constants, plan
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
-from advisor.machine.types import Device
+from advisor.machines.types import Device
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.hf_weights import is_mla
 from advisor.memory.layers import cache_layers

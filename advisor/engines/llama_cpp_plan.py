@@ -19,7 +19,7 @@ from advisor.memory.ggml_compute import NoFlash
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.placement import HOST, layer_devices
-from advisor.model.types import Mla, Model
+from advisor.models.types import Mla, Model
 from advisor.record import Record
 
 

@@ -16,7 +16,7 @@ from advisor.engines.base import Decided
 from advisor.engines.pool_constants import Constants, constants
 from advisor.engines.pool_settings import Resolved, resolve
 from advisor.engines.pool_sizes import Sized, cache_plans, heads, sizes
-from advisor.machine.types import Device
+from advisor.machines.types import Device
 from advisor.memory.layers import cache_layers
 from advisor.memory.paged_cache import PagedCache
 from advisor.record import Record

@@ -9,7 +9,7 @@ from advisor.engines import fitting
 from advisor.engines.base import get
 from advisor.engines.pool_constants import Constants
 from advisor.engines.pool_settings import Resolved
-from advisor.machine.types import Device
+from advisor.machines.types import Device
 from advisor.memory.paged_cache import PagedCache
 from advisor.units import gib
 

@@ -14,7 +14,7 @@ from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import cache_layers
 from advisor.memory.memo import by_identity
 from advisor.memory.paged_cache import PagedCache
-from advisor.model.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
+from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from math import prod
 
-from advisor.model.ggml_types import BLOCKS, row_bytes
+from advisor.models.ggml_types import BLOCKS, row_bytes
 
 
 def tensor_bytes(kind: str, ne: tuple[int, ...]) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from advisor.deployment import Basis
 from advisor.memory.gguf_tensors import FUSED_GATE_UP, FUSED_QKV
-from advisor.model import types as t
+from advisor.models import types as t
 from advisor.record import Record
 
 MIB = 2**20

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from advisor.memory.ggml import BLOCKS
 from advisor.memory.gguf_tensors import Tensor
-from advisor.model import types as t
+from advisor.models import types as t
 
 # mix -> type of the bulk
 BASE = {

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from advisor.memory.memo import by_identity
-from advisor.model import types as t
+from advisor.models import types as t
 from advisor.record import Record
 
 

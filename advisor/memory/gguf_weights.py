@@ -9,7 +9,7 @@ from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
 from advisor.memory.gguf_tensors import NoLayout
 from advisor.memory.memo import by_identity
-from advisor.model.types import Model
+from advisor.models.types import Model
 from advisor.record import Record
 
 
@@ -81,7 +81,7 @@ def outside_layers(w: GgufWeights) -> tuple[Weight, ...]:
 @lru_cache(maxsize=64)
 def from_file(path: Path) -> GgufWeights:
     """Weights as the file's tensor table lists them. Raises BadFile."""
-    from advisor.model.gguf import read_gguf
+    from advisor.models.gguf import read_gguf
 
     file = read_gguf(path)
     nextn = file.metadata.get(f"{file.metadata.get('general.architecture')}.nextn_predict_layers") or 0

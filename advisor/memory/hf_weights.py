@@ -14,7 +14,7 @@ from advisor.catalog.types import Quantization
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import NoLayout, Tensor
 from advisor.memory.memo import by_identity
-from advisor.model.types import Full, Mla, Model, Moe, Parallel, Sliding
+from advisor.models.types import Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from advisor.memory.gguf_tensors import order
 from advisor.memory.memo import by_identity
-from advisor.model import types as t
+from advisor.models import types as t
 from advisor.record import Record
 
 

@@ -13,7 +13,7 @@ from advisor.catalog.types import Engine, Image, Quantization
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import Decided
 from advisor.errors import BadInput
-from advisor.machine.types import Device
+from advisor.machines.types import Device
 from advisor.record import Record
 
 

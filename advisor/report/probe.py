@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.machine.types import Device, Machine
+from advisor.machines.types import Device, Machine
 from advisor.report.text import bullets, wrap
 from advisor.units import gib
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from advisor.advice.types import Advice, Ranked, Rejected
 from advisor.deployment import DeviceMemory, Interval
-from advisor.machine.types import Machine
+from advisor.machines.types import Machine
 from advisor.report.text import bullets, paint, table, verdict, wrap
 from advisor.units import GIB, gib, rate, tokens
 

@@ -15,8 +15,8 @@ from advisor.advice.explain import Change, Fits
 from advisor.advice.types import Tried
 from advisor.decision.types import Check, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
-from advisor.estimate import Request
-from advisor.machine.types import Machine
+from advisor.estimation import Request
+from advisor.machines.types import Machine
 from advisor.record import Record
 
 

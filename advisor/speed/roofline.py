@@ -11,8 +11,8 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, DeviceMemory, Interval, MemoryEstimate, SpeedEstimate
-from advisor.machine.types import Device
-from advisor.model.types import Model
+from advisor.machines.types import Device
+from advisor.models.types import Model
 
 GB = 10**9
 

@@ -11,7 +11,7 @@ from advisor.advice.recommend import Question, recommend
 from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.errors import AdvisorError
-from advisor.estimate import machine_of
+from advisor.estimation import machine_of
 
 RULES = catalog()
 CARDS = [

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import mig_bytes, parse_hardware
 from advisor.errors import AdvisorError, BadInput, UnknownName
-from advisor.machine.types import Machine
+from advisor.machines.types import Machine
 from advisor.units import GIB, MIB
 
 CATALOG = catalog([Path(__file__).parents[2] / "rules"])

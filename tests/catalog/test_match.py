@@ -10,8 +10,8 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.match import attach, candidates, capacity, match_cpu, match_device
 from advisor.catalog.types import Accelerator
-from advisor.machine import installed
-from advisor.machine.types import Cpu, Device, HostMemory, Machine, Vendor
+from advisor.machines import installed
+from advisor.machines.types import Cpu, Device, HostMemory, Machine, Vendor
 from advisor.units import GIB, MIB
 
 RULES = Path(__file__).parents[2] / "rules"

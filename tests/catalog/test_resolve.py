@@ -13,7 +13,7 @@ from advisor.catalog.resolve import resolve_model
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError, BadFile, UnknownName
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "model"))
+sys.path.insert(0, str(Path(__file__).parent.parent / "models"))
 from gguf_files import tiny
 
 RULES = catalog([shipped_root()])

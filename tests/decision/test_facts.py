@@ -14,8 +14,8 @@ from advisor.decision.fields import FIELDS, value_problem
 from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation, vendor_of_generation
 from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
-from advisor.machine.types import Cpu, Device, HostMemory, Machine
-from advisor.model.types import Dense, Full, Layout, Model, Moe
+from advisor.machines.types import Cpu, Device, HostMemory, Machine
+from advisor.models.types import Dense, Full, Layout, Model, Moe
 
 GIB = 2**30
 

@@ -14,7 +14,7 @@ from advisor.decision.filters import judge, reject
 from advisor.decision.floors import python_matches
 from advisor.decision.nodes import REASON_CODES
 from advisor.deployment import Workload
-from advisor.model.types import Model
+from advisor.models.types import Model
 
 YES, NO = Support(support="yes", src=("docs",)), Support(support="no", src=("docs",))
 PARTIAL, UNKNOWN = Support(support="partial", note="some of it"), Support(support="unknown")

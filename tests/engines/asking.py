@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, Setting
-from advisor.estimate import Request, deployment, estimate
+from advisor.estimation import Request, deployment, estimate
 
 RULES = catalog([shipped_root()])
 GIB = 2**30

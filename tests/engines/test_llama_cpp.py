@@ -12,7 +12,7 @@ from advisor.deployment import MemoryEstimate, Setting
 from advisor.engines import llama_cpp, ollama
 from advisor.engines.ollama import default_context
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimate import estimate
+from advisor.estimation import estimate
 
 L8 = "llama3.1:8b"
 

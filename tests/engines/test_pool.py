@@ -10,7 +10,7 @@ from advisor.deployment import Deployment
 from advisor.engines.pool import constants, resolve
 from advisor.engines.sglang import static_fraction
 from advisor.errors import BadInput
-from advisor.estimate import estimate
+from advisor.estimation import estimate
 
 L8 = "llama3.1:8b"
 

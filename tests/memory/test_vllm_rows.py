@@ -10,7 +10,7 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, Setting
-from advisor.estimate import estimate, machine_of
+from advisor.estimation import estimate, machine_of
 
 _LINES = (Path(__file__).parent.parent / "data" / "vllm_kv_rows.csv").read_text().splitlines()
 ROWS = list(csv.DictReader(line for line in _LINES if not line.startswith("#")))

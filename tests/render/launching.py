@@ -12,7 +12,7 @@ import msgspec
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment
-from advisor.estimate import Request, deployment
+from advisor.estimation import Request, deployment
 from advisor.render import File, render
 
 RULES = catalog([shipped_root()])

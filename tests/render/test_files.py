@@ -14,7 +14,7 @@ from launching import ENGINES, RULES, launch, rendered
 
 from advisor import engines
 from advisor.errors import BadInput
-from advisor.estimate import Request, deployment
+from advisor.estimation import Request, deployment
 from advisor.render import File, command, render, targets
 from advisor.render.environment import environment
 from advisor.render.files import FILES, write

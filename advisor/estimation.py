@@ -1,0 +1,188 @@
+"""The one door to every estimate: names in, MemoryEstimate out. Every command asks here, so none can disagree."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from advisor import engines, formats
+from advisor.catalog import Catalog, catalog
+from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
+from advisor.engines.base import LARGEST_LENGTH
+from advisor.errors import AdvisorError, BadInput
+from advisor.files import MAX_DEPTH, nesting
+from advisor.machines.types import Machine
+from advisor.record import Record
+from advisor.units import parse_tokens
+
+
+class LoadSpec(Record, frozen=True, kw_only=True):
+    """`workload` of a request line."""
+
+    concurrency: int = 1
+    prompt_tokens: int | None = None
+    output_tokens: int | None = None
+    depth_tokens: int = 0
+
+
+class Request(Record, frozen=True, kw_only=True):
+    """One deployment by names, as `advise estimate --jsonl` reads it (design of the public interface)."""
+
+    model: str
+    id: Any = None
+    engine: str = "llama.cpp"
+    engine_version: str | None = None
+    quantization: str | None = None
+    hardware: str = "this"
+    context_length: int | str | None = None
+    sequences: int | None = None
+    kv_cache_type: str | dict[str, str] | None = None
+    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+    workload: LoadSpec | None = None
+
+
+MOST_BYTES = 2**62  # beyond it JSON has no integers; no machine comes near
+MOST_MACHINES = 1024  # hardware strings remembered during a batch
+
+
+def estimate(d: Deployment, rules: Catalog | None = None) -> MemoryEstimate:
+    """Memory of a deployment. Raises BadInput where a setting or the model's layout does not allow an answer."""
+    rules = rules or catalog()
+    module, inner = engines.find(d.engine, rules.engines())
+    m = module.memory(d, inner, rules.quantization(d.quantization))
+    rows = m.devices if m.host is None else (*m.devices, m.host)
+    if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
+        raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
+    return m
+
+
+def kv_type(value: str | dict[str, str] | None) -> KvType:
+    """`"q8_0"` or `{"k": "q8_0", "v": "q4_0"}` as a KvType. Raises BadInput."""
+    if value is None:
+        return KvType()
+    if isinstance(value, str):
+        return KvType(k=value, v=value)
+    unknown = set(value) - {"k", "v"}
+    if unknown:
+        raise BadInput(f"kv_cache_type: unknown key {sorted(unknown)[0]!r}; it takes k and v")
+    return KvType(k=value.get("k", "auto"), v=value.get("v", "auto"))
+
+
+def machine_of(hardware: str, rules: Catalog, memo: dict[str, Machine] | None = None) -> Machine:
+    """The machine a hardware string names; `this` is probed. Raises UnknownName, BadInput."""
+    key = hardware.strip()
+    if memo is not None and key in memo:
+        return memo[key]
+    if key.lower() == "this":
+        from advisor.catalog.match import attach
+        from advisor.machines.probe import probe
+
+        made = attach(probe(), rules.accelerators(), rules.cpu_platforms())
+    else:
+        from advisor.catalog.hardware_names import parse_hardware
+
+        made = parse_hardware(key, rules)
+    if memo is not None:
+        if len(memo) >= MOST_MACHINES:
+            memo.clear()
+        memo[key] = made
+    return made
+
+
+def deployment(
+    r: Request, rules: Catalog, machines: dict[str, Machine] | None = None
+) -> tuple[Deployment, tuple[str, ...]]:
+    """A request with every name resolved, and notes on what the names were taken to mean."""
+    from advisor.catalog.resolve import resolve_model
+
+    entry = rules.engine(r.engine)
+    found = resolve_model(r.model, rules)
+    chosen = formats.quantization(r.quantization or found.quantization, entry, found.model, rules)
+    try:
+        context = None if r.context_length is None else parse_tokens(r.context_length)
+    except (ValueError, OverflowError):
+        shown = str(r.context_length)[:40]
+        raise BadInput(f"context_length: {shown!r} is not a number of tokens like 8192 or 32k") from None
+    for name, count in (("context_length", context), ("sequences", r.sequences)):
+        if count is not None and not 1 <= count <= LARGEST_LENGTH:
+            raise BadInput(f"{name}: a number from 1 to {LARGEST_LENGTH:,} is wanted")
+    made = Deployment(
+        model=found.model,
+        engine=entry.id,
+        engine_version=r.engine_version,
+        quantization=chosen.quantization.id,
+        machine=machine_of(r.hardware, rules, machines),
+        context_length=context,
+        sequences=r.sequences or 1,
+        kv_cache_type=kv_type(r.kv_cache_type),
+        settings=r.settings,
+        model_path=found.path,
+    )
+    return made, tuple(n for n in (found.note, chosen.note) if n)
+
+
+def answer(e: MemoryEstimate, d: Deployment, notes: tuple[str, ...] = (), request_id: object = None) -> dict[str, Any]:
+    """The public form of an estimate: what `advise estimate` and `--json` print."""
+    m = e.to_dict()
+    machine_notes = d.machine.notes if d.machine and d.machine.source == "text" else ()
+    return {
+        "id": request_id,
+        "model": d.model.id,
+        "engine": d.engine,
+        "quantization": d.quantization,
+        "fits": m["fits"],
+        "context_length": m["context_length"],
+        "sequences": m["sequences"],
+        "devices": m["devices"],
+        "host": m["host"],
+        "kv_cache": m["kv_cache"],
+        "speed": None,
+        "basis": m["basis"],
+        "not_modelled": m["not_modelled"],
+        "warnings": [*notes, *machine_notes, *m["warnings"]],
+        "short": m["short"],
+        "message": m["message"],
+    }
+
+
+def error(e: AdvisorError) -> dict[str, Any]:
+    """The public form of an error."""
+    return {"code": e.code, "message": e.message, "near": list(e.near)}
+
+
+_DECODER = msgspec.json.Decoder(Request)
+
+
+def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> dict[str, Any]:
+    """One line of `--jsonl` in, its answer out; whatever is wrong is answered on its own line."""
+    request_id = None
+    try:
+        try:
+            r = _DECODER.decode(line)
+        except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
+            request_id = _id_of(line)
+            raise BadInput(f"not a deployment: {e}") from None
+        request_id = _plain_id(r.id, line)
+        d, notes = deployment(r, rules, machines)
+        return answer(estimate(d, rules), d, notes, request_id)
+    except AdvisorError as e:
+        return {"id": request_id, "error": error(e)}
+
+
+def _plain_id(value: object, line: bytes) -> object:
+    """The request's id as it is given back; None where no JSON could carry it."""
+    if isinstance(value, (list, dict)) and nesting(line) > MAX_DEPTH:
+        return None
+    return None if isinstance(value, int) and abs(value) > MOST_BYTES else value
+
+
+def _id_of(line: bytes) -> object:
+    try:
+        data = msgspec.json.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    return _plain_id(data.get("id"), line) if isinstance(data, dict) else None
+
+
+__all__ = ["LoadSpec", "Request", "answer", "answer_line", "deployment", "error", "estimate", "kv_type", "machine_of"]

@@ -1,0 +1,147 @@
+"""Engines that are installed here: programs on PATH and Python packages, with their version.
+
+Python packages are read from *.dist-info folder names and never imported. Only llama-server and ollama are started
+(their version is nowhere else), with a time-out, and only where the program exists.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from advisor.machines import reading
+from advisor.machines.reading import Run
+from advisor.machines.types import InstalledEngine
+
+# program -> engine id of the catalogue
+PROGRAMS = {
+    "llama-server": "llama.cpp", "ollama": "ollama", "vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy",
+    "trtllm-serve": "tensorrt-llm", "max": "max", "mlx_lm.server": "mlx-lm", "mlc_llm": "mlc-llm",
+    "text-generation-launcher": "tgi", "llama-swap": "llama-swap", "ramalama": "ramalama",
+    "lemonade-server": "lemonade", "litert-lm": "litert-lm", "ovms": "openvino-model-server", "lms": "lm-studio",
+    "dynamo": "dynamo",
+}  # fmt: skip
+# Python distribution (PEP 503 name) -> engine id of the catalogue
+PACKAGES = {
+    "vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "tensorrt-llm": "tensorrt-llm", "modular": "max",
+    "max": "max", "mlx-lm": "mlx-lm", "vllm-metal": "vllm-metal", "vllm-mlx": "vllm-mlx", "mlc-llm": "mlc-llm",
+    "transformers": "transformers", "exllamav3": "exllamav3", "tabbyapi": "exllamav3", "ktransformers": "ktransformers",
+    "ramalama": "ramalama", "lemonade-sdk": "lemonade", "litert-lm": "litert-lm", "litert-lm-api": "litert-lm",
+    "ai-dynamo": "dynamo", "llama-cpp-python": "llama.cpp",
+}  # fmt: skip
+ASKED = {"llama.cpp": "llama-server", "ollama": "ollama"}
+BOUND_TO_SERVER = frozenset(("llama-cpp-python",))  # its version is the binding's, not the engine's
+MAX_FOLDERS = 64
+_DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-(\d[A-Za-z0-9.!+_]*)\.dist-info")
+
+
+def read_installed(
+    root: Path,
+    env: Mapping[str, str],
+    run: Run,
+    site: Iterable[Path] | None = None,
+    builds: Mapping[str, object] | None = None,
+    system: str = sys.platform,
+) -> tuple[InstalledEngine, ...]:
+    """Engines found, programs first.
+
+    `site` are the folders that hold *.dist-info (None = this Python's own). `builds` is the `versions` table of
+    llama.cpp, which maps build numbers to versions; a build it does not name leaves the version unknown.
+    """
+    found: list[InstalledEngine] = []
+    for name, engine in PROGRAMS.items():
+        path = program(name, env, root, system)
+        if path is None:
+            continue
+        said = run([str(path), "--version"]) if ASKED.get(engine) == name else None
+        version, build = _version(engine, said, builds or {})
+        found.append(InstalledEngine(engine=engine, version=version, build=build, path=_shown(path, root)))
+    folders = [Path(p or ".") for p in sys.path] if site is None else list(site)
+    for name, number in distributions(folders).items():
+        if name in PACKAGES:
+            version = None if name in BOUND_TO_SERVER else number
+            found.append(InstalledEngine(engine=PACKAGES[name], version=version, build=number, package=name))
+    return tuple(_merged(found))
+
+
+def program(name: str, env: Mapping[str, str], root: Path, system: str) -> Path | None:
+    """The executable file `name` on PATH under `root`; None when there is none."""
+    import os
+
+    suffixes = (".exe", ".cmd", "") if system == "win32" else ("",)
+    for folder in env.get("PATH", "").split(";" if system == "win32" else ":")[:MAX_FOLDERS]:
+        if not folder:
+            continue
+        for suffix in suffixes:
+            path = (root / folder.lstrip("/") if str(root) != "/" else Path(folder)) / (name + suffix)
+            try:
+                if path.is_file() and os.access(path, os.X_OK):
+                    return path
+            except (OSError, ValueError):
+                continue
+    return None
+
+
+def distributions(folders: Iterable[Path]) -> dict[str, str]:
+    """Normalised name -> version of the Python distributions in `folders`; an earlier folder wins, as on sys.path."""
+    out: dict[str, str] = {}
+    for folder in list(folders)[:MAX_FOLDERS]:
+        for entry in reading.names(folder):
+            m = _DIST.fullmatch(entry)
+            if m:
+                out.setdefault(re.sub(r"[-_.]+", "-", m[1]).lower(), m[2])
+    return out
+
+
+def llama_build(said: str) -> tuple[str | None, str | None]:
+    """(version, build) that `llama-server --version` prints: `version: 10434 (hash)`, `version: 0.5.0 (b10400)`."""
+    line = re.search(r"(?im)^.*\bversion:?\s*v?(\d[^\n]*)", said)
+    body = line[1] if line else ""
+    semantic = re.match(r"\d+\.\d+\.\d+(?:[-+.][0-9A-Za-z.-]+)?", body)
+    number = re.search(r"\bb(\d{3,6})\b", said) or (re.match(r"(\d{3,6})\b(?!\.)", body) if not semantic else None)
+    return (semantic[0] if semantic else None), (f"b{number[1]}" if number else None)
+
+
+def version_of_build(build: str, versions: Mapping[str, object]) -> str | None:
+    """The version that a llama.cpp build is: `builds: {b11434: {version: 0.6.0-dev}}` of the catalogue's table.
+
+    None for a build that the table does not name or gives no version for.
+    """
+    builds = versions.get("builds")
+    entry = builds.get(build) if isinstance(builds, Mapping) else None
+    version = entry.get("version") if isinstance(entry, Mapping) else None
+    return version if isinstance(version, str) else None
+
+
+def _version(engine: str, said: str | None, builds: Mapping[str, object]) -> tuple[str | None, str | None]:
+    if said is None:
+        return None, None
+    if engine == "llama.cpp":
+        version, build = llama_build(said)
+        if version is None and build is not None:
+            version = version_of_build(build, builds)
+        return version, build or version
+    m = re.search(r"version(?: is)?:?\s+v?(\d+\.\d+[\w.+-]*)", said)
+    return (m[1], m[1]) if m else (None, None)
+
+
+def _shown(path: Path, root: Path) -> str:
+    return str(path) if str(root) == "/" else "/" + str(path.relative_to(root))
+
+
+def _merged(found: Iterable[InstalledEngine]) -> list[InstalledEngine]:
+    """One entry an engine where a package brings the program: the package knows the version, the program the path."""
+    import msgspec
+
+    out: list[InstalledEngine] = []
+    for e in found:
+        twin = next(
+            (i for i, o in enumerate(out) if o.engine == e.engine and o.version is None and o.package is None), None
+        )
+        if e.package is not None and twin is not None and e.engine not in ASKED:
+            out[twin] = msgspec.structs.replace(e, path=out[twin].path)
+        elif e not in out:
+            out.append(e)
+    return out

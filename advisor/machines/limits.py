@@ -1,0 +1,99 @@
+"""What a process here may use: cgroup v1 and v2 memory and CPU limits along its path, and CPU affinity."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from advisor.machines import reading
+
+NO_LIMIT = 2**62  # cgroup v1 writes 2**63 rounded down to a page for "none"
+
+
+class Limits(NamedTuple):
+    """Tightest limits found; None = none."""
+
+    memory_bytes: int | None = None
+    cpus: float | None = None  # CPU time quota in cores
+    affinity: int | None = None  # logical CPUs this process may run on
+
+
+def read_limits(root: Path) -> Limits:
+    """Limits of this process. Every level counts: a parent's lower limit holds for its children."""
+    memory: list[int] = []
+    cpus: list[float] = []
+    for line in (reading.text(root / "proc/self/cgroup") or "").splitlines():
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if hierarchy == "0" and not controllers:
+            for base in (root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified"):
+                memory += _each(base, path, _memory_v2)
+                cpus += _each(base, path, _cpu_v2)
+            continue
+        names = controllers.split(",")
+        for mount in dict.fromkeys((controllers, *names)):
+            base = root / "sys/fs/cgroup" / mount
+            if "memory" in names:
+                memory += _each(base, path, _memory_v1)
+            if "cpu" in names:
+                cpus += _each(base, path, _cpu_v1)
+    return Limits(min(memory, default=None), min(cpus, default=None), _affinity(root))
+
+
+def cpu_list(text: str) -> int | None:
+    """How many CPUs a kernel list such as `0-3,8` names; None when it is not one."""
+    count = 0
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        first, last = reading.whole(low), reading.whole(high if dash else low)
+        if first is None or last is None or last < first:
+            return None
+        count += last - first + 1
+    return count
+
+
+def _each(base: Path, path: str, read: Callable[[Path], int | float | None]) -> list[Any]:
+    """The limit at every level from the mount down to `path`. A path of another namespace (`/../x`, or one that is
+    not mounted here) leaves the mount itself, which then is the container's own group."""
+    found = (read(folder) for folder in _levels(base, path))
+    return [x for x in found if x is not None]
+
+
+def _levels(base: Path, path: str) -> Iterator[Path]:
+    yield base
+    folder = base
+    for part in PurePosixPath(path).parts:
+        if part in ("/", ".."):
+            continue
+        folder = folder / part
+        if not reading.exists(folder):
+            return
+        yield folder
+
+
+def _memory_v2(folder: Path) -> int | None:
+    return reading.number(folder / "memory.max")  # the text "max" is no number
+
+
+def _memory_v1(folder: Path) -> int | None:
+    n = reading.number(folder / "memory.limit_in_bytes")
+    return n if n is not None and 0 < n < NO_LIMIT else None
+
+
+def _cpu_v2(folder: Path) -> float | None:
+    quota, _, period = (reading.text(folder / "cpu.max") or "").partition(" ")
+    return _share(reading.whole(quota), reading.whole(period))
+
+
+def _cpu_v1(folder: Path) -> float | None:
+    return _share(reading.number(folder / "cpu.cfs_quota_us"), reading.number(folder / "cpu.cfs_period_us"))
+
+
+def _share(quota: int | None, period: int | None) -> float | None:
+    return quota / period if quota and period and quota > 0 and period > 0 else None
+
+
+def _affinity(root: Path) -> int | None:
+    allowed = reading.fields(reading.text(root / "proc/self/status"), ":").get("Cpus_allowed_list")
+    return cpu_list(allowed) if allowed else None

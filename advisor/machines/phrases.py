@@ -1,0 +1,315 @@
+"""The parts of a hardware string that are not accelerators: memory, system, drivers, limits, processor, links.
+
+Sizes are read as people write them for memory: 64GB is 64 x 2**30 bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from advisor.errors import BadInput
+from advisor.machines.cpu import FLAGS
+from advisor.machines.host import normal_arch
+from advisor.units import GIB, MIB, TIB
+
+SIZE = r"(\d{1,7}(?:\.\d{1,3})?)\s*(GB|GiB|G|TB|TiB|MB|MiB)"
+_SCALE = {"g": GIB, "gb": GIB, "gib": GIB, "t": TIB, "tb": TIB, "tib": TIB, "mb": MIB, "mib": MIB}
+_V = r"(\d+(?:\.\d+)*)"
+_LINKS = {
+    "nvlink": "nvlink", "nvlink domain": "nvlink", "nvswitch": "nvlink", "pcie": "pcie", "infiniband": "infiniband",
+    "roce": "roce", "thunderbolt": "thunderbolt", "ethernet": "ethernet", "infinity fabric": "infinity fabric",
+    "xgmi": "infinity fabric",
+}  # fmt: skip
+_FLAGS = {
+    **{f: (f,) for f in FLAGS}, "amx": ("amx_tile", "amx_int8", "amx_bf16"), "avx512": ("avx512f",),
+    "avx-512": ("avx512f",), "neon": ("asimd",), "dotprod": ("asimddp",),
+}  # fmt: skip
+_CPU = re.compile(
+    r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
+    r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace|Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
+    r"POWER\d|A1[2-9]\b|i[3579]-|N\d{2,3}\b).*?)(?: Mac| CPU)?",
+    re.I,
+)
+# board -> (processor, cores)
+_BOARDS = {"raspberry pi 5": ("Cortex-A76", 4), "raspberry pi 4": ("Cortex-A72", 4)}
+
+
+class Facts(msgspec.Struct):
+    """What the phrases of one string said. None = not said."""
+
+    ram_bytes: int | None = None
+    bare_bytes: int | None = None  # a size on its own: RAM, or the memory of the card before it
+    free_bytes: int | None = None
+    limit_bytes: int | None = None
+    cpu_limit: float | None = None
+    os: Any = None
+    os_version: str | None = None
+    arch: str | None = None
+    wsl: bool | None = None
+    container: str | None = None
+    orchestrator: str | None = None
+    nodes: int = 1
+    python: str | None = None
+    cpu_model: str | None = None
+    sockets: int | None = None
+    cores: int | None = None
+    threads: int | None = None
+    flags: list[str] = []
+    drivers: dict[str, str] = {}
+    links: list[str] = []
+    visible: str | None = None
+    npu: str | None = None
+    no_gpu: bool = False
+    host_only: bool = False  # names a computer without saying which accelerator it has
+    gtt_bytes: int | None = None
+    carve_bytes: int | None = None
+    wired_bytes: int | None = None
+    power_watts: float | None = None
+    driver_problem: str | None = None
+    unified: bool = False
+
+
+def split(text: str) -> list[str]:
+    """The parts of a hardware string: cut at commas and ` + ` outside brackets, and before `with`."""
+    parts: list[str] = []
+    depth, start, i = 0, 0, 0
+    while i < len(text):
+        c = text[i]
+        depth += (c == "(") - (c == ")" and depth > 0)
+        cut = 1 if c == "," else 3 if text.startswith(" + ", i) else 6 if text[i : i + 6].lower() == " with " else 0
+        if cut and depth == 0:
+            parts.append(text[start:i])
+            start = i + cut
+        i += max(cut, 1) if depth == 0 else 1
+    parts.append(text[start:])
+    out: list[str] = []
+    for part in (p.strip() for p in parts):
+        if out and re.match(r"visible devices \S", out[-1], re.I) and re.fullmatch(r"\d+|-1|(GPU|MIG)-\S+", part):
+            out[-1] += "," + part
+            continue
+        joined = re.fullmatch(rf"(.*\S)\s+({SIZE} (?:of )?(?:RAM|system memory))", part, re.I)
+        out += [joined[1], joined[2]] if joined else [part] if part else []
+    return out
+
+
+def size(value: str, unit: str) -> int:
+    """Bytes of a size as people write it for memory (GB counted as GiB)."""
+    return round(float(value) * _SCALE[unit.lower()])
+
+
+def read(part: str, said: Facts) -> bool:
+    """Take one part into `said`; False when it is no phrase of this kind. Raises BadInput for impossible numbers."""
+    for pattern, take in _phrases():
+        m = pattern.fullmatch(part)
+        if m:
+            take(said, m)
+            return True
+    return False
+
+
+def read_cpu(part: str, said: Facts) -> bool:
+    """Take a processor's name into `said`; False when it does not look like one."""
+    m = _CPU.fullmatch(part)
+    if not m:
+        return False
+    said.cpu_model = m[2].strip()
+    if m[1]:
+        said.sockets = _count(m[1], "processors")
+    said.host_only = True
+    return True
+
+
+def _count(text: str, what: str, most: int = 100_000) -> int:
+    n = int(text)
+    if not 1 <= n <= most:
+        raise BadInput(f"{n} {what}: between 1 and {most} is possible")
+    return n
+
+
+def _set(name: str, value: Any = None, group: int | None = None) -> Callable[[Facts, re.Match[str]], None]:
+    def take(said: Facts, m: re.Match[str]) -> None:
+        setattr(said, name, value if group is None else m[group])
+
+    return take
+
+
+def _bytes(name: str) -> Callable[[Facts, re.Match[str]], None]:
+    def take(said: Facts, m: re.Match[str]) -> None:
+        setattr(said, name, size(m[1], m[2]))
+
+    return take
+
+
+def _driver(name: str) -> Callable[[Facts, re.Match[str]], None]:
+    def take(said: Facts, m: re.Match[str]) -> None:
+        said.drivers[name] = m[1]
+
+    return take
+
+
+def _nvidia(said: Facts, m: re.Match[str]) -> None:
+    said.drivers["nvidia"] = m[1]
+    if m[2]:
+        said.drivers["cuda"] = m[2]
+
+
+def _ram(said: Facts, m: re.Match[str]) -> None:
+    said.ram_bytes = size(m[1], m[2])
+    said.host_only = True
+
+
+def _unified(said: Facts, m: re.Match[str]) -> None:
+    said.ram_bytes = size(m[1], m[2])
+    said.unified = True
+
+
+def _container(said: Facts, m: re.Match[str]) -> None:
+    said.container = "container"
+    said.limit_bytes = size(m[1], m[2])
+    if m[3]:
+        said.cpu_limit = float(m[3])
+    if m[4]:
+        said.ram_bytes = size(m[4], m[5])
+
+
+def _system(name: str) -> Callable[[Facts, re.Match[str]], None]:
+    def take(said: Facts, m: re.Match[str]) -> None:
+        if not (name == "windows" and said.wsl):
+            said.os = name
+        if m.lastindex and m[1]:
+            said.os_version = m[1].strip()
+
+    return take
+
+
+def _distribution(said: Facts, m: re.Match[str]) -> None:
+    said.os = "linux"
+    said.os_version = m[0].lower()
+
+
+def _wsl(said: Facts, m: re.Match[str]) -> None:
+    said.os, said.wsl = "linux", True
+
+
+def _phone(said: Facts, m: re.Match[str]) -> None:
+    said.os = "ios" if m[0].lower().startswith(("iphone", "ipad")) else "android"
+    said.arch = "arm64"
+    said.host_only = True
+
+
+def _browser(said: Facts, m: re.Match[str]) -> None:
+    said.os = "browser"
+    said.host_only = True
+
+
+def _computer(said: Facts, m: re.Match[str]) -> None:
+    if m[1]:
+        said.cores = _count(m[1], "cores")
+    said.host_only = True
+
+
+def _board(said: Facts, m: re.Match[str]) -> None:
+    said.cpu_model, said.cores = _BOARDS[m[1].lower()]
+    said.arch, said.host_only = "arm64", True
+
+
+def _links(said: Facts, m: re.Match[str]) -> None:
+    for link in m[0].split("+"):
+        name = _LINKS[re.sub(r"\s+(gen ?)?\d[\d.]*( ?x\d+)?$", "", link.strip().lower())]
+        if name not in said.links:
+            said.links.append(name)
+
+
+def _cpu_flag(said: Facts, m: re.Match[str]) -> None:
+    said.flags += [f for f in _FLAGS[m[0].lower()] if f not in said.flags]
+
+
+def _nodes(said: Facts, m: re.Match[str]) -> None:
+    said.nodes = _count(str(said.nodes * int(m[1])), "nodes")
+
+
+def _number(name: str) -> Callable[[Facts, re.Match[str]], None]:
+    def take(said: Facts, m: re.Match[str]) -> None:
+        setattr(said, name, _count(m[1], name))
+
+    return take
+
+
+def _cpu_limit(said: Facts, m: re.Match[str]) -> None:
+    said.cpu_limit = float(m[1])
+    if not 0 < said.cpu_limit <= 100_000:
+        raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is wanted")
+
+
+def _visible(said: Facts, m: re.Match[str]) -> None:
+    said.visible = "" if m[1].lower() in ("none", "void", "''") else m[1]
+
+
+def _wired(said: Facts, m: re.Match[str]) -> None:
+    said.wired_bytes = int(m[1]) * MIB or None
+
+
+def _arch(said: Facts, m: re.Match[str]) -> None:
+    said.arch = normal_arch(m[0])
+
+
+_LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
+_LINK += r"ethernet|infinity fabric|xgmi)"
+_TABLE: tuple[tuple[str, Callable[[Facts, re.Match[str]], None]], ...] = (
+    (r"cpu(?:[ -]only)?|(?:no|without) (?:gpus?|accelerators?|graphics card)", _set("no_gpu", True)),
+    (rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?", _ram),
+    (rf"(?:RAM|memory):? {SIZE}", _ram),
+    (rf"{SIZE} (?:of )?unified(?: memory)?", _unified),
+    (SIZE, _bytes("bare_bytes")),
+    (rf"{SIZE} free(?: VRAM)?", _bytes("free_bytes")),
+    (rf"(?:container )?memory limit(?:ed to)? {SIZE}", _bytes("limit_bytes")),
+    (r"cpu limit(?:ed to)? (\d+(?:\.\d+)?)(?: (?:cpus?|cores?))?", _cpu_limit),
+    (rf"container limited to {SIZE}(?: and (\d+(?:\.\d+)?) CPUs?)?(?: on an? {SIZE} host)?", _container),
+    (rf"(?:VRAM )?carve-?out {SIZE}", _bytes("carve_bytes")),
+    (rf"GTT {SIZE}", _bytes("gtt_bytes")),
+    (r"(?:iogpu\.)?wired_limit_mb ?= ?(\d{1,9})", _wired),
+    (r"linux", _system("linux")),
+    (r"(?:ubuntu|debian|fedora|rhel|centos|rocky|arch linux|opensuse|nixos|alpine)(?: [\w.]+)?", _distribution),
+    (rf"windows(?: {_V})?", _system("windows")),
+    (rf"mac ?os(?: x)?(?: {_V})?(?: \w+)?", _system("macos")),
+    (rf"android(?: {_V})?", _system("android")),
+    (rf"i(?:pad)?os(?: {_V})?", _system("ios")),
+    (rf"OS {_V}", _set("os_version", group=1)),
+    (r"WSL ?2?", _wsl),
+    (r"(?:iphone|ipad|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
+    (r"(?:web )?browser(?: on .{1,40})?|webgpu", _browser),
+    (r"(?:(\d{1,3})-core )?(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook)", _computer),
+    (rf"({'|'.join(_BOARDS)})(?: model b)?", _board),
+    (rf"(?:nvidia )?driver (?:version )?{_V}(?:\s*\(CUDA {_V}\))?", _nvidia),
+    (rf"CUDA (?:version )?{_V}", _driver("cuda")),
+    (rf"ROCm {_V}", _driver("rocm")),
+    (rf"python {_V}", _set("python", group=1)),
+    (r"NVML error (\w{1,60})", _set("driver_problem", group=1)),
+    (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _set("driver_problem", "missing")),
+    (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
+    (r"(\d{1,6}) nodes?", _nodes),
+    (r"(\d{1,6}) clusters?", _nodes),
+    (r"(\d{1,6})(?: physical| cpu)?[ -]cores?", _number("cores")),
+    (r"(\d{1,6}) (?:threads|vcpus?|logical cores)", _number("threads")),
+    (r"(\d{1,3}) sockets?", _number("sockets")),
+    (r"kubernetes|k8s|openshift", _set("orchestrator", "kubernetes")),
+    (r"slurm", _set("orchestrator", "slurm")),
+    (r"(?:in a )?docker(?: container)?", _set("container", "docker")),
+    (r"(?:in a )?container", _set("container", "container")),
+    (r"(?:CUDA_|HIP_|ROCR_)?visible[ _]devices[ =](\S+)", _visible),
+    (r"(.{2,40}) NPU", _set("npu", group=1)),
+    (r"power limit (\d{1,5}) ?W", lambda said, m: setattr(said, "power_watts", float(m[1]))),
+    (r"arm64|aarch64|x86_64|x86-64|amd64|x64|riscv64|s390x|ppc64le", _arch),
+    ("|".join(re.escape(f) for f in sorted(_FLAGS, key=len, reverse=True)), _cpu_flag),
+)
+
+
+@cache
+def _phrases() -> tuple[tuple[re.Pattern[str], Callable[[Facts, re.Match[str]], None]], ...]:
+    """The table with its patterns compiled, when first needed."""
+    return tuple((re.compile(p, re.I), take) for p, take in _TABLE)

@@ -1,0 +1,174 @@
+"""The probe: asks every source once and assembles the Machine. A source that fails leaves None and a note."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from advisor.machines import amd, apple, cpu, host, installed, intel, limits, nvidia, pci, reading, visible
+from advisor.machines.reading import Found, Run
+from advisor.machines.types import Cpu, Device, HostMemory, InstalledEngine, Machine
+
+T = TypeVar("T")
+
+
+class Readers(NamedTuple):
+    """What the probe reads besides files. Tests put recordings here."""
+
+    system: str  # sys.platform's word
+    arch: str | None
+    run: Run
+    nvml: Any | None  # the pynvml module or a recording; None = not here
+    amdsmi: Any | None
+    metal: Callable[[], int | None]
+    site: tuple[Path, ...] | None = None  # folders with *.dist-info; None = this Python's own
+
+
+def live_readers(root: Path, env: Mapping[str, str]) -> Readers:
+    """The readers of the running machine. NVIDIA's and AMD's modules load only where their library is."""
+    import os
+
+    system = "linux" if sys.platform.startswith("linux") else sys.platform
+    arch = os.uname().machine if hasattr(os, "uname") else env.get("PROCESSOR_ARCHITECTURE")
+    return Readers(
+        system=system,
+        arch=arch,
+        run=reading.command if system == "linux" else reading.slow_command,
+        nvml=nvidia.load(root, env, system),
+        amdsmi=amd.load_amdsmi(root) if system == "linux" else None,
+        metal=apple.metal_working_set,
+    )
+
+
+def recorded_readers(system: str = "linux", arch: str | None = None) -> Readers:
+    """Readers for a recorded tree: nothing is started and no library is loaded."""
+    return Readers(system, arch, reading.no_command, None, None, lambda: None, ())
+
+
+def probe(
+    root: Path = Path("/"),
+    env: Mapping[str, str] | None = None,
+    *,
+    readers: Readers | None = None,
+    builds: Mapping[str, object] | None = None,
+) -> Machine:
+    """What this machine is. Never raises for a source that fails; `notes` say what is missing.
+
+    `root` other than `/` is a recorded tree: then nothing outside it is read and no program starts, unless `readers`
+    say so. `builds` maps llama.cpp build numbers to versions (the engine catalogue's `versions`).
+    """
+    import os
+
+    live = root == Path("/")
+    if env is None:
+        env = os.environ if live else {}
+    if readers is None:
+        readers = live_readers(root, env) if live else recorded_readers()
+    notes: list[str] = []
+    here = _try("host", lambda: host.read_host(root, env, readers.system, readers.arch), host.Host(), notes)
+    memory = _try("memory", lambda: _memory(root, readers.system), HostMemory(), notes)
+    processor = _try("processor", lambda: _cpu(root, readers), Cpu(), notes)
+    caps = _try("limits", lambda: limits.read_limits(root), limits.Limits(), notes)
+    found = _devices(root, env, readers, memory, processor, notes)
+    devices, hidden = visible.apply(found.devices, env)
+    engines: tuple[InstalledEngine, ...] = _try(
+        "engines",
+        lambda: installed.read_installed(root, env, readers.run, readers.site, builds, readers.system),
+        (),
+        notes,
+    )
+    return Machine(
+        source="probe",
+        os=here.os,
+        os_version=here.os_version,
+        arch=here.arch,
+        wsl=here.wsl,
+        container=here.container,
+        orchestrator=here.orchestrator,
+        cpu=msgspec.structs.replace(processor, usable_cores=_usable(processor, caps)),
+        memory=msgspec.structs.replace(memory, limit_bytes=caps.memory_bytes),
+        devices=devices,
+        interconnect=_interconnect(devices),
+        drivers=found.drivers,
+        engines=engines,
+        docker=_try("docker", lambda: host.read_docker(root, env, readers.system), None, notes),
+        npu=_try("npu", lambda: host.read_npu(root, readers.system, readers.run), None, notes),
+        python=host.python_version(),
+        notes=tuple(dict.fromkeys([*notes, *found.notes, *hidden])),
+    )
+
+
+def _try(what: str, read: Callable[[], T], otherwise: T, notes: list[str]) -> T:
+    """The answer of one source, or `otherwise` and a note: one broken source must not hide the others."""
+    try:
+        return read()
+    except Exception as e:
+        notes.append(f"{what}: could not be read ({type(e).__name__}: {str(e)[:120]})")
+        return otherwise
+
+
+def _memory(root: Path, system: str) -> HostMemory:
+    found = host.meminfo(root)
+    return host.psutil_memory() if found.total_bytes is None and system in ("darwin", "win32") else found
+
+
+def _cpu(root: Path, readers: Readers) -> Cpu:
+    if readers.system == "darwin":
+        return cpu.read_macos(readers.run)
+    if readers.system == "win32":
+        return cpu.read_windows(readers.run)
+    return cpu.read_linux(root)
+
+
+def _devices(
+    root: Path, env: Mapping[str, str], readers: Readers, memory: HostMemory, processor: Cpu, notes: list[str]
+) -> Found:
+    """All vendors' devices, renumbered, then whatever is left on the bus."""
+    sources: list[tuple[str, Callable[[], Found]]] = []
+    if readers.nvml is not None:
+        named = visible.mig_uuids(env)
+        sources.append(("nvidia", lambda: nvidia.probe_nvidia(readers.nvml, root, memory, named)))
+    if readers.system == "linux":
+        sources.append(("amd", lambda: amd.probe_amd(root, env, processor.model, memory, readers.amdsmi)))
+        sources.append(("intel", lambda: intel.probe_intel(root)))
+    if readers.system == "darwin":
+        sources.append(("apple", lambda: apple.probe_apple(readers.run, memory, readers.metal)))
+    devices: list[Device] = []
+    drivers: dict[str, str] = {}
+    said: list[str] = []
+    for name, source in sources:
+        found = _try(name, source, Found(), notes)
+        devices += found.devices
+        drivers |= found.drivers
+        said += found.notes
+    claimed = {d.pci_bus for d in devices if d.pci_bus is not None}
+    if readers.system == "linux" and not (readers.nvml is None and host.is_wsl(root)):
+        rest = _try("pci", lambda: pci.left_over(root, claimed), Found(), notes)
+        why = next((n for n in said if n.startswith("NVIDIA driver")), None)
+        devices += [_because(d, why) if d.vendor == "nvidia" and why else d for d in rest.devices]
+        said += rest.notes
+    numbered = tuple(msgspec.structs.replace(d, index=i) for i, d in enumerate(devices))
+    return Found(numbered, drivers, tuple(said))
+
+
+def _because(device: Device, why: str) -> Device:
+    return msgspec.structs.replace(device, driver_missing=True, visible=True, notes=(why,))
+
+
+def _usable(processor: Cpu, caps: limits.Limits) -> float | None:
+    known = [float(x) for x in (processor.logical_cores, caps.affinity, caps.cpus) if x is not None]
+    return min(known, default=None)
+
+
+def _interconnect(devices: tuple[Device, ...]) -> str | None:
+    """`nvlink` when every usable card has links up, `pcie` when several cards have none; None when not known."""
+    cards = [d for d in devices if d.vendor == "nvidia" and not d.driver_missing and d.mig_profile is None]
+    if len(cards) < 2 or any(d.driver_missing is False and d.vendor != "nvidia" for d in devices if d.visible):
+        return None
+    if all(d.nvlink_active for d in cards):
+        return "nvlink"
+    return "pcie" if not any(d.nvlink_active for d in cards) else None

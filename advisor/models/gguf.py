@@ -1,0 +1,351 @@
+"""GGUF files: header, metadata and tensor table, read with bounds. Tensor data is never read.
+
+Layout (versions 2 and 3, little endian): magic, version u32, tensor count u64, key count u64, the keys and values, the
+tensor descriptions, padding, tensor data. Source: ggml's GGUF description and its reader.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from itertools import repeat
+from math import prod
+from pathlib import Path
+from typing import BinaryIO
+
+from advisor.errors import BadFile
+from advisor.models.ggml_types import BLOCKS, REMOVED_TYPES, TYPE_NAMES
+from advisor.models.tensors import TensorInfo
+from advisor.record import Record
+from advisor.units import MIB
+
+Scalar = int | float | bool | str
+Value = Scalar | tuple[Scalar, ...]
+
+MAX_HEADER = 64 * MIB
+MAX_KEYS = 100_000
+MAX_TENSORS = 200_000
+MAX_PARTS = 4096
+MAX_NAME = 65_535
+MAX_STRING = MIB  # longest string that is kept
+MAX_STRINGS = 4 * 2**20  # entries of a string array
+MAX_INNER_ARRAYS = 4096  # arrays inside arrays, per file
+KEPT_NUMBERS = 1024  # longest array of numbers that is kept
+KEPT_STRINGS = 256
+MAX_KEPT = 65_536  # array entries that are kept per file; further arrays are only counted
+MAX_ELEMENTS = 2**60
+
+_STRING, _ARRAY = 8, 9
+_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+_SIZES = {k: struct.calcsize("<" + f) for k, f in _FORMATS.items()}
+_u32 = struct.Struct("<I").unpack_from
+_u64 = struct.Struct("<Q").unpack_from
+_PART = re.compile(r"(?P<stem>.+)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
+
+
+class GgufFile(Record, frozen=True, kw_only=True):
+    """What the header of a GGUF file (or of all parts of a split one) says."""
+
+    version: int
+    metadata: dict[str, Value]  # scalars and short arrays
+    lengths: dict[str, int]  # entries of every array, kept or not; characters of strings too long to keep
+    tensors: tuple[TensorInfo, ...]
+    parts: tuple[str, ...]  # the files that were read
+    file_bytes: int
+    tensor_bytes: int
+    truncated: bool = False  # tensor data is described that the files do not hold
+    bytes_missing: int = 0
+
+
+class _Header:
+    """A forward cursor over the first bytes of a file; grows as needed and never past its limit."""
+
+    def __init__(self, path: Path, stream: BinaryIO, limit: int) -> None:
+        self.path, self.stream, self.limit = path, stream, limit
+        self.data = b""
+        self.pos = 0
+        self.kept = self.inner_arrays = 0
+
+    def need(self, n: int, what: str) -> None:
+        """Have `n` bytes at the cursor, or raise BadFile."""
+        end = self.pos + n
+        if end <= len(self.data):
+            return
+        if end > self.limit:
+            raise BadFile(
+                self.path, f"{what} at byte {self.pos} passes the limit of {self.limit // MIB} MiB for a GGUF header"
+            )
+        wanted = min(self.limit, max(end, 2 * len(self.data), 2 * MIB))
+        self.data += self.stream.read(wanted - len(self.data))
+        if end > len(self.data):
+            raise BadFile(
+                self.path,
+                f"the header is cut off: {what} needs {n} bytes at byte {self.pos}, the file ends at {len(self.data)}",
+            )
+
+    def u32(self, what: str) -> int:
+        self.need(4, what)
+        self.pos += 4
+        return int(_u32(self.data, self.pos - 4)[0])
+
+    def u64(self, what: str) -> int:
+        self.need(8, what)
+        self.pos += 8
+        return int(_u64(self.data, self.pos - 8)[0])
+
+    def skip(self, n: int, what: str) -> None:
+        self.need(n, what)
+        self.pos += n
+
+    def text(self, what: str, limit: int) -> str | int:
+        """A string, or its length where it is longer than `limit`."""
+        n = self.u64(what)
+        self.skip(n, what)
+        if n > limit:
+            return n
+        return self.data[self.pos - n : self.pos].decode("utf-8", "replace")
+
+    def name(self, what: str) -> str:
+        name = self.text(what, MAX_NAME)
+        if isinstance(name, int):
+            raise BadFile(
+                self.path, f"{what} at byte {self.pos - name} is {name} bytes long, at most {MAX_NAME} are allowed"
+            )
+        return name
+
+    def skip_strings(self, n: int, what: str) -> None:
+        """Pass over `n` strings without decoding them. A vocabulary has 100,000s, so the loop is unrolled."""
+        if n > MAX_STRINGS:
+            raise BadFile(self.path, f"{what} has {n} strings, at most {MAX_STRINGS} are allowed")
+        self.need(8 * n, what)
+        while n:
+            now = min(n, 4096)
+            data, at = self.data, self.pos
+            try:
+                for _ in repeat(None, now // 4):
+                    at += _u64(data, at)[0] + 8
+                    at += _u64(data, at)[0] + 8
+                    at += _u64(data, at)[0] + 8
+                    at += _u64(data, at)[0] + 8
+                for _ in repeat(None, now % 4):
+                    at += _u64(data, at)[0] + 8
+            except (struct.error, OverflowError, IndexError):
+                # Past what is loaded: one string at a time loads more, or raises where the header ends.
+                for _ in repeat(None, now):
+                    self.skip(self.u64(what), what)
+            else:
+                self.skip(at - self.pos, what)
+            n -= now
+
+
+def _scalar(h: _Header, kind: int, key: str) -> Scalar | None:
+    """One scalar; None for a string that is too long to keep."""
+    if kind == _STRING:
+        text = h.text(f"the value of {key!r}", MAX_STRING)
+        return text if isinstance(text, str) else None
+    if kind not in _FORMATS:
+        raise BadFile(h.path, f"{key!r} at byte {h.pos} has the unknown value type {kind}")
+    size = _SIZES[kind]
+    h.skip(size, f"the value of {key!r}")
+    value: Scalar = struct.unpack_from("<" + _FORMATS[kind], h.data, h.pos - size)[0]
+    return value
+
+
+def _array(h: _Header, key: str, depth: int) -> tuple[tuple[Scalar, ...] | None, int]:
+    """An array's values where it is short enough to keep, and its length."""
+    what = f"array {key!r}"
+    kind, n = h.u32(what), h.u64(what)
+    if kind == _ARRAY:
+        h.inner_arrays += n
+        if depth >= 2 or h.inner_arrays > MAX_INNER_ARRAYS:
+            raise BadFile(h.path, f"{what} at byte {h.pos} nests more than any model file does")
+        for _ in range(n):
+            _array(h, key, depth + 1)
+        return None, n
+    keep = depth == 1 and n <= (KEPT_STRINGS if kind == _STRING else KEPT_NUMBERS) and h.kept + n <= MAX_KEPT
+    h.kept += n if keep else 0
+    if kind == _STRING:
+        if not keep:
+            h.skip_strings(n, what)
+            return None, n
+        texts = [h.text(what, MAX_STRING) for _ in range(n)]
+        return (None if any(isinstance(t, int) for t in texts) else tuple(texts)), n
+    if kind not in _FORMATS:
+        raise BadFile(h.path, f"{what} at byte {h.pos} has the unknown element type {kind}")
+    h.skip(n * _SIZES[kind], what)
+    if not keep:
+        return None, n
+    return struct.unpack_from(f"<{n}{_FORMATS[kind]}", h.data, h.pos - n * _SIZES[kind]), n
+
+
+def _read_metadata(h: _Header, count: int) -> tuple[dict[str, Value], dict[str, int]]:
+    metadata: dict[str, Value] = {}
+    lengths: dict[str, int] = {}
+    seen: set[str] = set()
+    for i in range(count):
+        key = h.name(f"the name of key {i}")
+        shown = key[:80]
+        if key in seen:
+            raise BadFile(h.path, f"key {shown!r} appears twice")
+        seen.add(key)
+        kind = h.u32(f"the type of {shown!r}")
+        value: Value | None
+        if kind == _ARRAY:
+            value, lengths[key] = _array(h, shown, 1)
+        else:
+            start = h.pos
+            value = _scalar(h, kind, shown)
+            if value is None:
+                lengths[key] = h.pos - start - 8
+        if value is not None:
+            metadata[key] = value
+    return metadata, lengths
+
+
+def _read_tensor(h: _Header, i: int, expected: int, align: int) -> TensorInfo:
+    """One tensor description; its data must start at `expected`, as the engine demands."""
+    name = h.name(f"the name of tensor {i}")
+    what = f"tensor {name[:80]!r}"
+    dims = h.u32(what)
+    if dims > 4:
+        raise BadFile(h.path, f"{what} has {dims} dimensions, at most 4 are allowed")
+    h.need(8 * dims + 12, what)
+    shape: tuple[int, ...] = struct.unpack_from(f"<{dims}Q", h.data, h.pos)
+    h.pos += 8 * dims
+    number, offset = h.u32(what), h.u64(what)
+    kind = TYPE_NAMES.get(number)
+    if kind is None:
+        word = "a type that llama.cpp no longer reads" if number in REMOVED_TYPES else "an unknown type"
+        raise BadFile(h.path, f"{what} has {word} ({number})")
+    if 0 in shape or prod(shape) >= MAX_ELEMENTS:
+        raise BadFile(h.path, f"{what} has the impossible shape {list(shape)}")
+    per_block, size = BLOCKS[kind]
+    if (shape[0] if shape else 1) % per_block:
+        raise BadFile(h.path, f"{what}: a row of {shape[0] if shape else 1} does not fill {kind} blocks of {per_block}")
+    if offset != expected:
+        raise BadFile(h.path, f"{what} starts at data byte {offset}, {expected} was expected (alignment {align})")
+    return TensorInfo(name=name, shape=shape, type=kind, bytes=prod(shape) // per_block * size)
+
+
+def _alignment(h: _Header, metadata: dict[str, Value]) -> int:
+    align = metadata.get("general.alignment", 32)
+    if isinstance(align, bool) or not isinstance(align, int) or not 0 < align <= MIB or align & (align - 1):
+        raise BadFile(h.path, f"general.alignment must be a power of two up to {MIB}, is {str(align)[:40]!r}")
+    return align
+
+
+def _read_one(path: Path, limit: int) -> GgufFile:
+    try:
+        if path.is_dir():
+            raise BadFile(path, "is a directory, a .gguf file is wanted")
+        if path.exists() and not path.is_file():  # a FIFO would block
+            raise BadFile(path, "is not a regular file")
+        size = path.stat().st_size
+        with path.open("rb") as stream:
+            return _read_header(_Header(path, stream, limit), size)
+    except FileNotFoundError:
+        raise BadFile(path, "no such file") from None
+    except (OSError, ValueError) as e:
+        reason = e.strerror if isinstance(e, OSError) and e.strerror else e
+        raise BadFile(path, f"cannot be read: {reason}") from None
+
+
+def _read_header(h: _Header, file_bytes: int) -> GgufFile:
+    h.need(4, "the magic number")
+    if h.data[:4] != b"GGUF":
+        raise BadFile(h.path, f"is not a GGUF file (it starts with {h.data[:4]!r}, not b'GGUF')")
+    h.pos = 4
+    version = h.u32("the version")
+    if version & 0xFFFF == 0 and version:
+        raise BadFile(h.path, "is a big-endian GGUF file; only little-endian files can be read")
+    if version not in (2, 3):
+        raise BadFile(h.path, f"is GGUF version {version}; versions 2 and 3 can be read")
+    n_tensors, n_keys = h.u64("the tensor count"), h.u64("the key count")
+    if n_tensors > MAX_TENSORS or n_keys > MAX_KEYS:
+        raise BadFile(
+            h.path, f"claims {n_tensors} tensors and {n_keys} keys; at most {MAX_TENSORS} and {MAX_KEYS} are allowed"
+        )
+    metadata, lengths = _read_metadata(h, n_keys)
+    align = _alignment(h, metadata)
+    tensors: list[TensorInfo] = []
+    names: set[str] = set()
+    data_end = padded = 0
+    for i in range(n_tensors):
+        t = _read_tensor(h, i, padded, align)
+        if t.name in names:
+            raise BadFile(h.path, f"tensor {t.name[:80]!r} appears twice")
+        names.add(t.name)
+        tensors.append(t)
+        data_end = padded + t.bytes
+        padded = -(-data_end // align) * align
+    data_start = -(-h.pos // align) * align
+    missing = max(0, data_start + data_end - file_bytes) if tensors else 0
+    return GgufFile(
+        version=version,
+        metadata=metadata,
+        lengths=lengths,
+        tensors=tuple(tensors),
+        parts=(str(h.path),),
+        file_bytes=file_bytes,
+        tensor_bytes=sum(t.bytes for t in tensors),
+        truncated=missing > 0,
+        bytes_missing=missing,
+    )
+
+
+def _part_paths(path: Path) -> list[Path]:
+    """All parts of a split file by its name, or just the file. Raises BadFile naming the missing ones."""
+    m = _PART.fullmatch(path.name)
+    if not m:
+        return [path]
+    no, count = int(m["no"]), int(m["count"])
+    if not 1 <= no <= count or count > MAX_PARTS:
+        raise BadFile(path, f"the name says part {no} of {count}, which cannot be")
+    parts = [path.with_name(f"{m['stem']}-{i:05d}-of-{count:05d}{path.suffix}") for i in range(1, count + 1)]
+    missing = [p.name for p in parts if not p.exists()]
+    if missing:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        raise BadFile(path, f"is one of {count} parts; missing beside it: {', '.join(missing[:3])}{more}")
+    return parts
+
+
+def read_gguf(path: Path | str, max_header: int = MAX_HEADER) -> GgufFile:
+    """The header of a GGUF file; of a split file all parts, joined, whichever part is given.
+
+    `max_header`: bytes of header and tensor table that are read at most, per part. Raises BadFile. Tensor data that the
+    file should hold but does not is reported in `bytes_missing`, not raised.
+    """
+    path = Path(path)
+    parts = _part_paths(path)
+    files = [_read_one(p, max_header) for p in parts]
+    first = files[0]
+    declared = first.metadata.get("split.count", len(parts))
+    if isinstance(declared, int) and declared > 1 and declared != len(parts):
+        raise BadFile(
+            path,
+            f"is split into {declared} parts; its name must end in -00001-of-{declared:05d}.gguf to find the others",
+        )
+    if len(files) == 1:
+        return first
+    for no, f in enumerate(files):
+        if f.metadata.get("split.no", no) != no:
+            raise BadFile(
+                f.parts[0], f"is named part {no + 1} but says it is part {f.metadata['split.no']} (counted from 0)"
+            )
+    tensors = tuple(t for f in files for t in f.tensors)
+    if len(tensors) > MAX_TENSORS:
+        raise BadFile(path, f"the parts hold {len(tensors)} tensors; at most {MAX_TENSORS} are allowed")
+    wanted = first.metadata.get("split.tensors.count", len(tensors))
+    if len({t.name for t in tensors}) != len(tensors) or wanted != len(tensors):
+        raise BadFile(path, f"the parts do not belong together: {len(tensors)} tensors found, {wanted} announced")
+    return GgufFile(
+        version=first.version,
+        metadata=first.metadata,
+        lengths=first.lengths,
+        tensors=tensors,
+        parts=tuple(str(p) for p in parts),
+        file_bytes=sum(f.file_bytes for f in files),
+        tensor_bytes=sum(f.tensor_bytes for f in files),
+        truncated=any(f.truncated for f in files),
+        bytes_missing=sum(f.bytes_missing for f in files),
+    )

@@ -1,0 +1,237 @@
+"""The parts of one layer of a GGUF file, from its tensor shapes; metadata fills in what shapes cannot say.
+
+Tensor names and shapes as llama.cpp writes them (PyPI `gguf` 0.19.0 lists the names). Shapes are ne0 first, so a map
+a -> b has the shape (a, b).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from advisor.errors import BadFile
+from advisor.models.gguf import GgufFile
+from advisor.models.types import (
+    AttentionGroup,
+    Dense,
+    FfnGroup,
+    Full,
+    GatedDeltaNet,
+    Indexer,
+    Kda,
+    Mamba1,
+    Mamba2,
+    Mla,
+    Moe,
+    NoFfn,
+    NoMixer,
+    Parallel,
+    ShortConv,
+)
+
+Block = Mapping[str, tuple[int, ...]]  # tensor name inside the block -> shape
+
+
+class Header:
+    """Metadata of one architecture with typed access; a missing or ill-typed key is a BadFile that names it."""
+
+    def __init__(self, file: GgufFile, arch: str) -> None:
+        self.file, self.arch, self.path = file, arch, file.parts[0]
+
+    def maybe(self, name: str, layer: int | None = None, most: int = 2**31) -> int | None:
+        """A whole number `<arch>.<name>`; a per-layer array gives the entry of `layer`."""
+        key = f"{self.arch}.{name}"
+        value = self.file.metadata.get(key)
+        if isinstance(value, tuple):
+            if layer is None or layer >= len(value):
+                raise BadFile(
+                    self.path, f"`{key}` has {len(value)} entries where one number (or one per layer) is wanted"
+                )
+            value = value[layer]
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= most:
+            raise BadFile(self.path, f"`{key}` must be a whole number up to {most}, is {str(value)[:40]!r}")
+        return value
+
+    def need(self, name: str, layer: int | None = None, most: int = 2**31) -> int:
+        """As `maybe`, at least 1."""
+        value = self.maybe(name, layer, most)
+        if not value:
+            raise BadFile(
+                self.path, f"`{self.arch}.{name}` is missing" if value is None else f"`{self.arch}.{name}` is 0"
+            )
+        return value
+
+    def shape(self, block: Block, name: str, dims: int) -> tuple[int, ...]:
+        """The shape of a tensor that must be there with at least `dims` dimensions (trailing ones may be left out)."""
+        shape = block.get(name)
+        if shape is None:
+            raise BadFile(self.path, f"a layer has no tensor {name!r} although its other tensors call for it")
+        return shape + (1,) * (dims - len(shape))
+
+    def divide(self, total: int, parts: int, what: str) -> int:
+        """An exact division of dims."""
+        if parts <= 0 or total <= 0 or total % parts:
+            raise BadFile(self.path, f"{what}: {total} is not a multiple of {parts}")
+        return total // parts
+
+
+def mixer(h: Header, block: Block, layer: int) -> AttentionGroup:
+    """The token mixer of a layer, windows not considered."""
+    if "shortconv.conv.weight" in block:
+        return ShortConv(n=1, conv_kernel=h.shape(block, "shortconv.conv.weight", 2)[0])
+    if "ssm_conv1d_q.weight" in block:
+        head_dim = h.need("kda.head_dim")
+        width = h.shape(block, "attn_output.weight", 2)[0]
+        kernel = h.shape(block, "ssm_conv1d_q.weight", 2)[0]
+        return Kda(n=1, n_heads=h.divide(width, head_dim, "KDA width"), head_dim=head_dim, conv_kernel=kernel)
+    if "ssm_conv1d.weight" in block:
+        recurrent = _recurrent(h, block)
+        if "attn_q.weight" in block and isinstance(recurrent, Mamba2):
+            return Parallel(n=1, parts=(_softmax(h, block, layer), recurrent))
+        return recurrent
+    if "attn_kv_a_mqa.weight" in block:
+        return _mla(h, block, layer)
+    if "attn_q.weight" in block or "attn_qkv.weight" in block:
+        return _softmax(h, block, layer)
+    return NoMixer(n=1)
+
+
+def _recurrent(h: Header, block: Block) -> GatedDeltaNet | Mamba1 | Mamba2:
+    kernel, channels = h.shape(block, "ssm_conv1d.weight", 2)[:2]
+    inner = h.shape(block, "ssm_out.weight", 2)[0]
+    state = h.need("ssm.state_size")
+    if any(name in block for name in ("ssm_ba.weight", "ssm_beta.weight", "ssm_alpha.weight")):
+        v_heads = h.need("ssm.time_step_rank")
+        v_dim = h.divide(inner, v_heads, "linear attention width")
+        k_heads = h.divide(h.divide(channels - inner, 2, "convolution width"), state, "linear attention key width")
+        return GatedDeltaNet(n=1, k_heads=k_heads, v_heads=v_heads, k_dim=state, v_dim=v_dim, conv_kernel=kernel)
+    if "ssm_x.weight" in block:
+        return Mamba1(
+            n=1,
+            inner=inner,
+            state=state,
+            dt_rank=h.shape(block, "ssm_x.weight", 2)[1] - 2 * state,
+            conv_kernel=kernel,
+            bcdt_norm="ssm_dt_norm.weight" in block,
+        )
+    heads = prod(h.shape(block, "ssm_dt.bias", 1))
+    return Mamba2(
+        n=1,
+        heads=heads,
+        head_dim=h.divide(inner, heads, "Mamba-2 width"),
+        state=state,
+        groups=h.divide(channels - inner, 2 * state, "Mamba-2 convolution width"),
+        conv_kernel=kernel,
+        conv_bias="ssm_conv1d.bias" in block,
+        gated_norm="ssm_norm.weight" in block,
+    )
+
+
+def _mla(h: Header, block: Block, layer: int) -> Mla:
+    heads = h.need("attention.head_count", layer)
+    latent = h.need("attention.kv_lora_rank")
+    rope = h.shape(block, "attn_kv_a_mqa.weight", 2)[1] - latent
+    q = "attn_q_b.weight" if "attn_q_b.weight" in block else "attn_q.weight"
+    q_in, q_out = h.shape(block, q, 2)[:2]
+    nope = h.divide(q_out, heads, "query width") - rope
+    if rope < 0 or nope <= 0:
+        raise BadFile(
+            h.path, f"layer {layer}: latent attention widths do not agree with `{h.arch}.attention.kv_lora_rank`"
+        )
+    index = h.maybe("attention.indexer.head_count")
+    return Mla(
+        n=1,
+        n_heads=heads,
+        kv_lora_rank=latent,
+        qk_nope_head_dim=nope,
+        qk_rope_head_dim=rope,
+        v_head_dim=h.divide(h.shape(block, "attn_output.weight", 2)[0], heads, "output width"),
+        q_lora_rank=q_in if q == "attn_q_b.weight" else None,
+        indexer=Indexer(
+            heads=index,
+            dim=h.need("attention.indexer.key_length"),
+            top_k=h.maybe("attention.indexer.top_k"),
+            shared="indexer.proj.weight" not in block,
+        )
+        if index
+        else None,
+    )
+
+
+def _softmax(h: Header, block: Block, layer: int) -> Full:
+    heads = h.need("attention.head_count", layer)
+    kv = h.maybe("attention.head_count_kv", layer) or heads
+    v_dim = h.divide(h.shape(block, "attn_output.weight", 2)[0], heads, "attention output width")
+    gate: str | None = None
+    shared = k_eq_v = False
+    if "attn_qkv.weight" in block:
+        fused = h.shape(block, "attn_qkv.weight", 2)[1]
+        k_dim = h.divide(fused - kv * v_dim, heads + kv, "fused query, key and value width")
+    else:
+        q_width = h.shape(block, "attn_q.weight", 2)[1]
+        if "attn_k.weight" in block:
+            k_dim = h.divide(h.shape(block, "attn_k.weight", 2)[1], kv, "key width")
+            k_eq_v = "attn_v.weight" not in block
+        else:
+            shared, k_dim = True, h.divide(q_width, heads, "query width")
+        if q_width == 2 * heads * k_dim:
+            gate = "elementwise"
+        elif q_width != heads * k_dim:
+            raise BadFile(h.path, f"layer {layer}: query width {q_width} is not {heads} heads of {k_dim}")
+    if "attn_gate.weight" in block:
+        gate = "headwise" if h.shape(block, "attn_gate.weight", 2)[1] == heads else "elementwise"
+    norm = block.get("attn_q_norm.weight")
+    kind = None if norm is None else "head" if norm == (k_dim,) else "full" if len(norm) == 1 else "per_head"
+    return Full(
+        n=1,
+        n_heads=heads,
+        n_kv_heads=kv,
+        head_dim=k_dim,
+        v_head_dim=None if v_dim == k_dim else v_dim,
+        qkv_bias=any(f"{name}.bias" in block for name in ("attn_q", "attn_qkv")),
+        o_bias="attn_output.bias" in block,
+        qk_norm=kind,  # type: ignore[arg-type]
+        gate=gate,  # type: ignore[arg-type]
+        kv_shared=shared,
+        k_eq_v=k_eq_v,
+        sinks="attn_sinks.weight" in block or "attn_sinks" in block,
+    )
+
+
+def feed_forward(h: Header, block: Block, hidden: int) -> FfnGroup:
+    """The feed-forward part of a layer."""
+    experts = block.get("ffn_down_exps.weight")
+    if experts is not None:
+        return _experts(h, block, hidden, (*experts, 1, 1)[:3])
+    if "ffn_down.0.weight" in block:
+        raise BadFile(h.path, "stores every expert as its own tensor, an early format that llama.cpp no longer reads")
+    if "ffn_down.weight" not in block:
+        return NoFfn(n=1)
+    width = h.shape(block, "ffn_down.weight", 2)[0]
+    fused = block.get("ffn_up.weight", (0, 0))[-1] == 2 * width
+    gated = "ffn_gate.weight" in block or fused
+    bias = "ffn_up.bias" in block or "ffn_down.bias" in block
+    return Dense(n=1, intermediate=width, act="gated" if gated else "plain", bias=bias)
+
+
+def _experts(h: Header, block: Block, hidden: int, down: tuple[int, ...]) -> Moe:
+    width, out, count = down
+    shared = block.get("ffn_down_shexp.weight", (0,))[0]
+    biases = sum(prod(s) for name, s in block.items() if name.endswith("_exps.bias"))
+    scales = sum(prod(s) for name, s in block.items() if name in {"ffn_gate_inp.scale", "ffn_down_exps.scale"})
+    return Moe(
+        n=1,
+        n_experts=count,
+        top_k=min(h.need("expert_used_count"), count),
+        moe_intermediate=width,
+        n_shared=(h.maybe("expert_shared_count") or 1) if shared else 0,
+        shared_intermediate=shared,
+        shared_gate="ffn_gate_inp_shexp.weight" in block,
+        parallel_dense=block.get("ffn_down.weight", (0,))[0],
+        latent=out if out != hidden else None,
+        router_bias=any(name in block for name in ("exp_probs_b.bias", "exp_probs_b", "ffn_gate_inp.bias")),
+        act="gated" if "ffn_gate_exps.weight" in block or "ffn_gate_up_exps.weight" in block else "plain",
+        extra=biases + scales,
+    )

@@ -1,0 +1,251 @@
+"""A Model from a GGUF file: shapes from the tensor table, windows and counts from the metadata.
+
+Which layers are windowed is fixed in llama.cpp per architecture. The patterns of Gemma 2, Gemma 3 and gpt-oss agree
+with cache sizes that llama.cpp v0.5.0 reported; the others are as its loader is known to set them, not measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from advisor.errors import AdvisorError, BadFile
+from advisor.models.ggml_types import FILE_TYPES
+from advisor.models.gguf import GgufFile
+from advisor.models.gguf_layers import Block, Header, feed_forward, mixer
+from advisor.models.layers import grouped
+from advisor.models.types import (
+    AttentionGroup,
+    Chunked,
+    Encoder,
+    Extra,
+    FfnGroup,
+    Full,
+    Layout,
+    Model,
+    Mtp,
+    NoMixer,
+    PublishedSize,
+    Sliding,
+    Weights,
+)
+
+MAX_LAYERS = 4096
+# Architectures whose shapes and windows are known here; others are read by their tensors and said to be so.
+KNOWN = frozenset({
+    "llama", "llama4", "llama-embed", "deci", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3next",
+    "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "phi2", "phi3", "phimoe", "gemma", "gemma2", "gemma3",
+    "gemma3n", "gemma4", "gemma-embedding", "starcoder2", "internlm2", "mamba", "mamba2", "jamba", "command-r",
+    "cohere2", "olmo", "olmo2", "olmoe", "deepseek", "deepseek2", "glm4", "glm4moe", "glm-dsa", "chatglm",
+    "nemotron", "nemotron_h", "nemotron_h_moe", "exaone", "exaone4", "exaone-moe", "granite", "granitemoe",
+    "granitehybrid", "bailingmoe", "bailingmoe2", "dots1", "arcee", "afmoe", "ernie4_5", "ernie4_5-moe",
+    "falcon-h1", "hunyuan-moe", "hunyuan-dense", "smollm3", "gpt-oss", "lfm2", "lfm2moe", "seed_oss", "apertus",
+    "minimax-m2", "mistral3", "mistral4", "mimo2", "step35", "kimi-linear", "bert", "nomic-bert", "modern-bert",
+})  # fmt: skip
+# Architecture -> every how many-th layer is full; negative: the first of each period, else the last.
+PERIODS = {
+    "gemma2": 2, "gemma3": 6, "gemma3n": 5, "gemma4": 6, "gemma-embedding": 6, "gpt-oss": 2, "cohere2": 4, "olmo2": 4,
+    "exaone4": 4, "exaone-moe": 4, "afmoe": 4, "llama4": 4, "modern-bert": -3, "smallthinker": -4,
+}  # fmt: skip
+CHUNK = 8192  # llama4: fixed in llama.cpp
+GEMMA3N_OWN_CACHE = 20  # gemma3n: layers with a cache of their own, fixed in llama.cpp
+POOLING_RANK = 4
+_NOT_WEIGHTS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+
+
+def model_from_gguf(file: GgufFile, path: Path | str | None = None) -> Model:
+    """The Model that a GGUF file holds. `path` names it (default: the file that was read).
+
+    `params_total` counts the tensor table without rope factors and the MTP block. Raises BadFile (not a language model,
+    or keys and tensors are missing or disagree) and AdvisorError `unknown_architecture`.
+    """
+    from advisor.models.parameters import active_params, text_params
+
+    name = str(path or file.parts[0])
+    arch = _architecture(file, name)
+    h = Header(file, arch)
+    blocks = _blocks(h, file)
+    hidden = h.need("embedding_length")
+    n = len(blocks)
+    notes = [] if arch in KNOWN else [f"architecture {arch[:60]!r} is not known; read by its tensors"]
+    attention = _windows(h, [mixer(h, b, i) for i, b in enumerate(blocks)], notes)
+    ffn: list[FfnGroup] = [feed_forward(h, b, hidden) for b in blocks]
+    if all(isinstance(m, NoMixer) for m in attention):
+        raise AdvisorError("unknown_architecture", f"{name}: no layer of architecture {arch[:60]!r} can be read")
+    attention_groups, attention_order = grouped(attention)
+    ffn_groups, ffn_order = grouped(ffn)
+    names = {t.name: t for t in file.tensors}
+    layout = Layout(
+        n_layers=n,
+        hidden_size=hidden,
+        vocab_size=_vocabulary(h, file),
+        tie_embeddings="output.weight" not in names,
+        attention=attention_groups,
+        ffn=ffn_groups,
+        attention_order=attention_order,
+        ffn_order=ffn_order,
+    )
+    mtp = _mtp(file, n)
+    total = sum(t.elements for t in file.tensors if t.name not in _NOT_WEIGHTS and _block_number(t.name) < n)
+    if file.truncated:
+        notes.append(f"the file is incomplete: {file.bytes_missing} bytes are missing")
+    quant = gguf_quantization(file)
+    model = Model(
+        id=name,
+        family=_text(file, "general.basename") or arch,
+        kind=_kind(h, attention),
+        architecture=arch,
+        model_type=arch,
+        params_total=total,
+        params_text=total,
+        params_stored=sum(t.elements for t in file.tensors),
+        max_context=h.maybe("context_length", most=2**40),
+        dtype="float16",
+        native_quant=quant,
+        layout=layout,
+        mtp=mtp,
+        weights=_weights(blocks, hidden),
+        license=_text(file, "general.license"),
+        published={f"gguf:{quant}": PublishedSize(source=name, bytes=file.file_bytes, file=Path(file.parts[0]).name)},
+        verified=arch in KNOWN,
+        notes="; ".join(notes) or None,
+        source=(f"GGUF header of {name}",),
+    )
+    rest = total - text_params(model)
+    if rest:  # tensors that the groups do not describe (per-layer embeddings, scales, position tables, ...)
+        table = names.get("per_layer_token_embd.weight")
+        extras = [Extra(params=table.elements, what="per-layer embeddings", not_active=True)] if table else []
+        rest -= table.elements if table else 0
+        extras += [Extra(params=rest, what="further tensors")] if rest else []
+        model = msgspec.structs.replace(model, weights=msgspec.structs.replace(model.weights, extras=tuple(extras)))
+    return msgspec.structs.replace(model, params_active=active_params(model))
+
+
+def gguf_quantization(file: GgufFile) -> str:
+    """Name of the quantization: `general.file_type` where it is there and known, else the type most bytes are in."""
+    number = file.metadata.get("general.file_type")
+    if isinstance(number, int) and number in FILE_TYPES:
+        return FILE_TYPES[number]
+    by_type: dict[str, int] = {}
+    for t in file.tensors:
+        by_type[t.type] = by_type.get(t.type, 0) + t.bytes
+    return max(by_type, key=lambda k: by_type[k], default="F16")
+
+
+def _text(file: GgufFile, key: str) -> str | None:
+    value = file.metadata.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _architecture(file: GgufFile, name: str) -> str:
+    arch = _text(file, "general.architecture")
+    if not arch:
+        raise BadFile(name, "`general.architecture` is missing")
+    if len(arch) > 64:
+        raise BadFile(name, f"`general.architecture` is {len(arch)} characters long, which no architecture name is")
+    kind = _text(file, "general.type") or "model"
+    if kind != "model" or arch == "clip":
+        what = "vision projector" if arch == "clip" or kind == "mmproj" else kind[:40]
+        raise BadFile(name, f"is a {what}, not a language model; give the file of the model itself")
+    if not file.tensors:
+        raise BadFile(name, "has no tensors (a vocabulary-only file)")
+    return arch
+
+
+def _block_number(name: str) -> int:
+    """Layer of a tensor; -1 for those outside the layers."""
+    parts = name.split(".", 2)
+    return int(parts[1]) if parts[0] == "blk" and len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 6 else -1
+
+
+def _blocks(h: Header, file: GgufFile) -> list[Block]:
+    """Tensor shapes of every layer; trailing MTP blocks are left out."""
+    n = h.need("block_count", most=MAX_LAYERS)
+    blocks: list[dict[str, tuple[int, ...]]] = [{} for _ in range(n)]
+    for t in file.tensors:
+        i = _block_number(t.name)
+        if i >= n:
+            raise BadFile(h.path, f"tensor {t.name[:80]!r} is beyond the {n} layers of `{h.arch}.block_count`")
+        if i >= 0:
+            blocks[i][t.name.split(".", 2)[2]] = t.shape
+    while blocks and any(name.startswith("nextn.") for name in blocks[-1]):
+        blocks.pop()
+    empty = [i for i, b in enumerate(blocks) if not b]
+    if empty or not blocks:
+        raise BadFile(
+            h.path, f"layer {empty[0] if empty else 0} has no tensors" + (" (a part is missing?)" if empty else "")
+        )
+    return list(blocks)
+
+
+def _mtp(file: GgufFile, n: int) -> Mtp | None:
+    extra = [t for t in file.tensors if _block_number(t.name) >= n]
+    layers = len({_block_number(t.name) for t in extra})
+    return Mtp(layers=layers, per_layer=sum(t.elements for t in extra) // layers) if layers else None
+
+
+def _vocabulary(h: Header, file: GgufFile) -> int:
+    for t in file.tensors:
+        if t.name == "token_embd.weight" and len(t.shape) == 2:
+            return t.shape[1]
+    size = h.maybe("vocab_size") or file.lengths.get("tokenizer.ggml.tokens")
+    if not size:
+        raise BadFile(h.path, "has neither a `token_embd.weight` tensor nor a token list")
+    return size
+
+
+def _is_full(h: Header, i: int, n: int) -> bool:
+    """Whether layer `i` is a full one in an architecture with windows."""
+    pattern = h.file.metadata.get(f"{h.arch}.attention.sliding_window_pattern")
+    if isinstance(pattern, tuple) and len(pattern) >= n:
+        return not pattern[i]
+    period = PERIODS[h.arch] if not isinstance(pattern, int) or pattern < 1 else pattern
+    return i % -period == 0 if period < 0 else (i + 1) % period == 0
+
+
+def _windows(h: Header, mixers: list[AttentionGroup], notes: list[str]) -> list[AttentionGroup]:
+    """Windows, bidirectional attention and shared caches on top of the shapes."""
+    n = len(mixers)
+    window = CHUNK if h.arch == "llama4" else h.maybe("attention.sliding_window")
+    patterned = h.arch in PERIODS or isinstance(
+        h.file.metadata.get(f"{h.arch}.attention.sliding_window_pattern"), tuple
+    )
+    if window and not patterned:
+        notes.append(f"the sliding window of {window} tokens is not used by llama.cpp for {h.arch}")
+    causal = h.file.metadata.get(f"{h.arch}.attention.causal")
+    encoder = causal is False or h.arch in {"bert", "nomic-bert", "modern-bert", "gemma-embedding"}
+    shared = h.maybe("attention.shared_kv_layers")
+    if shared is None and h.arch == "gemma3n":
+        shared = max(0, n - GEMMA3N_OWN_CACHE)
+    out: list[AttentionGroup] = []
+    for i, m in enumerate(mixers):
+        if isinstance(m, Full):
+            if shared and i >= n - shared:
+                m = msgspec.structs.replace(m, kv_shared=True)
+            windowed = bool(window) and patterned and not _is_full(h, i, n)
+            if windowed or encoder:
+                kind: Any = Encoder if encoder else Chunked if h.arch == "llama4" else Sliding
+                fields = {f: getattr(m, f) for f in m.__struct_fields__ if f != "window"}
+                m = kind(**fields, window=window if windowed else None)
+        out.append(m)
+    return out
+
+
+def _kind(h: Header, attention: list[AttentionGroup]) -> Any:
+    pooling = h.maybe("pooling_type")
+    if pooling == POOLING_RANK:
+        return "reranker"
+    return "embedding" if pooling or all(isinstance(m, Encoder) for m in attention) else "chat"
+
+
+def _weights(blocks: list[Block], hidden: int) -> Weights:
+    """Norms of the first layer; what differs elsewhere ends up in the extras."""
+    first = blocks[0]
+    norms = [
+        name
+        for name, shape in first.items()
+        if name.endswith("norm.weight") and shape == (hidden,) and not name.startswith(("attn_q_", "attn_k_", "ssm_"))
+    ]
+    return Weights(norms_per_layer=len(norms), norm_bias="attn_norm.bias" in first or "attn_output_norm.bias" in first)

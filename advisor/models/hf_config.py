@@ -1,0 +1,244 @@
+"""A Model from a Hugging Face config.json, and from a checkpoint directory.
+
+What a config does not say (biases, norms, class defaults) comes from `hf_traits`; layer by layer parts from
+`hf_attention` and `hf_ffn`. An architecture that would be read wrongly is refused.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from advisor.errors import BadFile, BadInput
+from advisor.files import read_json
+from advisor.models.hf_attention import MIXERS, switch
+from advisor.models.hf_ffn import FFNS
+from advisor.models.hf_keys import Keys, unknown_architecture
+from advisor.models.hf_quant import native_quant
+from advisor.models.hf_traits import TRAITS, Traits
+from advisor.models.hf_vision import TOWER_NAMES, vision_of
+from advisor.models.layers import grouped
+from advisor.models.tensors import TensorInfo
+from advisor.models.types import Extra, Layout, Model, Mtp, PublishedSize, Vision, Weights
+from advisor.units import MIB
+
+MAX_CONFIG = 4 * MIB
+_TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
+_STANDARD = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+_HINTS = (
+    "expert", "moe", "mamba", "ssm", "lora_rank", "linear_", "conv", "kv_shared", "compress", "index_", "hybrid",
+    "state", "recurrent", "block_types", "attn_type", "attn_layer", "rwkv", "block_config", "latent",
+    "is_encoder_decoder", "altup",
+)  # fmt: skip
+_WRAPPED = {"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "mllama": "mllama_text_model"}
+
+
+def model_from_config(config: dict[str, Any], id: str) -> Model:
+    """The Model that a config.json describes; `id` is the hub id or path it came from.
+
+    Parameter counts are computed from the dims. Raises BadInput (a key is missing or ill-typed, it is named) and
+    AdvisorError `unknown_architecture` (the layers cannot be modelled).
+    """
+    where = f"config.json of {id}"
+    if not isinstance(config, dict):
+        raise BadInput(f"{where}: must be a JSON object")
+    outer = Keys(config, where)
+    text = _text_section(outer)
+    outer_type = outer.text("model_type")
+    if outer_type is None:
+        raise BadInput(f"{where}: `model_type` is missing")
+    model_type = outer_type if text is outer else text.text("model_type") or _WRAPPED.get(outer_type, outer_type)
+    if outer_type == "deepseek_v3" and outer.has("index_n_heads"):
+        model_type = "deepseek_v32"
+    traits, note = _traits(text, model_type)
+    c = Keys(
+        {"model_type": model_type, **traits.defaults, **{k: v for k, v in text.data.items() if v is not None}},
+        text.where,
+    )
+    for name, value in text.data.items():
+        if value is None and name in traits.defaults:
+            c = Keys({**c.data, name: None}, c.where)  # an explicit null is not "left out"
+    return _model(outer, c, traits, id, outer_type, note)
+
+
+def _text_section(outer: Keys) -> Keys:
+    """The section with the text dims: the config itself, or the nested one of a wrapper."""
+    section = outer
+    thinker = outer.section("thinker_config")
+    for holder in (thinker, outer) if thinker else (outer,):
+        for name in _TEXT_SECTIONS:
+            nested = holder.section(name)
+            if nested is not None and nested.has("hidden_size", "num_hidden_layers", "num_attention_heads"):
+                return nested
+    return section
+
+
+def _traits(c: Keys, model_type: str) -> tuple[Traits, str | None]:
+    known = TRAITS.get(model_type)
+    if known is not None:
+        return known, known.note
+    missing = [k for k in _STANDARD if not c.has(k)]
+    hints = [k for k in c.data if any(h in k for h in _HINTS) and c.data[k] not in (None, False, 0)]
+    if c.has("sliding_window") and not c.has("layer_types") and c.flag("use_sliding_window", True):
+        hints.append("sliding_window")
+    if missing or hints:
+        why = f"it has `{hints[0]}`" if hints else f"`{missing[0]}` is missing"
+        raise unknown_architecture(c.where, f"model_type {model_type[:60]!r} is not known and {why}")
+    note = f"model_type {model_type[:60]!r} is not known; read as plain attention with gated MLP, biases not counted"
+    bias = "attention_bias" if c.has("attention_bias") else False
+    return Traits(qkv_bias=bias, o_bias=bias), note
+
+
+def _model(outer: Keys, c: Keys, t: Traits, id: str, outer_type: str, note: str | None) -> Model:
+    from advisor.models.parameters import active_params, text_params
+
+    n = c.layers()
+    attention, attention_order = grouped(MIXERS[t.mixer](c, t, n))
+    ffn, ffn_order = grouped(FFNS[t.ffn](c, t, n))
+    hidden, vocab = c.hidden(), c.whole("vocab_size")
+    tie_name = "tie_embedding" if c.has("tie_embedding") else "tie_word_embeddings"
+    tied = c.flag(tie_name, outer.flag("tie_word_embeddings", t.tie))
+    layout = Layout(
+        n_layers=n,
+        hidden_size=hidden,
+        vocab_size=vocab,
+        tie_embeddings=tied,
+        attention=attention,
+        ffn=ffn,
+        attention_order=attention_order,
+        ffn_order=ffn_order,
+    )
+    architectures = outer.items("architectures", str) or c.items("architectures", str) or [None]
+    vision = vision_of(outer, outer_type, hidden)
+    notes = [note] if note else []
+    if vision is None and outer.has("vision_config", "audio_config"):
+        notes.append("size of the vision or audio part not known from the config")
+    dtype = outer.text("dtype") or outer.text("torch_dtype") or c.text("dtype") or c.text("torch_dtype")
+    if dtype is None:
+        notes.append("dtype not stated, bfloat16 taken")
+    mtp = c.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers")
+    model = Model(
+        id=id,
+        family=outer_type,
+        kind=_kind(t, architectures[0], outer_type),
+        architecture=architectures[0],
+        model_type=outer_type,
+        params_total=0,
+        max_context=_context(c),
+        dtype=dtype or "bfloat16",
+        native_quant=native_quant(outer if outer.has("quantization_config", "quantization") else c),
+        layout=layout,
+        vision=vision,
+        mtp=Mtp(layers=mtp) if mtp else None,
+        weights=Weights(
+            norms_per_layer=7 if t.ffn == "gemma4" and c.flag("enable_moe_block") else t.norms,
+            norm_bias=t.norm_bias,
+            lm_head_bias=switch(c, t.lm_head_bias),
+            extras=_extras(c, n, hidden, architectures[0] or ""),
+        ),
+        verified=note is None or t.note is not None,
+        notes="; ".join(notes) or None,
+        source=(f"config.json of {id}",),
+    )
+    counted = text_params(model)
+    return msgspec.structs.replace(
+        model,
+        params_text=counted,
+        params_active=active_params(model),
+        params_total=counted + (vision.params if vision else 0),
+    )
+
+
+def _kind(t: Traits, architecture: str | None, model_type: str) -> Any:
+    if architecture and architecture.endswith("ForSequenceClassification"):
+        return "reranker"
+    return "embedding" if model_type in {"llama_bidirec", "llama_embed"} else t.kind
+
+
+def _context(c: Keys) -> int | None:
+    """Longest sequence the config states, in tokens; RoBERTa's position table has two unused rows."""
+    n = c.maybe(
+        "max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length", "seq_length", most=2**40
+    )
+    return n - 2 if n and n > 2 and c.data.get("model_type") in {"roberta", "xlm-roberta"} else n
+
+
+def _extras(c: Keys, n: int, d: int, architecture: str) -> tuple[Extra, ...]:
+    """Weights outside the layers that a few classes have."""
+    kind = c.data.get("model_type")
+    out: list[Extra] = []
+    if kind in {"bert", "roberta", "xlm-roberta"}:
+        out.append(Extra(what="position embeddings", params=c.whole("max_position_embeddings") * d))
+    if kind in {"bert", "roberta", "xlm-roberta", "nomic_bert"}:
+        out.append(Extra(what="token types", params=(c.maybe("type_vocab_size") or 0) * d))
+    if kind in {"bert", "roberta", "xlm-roberta"}:
+        if architecture.endswith("ForSequenceClassification"):
+            labels = len(c.data.get("id2label") or {}) or c.maybe("num_labels", least=1) or 2
+            out.append(Extra(what="classification head", params=d * d + d + d * labels + labels))
+        else:
+            out.append(Extra(what="pooler", params=d * d + d))
+    if kind == "apertus":
+        out.append(Extra(what="xIELU scalars", params=2 * n))
+    if kind == "mllama_text_model":
+        out.append(Extra(what="8 extra embedding rows", params=8 * d))
+    if kind == "gemma4_text":
+        out.append(Extra(what="layer scalars", params=n))
+    per_layer = c.maybe("hidden_size_per_layer_input")
+    if per_layer:
+        table = c.whole("vocab_size_per_layer_input") * n * per_layer
+        out.append(Extra(what="per-layer embeddings", params=table, not_active=True))
+        out.append(Extra(what="per-layer projection", params=d * n * per_layer + per_layer))
+        out.append(Extra(what="per-layer gates", params=n * (2 * d * per_layer + d)))
+    if kind == "gemma3n_text":
+        rank, streams = c.whole("laurel_rank"), c.whole("altup_num_inputs")
+        out.append(Extra(what=f"laurel rank {rank}", params=n * (2 * d * rank + d)))
+        mixing = n * (streams**3 + streams**2 + d * streams + 2 * d)
+        out.append(Extra(what="altup", params=mixing + 2 * (streams - 1) * d * d))
+    return tuple(out)
+
+
+def read_model_dir(path: Path | str) -> Model:
+    """The Model of a checkpoint directory (or of a config.json).
+
+    Dims come from config.json, stored sizes from the safetensors headers when there are any. Raises BadFile,
+    BadInput and AdvisorError `unknown_architecture`.
+    """
+    path = Path(path)
+    config_path = path / "config.json" if path.is_dir() else path
+    config = read_json(config_path, MAX_CONFIG)
+    if not isinstance(config, dict):
+        raise BadFile(config_path, "must hold a JSON object")
+    directory = config_path.parent
+    model = model_from_config(config, str(path))
+    if not path.is_dir() or not any(
+        p.name.endswith((".safetensors", ".safetensors.index.json")) for p in directory.iterdir()
+    ):
+        return model
+    from advisor.models.safetensors import read_safetensors
+
+    return with_tensors(model, read_safetensors(directory), str(directory))
+
+
+def with_tensors(model: Model, tensors: tuple[TensorInfo, ...], source: str) -> Model:
+    """The model with what its tensor headers say: stored elements, stored bytes, the size of an unknown tower."""
+    from advisor.models.parameters import text_params
+
+    stored = sum(t.elements for t in tensors)
+    packed = any(
+        t.name.endswith((".qweight", ".weight_packed", "_blocks", ".qzeros")) or t.type == "U8" for t in tensors
+    )
+    published = {**model.published, "safetensors": PublishedSize(source=source, bytes=sum(t.bytes for t in tensors))}
+    vision, total = model.vision, model.params_total
+    tower = sum(t.elements for t in tensors if _in_tower(t.name))
+    if vision is None and tower and not packed:
+        vision = Vision(kind="residual", params=tower, what="counted from the tensor headers")
+        total = text_params(model) + tower
+    return msgspec.structs.replace(
+        model, published=published, params_stored=None if packed else stored, vision=vision, params_total=total
+    )
+
+
+def _in_tower(name: str) -> bool:
+    return name.removeprefix("model.").removeprefix("thinker.").startswith(TOWER_NAMES)

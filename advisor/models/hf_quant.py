@@ -1,0 +1,54 @@
+"""The quantization that a checkpoint was published in, as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.models.hf_keys import Keys
+
+
+def native_quant(c: Keys) -> str | None:
+    """`fp8`, `int4 (experts)`, `awq int4`, `mlx 4bit`, ...; None for an unquantized checkpoint. Raises BadInput."""
+    mlx = c.section("quantization")
+    if mlx is not None and mlx.has("bits"):
+        return f"mlx {mlx.whole('bits', most=64)}bit"
+    q = c.section("quantization_config")
+    if q is None:
+        return None
+    method = (q.text("quant_method") or q.text("quant_algo") or "unknown").lower().replace("_", "-")
+    name = _name(q, method)
+    skipped = [*_texts(q.data.get("modules_to_not_convert")), *_texts(q.data.get("ignore"))]
+    only_experts = any("attn" in s for s in skipped) and method in {"mxfp4", "compressed-tensors"}
+    return f"{name} (experts)" if only_experts else name
+
+
+def _name(q: Keys, method: str) -> str:
+    if method in {"gptq", "awq", "auto-round", "autoround"}:
+        return f"{method} int{q.maybe('bits', 'w_bit', least=1, most=64) or 4}"
+    if method == "bitsandbytes" or q.has("load_in_4bit", "load_in_8bit"):
+        return f"bitsandbytes {8 if q.flag('load_in_8bit') else 4}bit"
+    if method == "modelopt":
+        return (q.text("quant_algo") or "modelopt").lower()
+    if method == "exl3":
+        bits = q.data.get("bits")
+        return f"exl3 {bits:g}bpw" if isinstance(bits, (int, float)) else "exl3"
+    if method == "compressed-tensors":
+        return _compressed(q)
+    return "fp8" if method in {"fp8", "fbgemm-fp8"} else method[:40]
+
+
+def _compressed(q: Keys) -> str:
+    groups = q.section("config_groups")
+    for group in groups.data.values() if groups else ():
+        weights: Any = group.get("weights") if isinstance(group, dict) else None
+        if isinstance(weights, dict):
+            bits, kind = weights.get("num_bits"), weights.get("type")
+            if isinstance(bits, int) and kind in {"int", "float"}:
+                if kind == "float" and bits == 4:
+                    return "nvfp4" if weights.get("group_size") == 16 else "mxfp4"
+                return f"{'fp' if kind == 'float' else 'int'}{bits}"
+    return "compressed-tensors"
+
+
+def _texts(value: Any) -> list[str]:
+    return [v for v in value if isinstance(v, str)] if isinstance(value, list) else []
