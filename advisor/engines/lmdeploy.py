@@ -8,10 +8,18 @@ from advisor.engines import pool
 from advisor.engines.base import Decided
 
 memory = pool.memory
+FORMATS = {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4"}
+CACHE = {"int8": 8, "8": 8, "q8_0": 8, "int4": 4, "4": 4, "fp8": "fp8"}  # accepted names -> `--quant-policy`
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    return pool.common_settings(
+    out = pool.common_settings(
         d, entry, length="session-len", sequences="max-batch-size", fraction="cache-max-entry-count", tp="tp"
     )
+    kind = pool.resolve(d, entry, pool.constants(entry)).kv_type
+    if q.id in FORMATS:
+        out += (Decided(name="model-format", value=FORMATS[q.id], because="the checkpoint's weight format"),)
+    if kind in CACHE:
+        out += (Decided(name="quant-policy", value=CACHE[kind], because="smaller KV cache than 16 bit"),)
+    return out

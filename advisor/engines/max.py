@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.engines import pool
@@ -11,12 +13,12 @@ memory = pool.memory
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
-    """The flags a launch should carry, decided, each with its reason."""
-    return pool.common_settings(
-        d,
-        entry,
-        length="max-length",
-        sequences="max-batch-size",
-        fraction="device-memory-utilization",
-        tp="devices-count",
+    """The flags a launch should carry, decided, each with its reason. MAX names its devices instead of counting them."""
+    common = pool.common_settings(
+        d, entry, length="max-length", sequences="max-batch-size", fraction="device-memory-utilization", tp="devices"
     )
+    return tuple(_named(x) if x.name == "devices" else x for x in common)
+
+
+def _named(x: Decided) -> Decided:
+    return msgspec.structs.replace(x, value="gpu:" + ",".join(str(i) for i in range(int(x.value))))

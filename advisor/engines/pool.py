@@ -173,7 +173,7 @@ def _basis(entry: Engine, c: Constants, s: Sized, q: Quantization) -> dict[str, 
 
 
 def common_settings(
-    d: Deployment, entry: Engine, *, length: str, sequences: str, fraction: str, tp: str
+    d: Deployment, entry: Engine, *, length: str, sequences: str, fraction: str, tp: str, pp: str = ""
 ) -> tuple[Decided, ...]:
     """The settings every pool engine should be given, under the engine's own names."""
     r = resolve(d, entry, constants(entry))
@@ -186,6 +186,8 @@ def common_settings(
     ]
     if r.tp > 1:
         out.append(Decided(name=tp, value=r.tp, because="splits every layer over the GPUs; divides the heads"))
+    if r.pp > 1 and pp:
+        out.append(Decided(name=pp, value=r.pp, because="stages of layers over groups of GPUs"))
     return tuple(out)
 
 

@@ -18,5 +18,6 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         length="max_seq_len",
         sequences="max_batch_size",
         fraction="free_gpu_memory_fraction",
-        tp="tensor_parallel_size",
+        tp="tp_size",
+        pp="pp_size",
     )

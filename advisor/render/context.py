@@ -53,11 +53,12 @@ def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
     native = (d.model.native_quant or "").lower()
     if q.family == "none" or native.startswith(q.id.lower()):
         return replace(plain, repository=d.model.id)
-    known = d.model.quantized_repos.get(q.id)
+    known = d.model.quantized_repos.get(q.id) or _mlx_repository(d, q)
     if known:
         return replace(plain, repository=known)
-    if q.id == "FP8" and d.engine in ("vllm", "sglang"):
-        return replace(plain, repository=d.model.id, online_quantization="fp8")
+    online = ONLINE.get(d.engine, {}).get(q.id)
+    if online:
+        return replace(plain, repository=d.model.id, online_quantization=online)
     return replace(plain, missing=f"a checkpoint of {d.model.id} in {q.id}: none is in the catalogue, so name yours")
 
 
@@ -70,6 +71,22 @@ def local(plain: ModelRef, path: str) -> ModelRef:
     return replace(
         plain, path=safe, absolute=str(whole), folder=str(whole.parent), file=whole.name, tag=local_name(path)
     )
+
+
+# formats that an engine makes itself from the 16-bit checkpoint while loading -> its own name for them
+ONLINE = {
+    "vllm": {"FP8": "fp8"},
+    "sglang": {"FP8": "fp8"},
+    "tgi": {"FP8": "fp8", "INT8": "eetq", "bitsandbytes-8bit": "bitsandbytes", "bitsandbytes-4bit": "bitsandbytes-nf4"},
+    "transformers": {"bitsandbytes-4bit": "bnb-4bit", "bitsandbytes-8bit": "bnb-8bit"},
+}
+
+
+def _mlx_repository(d: Deployment, q: Quantization) -> str | None:
+    if q.family != "mlx":
+        return None
+    size = d.model.published.get("mlx:" + q.id.removeprefix("MLX-"))
+    return size.repo if size else None
 
 
 def _ollama_tag(d: Deployment, q: Quantization) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from functools import lru_cache
 from pathlib import Path
@@ -51,6 +52,11 @@ def comment(value: object) -> str:
     return "".join(c if c.isprintable() else "?" for c in line)
 
 
+def bare(value: object) -> str:
+    """Text without the characters that mean something between double quotes or braces of a shell."""
+    return re.sub(r"[\"$`}\\]", "", str(value))
+
+
 @lru_cache(maxsize=4)
 def environment(roots: tuple[Path, ...]) -> Environment:
     """The environment over these template folders."""
@@ -65,6 +71,6 @@ def environment(roots: tuple[Path, ...]) -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # the files are shell and YAML; each value is quoted by the filters below
     )
-    env.filters.update(sh=shell, yaml=yaml_scalar, compose=compose_scalar, comment=comment)
+    env.filters.update(sh=shell, yaml=yaml_scalar, compose=compose_scalar, comment=comment, bare=bare)
     made: Environment = env
     return made
