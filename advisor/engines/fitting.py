@@ -20,6 +20,16 @@ def devices(d: Deployment) -> tuple[Device, ...]:
     return usable if d.device_count is None else usable[: d.device_count]
 
 
+def several(d: Deployment) -> bool:
+    """Whether the machine has more devices than one, so that a launch should say how many it takes."""
+    return d.machine is not None and len(d.machine.usable_devices) > 1
+
+
+def why_so_many(ranks: int) -> str:
+    """Reason of a tensor-parallel setting."""
+    return "splits every layer over the GPUs; divides the heads" if ranks > 1 else "one of the GPUs is enough"
+
+
 def part(parts: Mapping[int, int], i: int) -> int:
     """Bytes at a place; nothing placed there is 0."""
     return parts.get(i, 0)
@@ -120,7 +130,27 @@ def row_fits(r: DeviceMemory) -> bool | None:
     return False if r.low_bytes > r.budget_bytes else None
 
 
-def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host: bool) -> Verdict:
+def together(d: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | None) -> DeviceMemory | None:
+    """Device and host rows as one, where they are the same memory (Apple, Strix Halo, GB10); None elsewhere."""
+    ram = d.machine.memory.usable_bytes if d.machine else None
+    if host is None or ram is None or not rows or not all(x.unified for x in devices(d)):
+        return None
+    parts = (*rows, host)
+
+    def sum_of(values: Sequence[int | None]) -> int | None:
+        return None if any(v is None for v in values) else sum(v for v in values if v is not None)
+
+    return DeviceMemory(
+        name="unified memory",
+        capacity_bytes=ram,
+        budget_bytes=ram,
+        total_bytes=sum_of([p.total_bytes for p in parts]),
+        low_bytes=sum_of([p.low_bytes for p in parts]),
+        high_bytes=sum_of([p.high_bytes for p in parts]),
+    )
+
+
+def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host: bool, d: Deployment) -> Verdict:
     """All rows together.
 
     Host memory decides only where the deployment keeps weights or cache there; an unknown host makes that answer None.
@@ -134,7 +164,11 @@ def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host:
         _say(r, a, short, warnings)
     if host is not None:
         a = row_fits(host)
-        if needs_host:
+        one = together(d, rows, host)
+        if one is not None:
+            answers.append(row_fits(one))
+            _say(one, answers[-1], short, warnings)
+        elif needs_host:
             answers.append(a)
             _say(host, a, short, warnings)
         elif a is False:

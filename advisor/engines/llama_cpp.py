@@ -31,7 +31,9 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     devices = fitting.devices(d)
     rows = [_device_row(p, i, x, c) for i, x in enumerate(devices)]
     host = _host_row(d, p, c.host_overhead_mib)
-    verdict = fitting.verdict(rows, host, needs_host=not devices or HOST in p.where or r.cpu_moe_layers is not None)
+    verdict = fitting.verdict(
+        rows, host, needs_host=not devices or HOST in p.where or r.cpu_moe_layers is not None, d=d
+    )
     basis: dict[str, Basis] = {
         "weights": "exact" if p.exact_weights else "modelled",
         "kv_cache": "exact",
@@ -184,6 +186,11 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
                     name="threads", value=n, because="physical cores usable here; SMT siblings do not help decoding"
                 )
             )
+    if d.model.kind != "chat":
+        name = "embeddings" if d.model.kind == "embedding" else "reranking"
+        out.append(Decided(name=name, value=True, because=f"the model is for {name}; the server refuses them otherwise"))
+        because = "an input has to fit into one batch"
+        out += [Decided(name=n, value=max(r.ubatch, per), because=because) for n in ("batch-size", "ubatch-size")]
     if r.flash:
         out.append(Decided(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it"))
     if (r.cache_k, r.cache_v) != ("f16", "f16"):

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment
+from advisor.deployment import Deployment, Setting
 from advisor.engines import pool
 from advisor.engines.base import Decided
 
 memory = pool.memory
 FORMATS = {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4"}
-CACHE = {"int8": 8, "8": 8, "q8_0": 8, "int4": 4, "4": 4, "fp8": "fp8"}  # accepted names -> `--quant-policy`
+CACHE: dict[str, Setting] = {
+    "int8": 8,
+    "8": 8,
+    "q8_0": 8,
+    "int4": 4,
+    "4": 4,
+    "fp8": "fp8",
+}  # accepted names -> `--quant-policy`
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:

@@ -13,7 +13,7 @@ memory = pool.memory
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
-    """The flags a launch should carry, decided, each with its reason. MAX names its devices instead of counting them."""
+    """The flags a launch should carry, decided, each with its reason. MAX names its devices, it does not count them."""
     common = pool.common_settings(
         d, entry, length="max-length", sequences="max-batch-size", fraction="device-memory-utilization", tp="devices"
     )

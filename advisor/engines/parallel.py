@@ -11,3 +11,12 @@ TP_FLAG = {
     "tgi": "num-shard",
 }
 PP_FLAG = {"vllm": "pipeline-parallel-size", "sglang": "pp-size", "tensorrt-llm": "pipeline_parallel_size"}
+# requests that the server admits at once
+SEQUENCES_FLAG = {
+    "vllm": "max-num-seqs",
+    "sglang": "max-running-requests",
+    "lmdeploy": "max-batch-size",
+    "tensorrt-llm": "max_batch_size",
+    "max": "max-batch-size",
+    "tgi": "max-batch-size",
+}

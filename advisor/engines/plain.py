@@ -78,7 +78,7 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
         host = fitting.host_row(d, on_host, 0, 0, 0, HOST_MIB)
     else:
         host = _bounded(fitting.host_row(d, on_host, cache, state, work[1], HOST_MIB), work, 1)
-    verdict = fitting.verdict(rows, host, needs_host=not devices or on_host > 0)
+    verdict = fitting.verdict(rows, host, needs_host=not devices or on_host > 0, d=d)
     unsaid = () if given else (f"no context length given: {length} tokens, the model's trained context",)
     return MemoryEstimate(
         fits=verdict.fits,

@@ -52,7 +52,7 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
     rows = [_row(c, r, s, _stage(k, r), x, [each * b for b in requests[_stage(k, r)]]) for k, x in enumerate(used)]
     pools = [p for k, row in enumerate(rows) if (p := _pool(row, s, sum(requests[_stage(k, r)]))) is not None]
     host = _host(d, r, s, requests, alone=not devices)
-    verdict = fitting.verdict(rows, host, needs_host=not devices or r.cpu_offload > 0)
+    verdict = fitting.verdict(rows, host, needs_host=not devices or r.cpu_offload > 0, d=d)
     refusals = pool_says.refusals(d, r, c, devices, heads(d.model))
     fits = False if refusals else verdict.fits
     return MemoryEstimate(
@@ -184,8 +184,8 @@ def common_settings(
             name=fraction, value=r.fraction, because="written out, so that a later default cannot break the estimate"
         ),
     ]
-    if r.tp > 1:
-        out.append(Decided(name=tp, value=r.tp, because="splits every layer over the GPUs; divides the heads"))
+    if r.tp > 1 or fitting.several(d):
+        out.append(Decided(name=tp, value=r.tp, because=fitting.why_so_many(r.tp)))
     if r.pp > 1 and pp:
         out.append(Decided(name=pp, value=r.pp, because="stages of layers over groups of GPUs"))
     return tuple(out)

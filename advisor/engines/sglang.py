@@ -58,10 +58,8 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             because="weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does",
         ),
     ]
-    if _tp_size(r) > 1:
-        out.append(
-            Decided(name="tp-size", value=_tp_size(r), because="splits every layer over the GPUs; divides the heads")
-        )
+    if _tp_size(r) > 1 or fitting.several(d):
+        out.append(Decided(name="tp-size", value=_tp_size(r), because=fitting.why_so_many(_tp_size(r))))
     if r.dp > 1:
         out.append(Decided(name="dp-size", value=r.dp, because="replicas, each with a cache of its own"))
     if flag(d.settings, "enable-dp-attention"):

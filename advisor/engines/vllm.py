@@ -27,12 +27,8 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             because="share of the whole device; written out, since the default has changed between versions",
         ),
     ]
-    if r.tp > 1:
-        out.append(
-            Decided(
-                name="tensor-parallel-size", value=r.tp, because="splits every layer over the GPUs; divides the heads"
-            )
-        )
+    if r.tp > 1 or fitting.several(d):
+        out.append(Decided(name="tensor-parallel-size", value=r.tp, because=fitting.why_so_many(r.tp)))
     if r.pp > 1:
         out.append(Decided(name="pipeline-parallel-size", value=r.pp, because="stages of layers over groups of GPUs"))
     if r.dp > 1:

@@ -27,6 +27,7 @@ class ModelRef(Record, frozen=True, kw_only=True):
     folder: str | None = None  # its folder, and its name there
     file: str | None = None
     repository: str | None = None
+    download: str | None = None  # repository and label of one GGUF file in it, as llama-server -hf takes it
     tag: str | None = None  # Ollama's name
     missing: str | None = None  # no download is known: what to provide
     online_quantization: str | None = None  # the engine quantizes the 16-bit checkpoint while loading
@@ -54,6 +55,9 @@ def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
     if q.family == "none" or native.startswith(q.id.lower()):
         return replace(plain, repository=d.model.id)
     known = d.model.quantized_repos.get(q.id) or _mlx_repository(d, q)
+    vendors = {x.vendor for x in d.machine.usable_devices} if d.machine else set()
+    if known and known.startswith("nvidia/") and vendors - {"nvidia"}:
+        known = None  # ModelOpt checkpoints load on NVIDIA only
     if known:
         return replace(plain, repository=known)
     online = ONLINE.get(d.engine, {}).get(q.id)
@@ -99,7 +103,10 @@ def _ollama_tag(d: Deployment, q: Quantization) -> str | None:
 
 def _gguf_ref(d: Deployment, plain: ModelRef) -> ModelRef:
     if d.model.gguf_repos:
-        return replace(plain, repository=d.model.gguf_repos[0])
+        repo = d.model.gguf_repos[0]
+        # llama.cpp looks for the label in the repository's file names, where MXFP4_MOE is just MXFP4
+        label = "MXFP4" if d.quantization == "MXFP4_MOE" else d.quantization
+        return replace(plain, repository=repo, download=f"{repo}:{label}")
     missing = f"a GGUF file of {d.model.id} in {d.quantization}: none is in the catalogue, so it is expected here"
     name = f"{local_name(d.model.id)}-{d.quantization}.gguf"
     return replace(plain, path=name, absolute=name, folder=".", file=name, tag=local_name(name), missing=missing)

@@ -20,6 +20,7 @@ from advisor.render.environment import environment
 from advisor.render.files import FILES, write
 
 FLAGS = Path(__file__).parent.parent / "data" / "flags"
+COMMAND_ONLY = ("tensorrt-llm", "lmdeploy", "max", "tgi", "mlx-lm", "mlc-llm", "transformers")
 HARDWARE = ("RTX 4090", "2x RTX 3090", "cpu, 64GB RAM", "RX 7900 XTX", "T4", "8x H100 80GB SXM")
 
 
@@ -52,7 +53,7 @@ def test_decided_flags_are_flags_of_the_engine(engine: str, hardware: str) -> No
 
 
 @pytest.mark.parametrize("hardware", HARDWARE)
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", [*ENGINES, *COMMAND_ONLY])
 def test_rendered_commands_use_known_flags_only(engine: str, hardware: str) -> None:
     d = launch(engine, hardware=hardware)
     script = rendered(d, "command").content
@@ -63,7 +64,7 @@ def test_rendered_commands_use_known_flags_only(engine: str, hardware: str) -> N
         return
     line = script[script.index("exec ") :].replace("\\\n", " ")
     words = [w for w in shlex.split(line) if w.startswith("-") and not re.fullmatch(r"-[\d.]+", w)]
-    assert len(words) >= 4
+    assert len(words) >= 2
     assert set(words) <= known(engine), set(words) - known(engine)
 
 
@@ -137,7 +138,7 @@ def test_what_there_is_no_template_or_image_for() -> None:
     with pytest.raises(BadInput, match="unknown target 'composee'"):
         render(launch("vllm"), "composee", RULES)
     with pytest.raises(BadInput, match="no command template"):
-        command(launch("max"), RULES)
+        command(launch("ktransformers"), RULES)
     with pytest.raises(BadInput, match="no container image"):
         rendered(launch("vllm", hardware="M3 Max 64GB"), "docker")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import tempfile
 from pathlib import Path
 
@@ -122,28 +123,40 @@ def test_a_shell_word_reads_back(text: str) -> None:
     assert shlex.split(shell(text)) == [text]
 
 
+# engine -> program, and where in its arguments the model is
+PROGRAMS = {
+    "llama.cpp": ("llama-server", 2),
+    "vllm": ("vllm", 2),
+    "sglang": ("sglang", 3),
+    "tensorrt-llm": ("trtllm-serve", 1),
+    "lmdeploy": ("lmdeploy", 3),
+    "max": ("max", 3),
+    "tgi": ("text-generation-launcher", 2),
+    "mlx-lm": ("mlx_lm.server", 2),
+    "mlc-llm": ("mlc_llm", 2),
+    "transformers": ("transformers", 2),
+}
+
+
 def after(call: list[str], flag: str) -> str:
     return call[call.index(flag) + 1]
 
 
 @settings(max_examples=25, deadline=None)
 @given(NAMES, TEXT)
-@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "sglang"])
+@pytest.mark.parametrize("engine", list(PROGRAMS))
 def test_the_program_gets_exactly_the_path_and_the_name(engine: str, file: str, served: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         d = launch(engine, model_path=file, served_name=served)
-        program = {"llama.cpp": "llama-server"}.get(engine, engine)
+        program, at = PROGRAMS[engine]
         (call,) = calls(rendered(d, "command").content, Path(folder), (program,))
         assert not (Path(folder) / "pwned").exists()
         want = f"./{file}" if file.startswith("-") else file
-        got = {
-            "llama.cpp": lambda: after(call, "-m"),
-            "vllm": lambda: call[2],
-            "sglang": lambda: after(call, "--model-path"),
-        }
-        assert got[engine]() == want
-        assert after(call, "--alias" if engine == "llama.cpp" else "--served-model-name") == served
         assert call[0] == program
+        assert call[at] == want
+        name = {"llama.cpp": "--alias", "vllm": "--served-model-name", "sglang": "--served-model-name"}.get(engine)
+        if name:
+            assert after(call, name) == served
 
 
 @settings(max_examples=15, deadline=None)
@@ -153,8 +166,9 @@ def test_ollama_gets_exactly_the_path(file: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         script = rendered(launch("ollama", model_path=file), "command").content
         script = script.replace("ollama serve &\n", "sleep 1 >/dev/null 2>&1 &\n")
-        script = script.replace("ollama create", 'cat "$modelfile" | ollama create')
-        said = calls(script, Path(folder), ("ollama",))
+        script = script.replace("ollama create", 'cat "$MODELFILE" | ollama create')
+        said = calls(script, Path(folder), ("curl", "ollama"))
+        assert said.pop(0)[-1] == "http://127.0.0.1:11434/"
         assert not (Path(folder) / "pwned").exists()
         create = next(c for c in said if c[1] == "create")
         assert create[-1] == f"FROM {Path(folder).resolve() / file}\n"
@@ -163,20 +177,21 @@ def test_ollama_gets_exactly_the_path(file: str) -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(NAMES.filter(lambda s: not s.endswith("\n") and not {'"', "\x01"} & set(s)))  # \x01 stands for a newline below
-@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "sglang"])
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "sglang", "tensorrt-llm", "lmdeploy", "max", "tgi"])
 def test_docker_mounts_exactly_the_path(engine: str, file: str) -> None:
     """`--mount` takes comma-separated values, a field with commas in double quotes."""
     with tempfile.TemporaryDirectory() as folder:
         d = launch(engine, model_path=file)
         (call,) = calls(rendered(d, "docker").content, Path(folder), ("docker",))
         assert not (Path(folder) / "pwned").exists()
-        fields = dict(f.partition("=")[::2] for f in next(csv.reader([after(call, "--mount").replace("\n", "\x01")])))
+        mount = next(csv.reader(io.StringIO(after(call, "--mount"), newline="")))
+        fields = dict(f.partition("=")[::2] for f in mount)
         whole = Path(folder).resolve() / file
         if engine == "llama.cpp":
             assert fields["source"] == str(whole.parent)
             assert after(call, "-m") == f"/models/{file}"
         else:
-            assert fields["source"].replace("\x01", "\n") == str(whole)
+            assert fields["source"] == str(whole)
             assert "/model" in call
         assert "readonly" in fields
 
