@@ -6,7 +6,9 @@ Also what is said about one: MemoryEstimate and SpeedEstimate. Bytes are int, ra
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from msgspec import Meta
 
 from advisor.machines.types import Machine
 from advisor.models.types import Model
@@ -14,6 +16,9 @@ from advisor.record import Record
 
 Basis = Literal["exact", "measured", "modelled", "assumed"]
 Setting = str | int | float | bool
+Positive = Annotated[int, Meta(ge=1, le=10**9)]
+NotNegative = Annotated[int, Meta(ge=0, le=10**9)]
+Share = Annotated[float, Meta(ge=0, le=1)]
 UseCase = Literal["chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop"]
 
 
@@ -112,18 +117,20 @@ class Workload(Record, frozen=True, kw_only=True):
     """What the deployment is for. None = not said."""
 
     use_case: UseCase = "chat"
-    concurrency: int = 1
-    context: int | None = None
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    depth_tokens: int | None = None
-    shared_prefix: float | None = None  # share of the prompt that requests have in common, 0..1
+    concurrency: Positive = 1
+    context: Positive | None = None
+    prompt_tokens: Positive | None = None
+    output_tokens: Positive | None = None
+    depth_tokens: NotNegative | None = None
+    shared_prefix: Annotated[float, Meta(ge=0, le=1)] | None = (
+        None  # share of the prompt that requests have in common, 0..1
+    )
     structured_output: bool = False
     tool_calling: bool = False
     vision: bool = False
     api: str | None = None
-    lora_adapters: int = 0
-    lora_rank: int | None = None
+    lora_adapters: NotNegative = 0
+    lora_rank: Positive | None = None
     priority: Literal["ease", "throughput", "latency"] | None = None
     stage: Literal["prototype", "develop", "production"] | None = None
     willing_to_tune: bool = False

@@ -94,11 +94,11 @@ def deployment(
     r: Request, rules: Catalog, machines: dict[str, Machine] | None = None
 ) -> tuple[Deployment, tuple[str, ...]]:
     """A request with every name resolved, and notes on what the names were taken to mean."""
-    from advisor.catalog.resolve import resolve_model
+    from advisor.catalog.resolve import file_format, resolve_model
 
     entry = rules.engine(r.engine)
     found = resolve_model(r.model, rules)
-    chosen = formats.quantization(r.quantization or found.quantization, entry, found.model, rules)
+    chosen = formats.quantization(file_format(found, r.quantization, rules), entry, found.model, rules)
     try:
         context = None if r.context_length is None else parse_tokens(r.context_length)
     except (ValueError, OverflowError):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
 from advisor.models.types import Model
@@ -27,7 +28,7 @@ class _Shorthands(msgspec.Struct, frozen=True):
 
 
 def _shorthands(catalog: Catalog) -> _Shorthands:
-    return msgspec.convert(catalog.document("shorthands.yaml"), _Shorthands)
+    return typed(catalog, "shorthands.yaml", _Shorthands)
 
 
 def own_format(entry: Engine) -> str:

@@ -16,7 +16,7 @@ from advisor.decision.evaluate import for_engine
 from advisor.decision.filters import judge
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
-from advisor.engines.parallel import PP_FLAG, TP_FLAG
+from advisor.engines.parallel import PP_FLAG, SEQUENCES_FLAG, TP_FLAG
 from advisor.engines.pool import heads
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
@@ -68,6 +68,9 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     verdict = judge(entry, w.facts, None, w.model, w.workload, asked=w.asked, requires=w.requires)
     if verdict.reasons:
         return Refused(verdict.reasons)
+    foreign = _foreign_gguf(entry, w, rules)
+    if foreign is not None:
+        return Refused((foreign,))
     if entry.kind == "client":
         return Refused(())
     tried: list[Tried] = []
@@ -75,18 +78,21 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     unsure: Found | None = None
     usable = list(_formats(entry, w, rules, refused))
     kin = formats.family(entry, rules)
+    try:
+        engines.find(entry.id, rules.engines())
+    except BadInput as e:  # an overlay's engine without a module
+        return Refused((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))
     for offload in (False, True) if kin == "gguf" and w.machine.usable_devices else (False,):
         for context in w.contexts:
             tried.clear()  # what counts is why a format was not taken at the length that was
-            for kv in _cache_types(entry, w):
-                for chosen in usable:
-                    for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload):
-                        hit = _look(d, entry, chosen, offload, rules, tried, verdict.warnings)
-                        if hit is None:
-                            continue
-                        if hit.memory.fits:
-                            return hit
-                        unsure = unsure or hit
+            for kv, chosen in _order(usable, _cache_types(entry, w)):
+                for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload):
+                    hit = _look(d, entry, chosen, offload, rules, tried, verdict.warnings)
+                    if hit is None:
+                        continue
+                    if hit.memory.fits:
+                        return hit
+                    unsure = unsure or hit
     fewer = _fewer_at_once(entry, w, usable, kin, rules, verdict.warnings)
     if fewer is not None and unsure is None:
         return fewer._replace(tried=tuple(dict.fromkeys(t for t in tried if t.quantization != fewer.quantization.id)))
@@ -100,6 +106,30 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     if texts:
         refused.append(Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=texts, source="memory estimate"))
     return Refused(tuple(dict.fromkeys(refused)))
+
+
+def _foreign_gguf(entry: Engine, w: Wanted, rules: Catalog) -> Reason | None:
+    """A GGUF checkpoint alone never selects an engine of another format: those load it by plugins, with limits."""
+    if entry.id in w.asked or w.quantization is None or formats.is_shorthand(w.quantization, rules):
+        return None
+    if rules.quantization(w.quantization).family != "gguf" or formats.family(entry, rules) == "gguf":
+        return None
+    support = entry.formats.get("gguf")
+    note = f": {support.note}" if support and support.note else ""
+    text = f"{entry.name}: GGUF is not its own format{note}; named with --engine it is looked at"
+    return Reason(code="format_not_loadable", rule=f"{entry.id}/formats.gguf", text=text)
+
+
+FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml
+
+
+def _order(usable: list[formats.Chosen], caches: list[str]) -> Iterator[tuple[str, formats.Chosen]]:
+    """Formats of four bits and more with every cache type, then lower ones: a smaller cache costs less than weights."""
+    for low in (False, True):
+        for kv in caches:
+            for chosen in usable:
+                if (chosen.quantization.quality < FOUR_BIT_QUALITY) is low:
+                    yield kv, chosen
 
 
 def _fewer_at_once(
@@ -128,6 +158,8 @@ def _fewer_at_once(
                     continue
                 placed = msgspec.structs.replace(d, sequences=min(asked, held))
                 m = module.memory(placed, inner, chosen.quantization)
+                if SEQUENCES_FLAG.get(entry.id):  # the server still takes all of them; what does not fit waits
+                    placed = _with(placed, {SEQUENCES_FLAG[entry.id]: asked})
                 note = (
                     f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; "
                     "the others wait, unless requests are shorter"
@@ -173,7 +205,8 @@ def _easy(w: Wanted, o: Orders, rules: Catalog) -> list[str]:
     """Larger GGUF formats, where they take a small share of the memory and speed is not what was asked for."""
     if w.workload.priority in ("throughput", "latency") or not w.machine.usable_devices:
         return []
-    room = sum(d.total_bytes or 0 for d in w.machine.usable_devices)
+    totals = [d.total_bytes for d in w.machine.usable_devices]
+    room = sum(t for t in totals if t is not None) if all(totals) else 0
     share = float(o.gguf["easy_share"])
     return [n for n in o.gguf["easy"] if w.model.params_total * rules.quantization(n).bits_nominal / 8 <= share * room]
 
@@ -201,11 +234,17 @@ def _hf_names(entry: Engine, w: Wanted, o: Orders, rules: Catalog) -> list[str]:
 def _cache_types(entry: Engine, w: Wanted) -> list[str]:
     out = ["auto"]
     small = GGUF_ENGINES_KV.get(entry.id) or POOL_KV.get(entry.id)
-    cc = w.facts.get("gpu.compute_capability")
-    kernels = not isinstance(cc, (int, float)) or cc >= 8.0  # fp8 caches need Ampere's kernels at least
-    if small and (entry.id in GGUF_ENGINES_KV or (w.machine.usable_devices and kernels)):
+    if small and (entry.id in GGUF_ENGINES_KV or _fp8_cache(w)):
         out.append(small)
     return out
+
+
+def _fp8_cache(w: Wanted) -> bool:
+    """Whether the cards have kernels for an 8-bit cache: NVIDIA from Ampere on, AMD from CDNA3 on; unknown is no."""
+    cc = w.facts.get("gpu.compute_capability")
+    if w.facts.get("gpu.vendor") == "nvidia":
+        return isinstance(cc, (int, float)) and cc >= 8.0
+    return w.facts.get("gpu.generation") in ("cdna3", "cdna4")
 
 
 def _variants(
@@ -223,6 +262,8 @@ def _variants(
         kv_cache_type=KvType(k=kv, v=kv),
         model_path=w.path,
     )
+    if kin == "gguf" and entry.id != "ollama" and w.model.kind != "chat":  # an input has to fit into one batch
+        base = _with(base, {"batch-size": context, "ubatch-size": context})
     n = len(w.machine.usable_devices)
     if kin == "gguf" and entry.id != "ollama" and n:
         if not offload:

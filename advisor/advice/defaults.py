@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -24,9 +25,4 @@ class Orders(msgspec.Struct, frozen=True):
 
 def orders(rules: Catalog) -> Orders:
     """The defaults from the rules. Raises BadInput when an overlay spoiled them."""
-    try:
-        return msgspec.convert(rules.document("workloads.yaml"), Orders)
-    except msgspec.ValidationError as e:
-        from advisor.errors import BadInput
-
-        raise BadInput(f"rules/workloads.yaml: {e}") from None
+    return typed(rules, "workloads.yaml", Orders)

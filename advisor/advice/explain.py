@@ -9,14 +9,15 @@ import msgspec
 from advisor import engines, formats
 from advisor.advice.defaults import orders
 from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 from advisor.catalog.match import capacity
-from advisor.catalog.resolve import resolve_model
+from advisor.catalog.resolve import file_format, resolve_model
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
 from advisor.engines.parallel import PP_FLAG, TP_FLAG
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import answer
-from advisor.machines.types import Device, Machine
+from advisor.machines.types import Device, Machine, Vendor
 from advisor.record import Record
 
 
@@ -97,13 +98,14 @@ def explain(q: Question, rules: Catalog) -> Explained:
         entry = rules.engine("llama.cpp")
     else:
         entry = _engine_for(q.quantization, rules)
-    chosen = formats.quantization(q.quantization or found.quantization, entry, found.model, rules)
+    chosen = formats.quantization(file_format(found, q.quantization, rules), entry, found.model, rules)
     judged, lengths = _lengths(q, found.model.max_context, rules)
     base = Deployment(
         model=found.model,
         engine=entry.id,
         quantization=chosen.quantization.id,
         machine=q.machine or _one_device(1),
+        engine_version=_installed(entry.id, q.machine),
         sequences=q.concurrency,
         model_path=found.path,
     )
@@ -130,6 +132,12 @@ def explain(q: Question, rules: Catalog) -> Explained:
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
         warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if q.machine is not None)])),
     )
+
+
+def _installed(engine_id: str, machine: Machine | None) -> str | None:
+    """Version of the engine that was found on the machine."""
+    found = machine.engines if machine else ()
+    return next((e.version for e in found if e.engine == engine_id and e.version), None)
 
 
 def _engine_for(quantization: str | None, rules: Catalog) -> Engine:
@@ -212,7 +220,7 @@ def _fits_on(
     d: Deployment, length: int, entry: Engine, q: Quantization, now: MemoryEstimate, rules: Catalog
 ) -> tuple[Fits, ...]:
     """Common cards, one, two, four and eight of each: the smallest number that fits."""
-    cards = msgspec.convert(rules.document("cards.yaml"), _Cards)
+    cards = typed(rules, "cards.yaml", _Cards)
     weights = sum(r.weights_bytes or 0 for r in now.devices)
     out = []
     for name in cards.accelerators:
@@ -236,7 +244,7 @@ def _smallest_number(
             best = Fits(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=False, assumed=assumed)
             continue
         device = Device(
-            index=0, name=card.name, vendor="nvidia", accelerator=card.id, total_bytes=size,
+            index=0, name=card.name, vendor=_vendor(card), accelerator=card.id, total_bytes=size,
             compute_capability=card.compute_capability,
         )  # fmt: skip
         machine = Machine(source="text", devices=tuple(msgspec.structs.replace(device, index=i) for i in range(n)))
@@ -252,6 +260,14 @@ def _smallest_number(
             best = found
     assert best is not None
     return best
+
+
+def _vendor(card: Accelerator) -> Vendor:
+    try:
+        vendor: Vendor = msgspec.convert(card.vendor, Vendor)
+        return vendor
+    except msgspec.ValidationError:
+        return "unknown"
 
 
 def _changes(

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.advice.candidates import Found, Refused, best
+from advisor.advice.candidates import FOUR_BIT_QUALITY, Found, Refused, best
 from advisor.advice.question import Question, judge_all, wanted
 from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 from advisor.catalog.resolve import Resolved
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.models.types import Model
+from advisor.render.context import model_ref
 from advisor.speed.roofline import decode
 
 
@@ -27,18 +29,24 @@ class _Picks(msgspec.Struct, frozen=True):
 
 def pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tuple[Model | None, tuple[str, ...]]:
     """The first model of the rules' list that fits and decodes fast enough with the first engine of the guide."""
-    p = msgspec.convert(rules.document("picks.yaml"), _Picks)
+    p = typed(rules, "picks.yaml", _Picks)
     use = q.workload.use_case
     names = next((x["models"] for x in p.picks if use in x["uses"]), [])
     slowest = p.slowest_decode_tps.get(use, 0)
     light = {r.id: r for r in rules.model_index()}
     room = _room(q.machine)
-    backup: tuple[Model, str] | None = None
+    if room is None:
+        raise BadInput(
+            "the memory of this machine is not known, so no model can be picked: "
+            "add it (`, 32GB RAM`) or name one with --model"
+        )
+    backup: tuple[Model, str] | None = None  # fits, but slow
+    unknown: tuple[Model, str] | None = None  # fits, but nothing is known to download
     for name in names:
         row = light.get(name)
         if row is None:
             raise BadInput(f"rules/picks.yaml: {name} is not in the catalogue")
-        if room is not None and row.params_total * 0.5 > room:
+        if row.params_total * 0.5 > room:
             continue
         if not q.machine.usable_devices and (row.params_active or row.params_total) > p.most_active_params_on_cpu:
             continue
@@ -47,15 +55,23 @@ def pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tup
         w = wanted(q, Resolved(model), j, guide, rules, asked)
         for engine_id in (asked.id,) if asked else j.decision.engines:
             hit = best(rules.engine(engine_id), w, rules)
-            if isinstance(hit, Refused) or (hit.memory.fits is None and room is not None) or _crowds(q.machine, hit, p):
+            if isinstance(hit, Refused) or not hit.memory.fits or _crowds(q.machine, hit, p):
                 continue
-            speed = decode(hit.deployment, hit.memory, rules, 1)
+            if hit.quantization.quality < FOUR_BIT_QUALITY and q.quantization is None:
+                continue  # a smaller model at four bits is the better answer
+            if q.workload.concurrency > hit.deployment.sequences:
+                continue
             why = f"no model given: {model.id}, the first of rules/picks.yaml ({p.as_of}) that fits for {use}"
+            if model_ref(hit.deployment, rules).missing:
+                unknown = unknown or (model, f"{why}; its download is not in the catalogue")
+                break
+            speed = decode(hit.deployment, hit.memory, rules, 1)
             if speed is None or speed.decode_tps is None or speed.decode_tps.value >= slowest:
                 return model, (why,)
-            backup = (model, f"{why}; slower than one would like")
+            backup = backup or (model, f"{why}; slower than one would like")
             break
-    return (backup[0], (backup[1],)) if backup else (None, ())
+    last = backup or unknown
+    return (last[0], (last[1],)) if last else (None, ())
 
 
 def _crowds(machine: Machine, f: Found, p: _Picks) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from advisor.advice.candidates import Wanted
 from advisor.advice.defaults import orders
 from advisor.catalog import Catalog
-from advisor.catalog.resolve import Resolved
+from advisor.catalog.resolve import Resolved, file_format
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate
 from advisor.decision.facts import Fact, facts
@@ -47,21 +47,23 @@ def judge_all(q: Question, model: Model | None, guide: Guide, rules: Catalog) ->
     more: dict[str, Fact] = {"workload.models": q.models}
     if model is not None:
         four_bit = model.params_total * 4.9 / 8
-        room = sum(d.total_bytes or 0 for d in q.machine.usable_devices) * q.machine.nodes
-        if room:
+        totals = [d.total_bytes for d in q.machine.usable_devices]
+        known = [t for t in totals if t is not None]
+        room = sum(known) * q.machine.nodes
+        if known and len(known) == len(totals):
             more["model.exceeds_vram_at_4bit"] = four_bit > 0.95 * room
         ram = q.machine.memory.usable_bytes
-        if ram is not None:
+        if ram is not None and len(known) == len(totals):
             more["model.ram_enough"] = four_bit - room < 0.9 * ram
-    known = facts(q.machine, model, q.workload, rules.accelerators(), rules.engines(), **more)
-    return Judged(evaluate(guide, known), known)
+    seen = facts(q.machine, model, q.workload, rules.accelerators(), rules.engines(), **more)
+    return Judged(evaluate(guide, seen), seen)
 
 
 def wanted(q: Question, found: Resolved, j: Judged, guide: Guide, rules: Catalog, asked: Engine | None) -> Wanted:
     return Wanted(
         model=found.model,
         path=found.path,
-        quantization=q.quantization or found.quantization,
+        quantization=file_format(found, q.quantization, rules),
         contexts=contexts(q, found.model, rules),
         machine=q.machine,
         workload=q.workload,

@@ -8,7 +8,7 @@ import msgspec
 
 from advisor.advice.candidates import Found, Refused, best
 from advisor.advice.picks import pick
-from advisor.advice.question import Judged, Question, judge_all, main_guide, wanted
+from advisor.advice.question import Judged, Question, contexts, judge_all, main_guide, wanted
 from advisor.advice.types import Advice, Ranked, Rejected
 from advisor.advice.workload import unknown_fields
 from advisor.catalog import Catalog
@@ -74,6 +74,12 @@ def _advice(
             if result.reasons:
                 rejected[entry.id] = result.reasons
             continue
+        usual = contexts(q, found.model, rules)[0]
+        if (result.deployment.context_length or usual) < usual:
+            shorter = (
+                f"context {result.deployment.context_length} instead of the usual {usual}: the asked requests then fit"
+            )
+            result = result._replace(notes=(*result.notes, f"{shorter}; --context decides"))
         held = j.decision.held_back.get(entry.id, ())
         if held:
             result = result._replace(notes=(*result.notes, *(r.text for r in held)))
@@ -90,7 +96,7 @@ def _advice(
     if chosen is not None:
         warnings += [t.text for t in chosen.tried if t.fits is False]
         warnings += chosen.notes if chosen.memory is None else chosen.memory.warnings
-        warnings += [n for n in chosen.notes if "held at once" in n]
+        warnings += [n for n in chosen.notes if "held at once" in n or "instead of the usual" in n]
     if asked is not None and asked.health.status == "archived":
         warnings.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
     return Advice(

@@ -40,6 +40,19 @@ def resolve_model(name: str, rules: Catalog) -> Resolved:
         raise UnknownName("model", name, unknown.near, "" if unknown.near else hint) from None
 
 
+def file_format(found: Resolved, asked: str | None, rules: Catalog) -> str | None:
+    """The weight format to go by: the file's own where there is a file. Raises BadInput where another was asked for."""
+    if found.quantization is None or asked is None:
+        return asked or found.quantization
+    from advisor.errors import BadInput
+    from advisor.near import plain
+
+    own = plain(found.quantization)
+    if plain(asked) == own or (len(plain(asked)) == 2 and own.startswith(plain(asked))):
+        return found.quantization
+    raise BadInput(f"{found.path} holds {found.quantization}, not {asked}; leave --quant out, or name another file")
+
+
 def _is_path(name: str, path: Path) -> bool:
     if name.startswith((".", "/", "~")) or name.endswith((".gguf", ".json", ".safetensors")):
         return True

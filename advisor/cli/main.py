@@ -117,7 +117,7 @@ def _usage(e: click.ClickException, message: str) -> str:
 
 
 def _fail(words: list[str], code: str, message: str, near: list[str], line: str) -> int:
-    if "--json" in words or "json" in words:
+    if "--json" in words:
         import json
 
         body: dict[str, Any] = {"error": {"code": code, "message": " ".join(message.split()), "near": near}}

@@ -40,6 +40,15 @@ def roots() -> list[Path] | None:
     return [*rule_roots(), folder]
 
 
+def _said(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """An option that was given empty is a mistake (an unset variable in a script), not a default."""
+    if value is not None and not value.strip():
+        from advisor.errors import BadInput
+
+        raise BadInput(f"{param.opts[0]} is empty; leave it out, or say what it should be")
+    return value
+
+
 quiet = click.option("-q", "--quiet", is_flag=True, help="No progress and no warnings on stderr.")
 verbose = click.option("-v", "--verbose", is_flag=True, help="The long form: all reasons, the trace, every setting.")
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
@@ -47,12 +56,17 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable
 
 def hardware(f: F) -> F:
     """`--on` and `--machine`."""
-    f = click.option("--machine", "snapshot", metavar="FILE", help="A snapshot written by `advise probe --save FILE`.")(
-        f
-    )
+    f = click.option(
+        "--machine",
+        "snapshot",
+        metavar="FILE",
+        callback=_said,
+        help="A snapshot written by `advise probe --save FILE`.",
+    )(f)
     return click.option(
         "--on",
         metavar="HARDWARE",
+        callback=_said,
         help='Hardware in words: "RTX 4090", "2x RTX 3090, 128GB RAM", "M3 Max 64GB", "cpu, 64GB RAM", "this".',
     )(f)
 
@@ -67,12 +81,19 @@ def model(required: bool = False) -> Callable[[F], F]:
         f = click.option(
             "--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k)."
         )(f)
-        f = click.option("--engine", metavar="E", help="Insist on this engine.")(f)
+        f = click.option("--engine", metavar="E", callback=_said, help="Insist on this engine.")(f)
         f = click.option(
-            "--quant", metavar="Q", help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`)."
+            "--quant",
+            metavar="Q",
+            callback=_said,
+            help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).",
         )(f)
         return click.option(
-            "--model", required=required, metavar="M", help="Name, hub id, .gguf file or directory with config.json."
+            "--model",
+            required=required,
+            metavar="M",
+            callback=_said,
+            help="Name, hub id, .gguf file or directory with config.json.",
         )(f)
 
     return add
@@ -120,7 +141,12 @@ def print_json(body: object) -> None:
 
 
 def with_os(m: Any, system: str) -> Any:
-    """The machine with its operating system said."""
+    """The machine with its operating system said. Raises BadInput where it is known to be another."""
     import msgspec
 
-    return msgspec.structs.replace(m, os=system)
+    from advisor.errors import BadInput
+
+    here = "windows" if m.wsl and system == "windows" else m.os
+    if here not in (None, system):
+        raise BadInput(f"--os {system} contradicts the machine, which is {m.os}")
+    return m if m.os else msgspec.structs.replace(m, os=system)

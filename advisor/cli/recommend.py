@@ -64,12 +64,22 @@ def command(**given: Any) -> int:
     from advisor.advice.recommend import Question, recommend
     from advisor.advice.workload import workload
     from advisor.catalog import catalog
+    from advisor.catalog.resolve import resolve_model
+    from advisor.errors import BadInput
 
     rules = catalog(options.roots())
     machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
-    if given["system"] and machine.os is None:
+    if given["system"]:
         machine = options.with_os(machine, given["system"])
+    if (given["answers"] or given["tree"]) and not given["guide"]:
+        raise BadInput("--answer and --tree belong to --guide NAME (`advise list guides`)")
+    if given["endpoint"] and not given["endpoint"].startswith(("http://", "https://")):
+        raise BadInput(f"--endpoint {given['endpoint']!r} is not an http(s) URL")
+    if given["model"] and given["models"]:
+        raise BadInput("--model and --models exclude each other; the first of --models is the one that is sized")
     names = [n.strip() for n in (given["models"] or "").split(",") if n.strip()]
+    for name in names[1:]:
+        resolve_model(name, rules)  # a misspelt one is an error, not a model less
     asked = Question(
         machine=machine,
         workload=workload(given),

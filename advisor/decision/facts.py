@@ -36,6 +36,8 @@ def facts(
     found.update(_system(machine))
     found.update(_accelerator(machine, accelerators))
     found.update(_listed(found, engines or {}))
+    if found["os"] is None and found["gpu.generation"] in ("cdna1", "cdna2", "cdna3", "cdna4"):
+        found["os"] = "linux"  # Instinct has no other driver
     found.update(_host(machine))
     found.update(_model(model))
     found.update(_workload(workload, machine))

@@ -188,9 +188,10 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             )
     if d.model.kind != "chat":
         name = "embeddings" if d.model.kind == "embedding" else "reranking"
-        out.append(Decided(name=name, value=True, because=f"the model is for {name}; the server refuses them otherwise"))
+        out.append(Decided(name=name, value=True, because="the server refuses such requests otherwise"))
         because = "an input has to fit into one batch"
-        out += [Decided(name=n, value=max(r.ubatch, per), because=because) for n in ("batch-size", "ubatch-size")]
+        out += [Decided(name="batch-size", value=r.batch, because=because)]
+        out += [Decided(name="ubatch-size", value=r.ubatch, because=because)]
     if r.flash:
         out.append(Decided(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it"))
     if (r.cache_k, r.cache_v) != ("f16", "f16"):

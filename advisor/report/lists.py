@@ -7,6 +7,7 @@ from typing import Any
 
 from advisor.catalog import Catalog
 from advisor.near import plain
+from advisor.units import tokens
 
 Row = dict[str, Any]
 
@@ -154,7 +155,7 @@ PRINTERS: dict[str, Callable[[Row], list[str]]] = {
     ],
     "models": lambda r: [
         _cut(r["id"], 44), _billions(r["params_total"]), _billions(r["params_active"]),
-        "" if r["max_context"] is None else f"{r['max_context'] // 1024}k", _cut(" ".join(r["aliases"][:2]), 26),
+        "" if r["max_context"] is None else tokens(r["max_context"]), _cut(" ".join(r["aliases"][:2]), 26),
     ],
     "accelerators": lambda r: [
         r["id"], _cut(r["name"], 34), _gb(r["memory_bytes"]), f"{r['bandwidth_gbs'] or ''}",

@@ -10,9 +10,11 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 from advisor.deployment import Deployment, DeviceMemory, Interval, MemoryEstimate, SpeedEstimate
+from advisor.engines.parallel import TP_FLAG
 from advisor.machines.types import Device
-from advisor.models.types import Model
+from advisor.models.types import Model, Moe
 
 GB = 10**9
 
@@ -32,6 +34,8 @@ class Shares(msgspec.Struct, frozen=True):
     as_of: str
     decode_share: dict[str, Bounds]
     unknown_cpu_gbs: Bounds
+    layer_us: Bounds
+    all_reduce_us: Bounds
 
 
 class _Place(NamedTuple):
@@ -45,15 +49,17 @@ def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 
     None where a bandwidth is not known. Layers on several devices run one after the other under a layer split; a
     tensor split reads its shares at the same time.
     """
-    shares = msgspec.convert(rules.document("speed.yaml"), Shares)
-    active = active_share(d.model)
-    places = _places(d, m, rules, shares, active, concurrency)
+    if d.model.kind != "chat":  # encoders do not decode
+        return None
+    shares = typed(rules, "speed.yaml", Shares)
+    places = _places(d, m, rules, shares, concurrency)
     if not places:
         return None
-    parallel = d.engine not in LAYER_SPLIT and len(m.devices) > 1
+    ranks = _tensor_ranks(d)
     seconds = [
-        (max if parallel else sum)([p.read / (GB * getattr(p.gbs, bound)) for p in places])
-        for bound in ("high", "value", "low")
+        (max if ranks > 1 else sum)([p.read / (GB * getattr(p.gbs, bound)) for p in places])
+        + _floor(d, shares, ranks, floor)
+        for bound, floor in (("high", "low"), ("value", "value"), ("low", "high"))
     ]
     if min(seconds) <= 0:
         return None
@@ -67,45 +73,61 @@ def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 
     )
 
 
-# engines that put whole layers on each device
-LAYER_SPLIT = {
-    "llama.cpp",
-    "ollama",
-    "llama-swap",
-    "ramalama",
-    "lm-studio",
-    "lemonade",
-    "docker-model-runner",
-    "transformers",
-}
+def _tensor_ranks(d: Deployment) -> int:
+    """Tensor-parallel ranks; 1 for engines that put whole layers on each device."""
+    flag = TP_FLAG.get(d.engine)
+    return int(d.settings.get(flag, 1)) if flag else 1
 
 
-def active_share(model: Model) -> float:
-    """Share of the weights that one decoded token reads: 1 for dense models."""
+def _floor(d: Deployment, shares: Shares, ranks: int, bound: str) -> float:
+    """Seconds of a step that no bandwidth saves: launches, and all-reduces between ranks."""
+    layers = d.model.layout.n_layers if d.model.layout else 0
+    each = getattr(shares.layer_us, bound) + (2 * getattr(shares.all_reduce_us, bound) if ranks > 1 else 0)
+    return float(layers * each) / 1e6 if d.machine and d.machine.usable_devices else 0.0
+
+
+def touched_share(model: Model, concurrency: int) -> float:
+    """Share of the weights that one step over `concurrency` sequences reads.
+
+    Of the routed experts, the expected part that at least one of the sequences picks: 1 - (1 - k/E)^n.
+    """
     if not model.params_active or not model.params_total:
         return 1.0
-    return min(1.0, model.params_active / model.params_total)
+    one = min(1.0, model.params_active / model.params_total)
+    experts = [g for g in model.layout.ffn if isinstance(g, Moe)] if model.layout else []
+    if not experts:
+        return one
+    k, e = experts[0].top_k, experts[0].n_experts
+    picked = 1 - (1 - k / e) ** concurrency
+    routed = (1 - one) / (1 - k / e) if k < e else 0.0  # all routed experts' share of the weights
+    return min(1.0, 1 - routed + routed * picked)
 
 
-def _places(
-    d: Deployment, m: MemoryEstimate, rules: Catalog, shares: Shares, active: float, concurrency: int
-) -> list[_Place] | None:
+# A smaller part of the weights in host memory is the token embedding, of which a step reads single rows.
+OFFLOADED = 0.25
+
+
+def _places(d: Deployment, m: MemoryEstimate, rules: Catalog, shares: Shares, concurrency: int) -> list[_Place] | None:
     devices = d.machine.usable_devices if d.machine else ()
+    rows = (*m.devices, *((m.host,) if m.host else ()))
+    if any(r.weights_bytes is None or r.kv_cache_bytes is None for r in rows):
+        return None
+    touched = touched_share(d.model, concurrency)
     out = []
     for row, device in zip(m.devices, devices, strict=False):
         gbs = bandwidth(device, rules)
         if gbs is None:
             return None
-        out.append(_Place(_read(row, m, d.model, active, concurrency), _reached(gbs, shares, device.vendor)))
+        out.append(_Place(_read(row, m, touched, concurrency), _reached(gbs, shares, device.vendor)))
     host = m.host
     if host is not None and (
-        not devices or (host.weights_bytes or 0) > 0.05 * sum(r.weights_bytes or 0 for r in m.devices)
+        not devices or (host.weights_bytes or 0) > OFFLOADED * sum(r.weights_bytes or 0 for r in m.devices)
     ):
         gbs_host = host_bandwidth(d, rules)
         known = Bounds(gbs_host, gbs_host, gbs_host) if gbs_host else shares.unknown_cpu_gbs
         share = shares.decode_share["cpu"]
         reached = Bounds(known.low * share.low, known.value * share.value, known.high * share.high)
-        out.append(_Place(_read(host, m, d.model, active, concurrency), reached))
+        out.append(_Place(_read(host, m, touched, concurrency), reached))
     return out
 
 
@@ -114,19 +136,24 @@ def _reached(gbs: float, shares: Shares, vendor: str) -> Bounds:
     return Bounds(gbs * s.low, gbs * s.value, gbs * s.high)
 
 
-def _read(row: DeviceMemory, m: MemoryEstimate, model: Model, active: float, concurrency: int) -> float:
-    """Bytes one step reads at a place: weights that are active for the batch, and the filled half of the cache."""
-    touched = min(1.0, active * concurrency) if model.is_moe else active
+def _read(row: DeviceMemory, m: MemoryEstimate, touched: float, concurrency: int) -> float:
+    """Bytes one step reads at a place: weights that the batch touches, and the filled half of the cache."""
     cache = (row.kv_cache_bytes or 0) / max(1, m.sequences) * concurrency / 2 + (row.recurrent_state_bytes or 0)
     return (row.weights_bytes or 0) * touched + cache
 
 
 def bandwidth(device: Device, rules: Catalog) -> float | None:
-    """Memory bandwidth of a device, GB/s: read from it, or the catalogue's."""
+    """Memory bandwidth of a device, GB/s: read from it, or the catalogue's; a MIG slice has its share of the memory."""
     if device.bandwidth_gbs:
         return device.bandwidth_gbs
     entry = rules.accelerators().get(device.accelerator or "")
-    return entry.bandwidth_gbs if entry else None
+    if entry is None or entry.bandwidth_gbs is None:
+        return None
+    if device.mig_profile:
+        if device.total_bytes is None or entry.memory_bytes is None:
+            return None
+        return entry.bandwidth_gbs * min(1.0, device.total_bytes / entry.memory_bytes)
+    return entry.bandwidth_gbs
 
 
 def host_bandwidth(d: Deployment, rules: Catalog) -> float | None:
