@@ -16,7 +16,7 @@ from advisor.decision.evaluate import for_engine
 from advisor.decision.filters import judge
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
-from advisor.engines.parallel import PP_FLAG, SEQUENCES_FLAG, TP_FLAG
+from advisor.engines.parallel import FRACTION_FLAG, PP_FLAG, SEQUENCES_FLAG, TP_FLAG
 from advisor.engines.pool import heads
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
@@ -77,7 +77,7 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     refused: list[Reason] = []
     unsure: Found | None = None
     usable = list(_formats(entry, w, rules, refused))
-    kin = formats.family(entry, rules)
+    kin, share = formats.family(entry, rules), orders(rules).unified_memory_share
     try:
         engines.find(entry.id, rules.engines())
     except BadInput as e:  # an overlay's engine without a module
@@ -86,7 +86,7 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
         for context in w.contexts:
             tried.clear()  # what counts is why a format was not taken at the length that was
             for kv, chosen in _order(usable, _cache_types(entry, w)):
-                for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload):
+                for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload, share):
                     hit = _look(d, entry, chosen, offload, rules, tried, verdict.warnings)
                     if hit is None:
                         continue
@@ -140,10 +140,11 @@ def _fewer_at_once(
     if entry.id not in TP_FLAG or asked < 2 or not w.machine.usable_devices:
         return None
     module, inner = engines.find(entry.id, rules.engines())
+    share = orders(rules).unified_memory_share
     best_one: tuple[int, Found] | None = None
     for kv in _cache_types(entry, w):
         for chosen in usable:
-            for d in _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False):
+            for d in _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share):
                 one = msgspec.structs.replace(d, sequences=1)
                 try:
                     m = module.memory(one, inner, chosen.quantization)
@@ -248,7 +249,7 @@ def _fp8_cache(w: Wanted) -> bool:
 
 
 def _variants(
-    entry: Engine, w: Wanted, q: Quantization, kv: str, context: int, kin: str, offload: bool
+    entry: Engine, w: Wanted, q: Quantization, kv: str, context: int, kin: str, offload: bool, unified_share: float
 ) -> Iterator[Deployment]:
     """Deployments of one engine in one format: how many cards, and what stays in host memory."""
     base = Deployment(
@@ -264,6 +265,8 @@ def _variants(
     )
     if kin == "gguf" and entry.id != "ollama" and w.model.kind != "chat":  # an input has to fit into one batch
         base = _with(base, {"batch-size": context, "ubatch-size": context})
+    if entry.id in FRACTION_FLAG and any(x.unified for x in w.machine.usable_devices):
+        base = _with(base, {FRACTION_FLAG[entry.id]: unified_share})
     n = len(w.machine.usable_devices)
     if kin == "gguf" and entry.id != "ollama" and n:
         if not offload:

@@ -16,6 +16,7 @@ class Orders(msgspec.Struct, frozen=True):
     source: str
     as_of: str
     context: dict[str, int]
+    unified_memory_share: float
     gguf: dict[str, Any]
     hf: list[str]
     mlx: list[str]

@@ -22,6 +22,7 @@ class _Picks(msgspec.Struct, frozen=True):
     source: str
     as_of: str
     slowest_decode_tps: dict[str, float]
+    slowest_share_on_cpu: float
     most_active_params_on_cpu: int
     largest_share_of_host_memory: float
     picks: list[dict[str, list[str]]]
@@ -32,7 +33,7 @@ def pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tup
     p = typed(rules, "picks.yaml", _Picks)
     use = q.workload.use_case
     names = next((x["models"] for x in p.picks if use in x["uses"]), [])
-    slowest = p.slowest_decode_tps.get(use, 0)
+    slowest = p.slowest_decode_tps.get(use, 0) * (1 if q.machine.usable_devices else p.slowest_share_on_cpu)
     light = {r.id: r for r in rules.model_index()}
     room = _room(q.machine)
     if room is None:

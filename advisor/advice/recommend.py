@@ -97,6 +97,7 @@ def _advice(
         warnings += [t.text for t in chosen.tried if t.fits is False]
         warnings += chosen.notes if chosen.memory is None else chosen.memory.warnings
         warnings += [n for n in chosen.notes if "held at once" in n or "instead of the usual" in n]
+    warnings += _not_done(q, chosen)
     if asked is not None and asked.health.status == "archived":
         warnings.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
     return Advice(
@@ -111,6 +112,18 @@ def _advice(
         warnings=tuple(dict.fromkeys(warnings)),
         remedies=() if chosen else _remedies(q, found.model, rejected),
     )
+
+
+def _not_done(q: Question, chosen: Ranked | None) -> list[str]:
+    """What was asked and is not in the command yet."""
+    out = []
+    if q.machine.nodes > 1 and chosen is not None and chosen.memory is not None:
+        out.append(
+            f"{q.machine.nodes} nodes: the command shows one of them; node addresses and ranks have to be added on each"
+        )
+    if q.workload.lora_adapters:
+        out.append("LoRA adapters are not in the command, and their memory is not counted")
+    return out
 
 
 def _clients(q: Question, j: Judged, asked: Engine | None, rules: Catalog, model: Model | None) -> list[Ranked]:

@@ -43,7 +43,7 @@ def command(**given: Any) -> int:
     from advisor.advice.workload import workload
     from advisor.catalog import catalog
     from advisor.errors import BadInput
-    from advisor.render import render, targets
+    from advisor.render import targets
     from advisor.render.files import FILES, write
 
     rules = catalog(options.roots())
@@ -72,7 +72,9 @@ def command(**given: Any) -> int:
     names = targets(d.engine) if given["target"] == "all" else [given["target"]]
     if not names:
         raise BadInput(f"{advice.chosen.engine_name} has no templates yet")
-    files = tuple(f for t in names for f in render(d, t, rules))
+    files = tuple(f for t in names for f in _rendered(d, t, rules, given["target"] == "all"))
+    if not files:
+        raise BadInput(f"{advice.chosen.engine_name}: no target can be rendered for this machine")
     if given["output"] == "-":
         _print(files, given["as_json"])
         return 0
@@ -91,6 +93,20 @@ _NOT_ASKED = {
     "output_tokens": None, "lora": 0, "endpoint": None, "structured_output": False, "shared_prefix": False,
     "allow_cloud": False, "more": (),
 }  # fmt: skip
+
+
+def _rendered(d: Any, target: str, rules: Any, skip: bool) -> Any:
+    """The files of one target. With `skip` one that this machine has no container image for is said and left out."""
+    from advisor.errors import BadInput
+    from advisor.render import render
+
+    try:
+        return render(d, target, rules)
+    except BadInput as e:
+        if not skip:
+            raise
+        click.echo(f"advise: {target} left out: {e.message}", err=True)
+        return ()
 
 
 def _print(files: Any, as_json: bool) -> None:

@@ -115,6 +115,11 @@ def _notes(d: Deployment, r: Resolved, p: Plan, chosen: int | None) -> list[str]
             f"only {chosen} of {len(p.where)} layers fit on the card: "
             "the rest runs on the CPU (partial offload), which is slow"
         )
+    trained = d.model.max_context
+    if trained and r.context_was_given and r.ctx_size // r.slots > trained and not r.unified:
+        out.append(
+            f"{r.ctx_size // r.slots} tokens are more than {d.model.id} was trained for ({trained}): quality falls"
+        )
     if not r.context_was_given:
         out.append(f"no context length given: {r.ctx_size} tokens, the model's trained context")
     return out

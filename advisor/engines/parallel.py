@@ -11,6 +11,8 @@ TP_FLAG = {
     "tgi": "num-shard",
 }
 PP_FLAG = {"vllm": "pipeline-parallel-size", "sglang": "pp-size", "tensorrt-llm": "pipeline_parallel_size"}
+# share of the device that the server takes
+FRACTION_FLAG = {"vllm": "gpu-memory-utilization", "sglang": "mem-fraction-static", "max": "device-memory-utilization"}
 # requests that the server admits at once
 SEQUENCES_FLAG = {
     "vllm": "max-num-seqs",
