@@ -12,7 +12,7 @@ from __future__ import annotations
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting, pool_says
-from advisor.engines.base import Decided
+from advisor.engines.base import Decided, integer
 from advisor.engines.pool_constants import Constants, constants
 from advisor.engines.pool_settings import Resolved, resolve
 from advisor.engines.pool_sizes import Sized, cache_plans, heads, sizes
@@ -179,7 +179,7 @@ def common_settings(
     r = resolve(d, entry, constants(entry))
     out = [
         Decided(name=length, value=r.length, because="longest request, prompt and output together"),
-        Decided(name=sequences, value=d.sequences, because="requests that run at once"),
+        Decided(name=sequences, value=admitted(d, constants(entry)), because="requests that run at once"),
         Decided(
             name=fraction, value=r.fraction, because="written out, so that a later default cannot break the estimate"
         ),
@@ -192,3 +192,8 @@ def common_settings(
 
 
 __all__ = ["Resolved", "common_settings", "constants", "heads", "keeps_nothing", "memory", "resolve"]
+
+
+def admitted(d: Deployment, c: Constants) -> int:
+    """Requests the server should admit at once: as set, else those the deployment is sized for."""
+    return integer(d.settings, *c.names.sequences, least=1) or d.sequences if c.names.sequences else d.sequences

@@ -51,7 +51,11 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     r = pool.resolve(d, entry, pool.constants(entry), _fraction(d, entry))
     out = [
         Decided(name="context-length", value=r.length, because="longest request, prompt and output together"),
-        Decided(name="max-running-requests", value=d.sequences, because="requests that run at once"),
+        Decided(
+            name="max-running-requests",
+            value=pool.admitted(d, pool.constants(entry)),
+            because="requests that run at once",
+        ),
         Decided(
             name="mem-fraction-static",
             value=r.fraction,

@@ -20,7 +20,7 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             value=r.length,
             because="longest request, prompt and output together; the default is the whole trained context",
         ),
-        Decided(name="max-num-seqs", value=d.sequences, because="requests that run at once"),
+        Decided(name="max-num-seqs", value=pool.admitted(d, c), because="requests that run at once"),
         Decided(
             name="gpu-memory-utilization",
             value=r.fraction,

@@ -103,8 +103,12 @@ def touched_share(model: Model, concurrency: int) -> float:
     return min(1.0, 1 - routed + routed * picked)
 
 
-# A smaller part of the weights in host memory is the token embedding, of which a step reads single rows.
-OFFLOADED = 0.25
+def _runs_on_host(d: Deployment, host: DeviceMemory) -> bool:
+    """Whether a step waits for host memory: layers or experts lie there. (Of the embedding it reads one row a token.)"""
+    if not d.machine or not d.machine.usable_devices:
+        return True
+    moved = any(k in d.settings for k in ("cpu-moe", "n-cpu-moe", "cpu-offload-gb")) or d.engine == "ktransformers"
+    return moved or bool(host.kv_cache_bytes or host.recurrent_state_bytes)
 
 
 def _places(d: Deployment, m: MemoryEstimate, rules: Catalog, shares: Shares, concurrency: int) -> list[_Place] | None:
@@ -120,9 +124,7 @@ def _places(d: Deployment, m: MemoryEstimate, rules: Catalog, shares: Shares, co
             return None
         out.append(_Place(_read(row, m, touched, concurrency), _reached(gbs, shares, device.vendor)))
     host = m.host
-    if host is not None and (
-        not devices or (host.weights_bytes or 0) > OFFLOADED * sum(r.weights_bytes or 0 for r in m.devices)
-    ):
+    if host is not None and _runs_on_host(d, host):
         gbs_host = host_bandwidth(d, rules)
         known = Bounds(gbs_host, gbs_host, gbs_host) if gbs_host else shares.unknown_cpu_gbs
         share = shares.decode_share["cpu"]

@@ -183,3 +183,47 @@ def test_stdout_is_only_the_answer() -> None:
     p = run("probe", "--json")
     assert p.stderr == ""
     json.loads(p.stdout)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "model", "quant"),
+    [
+        ("M3 Max 64GB", "Qwen/Qwen3-235B-A22B-Instruct-2507", "Q3_K_M"),
+        ("Ryzen AI Max+ 395, 128GB RAM", "Qwen/Qwen3-235B-A22B-Instruct-2507", "Q4_K_M"),
+        ("M2 16GB", "qwen3-coder:30b", "Q6_K"),
+    ],
+)
+def test_unified_memory_is_counted_once(hardware: str, model: str, quant: str) -> None:
+    """GPU and host rows together exceed the RAM that both are: no offload makes that fit."""
+    body = answer("recommend", "--on", hardware, "--model", model, "--quant", quant, "--engine", "llama.cpp", status=1)
+    assert body["chosen"] is None
+
+
+def test_requests_that_wait_are_said_and_the_server_takes_them() -> None:
+    asked = ("--model", "qwen3:32b", "--engine", "vllm", "--quant", "AWQ", "--concurrency", "16", "--context", "32k")
+    body = answer("recommend", "--on", "2x RTX 3090, linux, 64GB RAM", *asked)
+    chosen = body["chosen"]
+    assert chosen["memory"]["sequences"] < 16
+    assert chosen["settings"]["max-num-seqs"] == 16
+    assert any("held at once" in w for w in body["warnings"])
+
+
+def test_a_shorter_context_than_usual_is_said() -> None:
+    body = answer("recommend", "--on", "1x RTX 4090", "--model", "Qwen/Qwen2.5-14B-Instruct", "--concurrency", "16")
+    assert body["chosen"]["memory"]["context_length"] < 8192
+    assert any("instead of the usual" in w for w in body["warnings"])
+
+
+def test_an_engine_of_an_overlay_does_not_break_the_others(tmp_path: Path) -> None:
+    (tmp_path / "engines").mkdir()
+    (tmp_path / "engines" / "mine.yaml").write_text(
+        "id: mine\nname: Mine\nkind: engine\nhealth: {status: active}\nhardware:\n  nvidia: {support: 'yes'}\n"
+    )
+    body = answer("recommend", "--rules", str(tmp_path), "--on", "RTX 4090", "--model", "qwen3:8b")
+    assert body["chosen"]
+    assert any(r["engine"] == "mine" for r in body["rejected"])
+
+
+def test_gpt_oss_downloads_a_file_that_exists() -> None:
+    body = answer("recommend", "--on", "cpu, 32GB RAM", "--model", "gpt-oss:20b")
+    assert "-hf ggml-org/gpt-oss-20b-GGUF:MXFP4 " in body["chosen"]["command"]

@@ -65,6 +65,17 @@ def test_unknown_hardware_names_near_matches_and_takes_none() -> None:
         (("render", "--target", "compos", "--output", "-"), "compose"),
         (("list", "engine"), "engines"),
         (("recommend", "--concurrency", "0"), "0"),
+        (("recommend", "--on", "RTX 4090", "--workload", "concurrency=-5"), "concurrency"),
+        (("recommend", "--on", "RTX 4090", "--workload", "shared_prefix=7"), "shared_prefix"),
+        (("recommend", "--on", ""), "--on is empty"),
+        (("recommend", "--model", " "), "--model is empty"),
+        (("render", "--target", "command", "--output", "-", "--engine", ""), "--engine is empty"),
+        (("recommend", "--on", "RTX 4090, windows", "--os", "linux"), "contradicts"),
+        (("recommend", "--answer", "gpu=nvidia"), "--guide"),
+        (("recommend", "--endpoint", "not a url"), "URL"),
+        (("recommend", "--models", "qwen3:8b,nonsense"), "nonsense"),
+        (("recommend", "--model", "8B", "--models", "8B,70B"), "exclude"),
+        (("recommend", "--on", "cpu"), "memory of this machine is not known"),
     ],
 )
 def test_bad_values_say_what_would_be_right(words: tuple[str, ...], says: str) -> None:
@@ -121,6 +132,15 @@ def test_config_of_a_gigabyte_of_braces(tmp_path: Path) -> None:
         for _ in range(1024):
             f.write(block)
     refused(run("explain", "--model", str(tmp_path)), "config.json", "larger")
+
+
+def test_a_file_holds_what_it_holds(tmp_path: Path) -> None:
+    sys.path.insert(0, str(Path(__file__).parent.parent / "e2e"))
+    import tiny_model
+
+    path = tiny_model.write(tmp_path / "tiny.gguf")
+    refused(run("explain", "--model", str(path), "--quant", "Q4_K_M"), "F32", "Q4_K_M")
+    assert run("explain", "--model", str(path), "--quant", "F32").returncode == 0
 
 
 def test_config_nested_deeply(tmp_path: Path) -> None:
