@@ -71,10 +71,20 @@ def quantization(name: str | None, entry: Engine, model: Model, catalog: Catalog
     return Chosen(q, f"{name} is taken as {q.id} on {entry.name}")
 
 
-def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
+# how a checkpoint's own quantization starts -> weight format
+NATIVE = {"mxfp4": "MXFP4", "int4": "INT4", "fp8": "FP8", "awq": "AWQ", "gptq": "GPTQ", "nvfp4": "NVFP4"}
+
+
+def native_format(model: Model) -> str | None:
+    """The weight format a checkpoint was published in; None for a plain 16- or 32-bit one."""
     native = (model.native_quant or "").lower()
+    return next((name for word, name in NATIVE.items() if native.startswith(word)), None)
+
+
+def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
+    native = native_format(model)
     if kin == "gguf":
-        if native.startswith("mxfp4"):
+        if native == "MXFP4":
             return Chosen(
                 catalog.quantization("MXFP4_MOE"), f"no quantization given: MXFP4_MOE, as {model.id} is published"
             )
@@ -84,15 +94,7 @@ def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
     if kin in ("mlx", "exl3", "mlc"):
         q = catalog.quantization(_shorthands(catalog).names["q4"][kin])
         return Chosen(q, f"no quantization given: {q.id}, the usual download for {entry.name}")
-    for word, name in (
-        ("mxfp4", "MXFP4"),
-        ("int4", "INT4"),
-        ("fp8", "FP8"),
-        ("awq", "AWQ"),
-        ("gptq", "GPTQ"),
-        ("nvfp4", "NVFP4"),
-    ):
-        if native.startswith(word):
-            return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
+    if native is not None:
+        return Chosen(catalog.quantization(native), f"no quantization given: {native}, as {model.id} is published")
     name = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16")
     return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")

@@ -213,17 +213,9 @@ def _easy(w: Wanted, o: Orders, rules: Catalog) -> list[str]:
 
 
 def _hf_names(entry: Engine, w: Wanted, o: Orders, rules: Catalog) -> list[str]:
-    native = (w.model.native_quant or "").lower()
-    for word, name in (
-        ("mxfp4", "MXFP4"),
-        ("int4", "INT4"),
-        ("fp8", "FP8"),
-        ("awq", "AWQ"),
-        ("gptq", "GPTQ"),
-        ("nvfp4", "NVFP4"),
-    ):
-        if native.startswith(word):
-            return [name, *([] if name in ("MXFP4", "NVFP4") else ["AWQ"])]
+    native = formats.native_format(w.model)
+    if native is not None:
+        return [native, *([] if native in ("MXFP4", "NVFP4") else ["AWQ"])]
     cc = w.facts.get("gpu.compute_capability")
     plain = "F16" if isinstance(cc, (int, float)) and cc < 8.0 else "BF16"
     hints = for_engine(w.guide, w.facts, entry.id)

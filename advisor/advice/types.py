@@ -6,6 +6,7 @@ from typing import Any
 
 from advisor.decision.types import Reason, TraceStep
 from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate, Workload
+from advisor.estimation import answer
 from advisor.machines.types import Machine
 from advisor.record import Record
 
@@ -61,6 +62,54 @@ class Advice(Record, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The public JSON of `advise recommend` (advisor/schemas/recommend.json)."""
-        from advisor.advice.public import advice
+        return _advice(self)
 
-        return advice(self)
+
+def _ranked(x: Ranked) -> dict[str, Any]:
+    """One offered deployment."""
+    memory = None
+    if x.memory is not None and x.deployment is not None:
+        memory = answer(x.memory, x.deployment)
+        for key in ("id", "model", "engine", "quantization", "speed"):
+            memory.pop(key)
+    return {
+        "engine": x.engine,
+        "engine_version": x.engine_version,
+        "model": x.model,
+        "quantization": x.quantization,
+        "settings": x.settings,
+        "command": x.command,
+        "memory": memory,
+        "speed": x.speed.to_dict() if x.speed else None,
+        "reasons": list(x.reasons),
+        "notes": list(x.notes),
+        "tried": [t.to_dict() for t in x.tried],
+    }
+
+
+def _advice(a: Advice) -> dict[str, Any]:
+    """The whole answer of `advise recommend --json`."""
+    body: dict[str, Any] = {
+        "machine": a.machine.to_dict(),
+        "workload": a.workload.to_dict(),
+        "chosen": _ranked(a.chosen) if a.chosen else None,
+        "alternatives": [_ranked(x) for x in a.alternatives],
+        "rejected": [{"engine": r.engine, "reasons": [reason.to_dict() for reason in r.reasons]} for r in a.rejected],
+        "trace": [
+            {
+                "rule": t.rule,
+                "held": t.held,
+                "conditions": [c.to_dict() for c in t.conditions],
+                "because": t.because,
+                "source": list(t.source),
+            }
+            for t in a.trace
+        ],
+        "because": list(a.because),
+        "overlay": list(a.overlay),
+        "warnings": list(a.warnings),
+        "remedies": list(a.remedies),
+    }
+    if a.guide is not None:
+        body["guide"] = a.guide
+    return body

@@ -10,7 +10,6 @@ import msgspec
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.near import near_matches
-from advisor.units import parse_tokens
 
 # fields a user may give by name, and other spellings of them
 FIELDS = tuple(f for f in Workload.__struct_fields__ if f != "extra")
@@ -44,7 +43,7 @@ def workload(given: Mapping[str, Any]) -> Workload:
         "cloud": "allowed" if given["allow_cloud"] else None,
     }
     if given["context"] is not None:
-        fields["context"] = _tokens(given["context"], "--context")
+        fields["context"] = tokens(given["context"], "--context")
     extra: dict[str, str] = {}
     for key, value in pairs(given["more"], "--workload"):
         name = SPELLINGS.get(key, key)
@@ -83,7 +82,8 @@ def unknown_fields(w: Workload) -> list[str]:
     return out
 
 
-def _tokens(value: str, name: str) -> int:
+def tokens(value: str, name: str) -> int:
+    """A positive count of tokens (`8192`, `32k`). Raises BadInput naming the option."""
     try:
         n = parse_tokens(value)
     except ValueError as e:
@@ -101,7 +101,7 @@ def _typed(name: str, value: str) -> Any:
             return value.lower() in _TRUE
         raise BadInput(f"workload {name}: {value!r} is neither true nor false")
     if name in ("context", "prompt_tokens", "output_tokens", "depth_tokens"):
-        return _tokens(value, f"workload {name}")
+        return tokens(value, f"workload {name}")
     if name == "priority" and value == "max_throughput":
         return "throughput"
     if name == "lora_adapters" and not value.isdecimal():

@@ -100,19 +100,10 @@ def model(required: bool = False) -> Callable[[F], F]:
 
 
 def tokens(value: str | None, name: str = "--context") -> int | None:
-    """A token count from text. Raises BadInput."""
-    from advisor.errors import BadInput
-    from advisor.units import parse_tokens
+    """A token count from text; None when the option was not given. Raises BadInput."""
+    from advisor.advice.workload import tokens as parsed
 
-    if value is None:
-        return None
-    try:
-        n = parse_tokens(value)
-    except ValueError as e:
-        raise BadInput(f"{name}: {e}") from None
-    if n < 1:
-        raise BadInput(f"{name}: {n} is not a positive number of tokens")
-    return n
+    return None if value is None else parsed(value, name)
 
 
 def machine(on: str | None, snapshot: str | None, rules_: Any) -> Any:

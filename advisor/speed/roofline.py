@@ -104,7 +104,7 @@ def touched_share(model: Model, concurrency: int) -> float:
 
 
 def _runs_on_host(d: Deployment, host: DeviceMemory) -> bool:
-    """Whether a step waits for host memory: layers or experts lie there. (Of the embedding it reads one row a token.)"""
+    """Whether a step waits for host memory: layers or experts lie there. (Of the embedding: one row a token.)"""
     if not d.machine or not d.machine.usable_devices:
         return True
     moved = any(k in d.settings for k in ("cpu-moe", "n-cpu-moe", "cpu-offload-gb")) or d.engine == "ktransformers"
