@@ -10,6 +10,7 @@ import msgspec
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.near import near_matches
+from advisor.units import parse_tokens
 
 # fields a user may give by name, and other spellings of them
 FIELDS = tuple(f for f in Workload.__struct_fields__ if f != "extra")
