@@ -10,7 +10,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class CompiledRules(BuildHookInterface):  # type: ignore[type-arg]
+class CompiledRules(BuildHookInterface):  # type: ignore[type-arg]  # generic in its stubs only
     """Writes advisor/_data/compiled.json into the wheel."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:

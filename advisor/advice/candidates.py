@@ -16,7 +16,7 @@ from advisor.decision.evaluate import for_engine
 from advisor.decision.filters import judge
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
-from advisor.engines.parallel import FRACTION_FLAG, PP_FLAG, SEQUENCES_FLAG, TP_FLAG
+from advisor.engines.flags import own_flag, smaller_caches, takes_share_of_device
 from advisor.engines.pool import heads
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
@@ -56,10 +56,6 @@ class Refused(NamedTuple):
     reasons: tuple[Reason, ...]
 
 
-GGUF_ENGINES_KV = {"llama.cpp": "q8_0", "ollama": "q8_0"}
-POOL_KV = {"vllm": "fp8", "sglang": "fp8_e4m3", "lmdeploy": "int8", "tensorrt-llm": "fp8"}
-
-
 def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     """The engine's best deployment, or why there is none.
 
@@ -79,13 +75,13 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     usable = list(_formats(entry, w, rules, refused))
     kin, share = formats.family(entry, rules), orders(rules).unified_memory_share
     try:
-        engines.find(entry.id, rules.engines())
+        _, inner = engines.find(entry.id, rules.engines())
     except BadInput as e:  # an overlay's engine without a module
         return Refused((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))
     for offload in (False, True) if kin == "gguf" and w.machine.usable_devices else (False,):
         for context in w.contexts:
             tried.clear()  # what counts is why a format was not taken at the length that was
-            for kv, chosen in _order(usable, _cache_types(entry, w)):
+            for kv, chosen in _order(usable, _cache_types(inner, w)):
                 for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload, share):
                     hit = _look(d, entry, chosen, offload, rules, tried, verdict.warnings)
                     if hit is None:
@@ -137,12 +133,12 @@ def _fewer_at_once(
 ) -> Found | None:
     """Engines with a pool queue what does not fit: the deployment that holds the most requests at full length."""
     asked = w.workload.concurrency
-    if entry.id not in TP_FLAG or asked < 2 or not w.machine.usable_devices:
+    if own_flag(entry, "tp") is None or asked < 2 or not w.machine.usable_devices:
         return None
     module, inner = engines.find(entry.id, rules.engines())
     share = orders(rules).unified_memory_share
     best_one: tuple[int, Found] | None = None
-    for kv in _cache_types(entry, w):
+    for kv in _cache_types(inner, w):
         for chosen in usable:
             for d in _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share):
                 one = msgspec.structs.replace(d, sequences=1)
@@ -159,8 +155,9 @@ def _fewer_at_once(
                     continue
                 placed = msgspec.structs.replace(d, sequences=min(asked, held))
                 m = module.memory(placed, inner, chosen.quantization)
-                if SEQUENCES_FLAG.get(entry.id):  # the server still takes all of them; what does not fit waits
-                    placed = _with(placed, {SEQUENCES_FLAG[entry.id]: asked})
+                at_once = own_flag(entry, "sequences")
+                if at_once:  # the server still takes all of them; what does not fit waits
+                    placed = _with(placed, {at_once: asked})
                 note = (
                     f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; "
                     "the others wait, unless requests are shorter"
@@ -225,11 +222,9 @@ def _hf_names(entry: Engine, w: Wanted, o: Orders, rules: Catalog) -> list[str]:
 
 
 def _cache_types(entry: Engine, w: Wanted) -> list[str]:
-    out = ["auto"]
-    small = GGUF_ENGINES_KV.get(entry.id) or POOL_KV.get(entry.id)
-    if small and (entry.id in GGUF_ENGINES_KV or _fp8_cache(w)):
-        out.append(small)
-    return out
+    """The engine's own cache type, then its best smaller one where the cards have kernels for it."""
+    small = smaller_caches(entry)[:1]
+    return ["auto", *(k for k in small if not k.startswith("fp8") or _fp8_cache(w))]
 
 
 def _fp8_cache(w: Wanted) -> bool:
@@ -257,8 +252,9 @@ def _variants(
     )
     if kin == "gguf" and entry.id != "ollama" and w.model.kind != "chat":  # an input has to fit into one batch
         base = _with(base, {"batch-size": context, "ubatch-size": context})
-    if entry.id in FRACTION_FLAG and any(x.unified for x in w.machine.usable_devices):
-        base = _with(base, {FRACTION_FLAG[entry.id]: unified_share})
+    fraction, tp_flag, pp_flag = own_flag(entry, "fraction"), own_flag(entry, "tp"), own_flag(entry, "pp")
+    if fraction and takes_share_of_device(entry) and any(x.unified for x in w.machine.usable_devices):
+        base = _with(base, {fraction: unified_share})
     n = len(w.machine.usable_devices)
     if kin == "gguf" and entry.id != "ollama" and n:
         if not offload:
@@ -269,12 +265,12 @@ def _variants(
             yield base
     elif entry.id == "ollama":
         yield base if offload or not n else _with(base, {"num_gpu": "all"})
-    elif entry.id in TP_FLAG and n > 1:
+    elif tp_flag and n > 1:
         for tp in _tensor_parallel(w.model, n):
             pp = w.machine.nodes if w.machine.nodes > 1 and tp == n else 1
-            settings: dict[str, Setting] = {TP_FLAG[entry.id]: tp} if tp > 1 else {}
-            if pp > 1 and entry.id in PP_FLAG:
-                settings[PP_FLAG[entry.id]] = pp
+            settings: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
+            if pp > 1 and pp_flag:
+                settings[pp_flag] = pp
             yield msgspec.structs.replace(_with(base, settings), device_count=tp)
     else:
         yield base

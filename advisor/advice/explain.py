@@ -14,7 +14,7 @@ from advisor.catalog.match import capacity
 from advisor.catalog.resolve import file_format, resolve_model
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
-from advisor.engines.parallel import PP_FLAG, TP_FLAG
+from advisor.engines.flags import own_flag, smaller_caches
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import answer
 from advisor.machines.types import Device, Machine, Vendor
@@ -176,15 +176,16 @@ def _spread(d: Deployment, entry: Engine) -> Deployment:
     """Over all cards of the machine: tensor parallel where the engine has it (largest count that divides the heads)."""
     n = len(d.machine.usable_devices) if d.machine else 0
     settings: dict[str, Setting] = {}
-    if entry.id in TP_FLAG and n > 1:
+    tp_flag, pp_flag = own_flag(entry, "tp"), own_flag(entry, "pp")
+    if tp_flag and n > 1:
         from advisor.engines.pool import heads
 
         h = heads(d.model)
         tp = max(k for k in range(1, n + 1) if h is None or h % k == 0)
-        settings[TP_FLAG[entry.id]] = tp
+        settings[tp_flag] = tp
         nodes = d.machine.nodes if d.machine else 1
-        if nodes > 1 and entry.id in PP_FLAG:
-            settings[PP_FLAG[entry.id]] = nodes
+        if nodes > 1 and pp_flag:
+            settings[pp_flag] = nodes
     elif entry.id == "llama.cpp" and n:
         settings["n-gpu-layers"] = "all"
     elif entry.id == "ollama" and n:
@@ -284,19 +285,13 @@ def _changes(
             return
         out.append(Change(what=what, total_bytes=t, saves_bytes=None if t is None or total is None else total - t))
 
-    for kind in _smaller_caches(entry):
+    for kind in smaller_caches(engines.find(entry.id, rules.engines())[1]):
         add(f"KV cache {kind}", msgspec.structs.replace(d, kv_cache_type=KvType(k=kind, v=kind)), q)
     for name in _other_formats(q):
         fmt = rules.quantization(name)
         if d.model_path is None:
             add(f"weights {name}", msgspec.structs.replace(d, quantization=name), fmt)
     return tuple(out)
-
-
-def _smaller_caches(entry: Engine) -> tuple[str, ...]:
-    if entry.id in ("llama.cpp", "ollama"):
-        return ("q8_0", "q4_0")
-    return ("fp8",) if entry.id == "vllm" else ("fp8_e4m3",) if entry.id == "sglang" else ()
 
 
 def _other_formats(q: Quantization) -> tuple[str, ...]:

@@ -140,7 +140,7 @@ class Catalog:
 
 
 def _table(raw: msgspec.Raw, kind: type[T]) -> dict[str, T]:
-    return msgspec.json.decode(raw, type=dict[str, kind])  # type: ignore[valid-type]
+    return msgspec.json.decode(raw, type=dict[str, kind])  # type: ignore[valid-type]  # a type made at run time
 
 
 def _names(raw: msgspec.Raw) -> dict[str, str]:

@@ -269,7 +269,7 @@ def parse_answers(tree: Tree, answers: Mapping[str, object]) -> dict[str, Scalar
         problem = value_problem(field, typed)
         if problem:
             raise BadInput(f"answer {key}: {problem}")
-        facts[key] = typed  # type: ignore[assignment]
+        facts[key] = typed  # type: ignore[assignment]  # value_problem checked it
     return facts
 
 

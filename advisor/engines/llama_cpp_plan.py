@@ -41,6 +41,7 @@ class Constants(Record, frozen=True, kw_only=True):
     window_model_types: tuple[str, ...]  # architectures whose sliding window the engine uses
     device_overhead_mib: dict[str, Range]  # per backend: context, kernels, pool
     host_overhead_mib: Range
+    smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     source: str
 
 

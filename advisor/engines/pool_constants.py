@@ -76,6 +76,8 @@ class Constants(Record, frozen=True, kw_only=True):
     outside_gib: tuple[RangeGib, ...]  # CUDA context, NCCL, libraries; by ranks
     planner: Literal["groups", "plain"]
     block: int = 16
+    fp32_state_model_types: tuple[str, ...] = ()  # these keep their recurrent state in 4 bytes an element
+    smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     source: str
 

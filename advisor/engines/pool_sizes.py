@@ -78,15 +78,11 @@ def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
     )
 
 
-# checkpoints that name mamba_ssm_dtype float32 keep their state in it (models facts)
-FP32_STATE = {"qwen3_5", "qwen3_5_moe", "qwen3_5_moe_text", "nemotron_h"}
-
-
 def cache_plans(d: Deployment, r: Resolved, c: Constants) -> tuple[PagedCache, ...]:
     """KV cache of one rank of each pipeline stage. Raises BadInput for a model whose layers are not known."""
     if not cache_layers(d.model):
         raise BadInput(f"{d.model.id}: the layer layout is not in the catalogue, so its KV cache cannot be told")
-    state = 4.0 if d.model.model_type in FP32_STATE else c.state_bytes
+    state = 4.0 if d.model.model_type in c.fp32_state_model_types else c.state_bytes
     return _plans(d.model, r.kv_bytes, r.tp, r.pp, state, c.planner, c.block)
 
 

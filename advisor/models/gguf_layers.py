@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
+from typing import Literal
 
 from advisor.errors import BadFile
 from advisor.models.gguf import GgufFile
@@ -164,7 +165,8 @@ def _softmax(h: Header, block: Block, layer: int) -> Full:
     heads = h.need("attention.head_count", layer)
     kv = h.maybe("attention.head_count_kv", layer) or heads
     v_dim = h.divide(h.shape(block, "attn_output.weight", 2)[0], heads, "attention output width")
-    gate: str | None = None
+    gate: Literal["elementwise", "headwise"] | None = None
+    kind: Literal["head", "full", "per_head"] | None = None
     shared = k_eq_v = False
     if "attn_qkv.weight" in block:
         fused = h.shape(block, "attn_qkv.weight", 2)[1]
@@ -183,7 +185,8 @@ def _softmax(h: Header, block: Block, layer: int) -> Full:
     if "attn_gate.weight" in block:
         gate = "headwise" if h.shape(block, "attn_gate.weight", 2)[1] == heads else "elementwise"
     norm = block.get("attn_q_norm.weight")
-    kind = None if norm is None else "head" if norm == (k_dim,) else "full" if len(norm) == 1 else "per_head"
+    if norm is not None:
+        kind = "head" if norm == (k_dim,) else "full" if len(norm) == 1 else "per_head"
     return Full(
         n=1,
         n_heads=heads,
@@ -192,8 +195,8 @@ def _softmax(h: Header, block: Block, layer: int) -> Full:
         v_head_dim=None if v_dim == k_dim else v_dim,
         qkv_bias=any(f"{name}.bias" in block for name in ("attn_q", "attn_qkv")),
         o_bias="attn_output.bias" in block,
-        qk_norm=kind,  # type: ignore[arg-type]
-        gate=gate,  # type: ignore[arg-type]
+        qk_norm=kind,
+        gate=gate,
         kv_shared=shared,
         k_eq_v=k_eq_v,
         sinks="attn_sinks.weight" in block or "attn_sinks" in block,

@@ -12,7 +12,7 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.deployment import Deployment, DeviceMemory, Interval, MemoryEstimate, SpeedEstimate
-from advisor.engines.parallel import TP_FLAG
+from advisor.engines.flags import own_flag
 from advisor.machines.types import Device
 from advisor.models.types import Model, Moe
 
@@ -55,7 +55,7 @@ def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 
     places = _places(d, m, rules, shares, concurrency)
     if not places:
         return None
-    ranks = _tensor_ranks(d)
+    ranks = _tensor_ranks(d, rules)
     seconds = [
         (max if ranks > 1 else sum)([p.read / (GB * getattr(p.gbs, bound)) for p in places])
         + _floor(d, shares, ranks, floor)
@@ -73,9 +73,9 @@ def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 
     )
 
 
-def _tensor_ranks(d: Deployment) -> int:
+def _tensor_ranks(d: Deployment, rules: Catalog) -> int:
     """Tensor-parallel ranks; 1 for engines that put whole layers on each device."""
-    flag = TP_FLAG.get(d.engine)
+    flag = own_flag(rules.engine(d.engine), "tp")
     return int(d.settings.get(flag, 1)) if flag else 1
 
 

@@ -169,7 +169,7 @@ def test_unknown_names_are_never_replaced_by_near_ones(tmp_path: Path) -> None:
         (c.document, "guides/advisr.yaml", "guides/advisor.yaml"),
     ):
         with pytest.raises(UnknownName) as e:
-            look(name)  # type: ignore[operator]
+            look(name)  # type: ignore[operator]  # four signatures in one list
         assert near in e.value.near
 
 

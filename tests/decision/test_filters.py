@@ -254,7 +254,7 @@ def test_kinds_that_must_be_asked_for() -> None:
     assert codes(engine(kind="proxy"), {**ADA, "workload.models": 2}) == []
 
 
-SUPPORT = st.sampled_from(["partial", "unknown", "yes", "n/a"]).map(lambda s: Support(support=s))  # type: ignore[arg-type]
+SUPPORT = st.sampled_from(["partial", "unknown", "yes", "n/a"]).map(lambda s: Support(support=s))  # type: ignore[arg-type]  # sampled strings
 
 
 @given(
