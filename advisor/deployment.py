@@ -58,7 +58,7 @@ class DeviceMemory(Record, frozen=True, kw_only=True):
     budget_bytes: int | None = None  # what the deployment may use of it
     weights_bytes: int | None = None
     kv_cache_bytes: int | None = None
-    recurrent_state_bytes: int | None = None
+    recurrent_state_bytes: int | None = None  # of the context, all but cells: states; CUDA's padding behind them
     compute_bytes: int | None = None
     overhead_bytes: int | None = None
     total_bytes: int | None = None

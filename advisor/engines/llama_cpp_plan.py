@@ -63,7 +63,7 @@ class Plan(Record, frozen=True, kw_only=True):
 
     weights: dict[int, int]
     cache: dict[int, int]
-    state: dict[int, int]
+    state: dict[int, int]  # recurrent state, and what a CUDA buffer adds behind quantised cells
     compute: dict[int, int]
     where: tuple[int, ...]  # device of each layer, output last
     cells: ggml_cache.Cells
@@ -196,21 +196,26 @@ def _cache(
     kinds = (r.cache_k.upper(), r.cache_v.upper())
     cache: dict[int, int] = defaultdict(int)
     state: dict[int, int] = defaultdict(int)
-    sizes: dict[tuple[int, bool], int] = {}  # layers of one group share their widths, so few are worked out
+    sizes: dict[tuple[int, bool], tuple[int, int]] = {}  # layers of one group share their widths: few are worked out
     for x, place in zip(layers, where, strict=False):
         if x.attends:
             key = (id(x), cuda and place != HOST)
             if key not in sizes:
                 sizes[key] = _layer_bytes(x, cells, kinds, key[1], windows)
-            cache[place] += sizes[key]
+            cache[place] += sizes[key][0]
+            state[place] += sizes[key][1]
         if x.recurrent:
             state[place] += ggml_cache.state_bytes(x, r.slots)
     return dict(cache), dict(state)
 
 
-def _layer_bytes(x: LayerCache, cells: ggml_cache.Cells, kinds: tuple[str, str], cuda: bool, windows: bool) -> int:
+def _layer_bytes(
+    x: LayerCache, cells: ggml_cache.Cells, kinds: tuple[str, str], cuda: bool, windows: bool
+) -> tuple[int, int]:
+    """(cells, padding behind them) of one layer, bytes."""
     try:
-        return ggml_cache.layer_bytes(x, cells, kinds, cuda, windows)
+        padding = ggml_cache.padding_bytes(x, kinds) if cuda else 0
+        return ggml_cache.layer_bytes(x, cells, kinds, windows), padding
     except ValueError as e:
         raise BadInput(f"KV cache type {kinds[0].lower()}/{kinds[1].lower()}: {e}") from None
 

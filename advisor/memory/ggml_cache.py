@@ -39,20 +39,27 @@ def cells(n_ctx: int, slots: int, unified: bool, window: int | None, ubatch: int
     return Cells(streams=streams, cells=per, window_cells=small)
 
 
-def side_bytes(kind: str, width: int, n_cells: int, streams: int, cuda: bool) -> int:
-    """Bytes of the K or the V tensor of one layer; `width` elements per cell."""
-    if not width:
-        return 0
-    n = row_bytes(kind, width) * n_cells * streams
-    if cuda and BLOCKS[kind][0] > 1 and width % 512:
-        n += pad(row_bytes(kind, 512 - width % 512), 128)
-    return n
+def side_bytes(kind: str, width: int, n_cells: int, streams: int) -> int:
+    """Bytes of the cells of the K or the V tensor of one layer; `width` elements per cell."""
+    return row_bytes(kind, width) * n_cells * streams if width else 0
 
 
-def layer_bytes(layer: LayerCache, c: Cells, kinds: tuple[str, str], cuda: bool, windows: bool) -> int:
+def layer_bytes(layer: LayerCache, c: Cells, kinds: tuple[str, str], windows: bool) -> int:
     """KV bytes of one layer. `windows` False: the engine ignores this architecture's sliding window."""
     n = c.window_cells if layer.window and windows else c.cells
-    return side_bytes(kinds[0], layer.k, n, c.streams, cuda) + side_bytes(kinds[1], layer.v, n, c.streams, cuda)
+    return side_bytes(kinds[0], layer.k, n, c.streams) + side_bytes(kinds[1], layer.v, n, c.streams)
+
+
+def padding_bytes(layer: LayerCache, kinds: tuple[str, str]) -> int:
+    """Bytes that a CUDA buffer adds behind the cells of one layer: the last row of a quantised tensor is padded to 512.
+
+    llama.cpp's own figure of the cache is the cells'; its device buffer holds this as well.
+    """
+    return sum(
+        pad(row_bytes(kind, 512 - width % 512), 128)
+        for kind, width in zip(kinds, (layer.k, layer.v), strict=True)
+        if width and BLOCKS[kind][0] > 1 and width % 512
+    )
 
 
 def state_bytes(layer: LayerCache, slots: int) -> int:

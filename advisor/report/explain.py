@@ -67,7 +67,7 @@ def _contexts(x: Explained, verbose: bool, unit: int) -> str:
             places.append(e.host)
         first = True
         for name, r in _merged(places):
-            state = (r.recurrent_state_bytes or 0) > 0
+            state = (r.recurrent_state_bytes or 0) >= MIB
             kv = _short(None if r.kv_cache_bytes is None else r.kv_cache_bytes + (r.recurrent_state_bytes or 0), unit)
             rows.append([
                 tokens(e.context_length) if first else "", name[:24], _short(r.weights_bytes, unit),
