@@ -38,7 +38,7 @@ class Request(Record, frozen=True, kw_only=True):
     context_length: int | str | None = None
     sequences: int | None = None
     kv_cache_type: str | dict[str, str] | None = None
-    settings: dict[str, Setting] = msgspec.field(default_factory=dict)
+    settings: dict[str, Setting | dict[str, Any] | list[Any]] = msgspec.field(default_factory=dict)
     workload: LoadSpec | None = None
 
 
@@ -116,10 +116,15 @@ def deployment(
         context_length=context,
         sequences=r.sequences or 1,
         kv_cache_type=kv_type(r.kv_cache_type),
-        settings=r.settings,
+        settings={k: _flat(v) for k, v in r.settings.items()},
         model_path=found.path,
     )
     return made, tuple(n for n in (found.note, chosen.note) if n)
+
+
+def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:
+    """A setting as the engine's command line takes it: nested values are JSON text there."""
+    return msgspec.json.encode(value).decode() if isinstance(value, (dict, list)) else value
 
 
 def answer(e: MemoryEstimate, d: Deployment, notes: tuple[str, ...] = (), request_id: object = None) -> dict[str, Any]:

@@ -78,7 +78,7 @@ def test_general_fields_and_the_engines_own_flags_mean_the_same() -> None:
         ({"kv_cache_type": {"q": "f16"}}, "kv_cache_type"),
         ({"kv_cache_type": 8}, "kv_cache_type"),
         ({"settings": {"max-model-len": None}}, "settings"),
-        ({"settings": {"max-model-len": [1]}}, "settings"),
+        ({"settings": {"max-model-len": [1]}}, "max-model-len"),
         ({"settings": 1}, "settings"),
         ({"unheard_of": 1}, "unheard_of"),
         ({"workload": {"concurrency": "x"}}, "concurrency"),

@@ -132,6 +132,11 @@ class Quantization(Record, frozen=True, kw_only=True):
     block_bytes: int | None = None  # bytes of one block of block_elements
     covers: str  # which tensors it covers
     capability: str | None = None  # key in an engine's `quantization` table
+    size_range: tuple[float, float, float] = (
+        1.0,
+        1.0,
+        1.0,
+    )  # real checkpoints' size over the definition's: low, usual, high
     quality: int  # order for choosing: higher keeps more of the model (same number = equal class)
     generic: bool = False  # a family name ("4-bit") rather than one format
     source: str

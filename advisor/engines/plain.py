@@ -19,6 +19,7 @@ from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
 from advisor.record import Record
 
+USUAL_LENGTH = 4096  # tokens; these engines reserve nothing, so without a length there is none that they would take
 HOST_MIB = (200, 800, 3000)  # the process in host memory: interpreter, runtime, files being read; assumed
 
 
@@ -47,9 +48,8 @@ def constants(entry: Engine) -> Constants:
 
 def _length(d: Deployment, c: Constants) -> tuple[int, bool]:
     asked = integer(d.settings, *c.length, least=1) if c.length else None
-    n = asked or d.context_length or d.model.max_context
-    if not n:
-        raise BadInput(f"context length: give --context, the trained context of {d.model.id} is not known")
+    trained = d.model.max_context
+    n = asked or d.context_length or min(USUAL_LENGTH, trained or USUAL_LENGTH)
     return n, bool(asked or d.context_length)
 
 
@@ -79,7 +79,10 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     else:
         host = _bounded(fitting.host_row(d, on_host, cache, state, work[1], HOST_MIB), work, 1)
     verdict = fitting.verdict(rows, host, needs_host=not devices or on_host > 0, d=d)
-    unsaid = () if given else (f"no context length given: {length} tokens, the model's trained context",)
+    unsaid = () if given else (f"no context length given: sized for {length} tokens; the cache grows with use",)
+    if not given:  # a request may as well be short: the low bound holds no cache
+        rows = [_without_cache(x) for x in rows]
+        host = _without_cache(host) if not devices else host
     return MemoryEstimate(
         fits=verdict.fits,
         devices=tuple(rows),
@@ -107,6 +110,11 @@ def _bounded(row: DeviceMemory, work: Sequence[int], n: int) -> DeviceMemory:
     return msgspec.structs.replace(
         row, low_bytes=row.low_bytes - (value - low) // n, high_bytes=row.high_bytes + (high - value) // n
     )
+
+
+def _without_cache(row: DeviceMemory) -> DeviceMemory:
+    assert row.low_bytes is not None
+    return msgspec.structs.replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
 
 
 def _cache(d: Deployment, entry: Engine, c: Constants, length: int) -> tuple[float, int, int]:

@@ -54,7 +54,11 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
     host = _host(d, r, s, requests, alone=not devices)
     verdict = fitting.verdict(rows, host, needs_host=not devices or r.cpu_offload > 0, d=d)
     refusals = pool_says.refusals(d, r, c, devices, heads(d.model))
-    fits = False if refusals else verdict.fits
+    too_many = pool_says.states(r, c, plans, min(p.low for p in pools), min(p.high for p in pools)) if pools else None
+    if too_many is not None:
+        refusals.append(too_many[1])
+    sure = [x for x in refusals if too_many is None or too_many[0] or x != too_many[1]]
+    fits = False if sure else None if refusals and verdict.fits else verdict.fits
     return MemoryEstimate(
         fits=fits,
         devices=tuple(rows),
@@ -105,8 +109,8 @@ def _row(c: Constants, r: Resolved, s: Sized, stage: int, x: Device, request: li
         compute_bytes=s.activation[1],
         overhead_bytes=s.overhead[1],
         total_bytes=base + s.activation[1] + s.overhead[1],
-        low_bytes=base + s.activation[0] + s.overhead[0],
-        high_bytes=base + s.activation[2] + s.overhead[2],
+        low_bytes=base + s.activation[0] + s.overhead[0] - int((1 - s.weights_range[0]) * weights),
+        high_bytes=base + s.activation[2] + s.overhead[2] + int((s.weights_range[1] - 1) * weights),
     )
 
 
@@ -125,7 +129,9 @@ def _budget(c: Constants, r: Resolved, x: Device, fixed: int) -> int | None:
 def _pool(row: DeviceMemory, s: Sized, request: int) -> Pool | None:
     if row.budget_bytes is None or row.weights_bytes is None:
         return None
-    low, value, high = (row.budget_bytes - row.weights_bytes - s.activation[k] - s.overhead[k] for k in (2, 1, 0))
+    w = row.weights_bytes
+    weights = (int(w * s.weights_range[0]), w, int(w * s.weights_range[1]))
+    low, value, high = (row.budget_bytes - weights[k] - s.activation[k] - s.overhead[k] for k in (2, 1, 0))
     return Pool(low=low, value=value, high=high, request=request)
 
 

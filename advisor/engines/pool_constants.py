@@ -22,6 +22,9 @@ class RangeGib(Record, frozen=True, kw_only=True):
     high: float
     source: str
     from_ranks: int = 1  # holds from so many tensor-parallel ranks on
+    unified: bool = False  # holds where devices share the host's memory
+    from_sequences: int = 1  # holds from so many running requests on
+    before: str | None = None  # holds below this engine version
 
 
 class Tier(Record, frozen=True, kw_only=True):
@@ -31,13 +34,24 @@ class Tier(Record, frozen=True, kw_only=True):
     batched_tokens: int
     sequences: int
     accelerators: tuple[str, ...] = ()  # only these; empty = all
+    before: str | None = None  # holds below this engine version
+    below_capability: float | None = None  # holds on cards below this compute capability only
+    whole_prompts_to: int = 0  # up to this context length prompts are not chunked: a batch holds a whole one
 
 
 class Activation(Record, frozen=True, kw_only=True):
-    """Peak of the profiling run: mlp x batched tokens x widest MLP x 2 / tp + sampler_bytes x sequences x vocab."""
+    """Peak of the profiling run, in 2-byte elements per batched token: the layer or the sampler, whichever is larger.
 
+    layer = 2 x tokens x (mlp x widest MLP / tp + hidden x hidden size)
+    sampler = sampler_bytes x sequences x vocabulary + 2 x tokens x sampler_hidden x hidden size
+    """
+
+    before: str | None = None  # holds below this engine version
     mlp: float
+    hidden: float = 0
     sampler_bytes: float
+    sampler_hidden: float = 0
+    expert_workspace: bool = False  # routed experts keep a workspace of their own beside the peak
     low: float  # multiples of the value
     high: float
     source: str
@@ -71,9 +85,10 @@ class Constants(Record, frozen=True, kw_only=True):
     names: Names
     kv_bytes: dict[str, float]  # accepted KV cache types -> bytes per element
     tiers: tuple[Tier, ...]
-    activation: Activation
-    graphs_gib: RangeGib
+    activation: tuple[Activation, ...]
+    graphs_gib: tuple[RangeGib, ...]  # those inside the budget
     outside_gib: tuple[RangeGib, ...]  # CUDA context, NCCL, libraries; by ranks
+    images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     planner: Literal["groups", "plain"]
     block: int = 16
     fp32_state_model_types: tuple[str, ...] = ()  # these keep their recurrent state in 4 bytes an element

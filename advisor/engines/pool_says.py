@@ -40,6 +40,26 @@ def refusals(d: Deployment, r: Resolved, c: Constants, devices: Sequence[Device]
     return list(dict.fromkeys(out))
 
 
+def states(r: Resolved, c: Constants, plans: Sequence[PagedCache], low: int, high: int) -> tuple[bool, str] | None:
+    """(whether it surely refuses, what it says) where the recurrent state of the admitted sequences has too few blocks.
+
+    vLLM captures its decode graphs with one state block a sequence; `low` and `high` bound the pool, bytes.
+    """
+    if c.planner != "groups" or r.eager:
+        return None
+    for p in plans:
+        least, most = p.state_blocks(max(0, low)), p.state_blocks(max(0, high))
+        if least is None or most is None or r.sequences <= least:
+            continue
+        sure = r.sequences > most and r.sequences_given  # versions differ in the default and in the check
+        there = f"{least}" if least == most else f"{least} to {most}"
+        return sure, (
+            f"max_num_seqs ({r.sequences}) exceeds available Mamba cache blocks ({there}): "
+            f"lower {c.names.sequences[0]} to {least}, or raise the memory fraction"
+        )
+    return None
+
+
 def _floor(share: float) -> str:
     return f"{int(share * 100) / 100:g}"
 

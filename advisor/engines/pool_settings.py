@@ -7,7 +7,7 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import LARGEST_LENGTH, flag, get, integer, number
 from advisor.engines.pool_constants import GIB, Constants, Names, Tier
-from advisor.engines.versions import pick
+from advisor.engines.versions import key, pick
 from advisor.errors import BadInput
 from advisor.memory.layers import cache_layers
 from advisor.near import near_matches
@@ -35,6 +35,8 @@ class Resolved(Record, frozen=True, kw_only=True):
     cpu_offload: int  # bytes of each rank's layers kept in host memory
     text_only: bool
     length_given: bool
+    sequences_given: bool
+    version: str | None  # the engine's, as given, or the one the rules assume
 
     @property
     def ranks(self) -> int:
@@ -48,12 +50,14 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
     Raises BadInput naming the flag that cannot be.
     """
     s, n = d.settings, c.names
+    version = d.engine_version or entry.version
     share = number(s, *n.fraction) if n.fraction else None
     if share is not None and not 0 < share <= 1:
         raise BadInput(f"setting {n.fraction[0]}: {share:g} is not above 0 and at most 1")
     if share is None:
-        share = fraction if fraction is not None else pick(c.fraction, d.engine_version or entry.version).number
-    tier = _tier(d, c)
+        share = fraction if fraction is not None else pick(c.fraction, version).number
+    length = _length(d, n)
+    tier = _tier(d, c, version)
     tp, pp, dp, ep = _ranks(d, n)
     kind = _kv_type(d, entry, c)
     return Resolved(
@@ -63,15 +67,22 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
         ep=ep,
         fraction=share,
         sequences=_count(d, n.sequences) or tier.sequences,
-        batched_tokens=_count(d, n.batched_tokens) or tier.batched_tokens,
-        length=_length(d, n),
+        batched_tokens=_count(d, n.batched_tokens) or _batch(tier, length),
+        length=length,
         kv_type=kind,
         kv_bytes=c.kv_bytes[kind],
         eager=bool(flag(s, *n.eager)) if n.eager else False,
         cpu_offload=_offload(d, n),
         text_only=bool(flag(s, *n.text_only)) if n.text_only else False,
         length_given=d.context_length is not None or (bool(n.length) and get(s, *n.length) is not None),
+        sequences_given=bool(_count(d, n.sequences)),
+        version=version,
     )
+
+
+def _batch(tier: Tier, length: int) -> int:
+    """Batched tokens by default; engines that do not chunk prompts take a whole one."""
+    return max(length, tier.batched_tokens) if length <= tier.whole_prompts_to else tier.batched_tokens
 
 
 def _offload(d: Deployment, n: Names) -> int:
@@ -131,10 +142,23 @@ def _kv_type(d: Deployment, entry: Engine, c: Constants) -> str:
     return kind
 
 
-def _tier(d: Deployment, c: Constants) -> Tier:
-    """Defaults for the first device, which is the one the engines look at; a tier for named cards wins over sizes."""
+def _tier(d: Deployment, c: Constants, version: str | None) -> Tier:
+    """Defaults for the first device, which is the one the engines look at; a narrower tier wins over a wider one."""
     first = next(iter(fitting.devices(d)), None)
     total = (first.total_bytes or 0) / GIB if first else 0.0
     of = first.accelerator if first else None
-    fits = [t for t in c.tiers if total >= t.from_gib and (not t.accelerators or of in t.accelerators)]
-    return max(fits, key=lambda t: (bool(t.accelerators), t.from_gib), default=c.tiers[0])
+    capability = float(first.compute_capability) if first and first.compute_capability else None
+    known = key(version or "")
+
+    def holds(t: Tier) -> bool:
+        if t.before is not None and not (known and known < key(t.before)):
+            return False
+        if t.below_capability is not None and not (capability is not None and capability < t.below_capability):
+            return False
+        return total >= t.from_gib and (not t.accelerators or of in t.accelerators)
+
+    return max(
+        (t for t in c.tiers if holds(t)),
+        key=lambda t: (bool(t.accelerators), t.before is not None, t.from_gib),
+        default=c.tiers[0],
+    )

@@ -6,8 +6,10 @@ import msgspec
 
 from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
-from advisor.engines.pool_constants import GIB, Constants
+from advisor.engines import fitting
+from advisor.engines.pool_constants import GIB, Activation, Constants
 from advisor.engines.pool_settings import Resolved
+from advisor.engines.versions import pick
 from advisor.errors import BadInput
 from advisor.memory import hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights
@@ -30,6 +32,14 @@ def widest_mlp(model: Model) -> int:
     return best
 
 
+def widest_dense(model: Model) -> int:
+    """Widest intermediate outside the routed experts: dense layers, shared experts."""
+    assert model.layout is not None
+    widths = [g.intermediate for g in model.layout.ffn if isinstance(g, Dense)]
+    widths += [max(g.shared_intermediate, g.parallel_dense) for g in model.layout.ffn if isinstance(g, Moe)]
+    return max(widths, default=0)
+
+
 def heads(model: Model) -> int | None:
     """Query heads that tensor parallelism has to divide."""
     if model.layout is None:
@@ -47,6 +57,7 @@ class Sized(Record, frozen=True, kw_only=True):
     """Bytes of one rank before the cache; activation and overhead as (low, value, high)."""
 
     weights: RankWeights
+    weights_range: tuple[float, float]  # how much smaller or larger a real checkpoint of this format may be
     activation: tuple[int, int, int]
     overhead: tuple[int, int, int]
 
@@ -54,21 +65,24 @@ class Sized(Record, frozen=True, kw_only=True):
 def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
     """Weights, activation peak and overhead of every rank.
 
-    Source of the activation peak: `activation.source` of the engine's constants (widest MLP and the sampler's logits).
+    Source of the activation peak: `activation.source` of the engine's constants.
     """
     w = hf_weights.per_rank(d.model, q, r.tp, r.pp, r.ep, not r.text_only)
-    lay = d.model.layout
-    a = c.activation
-    if lay is None:
-        value = 0.03 * w.stages[0]  # assumed: no width is known
-    else:
-        value = (
-            a.mlp * r.batched_tokens * widest_mlp(d.model) * 2 / r.tp + a.sampler_bytes * r.sequences * lay.vocab_size
-        )
-    outside = max((x for x in c.outside_gib if r.ranks >= x.from_ranks), key=lambda x: x.from_ranks)
-    parts = [outside] if r.eager else [outside, c.graphs_gib]
+    a = pick(c.activation, r.version)
+    value = activation(d.model, r, a) if d.model.layout is not None else 0.03 * w.stages[0]  # assumed: no width known
+    unified = any(x.unified for x in fitting.devices(d))
+    beside = [x for x in c.outside_gib if r.ranks >= x.from_ranks and (unified or not x.unified)]
+    parts = [max(beside, key=lambda x: (x.unified, x.from_ranks))]
+    graphs = [x for x in c.graphs_gib if r.sequences >= x.from_sequences]
+    if graphs and not r.eager:
+        most = max(x.from_sequences for x in graphs)
+        parts.append(pick([x for x in graphs if x.from_sequences == most], r.version))
+    if c.images_gib is not None and d.model.vision is not None and not r.text_only:
+        parts.append(c.images_gib)
+    low, usual, high = q.size_range
     return Sized(
         weights=w,
+        weights_range=(low / usual, high / usual),
         activation=(int(value * a.low), int(value), int(value * a.high)),
         overhead=(
             int(sum(p.low for p in parts) * GIB),
@@ -76,6 +90,30 @@ def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
             int(sum(p.high for p in parts) * GIB),
         ),
     )
+
+
+def activation(model: Model, r: Resolved, a: Activation) -> float:
+    """Bytes of the profiling run's peak on one rank (Activation says the formula)."""
+    lay = model.layout
+    assert lay is not None
+    tokens, hidden = r.batched_tokens, lay.hidden_size
+    sampler = a.sampler_bytes * r.sequences * lay.vocab_size + 2 * tokens * a.sampler_hidden * hidden
+    workspace = 0.0
+    if a.expert_workspace:
+        routed = max((_routed(g, hidden, r.tp) for g in lay.ffn if isinstance(g, Moe)), default=0.0)
+        workspace = 2 * tokens * routed
+    width = widest_dense(model) if a.expert_workspace else widest_mlp(model)
+    layer = 2 * tokens * (a.mlp * width / r.tp + a.hidden * hidden)
+    return workspace + max(layer, sampler)
+
+
+def _routed(g: Moe, hidden: int, tp: int) -> float:
+    """Elements per token that fused expert kernels hold: gate and up (or the output, which reuses them), and down's
+    input.
+
+    Source: shape of the fused MoE kernel's intermediate caches; lands on the published peaks of MoE models.
+    """
+    return g.top_k * (max(2 * g.moe_intermediate / tp, g.latent or hidden) + g.moe_intermediate / tp)
 
 
 def cache_plans(d: Deployment, r: Resolved, c: Constants) -> tuple[PagedCache, ...]:

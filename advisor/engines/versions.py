@@ -4,8 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
 from advisor.record import Record
+
+
+class Versioned(Protocol):
+    """Anything that holds below version `before` (None = from the last change on)."""
+
+    @property
+    def before(self) -> str | None:
+        """First version for which it no longer holds."""
+
+
+V = TypeVar("V", bound=Versioned)
 
 
 class ByVersion(Record, frozen=True, kw_only=True):
@@ -22,7 +34,7 @@ def key(version: str) -> tuple[int, ...]:
     return tuple(int(x) for x in m[1].split(".")) if m else ()
 
 
-def pick(values: Sequence[ByVersion], version: str | None) -> ByVersion:
+def pick(values: Sequence[V], version: str | None) -> V:
     """The entry for a version; the newest when the version is unknown (callers say which version they assume)."""
     bounded = sorted((v for v in values if v.before), key=lambda v: key(v.before or ""))
     newest = next((v for v in values if v.before is None), None) or bounded[-1]

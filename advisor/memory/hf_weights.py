@@ -24,22 +24,27 @@ class RankWeights(Record, frozen=True, kw_only=True):
     stages: tuple[int, ...]
     experts: tuple[int, ...]  # the routed experts' part of `stages`
     outside: tuple[int, ...]  # the part outside the layers: embedding, output matrix
-    modelled: bool  # True: sized from the parameter count, the layer layout is not known
+    modelled: bool  # True: sized from the parameter count, or the format's checkpoints differ in what they cover
 
 
+LARGE_EXTRA = 10**7  # parameters
 FP4_EXPERTS = 4.25  # MXFP4: 4 bits and one 8-bit scale for 32 elements
 _REPLICATED = re.compile(r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)")
 _KV = re.compile(r"attn_[kv]\.(weight|bias)$")
-_WHOLE = re.compile(
-    r"(token_embd|^output|_norm|gate_inp|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)"
-)
+_NEVER = re.compile(r"(_norm|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)")
+_LINEAR_LEAVES = re.compile(r"(token_embd|^output|gate_inp)")
 
 
 def covered(x: Tensor, q: Quantization) -> bool:
-    """Whether the quantization stores this tensor in its own format (the rest stays at 16 bit)."""
-    if len(x.ne) < 2 or _WHOLE.search(x.name):
+    """Whether the quantization stores this tensor in its own format (the rest stays at 16 bit).
+
+    `covers`: linear = the layers' projections, matrices = also embedding, output and router, experts = routed experts.
+    """
+    if len(x.ne) < 2 or _NEVER.search(x.name):
         return False
-    return x.expert if q.covers == "experts" else True
+    if q.covers == "experts":
+        return x.expert
+    return q.covers == "matrices" or not _LINEAR_LEAVES.search(x.name)
 
 
 @by_identity
@@ -55,12 +60,14 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
     lay = model.layout
     assert lay is not None
     kv_heads = _kv_heads(model)
+    kept = re.compile(model.kept_16bit[q.id]) if q.id in model.kept_16bit else None
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for x in tensors:
         if x.mtp or x.name == "rope_freqs.weight":
             continue
         n = prod(x.ne)
-        size = n * (_bits(model, q, x.expert) / 8 if covered(x, q) else _plain_bytes(model, q))
+        plain = not covered(x, q) or (kept is not None and kept.search(x.name) is not None)
+        size = n * (_plain_bytes(model, q) if plain else _bits(model, q, x.expert) / 8)
         if x.expert:
             size /= max(tp, ep)
         elif _KV.search(x.name):
@@ -73,8 +80,17 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
             outside[stage] += size if x.layer is None else 0
     if vision and model.vision is not None:
         stages[0] += model.vision.params * 2 / tp
-    stages[0] += sum(e.params for e in model.weights.extras) * 2
-    return RankWeights(stages=_whole(stages), experts=_whole(experts), outside=_whole(outside), modelled=False)
+    for e in model.weights.extras:
+        # a large extra is a matrix (per-layer embeddings); small ones are scales and biases
+        wide = q.covers == "matrices" and e.params >= LARGE_EXTRA
+        stages[0] += e.params * (q.bits_nominal / 8 if wide else 2)
+    usual = q.size_range[1]
+    return RankWeights(
+        stages=_whole([x * usual for x in stages]),
+        experts=_whole([x * usual for x in experts]),
+        outside=_whole(outside),
+        modelled=usual != 1,
+    )
 
 
 def _whole(values: list[float]) -> tuple[int, ...]:
