@@ -8,6 +8,7 @@ import msgspec
 
 from advisor import engines, formats
 from advisor.advice.defaults import orders
+from advisor.advice.limits import Limits, limits
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.catalog.match import capacity
@@ -52,6 +53,7 @@ class Explained(Record, frozen=True, kw_only=True):
     has_machine: bool
     fits_on: tuple[Fits, ...]
     changes: tuple[Change, ...]
+    limits: Limits | None  # None without a machine
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -67,6 +69,7 @@ class Explained(Record, frozen=True, kw_only=True):
             "estimates": [answer(e, d) for e in self.estimates],
             "fits_on": [f.to_dict() for f in self.fits_on],
             "changes": [c.to_dict() for c in self.changes],
+            "limits": self.limits.to_dict() if self.limits else None,
             "warnings": list(self.warnings),
         }
 
@@ -129,6 +132,7 @@ def explain(q: Question, rules: Catalog) -> Explained:
         verdict=estimates[asked].fits if q.machine is not None else None,
         has_machine=q.machine is not None,
         fits_on=_fits_on(base, judged, entry, chosen.quantization, estimates[asked], rules),
+        limits=_limits(base, judged, entry, chosen.quantization, rules) if q.machine is not None else None,
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
         warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if q.machine is not None)])),
     )
@@ -292,6 +296,31 @@ def _changes(
         if d.model_path is None:
             add(f"weights {name}", msgspec.structs.replace(d, quantization=name), fmt)
     return tuple(out)
+
+
+def _limits(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> Limits:
+    caches = ("auto", *smaller_caches(engines.find(entry.id, rules.engines())[1]))
+
+    def fits(x: Deployment, n: int) -> bool | None:
+        return _estimate(x, n, entry, rules.quantization(x.quantization), rules).fits
+
+    ladder = () if d.model_path else LADDER.get(q.family, ())
+    found = limits(d, length, fits, lambda x: _spread(x, entry), ladder, caches)
+    module, inner = engines.find(entry.id, rules.engines())
+    layers = getattr(module, "layers_on_cards", None)  # engines that can leave layers to the CPU have it
+    if layers is None:
+        return found
+    at_length = msgspec.structs.replace(d, context_length=length)
+    return msgspec.structs.replace(found, layers_on_cards=layers(at_length, inner))
+
+
+# weight formats of one family from wide to narrow
+LADDER = {
+    "gguf": ("BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "Q3_K_M", "Q2_K"),
+    "hf": ("BF16", "FP8", "AWQ"),
+    "none": ("BF16", "FP8", "AWQ"),
+    "mlx": ("BF16", "MLX-8bit", "MLX-6bit", "MLX-5bit", "MLX-4bit", "MLX-3bit"),
+}
 
 
 def _other_formats(q: Quantization) -> tuple[str, ...]:

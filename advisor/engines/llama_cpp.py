@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
@@ -139,6 +141,15 @@ def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
     return low
 
 
+def layers_on_cards(d: Deployment, entry: Engine) -> tuple[int, int] | None:
+    """(layers that fit on the cards, all of them, the output counted as one); None without a card."""
+    free = {k: v for k, v in d.settings.items() if k not in ("n-gpu-layers", "fit")}
+    placed = msgspec.structs.replace(d, settings=free)
+    n = choose_layers(placed, resolve(placed), constants(entry))
+    total = len(cache_layers(as_gguf(d.model))) + 1
+    return None if n is None else (min(n, total), total)
+
+
 def fits_on_cards(d: Deployment, r: Resolved, c: Constants, layers: int) -> bool:
     """Whether that many layers leave 1 GiB of each device free, as `--fit` wants it (`--fit-target`)."""
     p = plan(d, r, c, layers)
@@ -209,4 +220,13 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     return tuple(out)
 
 
-__all__ = ["ALL_LAYERS", "choose_layers", "constants", "fits_on_cards", "memory", "resolve", "settings"]
+__all__ = [
+    "ALL_LAYERS",
+    "choose_layers",
+    "constants",
+    "fits_on_cards",
+    "layers_on_cards",
+    "memory",
+    "resolve",
+    "settings",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.advice.explain import Explained, Fits
+from advisor.advice.limits import Limits
 from advisor.deployment import DeviceMemory, MemoryEstimate
 from advisor.report.text import bullets, paint, table, verdict, wrap
 from advisor.units import GIB, MIB, gib, short_bytes, tokens
@@ -17,12 +18,16 @@ def explained(x: Explained, verbose: bool = False) -> str:
     unit = _unit(x)
     out = [paint(f"{d.model.id}, {x.quantization} on {x.engine_name}", "bold"), wrap(_size(x), "  ")]
     out += ["", _contexts(x, verbose, unit), ""]
+    if len(x.estimates) > 2:
+        out += [_chart(x), ""]
     out.append(wrap(f"KV cache: {_kv(m)}. {_name(unit)} per place; basis: {_basis(m)}.", "  "))
     if x.has_machine:
         out += ["", f"Fits at {tokens(m.context_length)} x {m.sequences}: {verdict(x.verdict)}"]
         out += bullets(m.short)
         if m.message:
             out.append(wrap(f"{x.engine_name} would say: {m.message}", "  "))
+        if x.limits is not None:
+            out += ["", "What fits here:", *_limits(x.limits, m)]
     else:
         out += ["", f"Fits on (at {tokens(m.context_length)} tokens, {m.sequences} at once):"]
         out += _cards(x.fits_on)
@@ -80,6 +85,58 @@ def _contexts(x: Explained, verbose: bool, unit: int) -> str:
     if any("*" in r[3] for r in rows):
         made += "\n  * with the recurrent state of every sequence"
     return made
+
+
+CHART = 48  # columns of the widest bar
+
+
+def _chart(x: Explained) -> str:
+    """Memory of all places by context length: weights, cache and state, the rest; `|` where the budget ends."""
+    sums = []
+    for e in x.estimates:
+        rows = e.devices or ((e.host,) if e.host else ())
+        weights = sum(r.weights_bytes or 0 for r in rows)
+        cache = sum((r.kv_cache_bytes or 0) + (r.recurrent_state_bytes or 0) for r in rows)
+        sums.append((e.context_length, weights, cache, sum(r.total_bytes or 0 for r in rows) - weights - cache))
+    budgets = [r.budget_bytes for r in x.estimates[0].devices]
+    room = sum(b for b in budgets if b) if x.has_machine and budgets and all(budgets) else None
+    scale = max([sum(s[1:]) for s in sums] + ([room] if room else [])) / CHART or 1
+    lines = []
+    for length, *parts in sums:
+        bar = "".join(mark * round(n / scale) for mark, n in zip("#=.", parts, strict=True))
+        if room is not None:
+            end = min(CHART, round(room / scale))
+            bar = f"{bar:{end}}"
+            bar = bar[:end] + "|" + bar[end:]
+        lines.append(f"  {tokens(length):>7}  {bar.rstrip()}")
+    legend = "# weights  = KV cache and state  . the rest" + ("  | budget" if room is not None else "")
+    return "\n".join([*lines, f"           {legend}"])
+
+
+def _limits(x: Limits, m: MemoryEstimate) -> list[str]:
+    """The limits of the machine, a line each."""
+
+    def shown(n: int | None) -> str:
+        return "none" if n is None else f"{n:,}"
+
+    kinds = [
+        (c.kv_cache_type, c.largest_context) for c in x.by_cache if c.kv_cache_type != "auto" and c.largest_context
+    ]
+    if x.largest_context is None and not kinds:
+        out = ["longest context: not even the shortest fits"]
+    else:
+        out = [f"longest context for {m.sequences} at once: {shown(x.largest_context)} tokens"]
+        out[0] += "".join(f"; {kind} cache {shown(n)}" for kind, n in kinds)
+        out.append(f"most requests of {tokens(m.context_length)} at once: {shown(x.most_sequences)}")
+    if x.layers_on_cards is not None and x.layers_on_cards[0] < x.layers_on_cards[1]:
+        out.append(f"layers that fit: {x.layers_on_cards[0]} of {x.layers_on_cards[1]}; the rest would run on the CPU")
+    if x.largest_quantization:
+        out.append(f"widest weights, by memory alone: {x.largest_quantization}")
+    if x.cards_needed != len(m.devices) and m.devices:
+        out.append(
+            f"cards needed: {x.cards_needed}" if x.cards_needed else "cards needed: not even 16 of these are enough"
+        )
+    return [wrap(line, "  ", "    ") for line in out]
 
 
 def _merged(places: Sequence[DeviceMemory]) -> list[tuple[str, DeviceMemory]]:

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from advisor.advice.explain import Change, Fits
+from advisor.advice.limits import Limits
 from advisor.advice.types import Tried
 from advisor.decision.types import Check, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
@@ -73,6 +74,7 @@ class ExplainAnswer(Record, frozen=True, kw_only=True):
     estimates: list[EstimateAnswer]
     fits_on: list[Fits]
     changes: list[Change]
+    limits: Limits | None
     warnings: list[str]
 
 

@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "engines"))
 from asking import GIB, RULES, asked, deployed
 
 from advisor.cli.main import run
-from advisor.models.hf_config import model_from_config
 from advisor.estimation import estimate
+from advisor.models.hf_config import model_from_config
 from advisor.speed.roofline import decode
 
 V19 = "0.19.0"

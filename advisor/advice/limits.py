@@ -1,0 +1,112 @@
+"""What a machine allows of a deployment: the longest context, the most requests, the widest weights, cards needed.
+
+Every limit is found by asking the estimator: it fits at the limit, and one step beyond it is not sure to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from advisor.deployment import Deployment, KvType
+from advisor.errors import AdvisorError
+from advisor.record import Record
+
+Fits = Callable[[Deployment, int], bool | None]  # a deployment with a context length
+MOST_SEQUENCES = 4096  # beyond it no server admits more
+COUNTS = (1, 2, 3, 4, 6, 8, 16)
+
+
+class ByCache(Record, frozen=True, kw_only=True):
+    """Longest context with one KV cache type, tokens of each request; None = not even the shortest fits."""
+
+    kv_cache_type: str
+    largest_context: int | None
+
+
+class Limits(Record, frozen=True, kw_only=True):
+    """What fits on the machine. None = nothing does."""
+
+    largest_context: int | None  # tokens of each of the asked requests, at most the trained length
+    most_sequences: int | None  # requests of the asked length at once
+    largest_quantization: str | None  # widest weights of the same family, by memory alone
+    cards_needed: int | None  # of the machine's own card, for what was asked
+    layers_on_cards: tuple[int, int] | None = None  # that fit, of all: engines that can split a model with the CPU
+    by_cache: tuple[ByCache, ...] = ()
+
+
+def limits(
+    d: Deployment,
+    length: int,
+    fits: Fits,
+    spread: Callable[[Deployment], Deployment],
+    formats: Sequence[str],
+    caches: Sequence[str],
+) -> Limits:
+    """The limits around a deployment at `length` tokens.
+
+    `spread` puts a deployment over its machine's cards, `formats` are weight formats from wide to narrow, `caches` are
+    KV cache types to compare.
+    """
+    top = max(d.model.max_context or length, length)
+    by_cache = tuple(
+        ByCache(
+            kv_cache_type=kind,
+            largest_context=largest(
+                lambda n, k=kind: fits(msgspec.structs.replace(d, kv_cache_type=KvType(k=k, v=k)), n),  # type: ignore[misc]
+                top,
+            ),
+        )
+        for kind in caches
+    )
+    return Limits(
+        largest_context=largest(lambda n: fits(d, n), top),
+        most_sequences=largest(lambda n: fits(msgspec.structs.replace(d, sequences=n), length), MOST_SEQUENCES),
+        largest_quantization=next(
+            (q for q in formats if _safe(fits, msgspec.structs.replace(d, quantization=q), length)), None
+        ),
+        cards_needed=_cards(d, length, fits, spread),
+        by_cache=by_cache,
+    )
+
+
+def largest(fits: Callable[[int], bool | None], at_most: int) -> int | None:
+    """The largest number for which `fits` is sure, from 1 to `at_most`; None when it is for none."""
+
+    def sure(n: int) -> bool:
+        try:
+            return fits(n) is True
+        except AdvisorError:
+            return False
+
+    if not sure(1):
+        return None
+    if sure(at_most):
+        return at_most
+    low, high = 1, at_most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if sure(middle) else (low, middle)
+    return low
+
+
+def _safe(fits: Fits, d: Deployment, length: int) -> bool:
+    try:
+        return fits(d, length) is True
+    except AdvisorError:
+        return False
+
+
+def _cards(d: Deployment, length: int, fits: Fits, spread: Callable[[Deployment], Deployment]) -> int | None:
+    """The smallest number of the machine's first card on which the deployment fits."""
+    machine = d.machine
+    if machine is None or not machine.usable_devices:
+        return None
+    one = machine.usable_devices[0]
+    for n in COUNTS:
+        devices = tuple(msgspec.structs.replace(one, index=i) for i in range(n))
+        other = msgspec.structs.replace(d, machine=msgspec.structs.replace(machine, devices=devices), settings={})
+        if _safe(fits, spread(other), length):
+            return n
+    return None
