@@ -16,6 +16,7 @@ from advisor.catalog.resolve import file_format, resolve_model
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
 from advisor.engines.flags import own_flag, smaller_caches
+from advisor.engines.llama_cpp_verify import Verified
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import answer
 from advisor.machines.types import Device, Machine, Vendor
@@ -54,6 +55,7 @@ class Explained(Record, frozen=True, kw_only=True):
     fits_on: tuple[Fits, ...]
     changes: tuple[Change, ...]
     limits: Limits | None  # None without a machine
+    verified: Verified | None  # the engine's own answer, where it was asked for
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
@@ -70,6 +72,7 @@ class Explained(Record, frozen=True, kw_only=True):
             "fits_on": [f.to_dict() for f in self.fits_on],
             "changes": [c.to_dict() for c in self.changes],
             "limits": self.limits.to_dict() if self.limits else None,
+            "verified": self.verified.to_dict() if self.verified else None,
             "warnings": list(self.warnings),
         }
 
@@ -83,6 +86,7 @@ class Question(NamedTuple):
     machine: Machine | None = None
     context: int | None = None
     concurrency: int = 1
+    verify: bool = False  # ask the engine itself, on this machine
 
 
 class _Cards(msgspec.Struct, frozen=True):
@@ -133,6 +137,7 @@ def explain(q: Question, rules: Catalog) -> Explained:
         has_machine=q.machine is not None,
         fits_on=_fits_on(base, judged, entry, chosen.quantization, estimates[asked], rules),
         limits=_limits(base, judged, entry, chosen.quantization, rules) if q.machine is not None else None,
+        verified=_verified(base, judged, entry, estimates[asked], rules) if q.verify else None,
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
         warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if q.machine is not None)])),
     )
@@ -296,6 +301,15 @@ def _changes(
         if d.model_path is None:
             add(f"weights {name}", msgspec.structs.replace(d, quantization=name), fmt)
     return tuple(out)
+
+
+def _verified(d: Deployment, length: int, entry: Engine, m: MemoryEstimate, rules: Catalog) -> Verified:
+    """The engine's own estimate beside ours. Raises BadInput where the engine cannot be asked."""
+    ask = getattr(engines.find(entry.id, rules.engines())[0], "verify", None)
+    if ask is None:
+        raise BadInput(f"{entry.name} has no program that plans memory without a GPU; llama.cpp has")
+    found: Verified = ask(msgspec.structs.replace(d, context_length=length), m)
+    return found
 
 
 def _limits(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> Limits:

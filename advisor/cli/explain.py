@@ -14,6 +14,7 @@ Examples:
   advise explain --model 70B --quant q4
   advise explain --model Qwen/Qwen3-30B-A3B --quant Q4_K_M --on "RTX 4090" --context 32k
   advise explain --model ./model.gguf --on this --concurrency 4
+  advise explain --model ./model.gguf --verify
   advise explain --model llama3.1:8b --engine vllm --on "2x RTX 3090" --json
 
 Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or usage error.
@@ -21,6 +22,11 @@ Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or
 )
 @options.model(required=True)
 @options.hardware
+@click.option(
+    "--verify",
+    is_flag=True,
+    help="Ask the engine itself (llama-fit-params) about a GGUF file on this machine; a difference is exit status 1.",
+)
 @options.rules
 @options.as_json
 @options.verbose
@@ -33,6 +39,7 @@ def command(
     concurrency: int | None,
     on: str | None,
     snapshot: str | None,
+    verify: bool,
     as_json: bool,
     verbose: bool,
     quiet: bool,
@@ -42,7 +49,9 @@ def command(
     from advisor.catalog import catalog
 
     rules = catalog(options.roots())
-    machine = options.machine(on, snapshot, rules)
+    if verify and (snapshot or (on or "this").strip().lower() != "this"):
+        raise click.UsageError("--verify asks the engine on this machine: leave --on and --machine out")
+    machine = options.machine("this" if verify else on, snapshot, rules)
     x = explain(
         Question(
             model=model,
@@ -51,6 +60,7 @@ def command(
             machine=machine,
             context=options.tokens(context),
             concurrency=concurrency or 1,
+            verify=verify,
         ),
         rules,
     )
@@ -60,6 +70,8 @@ def command(
         from advisor.report.explain import explained
 
         click.echo(explained(x, verbose))
+    if x.verified is not None and not x.verified.agrees:
+        return 1
     if machine is None:
         return 0
     return {True: 0, False: 1, None: 2}[x.verdict]

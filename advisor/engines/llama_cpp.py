@@ -10,6 +10,7 @@ from advisor.engines import fitting
 from advisor.engines.base import Decided
 from advisor.engines.llama_cpp_plan import Constants, Plan, Range, constants, plan
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
+from advisor.engines.llama_cpp_verify import verify
 from advisor.machines.types import Device
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.hf_weights import is_mla
@@ -229,4 +230,5 @@ __all__ = [
     "memory",
     "resolve",
     "settings",
+    "verify",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from advisor.advice.explain import Explained, Fits
 from advisor.advice.limits import Limits
 from advisor.deployment import DeviceMemory, MemoryEstimate
+from advisor.engines.llama_cpp_verify import Verified
 from advisor.report.text import bullets, paint, table, verdict, wrap
 from advisor.units import GIB, MIB, gib, short_bytes, tokens
 
@@ -31,6 +32,8 @@ def explained(x: Explained, verbose: bool = False) -> str:
     else:
         out += ["", f"Fits on (at {tokens(m.context_length)} tokens, {m.sequences} at once):"]
         out += _cards(x.fits_on)
+    if x.verified is not None:
+        out += ["", *_verified(x.verified, unit)]
     if x.changes:
         out += ["", "What would change it:"]
         rows = [[c.what, _short(c.total_bytes, unit), _saves(c.saves_bytes, unit)] for c in x.changes]
@@ -111,6 +114,16 @@ def _chart(x: Explained) -> str:
         lines.append(f"  {tokens(length):>7}  {bar.rstrip()}")
     legend = "# weights  = KV cache and state  . the rest" + ("  | budget" if room is not None else "")
     return "\n".join([*lines, f"           {legend}"])
+
+
+def _verified(v: Verified, unit: int) -> list[str]:
+    """The engine's figures beside ours."""
+    rows = [
+        [p.place, p.part, _short(p.ours_bytes, unit), _short(p.engine_bytes, unit), "yes" if p.agrees else "NO"]
+        for p in v.parts
+    ]
+    head = "The engine's own plan agrees:" if v.agrees else "The engine's own plan differs:"
+    return [head, table(rows, ("place", "part", "ours", "engine", "agrees"), "llrrl")]
 
 
 def _limits(x: Limits, m: MemoryEstimate) -> list[str]:

