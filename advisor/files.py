@@ -72,6 +72,8 @@ def parse_json(data: bytes, where: object) -> Any:
         return msgspec.json.decode(data)
     except RecursionError:
         raise BadFile(where, "is nested too deeply to be a real file") from None
+    except UnicodeDecodeError:
+        raise BadFile(where, "is not valid JSON: a text in it is not UTF-8") from None
     except msgspec.DecodeError as e:
         if nesting(data) > MAX_DEPTH:
             raise BadFile(where, "is nested too deeply to be a real file") from None

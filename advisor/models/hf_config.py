@@ -175,7 +175,8 @@ def _extras(c: Keys, n: int, d: int, architecture: str) -> tuple[Extra, ...]:
         out.append(Extra(what="token types", params=(c.maybe("type_vocab_size") or 0) * d))
     if kind in {"bert", "roberta", "xlm-roberta"}:
         if architecture.endswith("ForSequenceClassification"):
-            labels = len(c.data.get("id2label") or {}) or c.maybe("num_labels", least=1) or 2
+            names = c.data.get("id2label")
+            labels = (len(names) if isinstance(names, dict) else 0) or c.maybe("num_labels", least=1) or 2
             out.append(Extra(what="classification head", params=d * d + d + d * labels + labels))
         else:
             out.append(Extra(what="pooler", params=d * d + d))

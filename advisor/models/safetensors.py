@@ -78,7 +78,7 @@ def _read_index(index: Path) -> tuple[TensorInfo, ...]:
     data = read_bytes(index, MAX_INDEX)
     try:
         weights = msgspec.json.decode(data, type=_Index).weight_map
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         parse_json(data, index)  # says where the JSON is wrong, if it is
         raise BadFile(index, "has no `weight_map` of tensor names to file names") from None
     shards = sorted(set(weights.values()))
