@@ -10,6 +10,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
+from advisor.models.native import native_format
 from advisor.models.types import Model
 from advisor.near import plain
 
@@ -71,16 +72,6 @@ def quantization(name: str | None, entry: Engine, model: Model, catalog: Catalog
     return Chosen(q, f"{name} is taken as {q.id} on {entry.name}")
 
 
-# how a checkpoint's own quantization starts -> weight format
-NATIVE = {"mxfp4": "MXFP4", "int4": "INT4", "fp8": "FP8", "awq": "AWQ", "gptq": "GPTQ", "nvfp4": "NVFP4"}
-
-
-def native_format(model: Model) -> str | None:
-    """The weight format a checkpoint was published in; None for a plain 16- or 32-bit one."""
-    native = (model.native_quant or "").lower()
-    return next((name for word, name in NATIVE.items() if native.startswith(word)), None)
-
-
 def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
     native = native_format(model)
     if kin == "gguf":
@@ -98,3 +89,6 @@ def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
         return Chosen(catalog.quantization(native), f"no quantization given: {native}, as {model.id} is published")
     name = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16")
     return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
+
+
+__all__ = ["Chosen", "family", "is_shorthand", "native_format", "own_format", "quantization"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 
 from advisor.catalog.types import Quantization
@@ -11,11 +13,12 @@ from advisor.engines.pool_constants import GIB, Activation, Constants
 from advisor.engines.pool_settings import Resolved
 from advisor.engines.versions import pick
 from advisor.errors import BadInput
-from advisor.memory import hf_weights, paged_cache
+from advisor.memory import checkpoint_weights, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import cache_layers
 from advisor.memory.memo import by_identity
 from advisor.memory.paged_cache import PagedCache
+from advisor.models.native import native_format
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
@@ -30,6 +33,23 @@ def widest_mlp(model: Model) -> int:
         elif isinstance(g, Moe):
             best = max(best, g.top_k * g.moe_intermediate + g.shared_intermediate)
     return best
+
+
+def _from_files(d: Deployment, q: Quantization) -> Path | None:
+    """The checkpoint's folder, where it is on disk and holds the format that is asked."""
+    if d.model_path is None or not Path(d.model_path).is_dir() or d.model.layout is None:
+        return None
+    stored = native_format(d.model)
+    same = q.id == stored if stored else not d.model.native_quant and q.family == "none" and q.bits_nominal == 16
+    return Path(d.model_path) if same and checkpoint_weights.has_weights(Path(d.model_path)) else None
+
+
+def _weights(d: Deployment, r: Resolved, q: Quantization) -> RankWeights:
+    """From the files where there are any, else from the architecture."""
+    folder = _from_files(d, q)
+    if folder is not None:
+        return checkpoint_weights.per_rank(d.model, folder, r.tp, r.pp, r.ep, not r.text_only)
+    return hf_weights.per_rank(d.model, q, r.tp, r.pp, r.ep, not r.text_only)
 
 
 def widest_dense(model: Model) -> int:
@@ -67,7 +87,7 @@ def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
 
     Source of the activation peak: `activation.source` of the engine's constants.
     """
-    w = hf_weights.per_rank(d.model, q, r.tp, r.pp, r.ep, not r.text_only)
+    w = _weights(d, r, q)
     a = pick(c.activation, r.version)
     value = activation(d.model, r, a) if d.model.layout is not None else 0.03 * w.stages[0]  # assumed: no width known
     unified = any(x.unified for x in fitting.devices(d))
@@ -79,7 +99,7 @@ def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
         parts.append(pick([x for x in graphs if x.from_sequences == most], r.version))
     if c.images_gib is not None and d.model.vision is not None and not r.text_only:
         parts.append(c.images_gib)
-    low, usual, high = q.size_range
+    low, usual, high = (1.0, 1.0, 1.0) if _from_files(d, q) else q.size_range
     return Sized(
         weights=w,
         weights_range=(low / usual, high / usual),

@@ -59,7 +59,7 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
         return _from_count(model, q, tp, pp, ep)
     lay = model.layout
     assert lay is not None
-    kv_heads = _kv_heads(model)
+    heads = kv_heads(model)
     kept = re.compile(model.kept_16bit[q.id]) if q.id in model.kept_16bit else None
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for x in tensors:
@@ -71,7 +71,7 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
         if x.expert:
             size /= max(tp, ep)
         elif _KV.search(x.name):
-            size /= min(tp, kv_heads)
+            size /= min(tp, heads)
         elif not _REPLICATED.search(x.name):
             size /= tp
         for stage in _stages(x, lay.n_layers, pp, lay.tie_embeddings):
@@ -135,7 +135,8 @@ def stage_of(layer: int, n_layers: int, pp: int) -> int:
     return pp - 1
 
 
-def _kv_heads(model: Model) -> int:
+def kv_heads(model: Model) -> int:
+    """KV heads of the widest attention layer; tensor parallelism shares K and V by at most so many ranks."""
     lay = model.layout
     assert lay is not None
     heads = [

@@ -232,7 +232,7 @@ def with_tensors(model: Model, tensors: tuple[TensorInfo, ...], source: str) -> 
     )
     published = {**model.published, "safetensors": PublishedSize(source=source, bytes=sum(t.bytes for t in tensors))}
     vision, total = model.vision, model.params_total
-    tower = sum(t.elements for t in tensors if _in_tower(t.name))
+    tower = sum(t.elements for t in tensors if in_tower(t.name))
     if vision is None and tower and not packed:
         vision = Vision(kind="residual", params=tower, what="counted from the tensor headers")
         total = text_params(model) + tower
@@ -241,5 +241,6 @@ def with_tensors(model: Model, tensors: tuple[TensorInfo, ...], source: str) -> 
     )
 
 
-def _in_tower(name: str) -> bool:
+def in_tower(name: str) -> bool:
+    """Whether a tensor belongs to a vision or audio tower or its projector."""
     return name.removeprefix("model.").removeprefix("thinker.").startswith(TOWER_NAMES)

@@ -1,0 +1,101 @@
+"""Weights of a checkpoint on disk on the ranks of a tensor/pipeline-parallel engine: from its safetensors headers.
+
+What the files store is what is loaded: no guess which tensors a quantization left alone. The sharding rules are those
+of hf_weights, by the names that Hugging Face checkpoints use.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from advisor.errors import BadFile
+from advisor.memory.hf_weights import RankWeights, kv_heads, stage_of
+from advisor.memory.memo import by_identity
+from advisor.models.hf_config import in_tower
+from advisor.models.safetensors import INDEX_NAME, read_safetensors
+from advisor.models.tensors import TensorInfo
+from advisor.models.types import Model
+
+_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
+_EXPERT = re.compile(r"\.experts\.")
+_KV = re.compile(r"\.(k_proj|v_proj)\.")
+_REPLICATED = re.compile(
+    r"(norm|\.gate\.weight$|\.gate\.e_score|router|q_a_proj|kv_a_proj|k_scale|v_scale|sinks|shared_expert_gate)"
+)
+_EMBEDDING = re.compile(r"(embed_tokens|wte|word_embeddings|tok_embeddings)\.")
+_HEAD = re.compile(r"(^|\.)lm_head\.")
+_MTP = re.compile(r"(^|\.)mtp\.")
+_SCALE = re.compile(r"(scale|zero|_scales|bias)")
+
+
+def has_weights(directory: Path) -> bool:
+    """Whether a model folder holds safetensors files that belong together."""
+    if (directory / INDEX_NAME).is_file() or (directory / "model.safetensors").is_file():
+        return True
+    try:
+        return sum(p.name.endswith(".safetensors") for p in directory.iterdir()) == 1
+    except OSError:
+        return False
+
+
+@lru_cache(maxsize=16)
+def tensors(directory: Path) -> tuple[TensorInfo, ...]:
+    """Tensors of the folder. Raises BadFile."""
+    return read_safetensors(directory)
+
+
+@by_identity
+def per_rank(model: Model, directory: Path, tp: int, pp: int = 1, ep: int = 1, vision: bool = True) -> RankWeights:
+    """Bytes per rank of `tp` x `pp` ranks. Raises BadFile, also for a folder whose layers are not the model's.
+
+    Prediction blocks are left out, as engines load them only for speculation; a stored copy of a tied output matrix
+    is left out, as engines reuse the embedding.
+    """
+    lay = model.layout
+    if lay is None:
+        raise BadFile(directory, "has an architecture whose layers are not known")
+    heads, n = kv_heads(model), lay.n_layers
+    stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
+    seen = False
+    for x in tensors(directory):
+        found = _LAYER.search(x.name)
+        tower = in_tower(x.name)
+        layer = int(found[1]) if found and not tower else None
+        if _MTP.search(x.name) or (layer is not None and layer >= n) or (tower and not vision):
+            continue
+        if lay.tie_embeddings and _HEAD.search(x.name):
+            continue
+        size = float(_loaded(x))
+        expert = bool(_EXPERT.search(x.name))
+        if expert:
+            size /= max(tp, ep)
+        elif _KV.search(x.name) and not tower:
+            size /= min(tp, heads)
+        elif not _REPLICATED.search(x.name):
+            size /= tp
+        seen = seen or layer is not None
+        for stage in _stages(x.name, layer, n, pp, lay.tie_embeddings):
+            stages[stage] += size
+            experts[stage] += size if expert else 0
+            outside[stage] += size if layer is None else 0
+    if not seen:
+        raise BadFile(directory, "holds no tensors of layers under the usual names")
+    return RankWeights(
+        stages=tuple(map(round, stages)), experts=tuple(map(round, experts)), outside=tuple(map(round, outside)),
+        modelled=False,
+    )  # fmt: skip
+
+
+def _loaded(x: TensorInfo) -> int:
+    """Bytes once loaded: 32-bit weights become 16 bit, scales stay as they are."""
+    return x.bytes // 2 if x.type == "F32" and len(x.shape) > 1 and not _SCALE.search(x.name) else x.bytes
+
+
+def _stages(name: str, layer: int | None, n: int, pp: int, tied: bool) -> tuple[int, ...]:
+    if layer is not None:
+        return (stage_of(layer, n, pp),)
+    if _EMBEDDING.search(name):
+        return (0, pp - 1) if tied and pp > 1 else (0,)
+    return (0,) if in_tower(name) else (pp - 1,)
