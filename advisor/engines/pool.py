@@ -12,11 +12,12 @@ from __future__ import annotations
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting, pool_says
-from advisor.engines.base import Decided, integer
+from advisor.engines.base import Decided, get, integer
 from advisor.engines.pool_constants import Constants, constants
 from advisor.engines.pool_settings import Resolved, resolve
 from advisor.engines.pool_sizes import Sized, cache_plans, heads, sizes
 from advisor.machines.types import Device
+from advisor.memory.adapters import prediction_params
 from advisor.memory.layers import cache_layers
 from advisor.memory.paged_cache import PagedCache
 from advisor.record import Record
@@ -67,11 +68,24 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
         context_length=r.length,
         sequences=d.sequences,
         basis=_basis(entry, c, s, q),
-        not_modelled=("multimodal profiling of image inputs",) if d.model.vision else (),
+        not_modelled=_left_out(d, r, c),
         warnings=(*refusals, *verdict.warnings, *pool_says.notes(d, r, used)),
         short=verdict.short,
         message=pool_says.too_long(r, plans, requests, [p.value for p in pools]) if fits is False else None,
     )
+
+
+def _left_out(d: Deployment, r: Resolved, c: Constants) -> tuple[str, ...]:
+    """What the estimate does not count."""
+    out = []
+    if d.model.vision and c.images_gib is None:
+        out.append("multimodal profiling of image inputs")
+    if c.names.speculative and get(d.settings, *c.names.speculative) is not None:
+        if not r.prediction:
+            out.append("the draft model of speculative decoding")
+        elif prediction_params(d.model) is None:
+            out.append("the prediction block, whose size is not known")
+    return tuple(out)
 
 
 def keeps_nothing(d: Deployment) -> bool:

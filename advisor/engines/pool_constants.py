@@ -73,7 +73,19 @@ class Names(Record, frozen=True, kw_only=True):
     kv_type: tuple[str, ...] = ()
     eager: tuple[str, ...] = ()
     cpu_offload: tuple[str, ...] = ()  # GiB of each rank's layers that stay in host memory
+    speculative: tuple[str, ...] = ()  # JSON object: method, num_speculative_tokens, model
     text_only: tuple[str, ...] = ()  # leaves the vision tower out
+
+
+class Lora(Record, frozen=True, kw_only=True):
+    """Adapter slots: the flags, and what the engine takes when they are left out."""
+
+    enable: tuple[str, ...]
+    slots: tuple[str, ...]
+    rank: tuple[str, ...]
+    default_slots: int
+    default_rank: int
+    source: str
 
 
 class Constants(Record, frozen=True, kw_only=True):
@@ -88,6 +100,7 @@ class Constants(Record, frozen=True, kw_only=True):
     activation: tuple[Activation, ...]
     graphs_gib: tuple[RangeGib, ...]  # those inside the budget
     outside_gib: tuple[RangeGib, ...]  # CUDA context, NCCL, libraries; by ranks
+    lora: Lora | None = None
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     planner: Literal["groups", "plain"]
     block: int = 16

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.engines import fitting
@@ -36,6 +38,9 @@ class Resolved(Record, frozen=True, kw_only=True):
     text_only: bool
     length_given: bool
     sequences_given: bool
+    prediction: bool  # speculates with the model's own prediction block
+    lora_slots: int  # adapters held on the device; 0 = none
+    lora_rank: int
     version: str | None  # the engine's, as given, or the one the rules assume
 
     @property
@@ -76,6 +81,9 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
         text_only=bool(flag(s, *n.text_only)) if n.text_only else False,
         length_given=d.context_length is not None or (bool(n.length) and get(s, *n.length) is not None),
         sequences_given=bool(_count(d, n.sequences)),
+        prediction=_prediction(d, n),
+        lora_slots=_lora(d, c)[0],
+        lora_rank=_lora(d, c)[1],
         version=version,
     )
 
@@ -83,6 +91,28 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
 def _batch(tier: Tier, length: int) -> int:
     """Batched tokens by default; engines that do not chunk prompts take a whole one."""
     return max(length, tier.batched_tokens) if length <= tier.whole_prompts_to else tier.batched_tokens
+
+
+def _prediction(d: Deployment, n: Names) -> bool:
+    """Whether speculative decoding with the model's own prediction block is set. Raises BadInput for a bad value."""
+    value = get(d.settings, *n.speculative) if n.speculative else None
+    if value is None:
+        return False
+    try:
+        config = msgspec.json.decode(str(value))
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise BadInput(f'setting {n.speculative[0]}: a JSON object is wanted, like {{"method": "mtp"}}')
+    return "mtp" in str(config.get("method", "")).lower()
+
+
+def _lora(d: Deployment, c: Constants) -> tuple[int, int]:
+    """(adapter slots, rank); no slots where adapters are not enabled."""
+    x = c.lora
+    if x is None or not flag(d.settings, *x.enable):
+        return 0, 0
+    return _count(d, x.slots) or x.default_slots, _count(d, x.rank) or x.default_rank
 
 
 def _offload(d: Deployment, n: Names) -> int:

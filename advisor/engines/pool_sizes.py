@@ -13,7 +13,7 @@ from advisor.engines.pool_constants import GIB, Activation, Constants
 from advisor.engines.pool_settings import Resolved
 from advisor.engines.versions import pick
 from advisor.errors import BadInput
-from advisor.memory import checkpoint_weights, hf_weights, paged_cache
+from advisor.memory import adapters, checkpoint_weights, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import cache_layers
 from advisor.memory.memo import by_identity
@@ -52,6 +52,18 @@ def _weights(d: Deployment, r: Resolved, q: Quantization) -> RankWeights:
     return hf_weights.per_rank(d.model, q, r.tp, r.pp, r.ep, not r.text_only)
 
 
+def _with_extras(d: Deployment, r: Resolved, q: Quantization, w: RankWeights) -> RankWeights:
+    """With adapter slots (16 bit, shared over the stages by layers) and the prediction block (last stage)."""
+    stages = list(w.stages)
+    if r.lora_slots:
+        each = adapters.lora_elements(d.model, r.lora_rank, r.tp) * 2 * r.lora_slots
+        stages = [x + each // r.pp for x in stages]
+    block = adapters.prediction_params(d.model) if r.prediction else None
+    if block is not None:
+        stages[-1] += int(block * min(q.bits_nominal, 16) / 8 / r.tp)
+    return w if stages == list(w.stages) else msgspec.structs.replace(w, stages=tuple(stages), modelled=True)
+
+
 def widest_dense(model: Model) -> int:
     """Widest intermediate outside the routed experts: dense layers, shared experts."""
     assert model.layout is not None
@@ -87,7 +99,7 @@ def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
 
     Source of the activation peak: `activation.source` of the engine's constants.
     """
-    w = _weights(d, r, q)
+    w = _with_extras(d, r, q, _weights(d, r, q))
     a = pick(c.activation, r.version)
     value = activation(d.model, r, a) if d.model.layout is not None else 0.03 * w.stages[0]  # assumed: no width known
     unified = any(x.unified for x in fitting.devices(d))
@@ -141,17 +153,20 @@ def cache_plans(d: Deployment, r: Resolved, c: Constants) -> tuple[PagedCache, .
     if not cache_layers(d.model):
         raise BadInput(f"{d.model.id}: the layer layout is not in the catalogue, so its KV cache cannot be told")
     state = 4.0 if d.model.model_type in c.fp32_state_model_types else c.state_bytes
-    return _plans(d.model, r.kv_bytes, r.tp, r.pp, state, c.planner, c.block)
+    extra = d.model.mtp.layers if r.prediction and d.model.mtp else 0
+    return _plans(d.model, r.kv_bytes, r.tp, r.pp, state, c.planner, c.block, extra)
 
 
 @by_identity
 def _plans(
-    model: Model, element: float, tp: int, pp: int, state_bytes: float, planner: str, block: int
+    model: Model, element: float, tp: int, pp: int, state_bytes: float, planner: str, block: int, extra: int
 ) -> tuple[PagedCache, ...]:
     layers = cache_layers(model)
     out = []
     for stage in range(pp):
         mine = [x for i, x in enumerate(layers) if pp == 1 or hf_weights.stage_of(i, len(layers), pp) == stage]
+        if stage == pp - 1 and extra:  # a prediction block attends like the last growing layer
+            mine += [x for x in layers if x.attends and x.window is None][-1:] * extra
         specs = paged_cache.specs(mine, element, tp, state_bytes, 2.0)
         if planner == "plain":  # windowed layers keep everything
             specs = [msgspec.structs.replace(s, kind="full") if s.kind == "window" else s for s in specs]

@@ -1,0 +1,63 @@
+"""LoRA slots and prediction blocks beside the model's own weights."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "engines"))
+from asking import RULES, asked
+
+from advisor.errors import BadInput
+from advisor.memory import adapters
+
+L8 = "llama3.1:8b"
+H100 = "1x H100 80GB SXM"
+
+
+def test_an_adapter_over_all_linear_layers() -> None:
+    """Rank 16 on Llama-3.1-8B: 41,943,040 trainable parameters, as fine-tuning tools print them."""
+    assert adapters.lora_elements(RULES.find_model(L8), 16) == 41_943_040
+
+
+def test_ranks_share_the_long_side() -> None:
+    m = RULES.find_model(L8)
+    whole, half = adapters.lora_elements(m, 16), adapters.lora_elements(m, 16, 2)
+    assert whole / 2 < half < whole
+
+
+def test_slots_are_weights_of_the_server() -> None:
+    plain = asked("vllm", L8, H100, quant="BF16", context=8192)
+    four = asked("vllm", L8, H100, quant="BF16", context=8192, enable_lora=True, max_loras=4, max_lora_rank=64)
+    one = asked("vllm", L8, H100, quant="BF16", context=8192, enable_lora=True)
+
+    def more(m: object) -> int:
+        return (m.devices[0].weights_bytes or 0) - (plain.devices[0].weights_bytes or 0)  # type: ignore[attr-defined]
+
+    assert more(four) == 4 * 4 * 41_943_040 * 2
+    assert more(one) == 41_943_040 * 2
+    assert (four.kv_cache.available_bytes or 0) == (plain.kv_cache.available_bytes or 0) - more(four)
+
+
+def test_a_prediction_block_weighs_and_caches() -> None:
+    """GLM-4.5-Air keeps one block more: its weights, and one more layer of cache."""
+    said = '{"method": "mtp", "num_speculative_tokens": 1}'
+    plain = asked("vllm", "zai-org/GLM-4.5-Air", "4x H100 80GB SXM", quant="BF16", context=8192, tensor_parallel_size=4)
+    with_it = asked("vllm", "zai-org/GLM-4.5-Air", "4x H100 80GB SXM", quant="BF16", context=8192,
+                    tensor_parallel_size=4, speculative_config=said)  # fmt: skip
+    m = RULES.find_model("zai-org/GLM-4.5-Air")
+    assert m.mtp is not None
+    assert m.mtp.per_layer is not None
+    more = (with_it.devices[0].weights_bytes or 0) - (plain.devices[0].weights_bytes or 0)
+    assert more == pytest.approx(m.mtp.per_layer * 2 / 4, rel=1e-6)
+    layers = m.layout.n_layers if m.layout else 0
+    assert (with_it.kv_cache.bytes_per_token or 0) / (plain.kv_cache.bytes_per_token or 1) == (layers + 1) / layers
+
+
+def test_a_draft_model_is_said_not_to_be_counted() -> None:
+    m = asked("vllm", L8, H100, quant="BF16", context=8192, speculative_config='{"model": "x", "method": "eagle3"}')
+    assert any("draft model" in x for x in m.not_modelled)
+    with pytest.raises(BadInput, match="JSON object"):
+        asked("vllm", L8, H100, quant="BF16", context=8192, speculative_config="mtp")
