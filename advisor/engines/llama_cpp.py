@@ -45,7 +45,6 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
         "overhead": "assumed",
     }
     refusals = _refusals(d, r)
-    projector = ("image projector (mmproj)",) if d.model.vision else ()
     return MemoryEstimate(
         fits=False if refusals else verdict.fits,
         devices=tuple(rows),
@@ -54,7 +53,7 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
         context_length=p.cells.cells if not r.unified else r.ctx_size // r.slots,
         sequences=r.slots,
         basis=basis,
-        not_modelled=(*p.notes, PROMPT_CACHE, *projector),
+        not_modelled=(*p.notes, PROMPT_CACHE),
         warnings=(*refusals, *verdict.warnings, *_notes(d, r, p, chosen)),
         short=verdict.short,
     )

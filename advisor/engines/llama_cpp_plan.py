@@ -11,6 +11,7 @@ import msgspec
 from advisor.catalog.types import Engine
 from advisor.deployment import Basis, Deployment
 from advisor.engines import fitting
+from advisor.engines.base import flag, get
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved
 from advisor.errors import BadInput
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
@@ -100,12 +101,20 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     growing = [x for x in layers if x.attends and not (x.window and windows)]
     per_token = sum(_row(r, x) for x in growing)
     notes = [weights.note] if weights.note else []
+    placed = _place_weights(weights, where, r, bool(devices))
+    projector = projector_bytes(d)
+    if projector:
+        at = 0 if devices and not flag(d.settings, "no-mmproj-offload") else HOST
+        placed[at] = placed.get(at, 0) + projector
+        notes.append("scratch of the image encoder")
+    elif d.model.vision is not None:
+        notes.append("image projector (mmproj)")
     if any(x.index for x in layers):
         notes.append("the sparse-attention index cache")
     if any(x.extra for x in layers) or any(x.image_only for x in layers):
         notes.append("caches other than plain rows of this architecture")
     return Plan(
-        weights=_place_weights(weights, where, r, bool(devices)),
+        weights=placed,
         cache=cache,
         state=state,
         compute=compute,
@@ -135,6 +144,16 @@ def _weights(d: Deployment) -> gguf_weights.GgufWeights:
         raise BadInput(str(e)) from None
     except KeyError:
         raise BadInput(f"{d.quantization!r} is not a GGUF format llama.cpp can load") from None
+
+
+def projector_bytes(d: Deployment) -> int | None:
+    """Bytes of the projector that `--mmproj` loads: the file's, else 16 bit a parameter; 0 without, None unknown."""
+    path = get(d.settings, "mmproj", "mm")
+    if path is None:
+        return 0
+    if Path(str(path)).is_file():
+        return sum(x.file_bytes for x in gguf_weights.from_file(Path(str(path))).weights)
+    return None if d.model.vision is None else 2 * d.model.vision.params
 
 
 def _shares(d: Deployment) -> tuple[float, ...]:
