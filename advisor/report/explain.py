@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.advice.explain import Explained, Fits
-from advisor.advice.limits import Limits
+from advisor.advice.limits import MOST_SEQUENCES, Limits
 from advisor.deployment import DeviceMemory, MemoryEstimate
 from advisor.engines.llama_cpp_verify import Verified
 from advisor.report.text import bullets, paint, table, verdict, wrap
@@ -19,7 +19,7 @@ def explained(x: Explained, verbose: bool = False) -> str:
     unit = _unit(x)
     out = [paint(f"{d.model.id}, {x.quantization} on {x.engine_name}", "bold"), wrap(_size(x), "  ")]
     out += ["", _contexts(x, verbose, unit), ""]
-    if len(x.estimates) > 2:
+    if len(x.estimates) > 2 and m.kv_cache.bytes_per_token != 0:  # encoders do not grow
         out += [_chart(x), ""]
     out.append(wrap(f"KV cache: {_kv(m)}. {_name(unit)} per place; basis: {_basis(m)}.", "  "))
     if x.has_machine:
@@ -132,6 +132,7 @@ def _limits(x: Limits, m: MemoryEstimate) -> list[str]:
     def shown(n: int | None) -> str:
         return "none" if n is None else f"{n:,}"
 
+    or_more = " or more" if x.most_sequences == MOST_SEQUENCES else ""
     kinds = [
         (c.kv_cache_type, c.largest_context) for c in x.by_cache if c.kv_cache_type != "auto" and c.largest_context
     ]
@@ -140,7 +141,7 @@ def _limits(x: Limits, m: MemoryEstimate) -> list[str]:
     else:
         out = [f"longest context for {m.sequences} at once: {shown(x.largest_context)} tokens"]
         out[0] += "".join(f"; {kind} cache {shown(n)}" for kind, n in kinds)
-        out.append(f"most requests of {tokens(m.context_length)} at once: {shown(x.most_sequences)}")
+        out.append(f"most requests of {tokens(m.context_length)} at once: {shown(x.most_sequences)}{or_more}")
     if x.layers_on_cards is not None and x.layers_on_cards[0] < x.layers_on_cards[1]:
         out.append(f"layers that fit: {x.layers_on_cards[0]} of {x.layers_on_cards[1]}; the rest would run on the CPU")
     if x.largest_quantization:
