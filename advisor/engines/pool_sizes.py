@@ -60,7 +60,9 @@ def _with_extras(d: Deployment, r: Resolved, q: Quantization, w: RankWeights) ->
         stages = [x + each // r.pp for x in stages]
     block = adapters.prediction_params(d.model) if r.prediction else None
     if block is not None:
-        stages[-1] += int(block * min(q.bits_nominal, 16) / 8 / r.tp)
+        # below 8 bits publishers leave the block at 16 (NVFP4 loads with and without it differ by 2 bytes a parameter)
+        bits = 16 if q.bits_nominal < 8 else min(q.bits_nominal, 16)
+        stages[-1] += int(block * bits / 8 / r.tp)
     return w if stages == list(w.stages) else msgspec.structs.replace(w, stages=tuple(stages), modelled=True)
 
 

@@ -88,6 +88,8 @@ def request_of(r: Row) -> Request | None:
             settings[flag] = value if column == "gpu_mem_util" else int(value)
     if engine == "vllm" and r["enforce_eager"] == "True":
         settings["enforce-eager"] = True
+    if engine == "vllm" and r["spec_decode"] == "mtp":
+        settings["speculative-config"] = {"method": "mtp", "num_speculative_tokens": 1}
     length = int(r["max_model_len"]) if r["max_model_len"] else None
     kv = r["kv_dtype"] if r["kv_dtype"] in ("fp8", "fp8_e5m2", "q8_0", "q4_0", "f16") else None
     if engine in ("llama.cpp", "ollama"):
