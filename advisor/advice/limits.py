@@ -50,16 +50,12 @@ def limits(
     KV cache types to compare.
     """
     top = max(d.model.max_context or length, length)
-    by_cache = tuple(
-        ByCache(
-            kv_cache_type=kind,
-            largest_context=largest(
-                lambda n, k=kind: fits(msgspec.structs.replace(d, kv_cache_type=KvType(k=k, v=k)), n),  # type: ignore[misc]
-                top,
-            ),
-        )
-        for kind in caches
-    )
+
+    def reach(kind: str) -> int | None:
+        other = msgspec.structs.replace(d, kv_cache_type=KvType(k=kind, v=kind))
+        return largest(lambda n: fits(other, n), top)
+
+    by_cache = tuple(ByCache(kv_cache_type=kind, largest_context=reach(kind)) for kind in caches)
     return Limits(
         largest_context=largest(lambda n: fits(d, n), top),
         most_sequences=largest(lambda n: fits(msgspec.structs.replace(d, sequences=n), length), MOST_SEQUENCES),

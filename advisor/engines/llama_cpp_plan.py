@@ -107,7 +107,7 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
         at = 0 if devices and not flag(d.settings, "no-mmproj-offload") else HOST
         placed[at] = placed.get(at, 0) + projector
         notes.append("scratch of the image encoder")
-    elif d.model.vision is not None:
+    elif projector is None or d.model.vision is not None:
         notes.append("image projector (mmproj)")
     if any(x.index for x in layers):
         notes.append("the sparse-attention index cache")

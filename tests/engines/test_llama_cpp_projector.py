@@ -36,3 +36,8 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     seeing = asked("llama.cpp", MODEL, CARD, quant="Q4_K_M", context=4096, mmproj=str(file))
     more = (seeing.devices[0].weights_bytes or 0) - (plain.devices[0].weights_bytes or 0)
     assert 0.9 * file.stat().st_size < more < file.stat().st_size
+
+
+def test_one_of_unknown_size_is_said() -> None:
+    m = asked("llama.cpp", "llama3.1:8b", CARD, quant="Q4_K_M", context=4096, mmproj="not-here.gguf")
+    assert any("projector" in x for x in m.not_modelled)

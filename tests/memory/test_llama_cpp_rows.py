@@ -4,57 +4,23 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.deployment import Deployment, KvType, MemoryEstimate
-from advisor.estimation import estimate, machine_of
+from advisor.deployment import MemoryEstimate
+from advisor.estimation import deployment, estimate
+from advisor.report.measured import llama_request
 
 _LINES = (Path(__file__).parent.parent / "data" / "llamacpp_rows.csv").read_text().splitlines()
 ROWS = list(csv.DictReader(line for line in _LINES if not line.startswith("#")))
 RULES = catalog([shipped_root()])
 MIB = 2**20
-CARD = {
-    "75": "Quadro RTX 8000",
-    "86": "RTX A6000",
-    "89": "L40S",
-    "90": "H100 80GB SXM",
-    "120": "RTX PRO 6000 Blackwell",
-}
 
 
 def estimated(r: dict[str, str]) -> MemoryEstimate:
-    gpus = int(r["gpus"])
-    settings: dict[str, Any] = {
-        "ctx-size": int(r["n_ctx"]),
-        "parallel": int(r["n_seq"]),
-        "ubatch-size": int(r["n_ubatch"]),
-        "flash-attn": r["fa"],
-        "fit": "off",
-        "kv-unified" if r["kv_unified"] == "1" else "no-kv-unified": True,
-    }
-    if r["swa_full"] == "1":
-        settings["swa-full"] = True
-    if r["cpu_moe"] == "1":
-        settings["cpu-moe"] = True
-    if gpus:
-        settings["n-gpu-layers"] = "all" if r["ngl"] == "-1" else int(r["ngl"])
-    hardware = f"{gpus}x {CARD[r['cc']]}" if gpus else "cpu, 2000GB RAM"
-    return estimate(
-        Deployment(
-            model=RULES.find_model(r["model"]),
-            engine="llama.cpp",
-            engine_version="0.5.0",
-            quantization=r["quant"],
-            machine=machine_of(hardware, RULES),
-            kv_cache_type=KvType(k=r["ctk"], v=r["ctv"]),
-            settings=settings,
-        ),
-        RULES,
-    )
+    return estimate(deployment(llama_request(r), RULES)[0], RULES)
 
 
 def planned(r: dict[str, str]) -> dict[str, tuple[int, int, int]]:
