@@ -3,7 +3,7 @@
     import advisor
     advisor.recommend(advisor.machine("2x RTX 4090"), concurrency=8, model="70B").to_dict()
 
-Nothing here touches the network. Functions are imported when they are first used.
+Nothing touches the network but `fetch_headers`. Functions are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from advisor.library import estimate as estimate
     from advisor.library import explain as explain
+    from advisor.library import fetch_headers as fetch_headers
     from advisor.library import machine as machine
     from advisor.library import model as model
     from advisor.library import probe as probe
     from advisor.library import recommend as recommend
 
-_LIBRARY = ("estimate", "explain", "machine", "model", "probe", "recommend")
+_LIBRARY = ("estimate", "explain", "fetch_headers", "machine", "model", "probe", "recommend")
 __all__ = ["__version__", *_LIBRARY]
 
 

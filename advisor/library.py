@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -39,6 +40,18 @@ def model(name: str) -> Model:
     from advisor.catalog.resolve import resolve_model
 
     return resolve_model(name, catalog()).model
+
+
+def fetch_headers(name: str, quantization: str | None = None, say: Callable[[str], None] | None = None) -> Path:
+    """Read config and file headers of hub repository `name` (never the weights) and return their local path.
+
+    The path is a model for every other function. `quantization` chooses among the GGUF files of a repository; `say` is
+    told what is read. The only function that uses the network. Raises BadInput, AdvisorError `hub`, BadFile.
+    """
+    from advisor.catalog.roots import cache_dir
+    from advisor.models.hub import fetch_headers as fetch
+
+    return fetch(name, quantization, cache_dir(), say or (lambda _: None))
 
 
 def estimate(deployment: Deployment | Mapping[str, Any]) -> MemoryEstimate:

@@ -106,6 +106,8 @@ def _accelerator(a: Accelerator, tables: dict[str, Any]) -> Iterator[str]:
             yield f"{pci!r} is no PCI id (vendor:device in lower case, as 10de:2684)"
     if a.usable_bytes and a.memory_bytes and a.usable_bytes > a.memory_bytes:
         yield "usable_bytes is above memory_bytes"
+    if a.usable_share is not None and not 0.5 <= a.usable_share <= 1:
+        yield f"usable_share is {a.usable_share}, not a share of memory_bytes"
     pattern = _compiled(a.name_pattern)
     if isinstance(pattern, str):
         yield pattern

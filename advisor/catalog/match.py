@@ -82,11 +82,11 @@ def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform], gpu_cores: int | N
 
 
 def capacity(entry: Accelerator) -> tuple[int | None, Literal["catalogue", "assumed"] | None]:
-    """Bytes programs can use on one card: a driver's figure where one is known, else 0.93 of the nominal size."""
+    """Bytes programs can use on one card: a driver's figure where known, else the entry's share (0.93 without one)."""
     if entry.usable_bytes is not None:
         return entry.usable_bytes, "catalogue"
     if entry.memory_bytes is not None:
-        return int(entry.memory_bytes * USABLE_SHARE), "assumed"
+        return int(entry.memory_bytes * (entry.usable_share or USABLE_SHARE)), "assumed"
     return None, None
 
 

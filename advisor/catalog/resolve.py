@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from advisor.catalog.store import Catalog
 from advisor.errors import BadFile, UnknownName
 from advisor.models.types import Model
@@ -90,7 +92,19 @@ def _from_directory(path: Path) -> Resolved:
         raise BadFile(path, f"holds {found}")
     from advisor.models.hf_config import read_model_dir
 
-    return Resolved(read_model_dir(path), str(path))
+    return _named(Resolved(read_model_dir(path), str(path)), path)
+
+
+def _named(found: Resolved, path: Path) -> Resolved:
+    """A model whose headers came from the hub goes by its hub name."""
+    from advisor.models.headers import origin
+
+    come = origin(path)
+    if come is None:
+        return found
+    said = f"config and headers of {come.repository} at {come.revision[:12]} were read from the hub"
+    note = f"{found.note}; {said}" if found.note else said
+    return found._replace(model=msgspec.structs.replace(found.model, id=come.repository), note=note)
 
 
 def _from_gguf(path: Path, note: str | None = None) -> Resolved:
@@ -101,4 +115,4 @@ def _from_gguf(path: Path, note: str | None = None) -> Resolved:
     missing = file.bytes_missing if file.truncated else 0
     if missing:
         note = f"{path.name} is cut off: {missing:,} bytes of tensor data are missing, so no engine will load it"
-    return Resolved(model_from_gguf(file, path), str(path), gguf_quantization(file), note)
+    return _named(Resolved(model_from_gguf(file, path), str(path), gguf_quantization(file), note), path)

@@ -54,7 +54,7 @@ def command(
     machine = options.machine("this" if verify else on, snapshot, rules)
     x = explain(
         Question(
-            model=model,
+            model=options.reached(model, quant, quiet) or model,
             quantization=quant,
             engine=engine,
             machine=machine,

@@ -18,6 +18,33 @@ def _keep_rules(ctx: click.Context, _: click.Parameter, value: str | None) -> No
         ctx.ensure_object(dict)["rules"] = value
 
 
+def _keep_online(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value:
+        ctx.ensure_object(dict)["online"] = True
+
+
+def reached(model: str | None, quantization: str | None, quiet: bool) -> str | None:
+    """The model as it was named; with `--online` the local copy of its headers. Raises what `fetch_headers` raises."""
+    ctx = click.get_current_context(silent=True)
+    if not (ctx.find_object(dict) or {}).get("online") if ctx else True:
+        return model
+    from advisor.errors import BadInput
+
+    if model is None:
+        raise BadInput("--online wants a --model: the hub repository to read")
+    import sys
+
+    from advisor.library import fetch_headers
+
+    show = not quiet and sys.stderr.isatty()
+    path = fetch_headers(
+        model, quantization, (lambda line: click.echo(f"\r\033[K{line}", nl=False, err=True)) if show else None
+    )
+    if show:
+        click.echo("\r\033[K", nl=False, err=True)
+    return str(path)
+
+
 def rules(f: F) -> F:
     """`--rules DIR`, kept in the click context."""
     return click.option(
@@ -72,7 +99,7 @@ def hardware(f: F) -> F:
 
 
 def model(required: bool = False) -> Callable[[F], F]:
-    """`--model`, `--quant`, `--engine`, `--context`, `--concurrency`."""
+    """`--model`, `--online`, `--quant`, `--engine`, `--context`, `--concurrency`."""
 
     def add(f: F) -> F:
         f = click.option("--concurrency", "--users", type=click.IntRange(min=1), metavar="N", help="Requests at once.")(
@@ -87,6 +114,13 @@ def model(required: bool = False) -> Callable[[F], F]:
             metavar="Q",
             callback=_said,
             help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).",
+        )(f)
+        f = click.option(
+            "--online",
+            expose_value=False,
+            is_flag=True,
+            callback=_keep_online,
+            help="Read config and file headers of a hub repository from the hub (never the weights).",
         )(f)
         return click.option(
             "--model",

@@ -83,7 +83,7 @@ def command(**given: Any) -> int:
     asked = Question(
         machine=machine,
         workload=workload(given),
-        model=given["model"] or (names[0] if names else None),
+        model=options.reached(given["model"] or (names[0] if names else None), given["quant"], given["quiet"]),
         quantization=given["quant"],
         engine=given["engine"],
         models=max(1, len(names)),

@@ -58,7 +58,7 @@ def command(**given: Any) -> int:
     asked = Question(
         machine=machine,
         workload=workload({**_NOT_ASKED, **given}),
-        model=given["model"],
+        model=options.reached(given["model"], given["quant"], given["quiet"]),
         quantization=given["quant"],
         engine=given["engine"],
     )

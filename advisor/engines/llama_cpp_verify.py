@@ -17,6 +17,7 @@ from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
 from advisor.errors import BadInput
+from advisor.models.headers import origin
 from advisor.record import Record
 from advisor.units import MIB
 
@@ -124,6 +125,8 @@ def verify(d: Deployment, m: MemoryEstimate) -> Verified:
         raise BadInput(f"neither {SERVER} nor {PLANNER} is installed: both come with llama.cpp; put one on PATH")
     if not d.model_path or not Path(d.model_path).is_file():
         raise BadInput("the engine can only be asked about a GGUF file: give its path as the model")
+    if origin(d.model_path) is not None:
+        raise BadInput("only the headers of this file are here: download it to ask the engine about it")
     r, name = resolve(d), Path(path).name
     if name == PLANNER and r.unified and r.slots > 1:
         raise BadInput(f"{PLANNER} plans slots with a cache of their own only: {SERVER} is needed for a unified one")

@@ -15,6 +15,7 @@ from typing import BinaryIO
 
 from advisor.errors import BadFile
 from advisor.models.ggml_types import BLOCKS, REMOVED_TYPES, TYPE_NAMES
+from advisor.models.headers import full_size
 from advisor.models.tensors import TensorInfo
 from advisor.record import Record
 from advisor.units import MIB
@@ -240,7 +241,7 @@ def _read_one(path: Path, limit: int) -> GgufFile:
             raise BadFile(path, "is a directory, a .gguf file is wanted")
         if path.exists() and not path.is_file():  # a FIFO would block
             raise BadFile(path, "is not a regular file")
-        size = path.stat().st_size
+        size = full_size(path)
         with path.open("rb") as stream:
             return _read_header(_Header(path, stream, limit), size)
     except FileNotFoundError:
@@ -248,6 +249,13 @@ def _read_one(path: Path, limit: int) -> GgufFile:
     except (OSError, ValueError) as e:
         reason = e.strerror if isinstance(e, OSError) and e.strerror else e
         raise BadFile(path, f"cannot be read: {reason}") from None
+
+
+def read_header(path: Path, stream: BinaryIO, file_bytes: int, limit: int = MAX_HEADER) -> int:
+    """Bytes of the header and tensor table at the start of `stream`, which is read no further. Raises BadFile."""
+    h = _Header(path, stream, limit)
+    _read_header(h, file_bytes)
+    return h.pos
 
 
 def _read_header(h: _Header, file_bytes: int) -> GgufFile:

@@ -13,6 +13,7 @@ import msgspec
 
 from advisor.errors import BadFile
 from advisor.files import parse_json, read_bytes
+from advisor.models.headers import full_size
 from advisor.models.tensors import TensorInfo
 from advisor.units import MIB
 
@@ -105,7 +106,7 @@ def _read_file(path: Path) -> tuple[TensorInfo, ...]:
     try:
         if path.exists() and not path.is_file():  # a FIFO would block
             raise BadFile(path, "is not a regular file")
-        size = path.stat().st_size
+        size = full_size(path)
         with path.open("rb") as stream:
             head = stream.read(8)
             length = int.from_bytes(head, "little")

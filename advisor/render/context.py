@@ -46,7 +46,15 @@ def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
     q = rules.quantization(d.quantization)
     plain = ModelRef(id=d.model.id, quantization=d.quantization)
     if d.model_path:
-        return local(plain, d.model_path)
+        from advisor.models.headers import origin
+
+        come = origin(d.model_path)  # headers alone: the engine downloads the rest
+        if come is None:
+            return local(plain, d.model_path)
+        label = f"{come.repository}:{d.quantization}"
+        if d.engine == "ollama":
+            return replace(plain, tag=f"hf.co/{label}")
+        return replace(plain, repository=come.repository, download=label if q.family == "gguf" else None)
     if d.engine == "ollama" and (tag := _ollama_tag(d, q)):
         return replace(plain, tag=tag)
     if q.family == "gguf" or d.engine in ("llama.cpp", "ollama"):

@@ -1,0 +1,50 @@
+"""Header folders: what `--online` keeps of a hub repository. Real headers, without the tensor data behind them.
+
+`advise-headers.json` in the folder says where the files come from and how large they really are, so that the same
+readers serve them; everything else about them is checked as in a full file.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+import msgspec
+
+from advisor.errors import BadFile
+from advisor.record import Record
+
+MARK = "advise-headers.json"
+_LIMIT = 4 * 2**20
+
+
+class Origin(Record, frozen=True, kw_only=True):
+    """Where the headers of a folder were read."""
+
+    repository: str  # org/name
+    revision: str  # commit
+    sizes: dict[str, int]  # file name -> bytes of the whole file
+
+
+def origin(path: Path | str) -> Origin | None:
+    """The origin of a header folder or of a file in one; None for anything else. Raises BadFile."""
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent
+    mark = folder / MARK
+    return _read(mark) if mark.is_file() else None
+
+
+@lru_cache(maxsize=16)
+def _read(mark: Path) -> Origin:
+    from advisor.files import read_bytes
+
+    try:
+        return msgspec.json.decode(read_bytes(mark, _LIMIT), type=Origin)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
+        raise BadFile(mark, f"is not what --online writes: {str(e)[:200]}; delete the folder and ask again") from None
+
+
+def full_size(path: Path) -> int:
+    """Bytes of a file, or of the whole file of which only the header is kept here. Raises OSError, BadFile."""
+    found = origin(path)
+    return found.sizes.get(path.name, path.stat().st_size) if found else path.stat().st_size
