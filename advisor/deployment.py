@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from advisor.catalog.types import Quantization
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.record import Record
@@ -29,6 +30,14 @@ class KvType(Record, frozen=True, kw_only=True):
     v: str = "auto"
 
 
+class Draft(Record, frozen=True, kw_only=True):
+    """The draft model of speculative decoding, loaded beside the model."""
+
+    model: Model
+    quantization: Quantization
+    path: str | None = None
+
+
 class Deployment(Record, frozen=True, kw_only=True):
     """One launch of one engine. `settings` use the engine's own long flag names without dashes and win over the
     general fields."""
@@ -45,6 +54,8 @@ class Deployment(Record, frozen=True, kw_only=True):
     settings: dict[str, Setting] = {}
     environment: dict[str, str] = {}
     model_path: str | None = None  # local file or directory, when the weights are on disk
+    draft: Draft | None = None
+    uncounted: tuple[str, ...] = ()  # what is loaded beside the model and whose size is not known
     served_name: str | None = None
     host: str | None = None  # None = loopback
     port: int | None = None

@@ -8,7 +8,8 @@ import msgspec
 
 from advisor import engines, formats
 from advisor.catalog import Catalog, catalog
-from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
+from advisor.catalog.types import Engine
+from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting
 from advisor.engines.base import LARGEST_LENGTH
 from advisor.errors import AdvisorError, BadInput
 from advisor.files import MAX_DEPTH, nesting
@@ -54,7 +55,13 @@ def estimate(d: Deployment, rules: Catalog | None = None) -> MemoryEstimate:
     rows = m.devices if m.host is None else (*m.devices, m.host)
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
+    if m.fits and d.uncounted:
+        return msgspec.structs.replace(m, fits=None, not_modelled=_with(m.not_modelled, d.uncounted))
     return m
+
+
+def _with(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
+    return (*names, *(x for x in more if not any(x in n for n in names)))
 
 
 def kv_type(value: str | dict[str, str] | None) -> KvType:
@@ -119,7 +126,25 @@ def deployment(
         settings={k: _flat(v) for k, v in r.settings.items()},
         model_path=found.path,
     )
-    return made, tuple(n for n in (found.note, chosen.note) if n)
+    draft, said = _draft(made, entry, rules)
+    if draft is not None or said is not None:
+        made = msgspec.structs.replace(made, draft=draft, uncounted=("the draft model",) if said else ())
+    return made, tuple(n for n in (found.note, chosen.note, said) if n)
+
+
+def _draft(d: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, str | None]:
+    """The draft model that the settings name, or why it cannot be counted."""
+    from advisor.catalog.resolve import file_format, resolve_model
+
+    name = engines.draft_name(d.settings, entry)
+    if name is None:
+        return None, None
+    try:
+        found = resolve_model(name, rules)
+        chosen = formats.quantization(file_format(found, None, rules), entry, found.model, rules)
+    except AdvisorError as e:
+        return None, f"draft model: {e.message.rstrip('.')}, so it is not counted"
+    return Draft(model=found.model, quantization=chosen.quantization, path=found.path), None
 
 
 def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:

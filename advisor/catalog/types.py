@@ -196,6 +196,13 @@ class Image(Record, frozen=True, kw_only=True):
     note: str | None = None
 
 
+class DraftSettings(Record, frozen=True, kw_only=True):
+    """Where an engine is told the draft model of speculative decoding."""
+
+    model: tuple[str, ...] = ()  # settings whose value is the model
+    json: tuple[str, ...] = ()  # settings that hold a JSON object with the key `model`
+
+
 class Engine(Record, frozen=True, kw_only=True):
     """What one engine is, runs on, loads and supports."""
 
@@ -222,6 +229,7 @@ class Engine(Record, frozen=True, kw_only=True):
     images: tuple[Image, ...] = ()
     port: int | None = None
     health_path: str | None = None
+    draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
     default_slots: int | None = None  # requests at once without any setting
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module

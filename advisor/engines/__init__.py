@@ -8,6 +8,7 @@ from typing import cast
 
 from advisor.catalog.types import Engine
 from advisor.engines.base import EngineModule
+from advisor.engines.drafts import draft_name as draft_name
 from advisor.errors import BadInput
 
 

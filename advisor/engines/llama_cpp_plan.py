@@ -10,9 +10,9 @@ import msgspec
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Basis, Deployment
-from advisor.engines import fitting
+from advisor.engines import drafts, fitting
 from advisor.engines.base import flag, get
-from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
 from advisor.errors import BadInput
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS
@@ -113,6 +113,19 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
         notes.append("the sparse-attention index cache")
     if any(x.extra for x in layers) or any(x.image_only for x in layers):
         notes.append("caches other than plain rows of this architecture")
+    draft = drafts.beside(d, r.ctx_size, r.slots)
+    if draft is not None:
+        second = plan(draft, resolve(draft), c)
+        for mine, its in (
+            (placed, second.weights),
+            (cache, second.cache),
+            (state, second.state),
+            (compute, second.compute),
+        ):
+            for place, size in its.items():
+                mine[place] = mine.get(place, 0) + size
+        per_token += second.bytes_per_token
+        notes += [f"draft model: {n}" for n in second.notes]
     return Plan(
         weights=placed,
         cache=cache,

@@ -82,7 +82,8 @@ def _left_out(d: Deployment, r: Resolved, c: Constants) -> tuple[str, ...]:
         out.append("multimodal profiling of image inputs")
     if c.names.speculative and get(d.settings, *c.names.speculative) is not None:
         if not r.prediction:
-            out.append("the draft model of speculative decoding")
+            if d.draft is None:
+                out.append("the draft model of speculative decoding")
         elif prediction_params(d.model) is None:
             out.append("the prediction block, whose size is not known")
     return tuple(out)

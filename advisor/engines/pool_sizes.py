@@ -15,7 +15,7 @@ from advisor.engines.versions import pick
 from advisor.errors import BadInput
 from advisor.memory import adapters, checkpoint_weights, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights
-from advisor.memory.layers import cache_layers
+from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.memo import by_identity
 from advisor.memory.paged_cache import PagedCache
 from advisor.models.native import native_format
@@ -53,7 +53,7 @@ def _weights(d: Deployment, r: Resolved, q: Quantization) -> RankWeights:
 
 
 def _with_extras(d: Deployment, r: Resolved, q: Quantization, w: RankWeights) -> RankWeights:
-    """With adapter slots (16 bit, shared over the stages by layers) and the prediction block (last stage)."""
+    """With adapter slots (16 bit, shared over the stages by layers), the prediction block and a draft (last stage)."""
     stages = list(w.stages)
     if r.lora_slots:
         each = adapters.lora_elements(d.model, r.lora_rank, r.tp) * 2 * r.lora_slots
@@ -63,6 +63,9 @@ def _with_extras(d: Deployment, r: Resolved, q: Quantization, w: RankWeights) ->
         # below 8 bits publishers leave the block at 16 (NVFP4 loads with and without it differ by 2 bytes a parameter)
         bits = 16 if q.bits_nominal < 8 else min(q.bits_nominal, 16)
         stages[-1] += int(block * bits / 8 / r.tp)
+    if d.draft is not None:
+        beside = hf_weights.per_rank(d.draft.model, d.draft.quantization, r.tp, 1, 1, False)
+        stages[-1] += beside.stages[0]
     return w if stages == list(w.stages) else msgspec.structs.replace(w, stages=tuple(stages), modelled=True)
 
 
@@ -156,12 +159,30 @@ def cache_plans(d: Deployment, r: Resolved, c: Constants) -> tuple[PagedCache, .
         raise BadInput(f"{d.model.id}: the layer layout is not in the catalogue, so its KV cache cannot be told")
     state = 4.0 if d.model.model_type in c.fp32_state_model_types else c.state_bytes
     extra = d.model.mtp.layers if r.prediction and d.model.mtp else 0
-    return _plans(d.model, r.kv_bytes, r.tp, r.pp, state, c.planner, c.block, extra)
+    return _plans(
+        d.model,
+        r.kv_bytes,
+        r.tp,
+        r.pp,
+        state,
+        c.planner,
+        c.block,
+        extra,
+        cache_layers(d.draft.model) if d.draft else (),
+    )
 
 
 @by_identity
 def _plans(
-    model: Model, element: float, tp: int, pp: int, state_bytes: float, planner: str, block: int, extra: int
+    model: Model,
+    element: float,
+    tp: int,
+    pp: int,
+    state_bytes: float,
+    planner: str,
+    block: int,
+    extra: int,
+    draft: tuple[LayerCache, ...],
 ) -> tuple[PagedCache, ...]:
     layers = cache_layers(model)
     out = []
@@ -169,6 +190,8 @@ def _plans(
         mine = [x for i, x in enumerate(layers) if pp == 1 or hf_weights.stage_of(i, len(layers), pp) == stage]
         if stage == pp - 1 and extra:  # a prediction block attends like the last growing layer
             mine += [x for x in layers if x.attends and x.window is None][-1:] * extra
+        if stage == pp - 1:  # a draft's layers share the block tables of the last stage
+            mine += draft
         specs = paged_cache.specs(mine, element, tp, state_bytes, 2.0)
         if planner == "plain":  # windowed layers keep everything
             specs = [msgspec.structs.replace(s, kind="full") if s.kind == "window" else s for s in specs]

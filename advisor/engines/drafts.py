@@ -1,0 +1,66 @@
+"""The draft model of speculative decoding: which one the settings name, and a deployment of it beside the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from advisor.catalog.types import Engine
+from advisor.deployment import Deployment, KvType, Setting
+from advisor.engines.base import get
+
+_NO_MODEL = ("", "ngram", "[ngram]")  # values that name a method without weights
+
+
+def draft_name(settings: dict[str, Setting], entry: Engine) -> str | None:
+    """The draft model that the settings name; None without one."""
+    if entry.draft is None:
+        return None
+    said = get(settings, *entry.draft.model)
+    if said is None and entry.draft.json:
+        try:
+            config = msgspec.json.decode(str(get(settings, *entry.draft.json) or "null"))
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            return None  # the engine's own reader of this setting says what is wrong
+        said = config.get("model") if isinstance(config, dict) else None
+    name = said.strip() if isinstance(said, str) else ""
+    return None if name.lower() in _NO_MODEL else name
+
+
+@dataclass(frozen=True)
+class LlamaDraft:
+    """llama-server's spellings of what the draft context may be told apart from the model's."""
+
+    type_k: tuple[str, ...] = ("spec-draft-type-k", "cache-type-k-draft", "ctkd")
+    type_v: tuple[str, ...] = ("spec-draft-type-v", "cache-type-v-draft", "ctvd")
+    layers: tuple[str, ...] = ("spec-draft-ngl", "gpu-layers-draft", "n-gpu-layers-draft", "ngld")
+    context: tuple[str, ...] = ("ctx-size-draft", "cd")
+
+
+def beside(d: Deployment, ctx_size: int, slots: int, names: LlamaDraft | None = None) -> Deployment | None:
+    """The draft as a llama-server deployment of its own: same context and slots, its own layers and cache types.
+
+    Source: llama-server makes the draft's context from the model's own parameters with the `-draft` ones put over them
+    (`--help` of b11434: draft context follows the model's, cache types f16 unless said).
+    """
+    if d.draft is None:
+        return None
+    n = names or LlamaDraft()
+    settings: dict[str, Setting] = {"ctx-size": get(d.settings, *n.context) or ctx_size, "parallel": slots}
+    for here, there in ((n.type_k, "cache-type-k"), (n.type_v, "cache-type-v"), (n.layers, "n-gpu-layers")):
+        value = get(d.settings, *here)
+        if value is not None:
+            settings[there] = value
+    for shared in ("flash-attn", "fa", "ubatch-size", "ub", "batch-size", "b", "tensor-split", "ts", "kv-unified"):
+        if shared in d.settings:
+            settings[shared] = d.settings[shared]
+    return msgspec.structs.replace(
+        d,
+        model=d.draft.model,
+        quantization=d.draft.quantization.id,
+        model_path=d.draft.path,
+        settings=settings,
+        kv_cache_type=KvType(),
+        draft=None,
+    )
