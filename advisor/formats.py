@@ -25,6 +25,7 @@ class Chosen(NamedTuple):
 class _Shorthands(msgspec.Struct, frozen=True):
     families: dict[str, str]
     names: dict[str, dict[str, str]]
+    ladders: dict[str, tuple[str, ...]]
     source: str
 
 
@@ -44,6 +45,11 @@ def own_format(entry: Engine) -> str:
 def family(entry: Engine, catalog: Catalog) -> str:
     """The family of weight formats an engine is made for: gguf, hf, mlx, exl3, mlc, ..."""
     return _shorthands(catalog).families.get(own_format(entry), "hf")
+
+
+def ladder(family: str, catalog: Catalog) -> tuple[str, ...]:
+    """Formats of one family from wide to narrow, as answers step through them; empty where there is one only."""
+    return _shorthands(catalog).ladders.get(family, ())
 
 
 def is_shorthand(name: str, catalog: Catalog) -> bool:

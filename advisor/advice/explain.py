@@ -296,7 +296,9 @@ def _changes(
 
     for kind in smaller_caches(engines.find(entry.id, rules.engines())[1]):
         add(f"KV cache {kind}", msgspec.structs.replace(d, kv_cache_type=KvType(k=kind, v=kind)), q)
-    for name in _other_formats(q):
+    for name in formats.ladder(q.family, rules):
+        if name == q.id:
+            continue
         fmt = rules.quantization(name)
         if d.model_path is None:
             add(f"weights {name}", msgspec.structs.replace(d, quantization=name), fmt)
@@ -318,33 +320,14 @@ def _limits(d: Deployment, length: int, entry: Engine, q: Quantization, rules: C
     def fits(x: Deployment, n: int) -> bool | None:
         return _estimate(x, n, entry, rules.quantization(x.quantization), rules).fits
 
-    ladder = () if d.model_path else LADDER.get(q.family, ())
-    found = limits(d, length, fits, lambda x: _spread(x, entry), ladder, caches)
+    steps = () if d.model_path else formats.ladder(q.family, rules)
+    found = limits(d, length, fits, lambda x: _spread(x, entry), steps, caches)
     module, inner = engines.find(entry.id, rules.engines())
     layers = getattr(module, "layers_on_cards", None)  # engines that can leave layers to the CPU have it
     if layers is None:
         return found
     at_length = msgspec.structs.replace(d, context_length=length)
     return msgspec.structs.replace(found, layers_on_cards=layers(at_length, inner))
-
-
-# weight formats of one family from wide to narrow
-LADDER = {
-    "gguf": ("BF16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "Q3_K_M", "Q2_K"),
-    "hf": ("BF16", "FP8", "AWQ"),
-    "none": ("BF16", "FP8", "AWQ"),
-    "mlx": ("BF16", "MLX-8bit", "MLX-6bit", "MLX-5bit", "MLX-4bit", "MLX-3bit"),
-}
-
-
-def _other_formats(q: Quantization) -> tuple[str, ...]:
-    ladder = {
-        "gguf": ("Q8_0", "Q6_K", "Q4_K_M", "Q3_K_M"),
-        "hf": ("BF16", "FP8", "AWQ"),
-        "none": ("FP8", "AWQ"),
-        "mlx": ("MLX-8bit", "MLX-4bit", "MLX-3bit"),
-    }.get(q.family, ())
-    return tuple(x for x in ladder if x != q.id)
 
 
 def _total(m: MemoryEstimate) -> int | None:

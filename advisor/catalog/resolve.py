@@ -38,6 +38,16 @@ def resolve_model(name: str, rules: Catalog) -> Resolved:
             blob = find_ollama_model(name)
             if blob is not None:
                 return _from_gguf(blob, f"{name} was read from Ollama's local store")
+        from advisor.models.hub_cache import cached
+
+        folder = cached(name)
+        if folder is not None:
+            found = _from_directory(folder)
+            note = f"{name} was read from Hugging Face's cache on this machine"
+            return found._replace(model=msgspec.structs.replace(found.model, id=name), note=note)
+        if "/" in name:
+            said = "--online reads its config and headers from the hub."
+            raise UnknownName("model", name, unknown.near, said) from None
         hint = "A path to a .gguf file or to a directory with config.json works too."
         raise UnknownName("model", name, unknown.near, "" if unknown.near else hint) from None
 

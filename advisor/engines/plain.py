@@ -13,20 +13,34 @@ import msgspec
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
-from advisor.engines.base import Decided, integer
+from advisor.engines.base import Decided, get, integer
 from advisor.errors import BadInput
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
+from advisor.models.types import Moe
 from advisor.record import Record
 
 USUAL_LENGTH = 4096  # tokens; these engines reserve nothing, so without a length there is none that they would take
 HOST_MIB = (200, 800, 3000)  # the process in host memory: interpreter, runtime, files being read; assumed
 
 
+class Reserved(Record, frozen=True, kw_only=True):
+    """A cache of a fixed number of tokens that all requests share, taken at start."""
+
+    setting: str
+    step: int  # tokens it comes in
+    default: int  # tokens when nothing is said
+
+
 class Constants(Record, frozen=True, kw_only=True):
-    """`memory:` of an engine without a pool."""
+    """`memory:` of an engine without a share of the device for its cache."""
 
     kv_bytes: dict[str, float]
+    kv_type: tuple[str, ...] = ()  # settings that name it; `K,V` in bits where `kv_bits` allows
+    kv_bits: tuple[int, int] | None = None
+    kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits
+    reserved: Reserved | None = None
+    gpu_experts: tuple[str, ...] = ()  # routed experts of each layer that stay on the device, with experts_on_host
     length: tuple[str, ...] = ()
     sequences: tuple[str, ...] = ()
     experts_on_host: bool = False
@@ -63,9 +77,16 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     sequences = (integer(d.settings, *c.sequences, least=1) if c.sequences else None) or d.sequences
     per_token, cache, state = _cache(d, entry, c, length)
     cache, state = cache * sequences, state * sequences
+    refused: tuple[str, ...] = ()
+    if c.reserved is not None:
+        tokens = reserved_tokens(d, c.reserved, length, sequences)
+        cache = int(per_token * tokens)
+        if tokens < length:
+            said = f"{c.reserved.setting} of {tokens} tokens is less than one request of {length}"
+            refused = (f"{said}: {entry.name} raises it or refuses to start",)
     w = hf_weights.per_rank(d.model, q, 1, 1)
     devices = fitting.devices(d)
-    on_host = w.stages[0] if not devices else w.experts[0] if c.experts_on_host else 0
+    on_host = w.stages[0] if not devices else _host_experts(d, c, w.experts[0]) if c.experts_on_host else 0
     on_devices = w.stages[0] - on_host
     worked_on = (on_devices if devices else w.stages[0]) + cache
     work = tuple(int(share * worked_on) for share in c.working_share)
@@ -79,12 +100,13 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     else:
         host = _bounded(fitting.host_row(d, on_host, cache, state, work[1], HOST_MIB), work, 1)
     verdict = fitting.verdict(rows, host, needs_host=not devices or on_host > 0, d=d)
-    unsaid = () if given else (f"no context length given: sized for {length} tokens; the cache grows with use",)
-    if not given:  # a request may as well be short: the low bound holds no cache
+    grows = "" if c.reserved else "; the cache grows with use"
+    unsaid = () if given else (f"no context length given: sized for {length} tokens{grows}",)
+    if not given and c.reserved is None:  # a request may as well be short: the low bound holds no cache
         rows = [_without_cache(x) for x in rows]
         host = _without_cache(host) if not devices else host
     return MemoryEstimate(
-        fits=verdict.fits,
+        fits=None if refused and verdict.fits else verdict.fits,
         devices=tuple(rows),
         host=host,
         kv_cache=KvCache(bytes_per_token=int(per_token) if per_token.is_integer() else per_token),
@@ -97,9 +119,44 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
             "compute": "assumed",
             "overhead": "assumed",
         },
-        warnings=(*verdict.warnings, *unsaid),
+        warnings=(*refused, *verdict.warnings, *unsaid),
         short=verdict.short,
     )
+
+
+def reserved_tokens(d: Deployment, x: Reserved, length: int, sequences: int) -> int:
+    """Tokens of the shared cache: as set, else what the asked requests need together, in whole steps."""
+    asked = integer(d.settings, x.setting, least=1)
+    wanted = asked if asked is not None else length * sequences if d.context_length else x.default
+    return -(-wanted // x.step) * x.step
+
+
+def _host_experts(d: Deployment, c: Constants, experts: int) -> int:
+    """Bytes of routed experts in host memory: all but those that a setting keeps on the device."""
+    kept = integer(d.settings, *c.gpu_experts, least=0) if c.gpu_experts else None
+    lay = d.model.layout
+    count = max((g.n_experts for g in lay.ffn if isinstance(g, Moe)), default=0) if lay else 0
+    return experts if not kept or not count else experts * max(0, count - kept) // count
+
+
+def _kv_bytes(d: Deployment, entry: Engine, c: Constants) -> tuple[float, float]:
+    """Bytes a value of keys and of values. Raises BadInput for a type the engine does not have."""
+    said = get(d.settings, *c.kv_type) if c.kv_type else None
+    words = str(said).split(",") if said is not None else [str(d.kv_cache_type.k), str(d.kv_cache_type.v)]
+    pair = (words * 2)[:2] if len(words) == 1 else words
+    if len(pair) != 2:
+        raise BadInput(f"setting {c.kv_type[0]}: {str(said)[:40]!r} is neither a type nor two numbers of bits")
+    out = []
+    for word in (w.strip().lower() for w in pair):
+        if word in c.kv_bytes:
+            out.append(c.kv_bytes[word])
+        elif c.kv_bits and word.isdecimal() and len(word) < 3 and c.kv_bits[0] <= int(word) <= c.kv_bits[1]:
+            out.append((int(word) + c.kv_scale_bits) / 8)
+        else:
+            raise BadInput(f"KV cache type {word[:40]!r} is not one {entry.name} has.", sorted(c.kv_bytes))
+    if not c.kv_bits and out[0] != out[1]:
+        raise BadInput(f"{entry.name} has one KV cache type for keys and values, not two")
+    return out[0], out[1]
 
 
 def _bounded(row: DeviceMemory, work: Sequence[int], n: int) -> DeviceMemory:
@@ -119,11 +176,7 @@ def _without_cache(row: DeviceMemory) -> DeviceMemory:
 
 def _cache(d: Deployment, entry: Engine, c: Constants, length: int) -> tuple[float, int, int]:
     """(bytes per further token, cache bytes, state bytes) of one request of `length` tokens."""
-    if d.kv_cache_type.k != d.kv_cache_type.v:
-        raise BadInput(f"{entry.name} has one KV cache type for keys and values, not two")
-    kind = str(d.kv_cache_type.k).lower()
-    if kind not in c.kv_bytes:
-        raise BadInput(f"KV cache type {kind[:40]!r} is not one {entry.name} has.", sorted(c.kv_bytes))
+    keys, values = _kv_bytes(d, entry, c)
     layers = cache_layers(d.model)
     if not layers:
         raise BadInput(f"{d.model.id}: the layer layout is not in the catalogue, so memory cannot be told")
@@ -132,7 +185,7 @@ def _cache(d: Deployment, entry: Engine, c: Constants, length: int) -> tuple[flo
         for part in (x, *x.extra):
             if part.image_only:
                 continue
-            row = (part.k + part.v + part.index) * c.kv_bytes[kind] / part.per_tokens
+            row = ((part.k + part.index) * keys + part.v * values) / part.per_tokens
             window = part.window if c.windows else None
             per_token += 0 if window else row
             cache += row * min(length, window or length)
@@ -147,6 +200,11 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     out = []
     if c.length:
         out.append(Decided(name=c.length[0], value=length, because="longest request, prompt and output together"))
+    if c.reserved is not None:
+        tokens = reserved_tokens(d, c.reserved, length, d.sequences)
+        out.append(
+            Decided(name=c.reserved.setting, value=tokens, because="tokens of all requests, shared and reserved")
+        )
     if c.sequences and d.sequences > 1:
         out.append(Decided(name=c.sequences[0], value=d.sequences, because="requests held at once"))
     return tuple(out)

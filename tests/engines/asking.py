@@ -24,7 +24,10 @@ def deployed(engine: str, model: str, hardware: str, *, quant: str | None = None
         context_length=context,
         sequences=sequences,
         kv_cache_type=kv,
-        settings={k if engine in ("ollama", "tensorrt-llm") else k.replace("_", "-"): v for k, v in settings.items()},
+        settings={
+            k if engine in ("ollama", "tensorrt-llm", "exllamav3") else k.replace("_", "-"): v
+            for k, v in settings.items()
+        },
     )
     return deployment(request, RULES)[0]
 

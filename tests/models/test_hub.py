@@ -234,3 +234,22 @@ def test_only_the_mark_makes_a_header_folder(tmp_path: Path) -> None:
     (tmp_path / "advise-headers.json").write_text("{}")
     with pytest.raises(BadFile, match="not what --online writes"):
         origin(tmp_path)
+
+
+def test_a_downloaded_repository_is_found_in_the_hub_cache(hub: Hub, tmp_path: Path) -> None:
+    home = tmp_path / "hf" / "hub" / "models--org--mine"
+    made = checkpoint(home / "snapshots" / SHA)
+    (home / "refs").mkdir()
+    (home / "refs" / "main").write_text(SHA)
+    words = ("--engine", "vllm", "--on", "RTX 4090", "--json")
+    there = explained(
+        advise(hub, tmp_path / "c", "explain", "--model", "org/mine", *words, HF_HOME=str(tmp_path / "hf"))
+    )
+    here = explained(advise(hub, tmp_path / "c", "explain", "--model", str(made), *words))
+    assert there["estimates"][0]["devices"] == here["estimates"][0]["devices"]
+    assert there["model"] == "org/mine"
+    assert hub.sent == 0
+    (home / "refs" / "main").write_text("../../../..")
+    gone = advise(hub, tmp_path / "c", "explain", "--model", "org/mine", *words, HF_HOME=str(tmp_path / "hf"))
+    assert gone.returncode == 2
+    assert "--online" in gone.stderr
