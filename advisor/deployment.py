@@ -52,6 +52,7 @@ class Deployment(Record, frozen=True, kw_only=True):
     sequences: int = 1  # requests held at once
     kv_cache_type: KvType = KvType()
     settings: dict[str, Setting] = {}
+    because: dict[str, str] = {}  # settings that were decided for the workload, and why
     environment: dict[str, str] = {}
     model_path: str | None = None  # local file or directory, when the weights are on disk
     draft: Draft | None = None

@@ -12,6 +12,8 @@ from advisor.advice.defaults import Orders, orders
 from advisor.advice.types import Tried
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
+from advisor.advice.tool_parsers import tool_parser
+from advisor.decision.additions import Additions, additions
 from advisor.decision.evaluate import for_engine
 from advisor.decision.filters import judge
 from advisor.decision.types import Guide, Reason
@@ -48,6 +50,7 @@ class Found(NamedTuple):
     offload: bool
     notes: tuple[str, ...]
     tried: tuple[Tried, ...]
+    added: tuple[str, ...] = ()  # what the guide says of the settings it added
 
 
 class Refused(NamedTuple):
@@ -74,6 +77,7 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     unsure: Found | None = None
     usable = list(_formats(entry, w, rules, refused))
     kin, share = formats.family(entry, rules), orders(rules).unified_memory_share
+    added = _added(entry, w, rules)
     try:
         _, inner = engines.find(entry.id, rules.engines())
     except BadInput as e:  # an overlay's engine without a module
@@ -82,16 +86,17 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
         for context in w.contexts:
             tried.clear()  # what counts is why a format was not taken at the length that was
             for kv, chosen in _order(usable, _cache_types(inner, w)):
-                for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload, share):
+                for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload, share, added):
                     hit = _look(d, entry, chosen, offload, rules, tried, verdict.warnings)
                     if hit is None:
                         continue
+                    hit = hit._replace(added=added.notes)
                     if hit.memory.fits:
                         return hit
                     unsure = unsure or hit
-    fewer = _fewer_at_once(entry, w, usable, kin, rules, verdict.warnings)
+    fewer = _fewer_at_once(entry, w, usable, kin, rules, verdict.warnings, added)
     if fewer is not None and unsure is None:
-        return fewer._replace(tried=tuple(dict.fromkeys(t for t in tried if t.quantization != fewer.quantization.id)))
+        return fewer._replace(added=added.notes, tried=tuple(dict.fromkeys(t for t in tried if t.quantization != fewer.quantization.id)))
     if unsure is not None:
         return unsure
     if not tried and not refused:
@@ -102,6 +107,11 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     if texts:
         refused.append(Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=texts, source="memory estimate"))
     return Refused(tuple(dict.fromkeys(refused)))
+
+
+def _added(entry: Engine, w: Wanted, rules: Catalog) -> Additions:
+    """What the guide adds to this engine's launch for the workload."""
+    return additions(w.guide, {**w.facts, "model.tool_parser": tool_parser(entry.id, w.model, rules)}, entry.id)
 
 
 def _foreign_gguf(entry: Engine, w: Wanted, rules: Catalog) -> Reason | None:
@@ -129,7 +139,7 @@ def _order(usable: list[formats.Chosen], caches: list[str]) -> Iterator[tuple[st
 
 
 def _fewer_at_once(
-    entry: Engine, w: Wanted, usable: list[formats.Chosen], kin: str, rules: Catalog, warnings: tuple[Reason, ...]
+    entry: Engine, w: Wanted, usable: list[formats.Chosen], kin: str, rules: Catalog, warnings: tuple[Reason, ...], added: Additions
 ) -> Found | None:
     """Engines with a pool queue what does not fit: the deployment that holds the most requests at full length."""
     asked = w.workload.concurrency
@@ -140,7 +150,7 @@ def _fewer_at_once(
     best_one: tuple[int, Found] | None = None
     for kv in _cache_types(inner, w):
         for chosen in usable:
-            for d in _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share):
+            for d in _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share, added):
                 one = msgspec.structs.replace(d, sequences=1)
                 try:
                     m = module.memory(one, inner, chosen.quantization)
@@ -236,7 +246,15 @@ def _fp8_cache(w: Wanted) -> bool:
 
 
 def _variants(
-    entry: Engine, w: Wanted, q: Quantization, kv: str, context: int, kin: str, offload: bool, unified_share: float
+    entry: Engine,
+    w: Wanted,
+    q: Quantization,
+    kv: str,
+    context: int,
+    kin: str,
+    offload: bool,
+    unified_share: float,
+    added: Additions,
 ) -> Iterator[Deployment]:
     """Deployments of one engine in one format: how many cards, and what stays in host memory."""
     base = Deployment(
@@ -249,6 +267,8 @@ def _variants(
         sequences=w.workload.concurrency,
         kv_cache_type=KvType(k=kv, v=kv),
         model_path=w.path,
+        settings=dict(added.settings),
+        because=dict(added.because),
     )
     if kin == "gguf" and entry.id != "ollama" and w.model.kind != "chat":  # an input has to fit into one batch
         base = _with(base, {"batch-size": context, "ubatch-size": context})

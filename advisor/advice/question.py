@@ -29,6 +29,8 @@ class Question(NamedTuple):
     quantization: str | None = None
     engine: str | None = None
     models: int = 1
+    others: tuple[str, ...] = ()  # models beside the one that is sized
+    memory_share: float | None = None  # of a card, that resident models leave
 
 
 class Judged(NamedTuple):
@@ -44,7 +46,7 @@ def main_guide(rules: Catalog) -> Guide:
 
 def judge_all(q: Question, model: Model | None, guide: Guide, rules: Catalog) -> Judged:
     """The guide's decision for a model on the machine, and the facts it saw."""
-    more: dict[str, Fact] = {"workload.models": q.models}
+    more: dict[str, Fact] = {"workload.models": q.models, "workload.memory_share": q.memory_share}
     if model is not None:
         four_bit = model.params_total * 4.9 / 8
         totals = [d.total_bytes for d in q.machine.usable_devices]

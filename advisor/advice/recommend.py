@@ -6,18 +6,21 @@ import shlex
 
 import msgspec
 
-from advisor.advice.candidates import Found, Refused, best
+from advisor.advice.candidates import Found, Refused, Wanted, best
 from advisor.advice.picks import pick
 from advisor.advice.question import Judged, Question, contexts, judge_all, main_guide, wanted
+from advisor.advice.resident import beside, resident_bytes
 from advisor.advice.types import Advice, Ranked, Rejected
 from advisor.advice.workload import unknown_fields
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import Resolved, resolve_model
 from advisor.catalog.types import Engine
+from advisor.decision.evaluate import for_engine
+from advisor.decision.facts import Fact
 from advisor.decision.filters import hardware_support, judge
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Setting, SpeedEstimate
-from advisor.engines.base import Decided
+from advisor.engines.flags import own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
 from advisor.speed.roofline import decode
@@ -27,12 +30,16 @@ def recommend(q: Question, rules: Catalog) -> Advice:
     """Advice for a question. Raises UnknownName and BadInput for names and values that cannot be."""
     entry = rules.engine(q.engine) if q.engine else None
     guide = main_guide(rules)
+    beside_note: tuple[str, ...] = ()
+    if q.others and q.workload.extra.get("swap") == "resident":
+        machine, share, said = beside(q.machine, resident_bytes(q.others, q.machine, rules))
+        q, beside_note = q._replace(machine=machine, memory_share=share), (said,)
     if q.model is not None:
         found = resolve_model(q.model, rules)
         if found.path and q.workload.checkpoint_format is None:
             kind = "gguf" if found.quantization is not None else "hf_safetensors"
             q = q._replace(workload=msgspec.structs.replace(q.workload, checkpoint_format=kind))
-        return _advice(q, found, entry, guide, rules, ())
+        return _advice(q, found, entry, guide, rules, beside_note)
     j = judge_all(q, None, guide, rules)
     remote = _clients(q, j, entry, rules, None)
     if remote:
@@ -40,7 +47,7 @@ def recommend(q: Question, rules: Catalog) -> Advice:
     picked, notes = pick(q, entry, guide, rules)
     if picked is None:
         return _nothing(q, j, entry, rules, notes)
-    return _advice(q, Resolved(picked), entry, guide, rules, notes)
+    return _advice(q, Resolved(picked), entry, guide, rules, (*beside_note, *notes))
 
 
 def _advice(
@@ -85,7 +92,7 @@ def _advice(
             result = result._replace(notes=(*result.notes, *(r.text for r in held)))
         hits.append((_rank(entry, result, listed, asked, bool(held)), entry, result))
     hits.sort(key=lambda h: h[0])
-    offered = [_ranked(e, f, j, rules, i) for i, (_, e, f) in enumerate(hits)]
+    offered = [_ranked(e, f, j, w, rules, i) for i, (_, e, f) in enumerate(hits)]
     clients = _clients(q, j, asked, rules, found.model)
     rejected = {e: r for e, r in rejected.items() if e not in {c.engine for c in clients}}
     offered = [*clients, *offered]
@@ -96,7 +103,7 @@ def _advice(
     if chosen is not None:
         warnings += [t.text for t in chosen.tried if t.fits is False]
         warnings += chosen.notes if chosen.memory is None else chosen.memory.warnings
-        warnings += [n for n in chosen.notes if "held at once" in n or "instead of the usual" in n]
+        warnings += chosen.notes if chosen.memory is not None else ()
     warnings += _not_done(q, chosen)
     if asked is not None and asked.health.status == "archived":
         warnings.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
@@ -121,8 +128,6 @@ def _not_done(q: Question, chosen: Ranked | None) -> list[str]:
         out.append(
             f"{q.machine.nodes} nodes: the command shows one of them; node addresses and ranks have to be added on each"
         )
-    if q.workload.lora_adapters:
-        out.append("LoRA adapters are not in the command, and their memory is not counted")
     return out
 
 
@@ -199,12 +204,22 @@ def _rank(entry: Engine, f: Found, listed: list[str], asked: Engine | None, held
     return place + 100 * f.offload + 400 * held + 1000 * (f.memory.fits is not True)
 
 
-def _ranked(entry: Engine, f: Found, j: Judged, rules: Catalog, position: int) -> Ranked:
+def _worth_knowing(entry: Engine, f: Found, w: Wanted) -> tuple[str, ...]:
+    """Notes of the guide for this engine, now that the launch is decided."""
+    flag = own_flag(entry, "tp")
+    tp = int(f.deployment.settings.get(flag, 1)) if flag else 1
+    kv = w.facts.get("model.kv_heads")
+    known: dict[str, Fact] = {**w.facts, "deployment.tensor_parallel": tp if flag else None}
+    if flag and isinstance(kv, int) and kv:
+        known["deployment.kv_copies"] = max(1, tp // kv)
+    return tuple(dict.fromkeys((*for_engine(w.guide, known, entry.id).notes, *f.added)))
+
+
+def _ranked(entry: Engine, f: Found, j: Judged, w: Wanted, rules: Catalog, position: int) -> Ranked:
     from advisor import engines
     from advisor.render import command, targets
 
-    module, inner = engines.find(entry.id, rules.engines())
-    decided: tuple[Decided, ...] = module.settings(f.deployment, inner, f.quantization)
+    decided = engines.decided(f.deployment, rules.engines(), f.quantization)
     speed: SpeedEstimate | None = decode(f.deployment, f.memory, rules, f.deployment.sequences)
     if entry.id in j.decision.engines:
         reasons = _leaf(j)
@@ -225,7 +240,7 @@ def _ranked(entry: Engine, f: Found, j: Judged, rules: Catalog, position: int) -
         memory=f.memory,
         speed=speed,
         reasons=reasons,
-        notes=f.notes,
+        notes=(*f.notes, *(_worth_knowing(entry, f, w) if position < 4 or entry.id in j.decision.engines else ())),
         tried=f.tried,
         deployment=f.deployment,
     )

@@ -87,6 +87,7 @@ def command(**given: Any) -> int:
         quantization=given["quant"],
         engine=given["engine"],
         models=max(1, len(names)),
+        others=tuple(names[1:]),
     )
     advice = recommend(asked, rules)
     if given["guide"]:

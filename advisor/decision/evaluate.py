@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from advisor.decision.conditions import Facts, checks, describe, outcome
-from advisor.decision.fields import FIELDS, Field, value_problem
+from advisor.decision.fields import FIELDS, Field, filled, value_problem
 from advisor.decision.guides import tree_named
 from advisor.decision.types import Decision, Guide, Node, Order, Reason, TraceStep, Tree
 from advisor.errors import BadInput
@@ -34,7 +34,7 @@ def evaluate(guide: Guide, facts: Facts, tree: str | None = None) -> Decision:
     if guide.kind == "advice" and main.role == "engine":
         known = {**facts, "engine.chosen": engines[0] if engines else None}
         for extra in guide.trees:
-            if extra.role == "engine":
+            if extra.role in ("engine", "settings"):
                 continue
             added = answer_of(guide, extra, known)
             trace += added.trace
@@ -60,7 +60,7 @@ def evaluate(guide: Guide, facts: Facts, tree: str | None = None) -> Decision:
         requires=_union(n.requires for n in leaves),
         prefers=_union(n.prefers for n in leaves),
         held_back={k: tuple(v) for k, v in held_back.items()},
-        notes=(*_order_notes(guide, main, answer), *_union(n.notes for n in leaves)),
+        notes=(*_order_notes(guide, main, answer), *_filled(_union(n.notes for n in leaves), facts)),
         verdicts=tuple(n.verdict for n in answer.leaves if n.verdict),
         unknown=_union(s.unknown for s in trace),
         trace=tuple(trace),
@@ -78,6 +78,11 @@ def answer_of(guide: Guide, tree: Tree, facts: Facts) -> Answer:
     trace: list[TraceStep] = []
     leaves = _block(tree.nodes, tree.order, facts, fields, f"{guide.name}/{tree.name}/", trace)
     return Answer(tuple(leaves), tuple(trace))
+
+
+def _filled(notes: Sequence[str], facts: Facts) -> tuple[str, ...]:
+    """Notes with their fields filled in; one whose field is not known (yet) is left out."""
+    return tuple(str(x) for n in notes if (x := filled(n, facts)) is not None)
 
 
 class Hints(NamedTuple):
@@ -98,7 +103,9 @@ def for_engine(guide: Guide, facts: Facts, engine: str) -> Hints:
         for leaf in answer_of(guide, tree, known).leaves
     ]
     return Hints(
-        _union(n.quantizations for n in leaves), _union(n.avoid for n in leaves), _union(n.notes for n in leaves)
+        _union(n.quantizations for n in leaves),
+        _union(n.avoid for n in leaves),
+        _filled(_union(n.notes for n in leaves), known),
     )
 
 

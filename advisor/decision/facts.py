@@ -8,8 +8,10 @@ from advisor.catalog.types import Accelerator, Engine
 from advisor.decision.fields import FIELDS, Scalar, value_problem
 from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation
 from advisor.deployment import Workload
+from advisor.engines.pool_sizes import heads
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Cpu, Device, Machine
+from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.units import GIB
@@ -40,6 +42,9 @@ def facts(
         found["os"] = "linux"  # Instinct has no other driver
     found.update(_host(machine))
     found.update(_model(model))
+    count, n_heads = found.get("gpu.count"), found.get("model.heads")
+    if isinstance(count, int) and isinstance(n_heads, int) and count:
+        found["model.heads_divide"] = n_heads % count == 0
     found.update(_workload(workload, machine))
     for name, value in more.items():
         if name not in FIELDS:
@@ -234,6 +239,27 @@ def _model(model: Model | None) -> dict[str, Fact]:
         "model.moe": moe,
         "model.params_b": model.params_total / 1e9,
         "model.native_quantization": model.native_quant.lower() if model.native_quant else None,
+        "model.id": model.id,
+        **_layout(model),
+    }
+
+
+def _layout(model: Model) -> dict[str, Fact]:
+    """What launches must know of the layers. Nothing for a model whose layers are not known."""
+    layers = cache_layers(model)
+    if not layers:
+        return {}
+    rows = [x for x in layers if x.attends and not x.image_only]
+    windows = [x.window for x in rows if x.window]
+    return {
+        "model.heads": heads(model),
+        "model.kv_heads": min((x.kv_heads for x in rows if x.kv_heads), default=None),
+        "model.mla": any(x.latent for x in rows),
+        "model.layers": len(layers),
+        "model.window_layers": len(windows),
+        "model.window": max(windows, default=None),
+        "model.state_layers": sum(x.recurrent for x in layers),
+        "model.mtp": model.mtp is not None and bool(model.mtp.layers),
     }
 
 
@@ -260,4 +286,28 @@ def _workload(workload: Workload, machine: Machine) -> dict[str, Fact]:
         "workload.distributed": distributed in ("true", "yes", "1") if distributed else None,
         "workload.speculative": extra.get("speculative", "false").lower() in ("true", "yes", "1"),
         "workload.migrate_from": extra.get("migrate_from"),
+        "workload.benchmark": extra.get("benchmark", "false").lower() in ("true", "yes", "1"),
+        "workload.swap": extra.get("swap"),
+        "workload.lora_format": extra.get("lora_format"),
+        "workload.lock_memory": extra.get("lock_memory", "false").lower() in ("true", "yes", "1"),
+        **_adapters(workload),
+    }
+
+
+VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # choices of --max-lora-rank, vLLM 0.33.0
+USUAL_RANK = 16  # the engines' own default
+
+
+def _adapters(workload: Workload) -> dict[str, Fact]:
+    """LoRA adapters as launches need them."""
+    n = workload.lora_adapters
+    if not n:
+        return {}
+    rank = workload.lora_rank or USUAL_RANK
+    suffix = "gguf" if workload.extra.get("lora_format") == "gguf" else "safetensors"
+    return {
+        "workload.lora_rank": rank,
+        "workload.lora_slots": max(1, min(n, workload.concurrency)),
+        "workload.lora_rank_step": next((r for r in VLLM_RANKS if r >= rank), None),
+        "workload.lora_files": ",".join(f"adapter-{i + 1}.{suffix}" for i in range(min(n, 16))),
     }

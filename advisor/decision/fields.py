@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 from advisor.near import near_matches
@@ -109,9 +110,54 @@ _ALL = (
     _field("workload.distributed", "bool", "one deployment over several machines"),
     _field("workload.speculative", "bool", "speculative decoding is asked for"),
     _field("workload.migrate_from", "str", "engine that is being replaced"),
+    _field("workload.benchmark", "bool", "the deployment is to be benchmarked"),
+    _field("workload.swap", "enum", "how several models share a machine", ("hot", "resident")),
+    _field("workload.lora_rank", "int", "rank of the LoRA adapters"),
+    _field("workload.lora_slots", "int", "LoRA adapters that one batch may use: at most those asked for and the requests"),
+    _field("workload.lora_rank_step", "int", "the rank, rounded up to one that vLLM takes"),
+    _field("workload.lora_files", "str", "placeholder file names of the adapters, comma-separated"),
+    _field("workload.lora_format", "str", "format of the adapters: gguf, safetensors"),
+    _field("workload.lock_memory", "bool", "the model must stay in host memory (no swapping)"),
+    _field("workload.memory_share", "float", "share of the card that other resident models leave (given by the caller)"),
+    _field("model.id", "str", "the model's hub id"),
+    _field("model.heads", "int", "attention (query) heads"),
+    _field("model.kv_heads", "int", "KV heads, the fewest of its layers; 1 for a latent cache (MLA)"),
+    _field("model.heads_divide", "bool", "the attention heads divide by the number of accelerators"),
+    _field("model.mla", "bool", "latent attention (MLA): one cache row serves all heads"),
+    _field("model.layers", "int", "layers"),
+    _field("model.window_layers", "int", "layers whose cache is capped by a sliding or chunked window"),
+    _field("model.window", "int", "tokens of the sliding window"),
+    _field("model.state_layers", "int", "layers with a fixed-size state instead of a cache (linear attention, Mamba)"),
+    _field("model.mtp", "bool", "the checkpoint has a multi-token-prediction block"),
+    _field("model.tool_parser", "str", "tool-call parser of the engine under consideration for this model"),
+    _field("deployment.tensor_parallel", "int", "tensor-parallel size of the launch (known once it is chosen)"),
+    _field("deployment.kv_copies", "int", "copies of each KV head over the tensor-parallel ranks"),
     _field("engine.chosen", "str", "engine under consideration (in the trees that follow the engine tree)"),
 )
 FIELDS: dict[str, Field] = {f.name: f for f in _ALL}
+
+
+_NAMED = re.compile(r"\{([a-z][a-z_.]*)\}")
+
+
+def fields_in(value: object) -> tuple[str, ...]:
+    """Fields that a text names in braces: `"{model.heads} heads"` -> `("model.heads",)`."""
+    return tuple(_NAMED.findall(value)) if isinstance(value, str) else ()
+
+
+def filled(value: Scalar, known: Mapping[str, Scalar | None]) -> Scalar | None:
+    """The value with fields in braces replaced by what they are here; None when one of them is not known.
+
+    A text that is one field alone keeps the field's type.
+    """
+    if not isinstance(value, str):
+        return value
+    named = fields_in(value)
+    if any(known.get(f) is None for f in named):
+        return None
+    if len(named) == 1 and value == f"{{{named[0]}}}":
+        return known[named[0]]
+    return _NAMED.sub(lambda m: str(known[m[1]]), value)
 
 
 def version_key(text: str) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
 from advisor.decision.conditions import Path, Problem, describe, did_you_mean, parse_condition
-from advisor.decision.fields import Field, Scalar
+from advisor.decision.fields import FIELDS, Field, Scalar, fields_in
 from advisor.decision.types import Condition, Node, Order, Role, Verdict, VerdictWord
 
 REASON_CODES = (
@@ -158,7 +158,7 @@ def _node(
 def _check_leaf(node: Node, path: Path, context: NodeContext, role: Role, refines: bool) -> None:
     says_something = (
         node.engines or node.overlay or node.hardware or node.quantizations or node.requires or node.prefers
-    ) or (node.says or node.notes)
+    ) or (node.says or node.notes or (role == "settings" and node.settings))
     if node.nodes:
         if node.engines or node.says or node.hardware or node.refine:
             raise Problem(path, f"{node.id} has nodes and an answer of its own; it can have only one of them")
@@ -167,6 +167,9 @@ def _check_leaf(node: Node, path: Path, context: NodeContext, role: Role, refine
         raise Problem(path, f"{node.id} says nothing: it needs then, nodes, says or another answer")
     if role == "engine" and not refines and not (node.engines or node.says or node.hardware):
         raise Problem(path, f"{node.id} is a leaf of an engine tree and names neither engines nor what it says")
+    if bool(node.settings) and role not in ("settings", "engine"):
+        raise Problem(path, f"{node.id}: settings belong to a tree of role settings")
+    _check_texts(node, path, context)
     if not node.source:
         raise Problem(path, f"{node.id} has no source")
     if context.kind == "advice" and not node.because:
@@ -188,6 +191,18 @@ def _check_leaf(node: Node, path: Path, context: NodeContext, role: Role, refine
             if engine not in context.engine_ids and engine not in extra:
                 hint = did_you_mean(engine, context.engine_ids | extra)
                 raise Problem((*path, key, i), f"unknown engine {engine!r}.{hint}")
+
+
+def _check_texts(node: Node, path: Path, context: NodeContext) -> None:
+    """Fields named in braces must be fields (advice only: sources are quoted as they stand)."""
+    if context.kind != "advice":
+        return
+    texts: list[tuple[Path, Scalar]] = [((*path, "settings", k), v) for k, v in node.settings.items()]
+    texts += [((*path, "notes", i), n) for i, n in enumerate(node.notes)]
+    for where, text in texts:
+        for field in fields_in(text):
+            if field not in FIELDS:
+                raise Problem(where, f"unknown field {{{field}}}.{did_you_mean(field, FIELDS)}")
 
 
 def _cited(data: Mapping[str, Any], path: Path, context: NodeContext) -> tuple[str, ...]:

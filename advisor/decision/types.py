@@ -10,7 +10,7 @@ from advisor.decision.fields import Field, Scalar
 from advisor.record import Record
 
 Order = Literal["first_match", "none"]
-Role = Literal["engine", "overlay", "quantization", "held_back", "requirement", "note"]
+Role = Literal["engine", "overlay", "quantization", "held_back", "requirement", "note", "settings"]
 VerdictWord = Literal["true", "limits", "stale", "wrong", "contra", "opinion", "unverified"]
 Value = Scalar | tuple[Scalar, ...]
 

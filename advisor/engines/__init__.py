@@ -6,10 +6,29 @@ import re
 from collections.abc import Mapping
 from typing import cast
 
-from advisor.catalog.types import Engine
-from advisor.engines.base import EngineModule
+import msgspec
+
+from advisor.catalog.types import Engine, Quantization
+from advisor.deployment import Deployment
+from advisor.engines.base import Decided, EngineModule
 from advisor.engines.drafts import draft_name as draft_name
 from advisor.errors import BadInput
+
+
+def decided(d: Deployment, entries: Mapping[str, Engine], q: Quantization) -> tuple[Decided, ...]:
+    """Every setting of a launch with its reason: the engine's own, then those decided for the workload.
+
+    A name in capitals is an environment variable.
+    """
+    module, inner = find(d.engine, entries)
+    own = module.settings(d, inner, q)
+    names = {x.name for x in own}
+    more = (
+        Decided(name=k, value=d.settings[k], because=why, environment=k.isupper())
+        for k, why in d.because.items()
+        if k in d.settings and k not in names
+    )
+    return (*(msgspec.structs.replace(x, because=d.because.get(x.name) or x.because) for x in own), *more)
 
 
 def module_name(engine_id: str) -> str:

@@ -184,8 +184,7 @@ def _refuse_what_is_no_text(d: Deployment) -> None:
 def context(d: Deployment, entry: Engine, rules: Catalog) -> dict[str, Any]:
     """All names a template may use (docs/templates.md lists them). Raises BadInput for values no file can hold."""
     _refuse_what_is_no_text(d)
-    module, inner = engines.find(d.engine, rules.engines())
-    decided = module.settings(d, inner, rules.quantization(d.quantization))
+    decided = engines.decided(d, rules.engines(), rules.quantization(d.quantization))
     devices = d.machine.usable_devices[: d.device_count] if d.machine else ()
     image = lane(devices, d.machine.drivers.get("cuda") if d.machine else None, entry.images)
     version = d.engine_version or entry.version

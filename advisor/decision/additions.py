@@ -1,0 +1,47 @@
+"""What a guide adds to the launch of one engine: settings for the workload, each with its reason, and what to know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from advisor.decision.conditions import Facts
+from advisor.decision.evaluate import answer_of
+from advisor.decision.fields import Scalar, filled
+from advisor.decision.types import Guide, TraceStep
+
+
+class Additions(NamedTuple):
+    """Settings in the engine's own words, why, and the steps that were looked at."""
+
+    settings: dict[str, Scalar]
+    because: dict[str, str]
+    notes: tuple[str, ...]
+    trace: tuple[TraceStep, ...]
+
+
+def additions(guide: Guide, facts: Facts, engine: str) -> Additions:
+    """What the trees of role `settings` say for `engine`. A setting whose field is not known here is left out."""
+    known = {**facts, "engine.chosen": engine}
+    settings: dict[str, Scalar] = {}
+    because: dict[str, str] = {}
+    notes: list[str] = []
+    trace: list[TraceStep] = []
+    for tree in guide.trees:
+        if tree.role != "settings":
+            continue
+        answer = answer_of(guide, tree, known)
+        trace += [s for s in answer.trace if s.held]
+        for leaf in answer.leaves:
+            values = {k: filled(v, known) for k, v in leaf.settings.items()}
+            if all(v is not None for v in values.values()):
+                settings.update({k: v for k, v in values.items() if v is not None})
+                because.update(dict.fromkeys(values, leaf.because or ""))
+            notes += said(leaf.notes, known)
+    return Additions(settings, because, tuple(dict.fromkeys(notes)), tuple(trace))
+
+
+def said(notes: Iterable[str], known: Mapping[str, Scalar | None]) -> list[str]:
+    """Notes with the fields in braces filled in; a note whose field is not known is left out."""
+    texts = (filled(n, known) for n in notes)
+    return [str(x) for x in texts if x is not None]
