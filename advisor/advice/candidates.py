@@ -96,7 +96,9 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
                     unsure = unsure or hit
     fewer = _fewer_at_once(entry, w, usable, kin, rules, verdict.warnings, added)
     if fewer is not None and unsure is None:
-        return fewer._replace(added=added.notes, tried=tuple(dict.fromkeys(t for t in tried if t.quantization != fewer.quantization.id)))
+        return fewer._replace(
+            added=added.notes, tried=tuple(dict.fromkeys(t for t in tried if t.quantization != fewer.quantization.id))
+        )
     if unsure is not None:
         return unsure
     if not tried and not refused:
@@ -126,6 +128,7 @@ def _foreign_gguf(entry: Engine, w: Wanted, rules: Catalog) -> Reason | None:
     return Reason(code="format_not_loadable", rule=f"{entry.id}/formats.gguf", text=text)
 
 
+ENOUGH_HELD = 0.75  # of the most requests that any format holds: below it the preferred format costs too much
 FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml
 
 
@@ -139,7 +142,13 @@ def _order(usable: list[formats.Chosen], caches: list[str]) -> Iterator[tuple[st
 
 
 def _fewer_at_once(
-    entry: Engine, w: Wanted, usable: list[formats.Chosen], kin: str, rules: Catalog, warnings: tuple[Reason, ...], added: Additions
+    entry: Engine,
+    w: Wanted,
+    usable: list[formats.Chosen],
+    kin: str,
+    rules: Catalog,
+    warnings: tuple[Reason, ...],
+    added: Additions,
 ) -> Found | None:
     """Engines with a pool queue what does not fit: the deployment that holds the most requests at full length."""
     asked = w.workload.concurrency
@@ -147,7 +156,7 @@ def _fewer_at_once(
         return None
     module, inner = engines.find(entry.id, rules.engines())
     share = orders(rules).unified_memory_share
-    best_one: tuple[int, Found] | None = None
+    held_by: list[tuple[int, Found]] = []
     for kv in _cache_types(inner, w):
         for chosen in usable:
             for d in _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share, added):
@@ -161,7 +170,7 @@ def _fewer_at_once(
                     (m.devices[0].kv_cache_bytes or 0) + (m.devices[0].recurrent_state_bytes or 0) if m.devices else 0
                 )
                 held = (cache.available_low_bytes or 0) // need if need else 0
-                if not m.fits or held < 1 or (best_one is not None and held <= best_one[0]):
+                if not m.fits or held < 1:
                     continue
                 placed = msgspec.structs.replace(d, sequences=min(asked, held))
                 m = module.memory(placed, inner, chosen.quantization)
@@ -172,8 +181,11 @@ def _fewer_at_once(
                     f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; "
                     "the others wait, unless requests are shorter"
                 )
-                best_one = (held, Found(placed, m, chosen.quantization, False, (note, *(r.text for r in warnings)), ()))
-    return best_one[1] if best_one else None
+                held_by.append(
+                    (held, Found(placed, m, chosen.quantization, False, (note, *(r.text for r in warnings)), ()))
+                )
+    enough = ENOUGH_HELD * max((held for held, _ in held_by), default=0)
+    return next((found for held, found in held_by if held >= enough), None)  # in the order of preference
 
 
 def _formats(entry: Engine, w: Wanted, rules: Catalog, refused: list[Reason]) -> Iterator[formats.Chosen]:

@@ -22,6 +22,8 @@ class Orders(msgspec.Struct, frozen=True):
     mlx: list[str]
     exl3: list[str]
     mlc: list[str]
+    openvino: list[str]
+    litert: list[str]
 
 
 def orders(rules: Catalog) -> Orders:

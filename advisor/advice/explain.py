@@ -20,6 +20,8 @@ from advisor.engines.llama_cpp_verify import Verified
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import answer
 from advisor.machines.types import Device, Machine, Vendor
+from advisor.memory.layers import cache_layers
+from advisor.models.types import Model
 from advisor.record import Record
 
 
@@ -65,6 +67,7 @@ class Explained(Record, frozen=True, kw_only=True):
             "model": d.model.id,
             "quantization": self.quantization,
             "engine": d.engine,
+            "machine": d.machine.to_dict() if d.machine and self.has_machine else None,
             "fits": self.verdict,
             "file_bytes": self.file_bytes,
             "bits_per_weight": self.bits_per_weight,
@@ -123,6 +126,7 @@ def explain(q: Question, rules: Catalog) -> Explained:
     notes = [n for n in (found.note, chosen.note) if n]
     if q.engine is None:
         notes.append(f"no engine given: {entry.name}, whose format this is; --engine takes another")
+    notes += _windows(found.model)
     if q.machine is not None:
         notes += q.machine.notes
     return Explained(
@@ -141,6 +145,15 @@ def explain(q: Question, rules: Catalog) -> Explained:
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
         warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if q.machine is not None)])),
     )
+
+
+def _windows(model: Model) -> list[str]:
+    """What a sliding or chunked window does to the cache."""
+    layers = [x for x in cache_layers(model) if x.attends and not x.image_only]
+    windows = [x.window for x in layers if x.window]
+    if not windows:
+        return []
+    return [f"sliding window: {len(windows)} of {len(layers)} layers keep at most {max(windows):,} tokens a sequence"]
 
 
 def _installed(engine_id: str, machine: Machine | None) -> str | None:

@@ -19,6 +19,7 @@ class Support(Record, frozen=True, kw_only=True):
     support: SupportLevel
     note: str | None = None
     src: tuple[str, ...] = ()
+    convertible: bool = False  # not loaded as it is, but the engine's own tools convert it
 
 
 class Source(Record, frozen=True, kw_only=True):

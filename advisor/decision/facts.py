@@ -40,11 +40,16 @@ def facts(
     found.update(_listed(found, engines or {}))
     if found["os"] is None and found["gpu.generation"] in ("cdna1", "cdna2", "cdna3", "cdna4"):
         found["os"] = "linux"  # Instinct has no other driver
+    if found["os"] == "macos" and found["arch"] is None and found["gpu.vendor"] is not None:
+        found["arch"] = "arm64" if found["gpu.vendor"] == "apple" else "x86_64"  # every Apple chip has a GPU
     found.update(_host(machine))
     found.update(_model(model))
     count, n_heads = found.get("gpu.count"), found.get("model.heads")
     if isinstance(count, int) and isinstance(n_heads, int) and count:
         found["model.heads_divide"] = n_heads % count == 0
+    n_kv = found.get("model.kv_heads")
+    if isinstance(count, int) and isinstance(n_kv, int):
+        found["model.fewer_kv_heads"] = n_kv < count
     found.update(_workload(workload, machine))
     for name, value in more.items():
         if name not in FIELDS:

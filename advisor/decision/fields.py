@@ -113,15 +113,20 @@ _ALL = (
     _field("workload.benchmark", "bool", "the deployment is to be benchmarked"),
     _field("workload.swap", "enum", "how several models share a machine", ("hot", "resident")),
     _field("workload.lora_rank", "int", "rank of the LoRA adapters"),
-    _field("workload.lora_slots", "int", "LoRA adapters that one batch may use: at most those asked for and the requests"),
+    _field(
+        "workload.lora_slots", "int", "LoRA adapters that one batch may use: at most those asked for and the requests"
+    ),
     _field("workload.lora_rank_step", "int", "the rank, rounded up to one that vLLM takes"),
     _field("workload.lora_files", "str", "placeholder file names of the adapters, comma-separated"),
     _field("workload.lora_format", "str", "format of the adapters: gguf, safetensors"),
     _field("workload.lock_memory", "bool", "the model must stay in host memory (no swapping)"),
-    _field("workload.memory_share", "float", "share of the card that other resident models leave (given by the caller)"),
+    _field(
+        "workload.memory_share", "float", "share of the card that other resident models leave (given by the caller)"
+    ),
     _field("model.id", "str", "the model's hub id"),
     _field("model.heads", "int", "attention (query) heads"),
     _field("model.kv_heads", "int", "KV heads, the fewest of its layers; 1 for a latent cache (MLA)"),
+    _field("model.fewer_kv_heads", "bool", "fewer KV heads than accelerators (a latent cache counts as one)"),
     _field("model.heads_divide", "bool", "the attention heads divide by the number of accelerators"),
     _field("model.mla", "bool", "latent attention (MLA): one cache row serves all heads"),
     _field("model.layers", "int", "layers"),

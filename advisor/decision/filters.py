@@ -262,6 +262,9 @@ def _format(engine: Engine, quantization: Quantization | None, workload: Workloa
             if engine.formats:
                 text = f"whether {engine.name} loads {name} files is not known"
                 yield False, _reason(engine, "unknown_support", place, text, ())
+        elif listed.convertible:
+            text = f"{engine.name} does not load {name} files as they are{_because(listed)}"
+            yield False, _reason(engine, "convert_first", place, text, listed.src)
         elif listed.support == "no":
             takes = ", ".join(k for k, v in engine.formats.items() if v.support in ("yes", "partial"))
             text = f"{engine.name} does not load {name} files{_because(listed)}; it takes {takes or 'other formats'}"

@@ -51,7 +51,9 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
     requests = [p.request(r.length, r.batched_tokens) for p in plans]
     each = -(-d.sequences // r.dp)  # sequences of one replica
     rows = [_row(c, r, s, _stage(k, r), x, [each * b for b in requests[_stage(k, r)]]) for k, x in enumerate(used)]
-    pools = [p for k, row in enumerate(rows) if (p := _pool(row, s, sum(requests[_stage(k, r)]))) is not None]
+    pools = [
+        p for k, row in enumerate(rows) if (p := _pool(c, r, s, used[k], row, sum(requests[_stage(k, r)]))) is not None
+    ]
     host = _host(d, r, s, requests, alone=not devices)
     verdict = fitting.verdict(rows, host, needs_host=not devices or r.cpu_offload > 0, d=d)
     refusals = pool_says.refusals(d, r, c, devices, heads(d.model))
@@ -112,12 +114,11 @@ def on_device(r: Resolved, s: Sized, stage: int) -> int:
 
 def _row(c: Constants, r: Resolved, s: Sized, stage: int, x: Device, request: list[int]) -> DeviceMemory:
     weights = on_device(r, s, stage)
-    fixed = weights + s.activation[1] + s.overhead[1]
     base = weights + sum(request)
     return DeviceMemory(
         name=x.name,
         capacity_bytes=x.total_bytes,
-        budget_bytes=_budget(c, r, x, fixed),
+        budget_bytes=_budget(c, r, s, x, weights, sum(request)),
         weights_bytes=weights,
         kv_cache_bytes=request[0],
         recurrent_state_bytes=request[1],
@@ -129,23 +130,43 @@ def _row(c: Constants, r: Resolved, s: Sized, stage: int, x: Device, request: li
     )
 
 
-def _budget(c: Constants, r: Resolved, x: Device, fixed: int) -> int | None:
-    """What the engine may use of a device, bytes; None when its size is not known."""
+def _budget(c: Constants, r: Resolved, s: Sized, x: Device, weights: int, request: int) -> int | None:
+    """What the engine may use of a device, bytes; None when its size is not known.
+
+    Source of `after_weights`: LMDeploy's cache-max-entry-count and TensorRT-LLM's free_gpu_memory_fraction are shares of
+    what is left after the weights (their documentation).
+    """
+    free = _free(x)
+    total = fitting.allocatable(x)
+    if free is None or total is None:
+        return None
+    if c.fraction_of == "total":
+        return min(int(total * r.fraction), free)
+    # the share is of what the weights (and the context) leave; the activation peak lives in the rest
+    least = r.fraction * (free - s.weights_range[1] * weights - s.overhead[2])
+    if request <= least:  # the pool holds the requests for sure: what is left to judge is the whole device
+        return free
+    left = free - weights - s.overhead[1]
+    return min(free, weights + s.activation[1] + s.overhead[1] + int(left * r.fraction)) if left > 0 else free
+
+
+def _free(x: Device) -> int | None:
+    """What of the device can be allocated now, bytes."""
     total = fitting.allocatable(x)
     if total is None:
         return None
-    free = total if x.free_bytes is None else min(x.free_bytes, total)
-    if c.fraction_of == "total":
-        return min(int(total * r.fraction), free)
-    left = free - fixed
-    return fixed + int(left * r.fraction) if left > 0 else free
+    return total if x.free_bytes is None else min(x.free_bytes, total)
 
 
-def _pool(row: DeviceMemory, s: Sized, request: int) -> Pool | None:
+def _pool(c: Constants, r: Resolved, s: Sized, x: Device, row: DeviceMemory, request: int) -> Pool | None:
     if row.budget_bytes is None or row.weights_bytes is None:
         return None
     w = row.weights_bytes
     weights = (int(w * s.weights_range[0]), w, int(w * s.weights_range[1]))
+    free = _free(x)
+    if c.fraction_of != "total" and free is not None:
+        low, value, high = (int(r.fraction * (free - weights[k] - s.overhead[k])) for k in (2, 1, 0))
+        return Pool(low=low, value=value, high=high, request=request)
     low, value, high = (row.budget_bytes - weights[k] - s.activation[k] - s.overhead[k] for k in (2, 1, 0))
     return Pool(low=low, value=value, high=high, request=request)
 

@@ -69,6 +69,7 @@ class ExplainAnswer(Record, frozen=True, kw_only=True):
     model: str
     quantization: str
     engine: str
+    machine: Machine | None
     fits: bool | None
     file_bytes: int | None
     bits_per_weight: float | None
