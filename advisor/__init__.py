@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from advisor.library import estimate as estimate
     from advisor.library import explain as explain
     from advisor.library import fetch_headers as fetch_headers
+    from advisor.library import hardware as hardware
     from advisor.library import machine as machine
     from advisor.library import model as model
     from advisor.library import probe as probe
     from advisor.library import recommend as recommend
 
-_LIBRARY = ("estimate", "explain", "fetch_headers", "machine", "model", "probe", "recommend")
+_LIBRARY = ("estimate", "explain", "fetch_headers", "hardware", "machine", "model", "probe", "recommend")
 __all__ = ["__version__", *_LIBRARY]
 
 

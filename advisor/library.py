@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from advisor.advice.explain import Explained
+from advisor.advice.hardware_types import Shopping
 from advisor.advice.types import Advice
 from advisor.catalog import Catalog, catalog
 from advisor.deployment import Deployment, MemoryEstimate, Workload
@@ -101,6 +102,41 @@ def recommend(
             raise BadInput(f"workload: {e}") from None
     here = machine_of(machine, rules) if isinstance(machine, str) else machine
     return answer(Question(here, load, model, quantization, engine), rules)
+
+
+def hardware(
+    model: str,
+    *,
+    users: int = 1,
+    context: int | None = None,
+    budget: str | None = None,
+    rent: str | None = None,
+    quantization: str | None = None,
+    engine: str | None = None,
+    prices: str | Path | None = None,
+    machine: Machine | str | None = None,
+    currency: str | None = None,
+    **workload: Any,
+) -> Shopping:
+    """What to buy (`budget="3000EUR"`) or rent (`rent="1500EUR/month"`) for a model and a number of users.
+
+    `workload` takes the fields of Workload and `min_decode_tps`, `hours_per_month`.
+    Raises UnknownName, BadFile, BadInput.
+    """
+    from advisor.advice.budget_rules import budget_rules
+    from advisor.advice.hardware import hardware as answer
+    from advisor.advice.hardware_ask import asked
+    from advisor.estimation import machine_of
+
+    rules = catalog()
+    here = machine_of(machine, rules) if isinstance(machine, str) else machine
+    given: dict[str, Any] = dict.fromkeys(
+        ("hours", "decode", "ttft", "tpot", "electricity", "duty", "api_price"),
+    )
+    given |= {"model": model, "users": users, "context": None if context is None else str(context), "budget": budget}
+    given |= {"rent": rent, "quant": quantization, "engine": engine, "prices": prices, "currency": currency}
+    given |= {"rates": (), "sort": "price", "more": [f"{k}={v}" for k, v in workload.items()]}
+    return answer(asked(given, here, rules, budget_rules(rules)), rules)
 
 
 def explain(

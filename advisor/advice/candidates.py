@@ -9,10 +9,10 @@ import msgspec
 
 from advisor import engines, formats
 from advisor.advice.defaults import Orders, orders
+from advisor.advice.tool_parsers import tool_parser
 from advisor.advice.types import Tried
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
-from advisor.advice.tool_parsers import tool_parser
 from advisor.decision.additions import Additions, additions
 from advisor.decision.evaluate import for_engine
 from advisor.decision.filters import judge

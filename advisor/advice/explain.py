@@ -9,13 +9,14 @@ import msgspec
 from advisor import engines, formats
 from advisor.advice.defaults import orders
 from advisor.advice.limits import Limits, limits
+from advisor.advice.spread import spread
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.catalog.match import capacity
 from advisor.catalog.resolve import file_format, resolve_model
 from advisor.catalog.types import Accelerator, Engine, Quantization
-from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
-from advisor.engines.flags import own_flag, smaller_caches
+from advisor.deployment import Deployment, KvType, MemoryEstimate
+from advisor.engines.flags import smaller_caches
 from advisor.engines.llama_cpp_verify import Verified
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import answer
@@ -119,7 +120,7 @@ def explain(q: Question, rules: Catalog) -> Explained:
         sequences=q.concurrency,
         model_path=found.path,
     )
-    base = _spread(base, entry)
+    base = spread(base, entry)
     estimates = tuple(_estimate(base, n, entry, chosen.quantization, rules) for n in lengths)
     asked = lengths.index(judged)
     file_bytes, bits = _file_size(base, chosen.quantization, estimates[asked])
@@ -194,27 +195,6 @@ def _one_device(n: int, total: int | None = None) -> Machine:
     return Machine(source="text", devices=one)
 
 
-def _spread(d: Deployment, entry: Engine) -> Deployment:
-    """Over all cards of the machine: tensor parallel where the engine has it (largest count that divides the heads)."""
-    n = len(d.machine.usable_devices) if d.machine else 0
-    settings: dict[str, Setting] = {}
-    tp_flag, pp_flag = own_flag(entry, "tp"), own_flag(entry, "pp")
-    if tp_flag and n > 1:
-        from advisor.engines.pool import heads
-
-        h = heads(d.model)
-        tp = max(k for k in range(1, n + 1) if h is None or h % k == 0)
-        settings[tp_flag] = tp
-        nodes = d.machine.nodes if d.machine else 1
-        if nodes > 1 and pp_flag:
-            settings[pp_flag] = nodes
-    elif entry.id == "llama.cpp" and n:
-        settings["n-gpu-layers"] = "all"
-    elif entry.id == "ollama" and n:
-        settings["num_gpu"] = "all"
-    return msgspec.structs.replace(d, settings={**d.settings, **settings})
-
-
 def _estimate(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> MemoryEstimate:
     module, inner = engines.find(entry.id, rules.engines())
     return module.memory(msgspec.structs.replace(d, context_length=length), inner, q)
@@ -271,7 +251,7 @@ def _smallest_number(
             compute_capability=card.compute_capability,
         )  # fmt: skip
         machine = Machine(source="text", devices=tuple(msgspec.structs.replace(device, index=i) for i in range(n)))
-        placed = _spread(msgspec.structs.replace(d, machine=machine, settings={}), entry)
+        placed = spread(msgspec.structs.replace(d, machine=machine, settings={}), entry)
         try:
             fits = _estimate(placed, length, entry, q, rules).fits
         except AdvisorError:
@@ -334,7 +314,7 @@ def _limits(d: Deployment, length: int, entry: Engine, q: Quantization, rules: C
         return _estimate(x, n, entry, rules.quantization(x.quantization), rules).fits
 
     steps = () if d.model_path else formats.ladder(q.family, rules)
-    found = limits(d, length, fits, lambda x: _spread(x, entry), steps, caches)
+    found = limits(d, length, fits, lambda x: spread(x, entry), steps, caches)
     module, inner = engines.find(entry.id, rules.engines())
     layers = getattr(module, "layers_on_cards", None)  # engines that can leave layers to the CPU have it
     if layers is None:

@@ -24,8 +24,8 @@ SPELLINGS = {
 # fields of scenarios that other parts read from `extra`
 FURTHER = (
     "hours_per_month", "distributed", "migrate_from", "speculative", "swap", "kv_bits", "target", "compare",
-    "max_loaded",
-    "ttft_s", "tpot_s", "lora_format", "lock_memory", "context_is_total", "adapters", "draft", "draft_model", "models", "python", "benchmark",
+    "max_loaded", "lora_format", "lock_memory",
+    "ttft_s", "tpot_s", "context_is_total", "adapters", "draft", "draft_model", "models", "python", "benchmark",
 )  # fmt: skip
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 

@@ -133,8 +133,8 @@ def _row(c: Constants, r: Resolved, s: Sized, stage: int, x: Device, request: li
 def _budget(c: Constants, r: Resolved, s: Sized, x: Device, weights: int, request: int) -> int | None:
     """What the engine may use of a device, bytes; None when its size is not known.
 
-    Source of `after_weights`: LMDeploy's cache-max-entry-count and TensorRT-LLM's free_gpu_memory_fraction are shares of
-    what is left after the weights (their documentation).
+    Source of `after_weights`: the documentation of LMDeploy's cache-max-entry-count and TensorRT-LLM's
+    free_gpu_memory_fraction, which are shares of what is left after the weights.
     """
     free = _free(x)
     total = fitting.allocatable(x)

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from advisor.advice.explain import Change, Fits
+from advisor.advice.hardware_types import Axis, Refusal
 from advisor.advice.limits import Limits
+from advisor.advice.money import Money
 from advisor.advice.types import Tried
 from advisor.decision.types import Check, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
@@ -130,11 +132,65 @@ class RecommendAnswer(Record, frozen=True, kw_only=True):
     guide: dict[str, Any] | None = None
 
 
+class OptionAnswer(Record, frozen=True, kw_only=True):
+    """One thing to buy or rent. Amounts in `currency`; `fits` null = too close to call."""
+
+    hardware: str
+    accelerator: str
+    count: int
+    axis: Axis
+    fits: bool | None
+    engine: str
+    quantization: str
+    settings: dict[str, Setting]
+    currency: str
+    price: float | None
+    price_date: str
+    price_kind: str
+    price_source: str
+    provider: str | None
+    hourly: float | None
+    monthly_cost: float | None
+    break_even_hours: float | None
+    break_even_source: str | None
+    api_break_even_tokens: float | None
+    power_watts: float | None
+    psu_watts: float | None
+    needed_bytes: int | None
+    available_bytes: int | None
+    headroom_share: float | None
+    max_sequences: int | None
+    tokens_per_money: float | None
+    maturity: str
+    needs: str
+    speed: SpeedEstimate | None
+    why: list[str]
+
+
+class HardwareAnswer(Record, frozen=True, kw_only=True):
+    """`advise hardware --json`. `options` is empty when nothing fits; `beyond` then says what would."""
+
+    model: str
+    quantizations: list[str]
+    context_length: int
+    users: int
+    budget: Money | None
+    rent: Money | None
+    hours_per_month: float
+    currency: str
+    options: list[OptionAnswer]
+    rejected: list[Refusal]
+    beyond: list[str]
+    here: str | None
+    notes: list[str]
+
+
 SHAPES: dict[str, type] = {
     "request": Request,
     "estimate": EstimateAnswer,
     "explain": ExplainAnswer,
     "recommend": RecommendAnswer,
+    "hardware": HardwareAnswer,
     "probe": Machine,
     "error": ErrorAnswer,
 }

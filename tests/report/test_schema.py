@@ -62,6 +62,11 @@ def test_explain(words: tuple[str, ...]) -> None:
     assert len(body["estimates"]) >= 3
 
 
+@pytest.mark.parametrize("words", [("--budget", "3000EUR"), ("--rent", "900USD/month"), ("--budget", "1EUR")])
+def test_hardware(words: tuple[str, ...]) -> None:
+    validate("hardware", json.loads(run("hardware", "--json", "--model", "qwen3:14b", "--users", "4", *words)))
+
+
 def test_probe() -> None:
     validate("probe", json.loads(run("probe", "--json")))
 

@@ -1,0 +1,193 @@
+"""Values of `advise hardware`: what is asked, options with their price and speed, refusals, tiers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, NamedTuple
+
+from advisor.advice.money import Money
+from advisor.advice.price_list import PriceList
+from advisor.deployment import MemoryEstimate, Setting, SpeedEstimate, Workload
+from advisor.machines.types import Machine
+from advisor.record import Record
+
+Axis = Literal["buy", "rent"]
+
+
+class Tier(Record, frozen=True, kw_only=True):
+    """One row of the source's budget chart, with our verdict."""
+
+    id: str
+    title: str
+    claim: str
+    axis: Literal["once", "per_month"]
+    currency: str
+    author: str
+    verdict: str
+    corrected: str
+    because: str
+    accelerators: tuple[str, ...]
+    up_to: float | None = None
+    from_: float | None = None
+
+
+class Host(Record, frozen=True, kw_only=True):
+    """What a form of card needs around it."""
+
+    most: int  # devices in one machine
+    psu_reserve_watts: float
+    words: str
+
+
+class Maturity(Record, frozen=True, kw_only=True):
+    """How far software is on a vendor's hardware: 1 = first."""
+
+    rank: int
+    words: str
+
+
+class Running(Record, frozen=True, kw_only=True):
+    """What running a bought machine costs; all can be overridden."""
+
+    eur_per_kwh: float
+    duty: float
+    load_share: float
+    idle_watts_per_card: float
+    host_watts: float
+    source: str
+
+
+class Rules(Record, frozen=True, kw_only=True):
+    """rules/budgets.yaml, checked."""
+
+    rates: dict[str, float]  # units of a currency for one US dollar
+    rates_as_of: str
+    hours_per_month: float
+    power: Running
+    old_after_days: int
+    counts: tuple[int, ...]
+    slowest_share: float
+    slowest_decode_tps: dict[str, float]  # per use, where no rate is asked for: below it nobody is helped
+    formats: dict[Axis, tuple[str, ...]]
+    format_reasons: dict[Axis, str]
+    usual_formats: dict[str, tuple[str, ...]]  # family -> formats, whatever the axis
+    hosts: dict[str, Host]
+    not_bought_single: tuple[str, ...]
+    not_offered: tuple[str, ...]  # forms
+    not_sold_here: tuple[str, ...]  # accelerators
+    launched_from: str
+    maturity: dict[str, Maturity]
+    tiers: tuple[Tier, ...]
+    tiers_source: str
+
+
+class Ask(NamedTuple):
+    """The question. Rates a second are per request unless said otherwise."""
+
+    model: str
+    workload: Workload
+    prices: PriceList
+    quantization: str | None = None
+    engine: str | None = None
+    budget: Money | None = None  # once
+    rent: Money | None = None  # per month
+    currency: str = "EUR"
+    hours: float = 730
+    min_decode_tps: float | None = None
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    eur_per_kwh: float | None = None
+    duty: float | None = None
+    api_price: float | None = None  # of a hosted API, currency per million output tokens
+    machine: Machine | None = None  # what is there already
+    sort: Literal["price", "speed", "value"] = "price"
+    rates: dict[str, float] | None = None  # units for one US dollar; None = those of the rules
+
+
+class Option(Record, frozen=True, kw_only=True):
+    """One thing to buy or rent that holds the deployment. Amounts are in `currency`."""
+
+    hardware: str  # 2x GeForce RTX 3090
+    accelerator: str
+    count: int
+    axis: Axis
+    fits: bool | None
+    engine: str
+    quantization: str
+    settings: dict[str, Setting]
+    currency: str
+    price: float | None  # once, without host; None for rentals
+    price_date: str
+    price_kind: str
+    price_source: str
+    provider: str | None
+    hourly: float | None  # rent of all devices
+    monthly_cost: float | None  # rent at the asked hours, or electricity of a bought machine
+    break_even_hours: float | None  # of rent that equal the price; power and host not included
+    break_even_source: str | None
+    api_break_even_tokens: float | None  # output tokens of a hosted API that cost as much
+    power_watts: float | None  # of the devices at load
+    psu_watts: float | None
+    memory: MemoryEstimate
+    needed_bytes: int | None  # of the tightest device
+    available_bytes: int | None
+    headroom_share: float | None  # of the budget of the tightest device that stays free
+    max_sequences: int | None
+    speed: SpeedEstimate | None
+    tokens_per_money: float | None  # output tokens a second of the whole deployment per 1,000 of price (or per month)
+    maturity: str
+    needs: str
+    why: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public form: everything but the parts of the memory estimate that `advise estimate` prints."""
+        d = {f: getattr(self, f) for f in self.__struct_fields__ if f not in ("memory", "speed", "why")}
+        d["speed"] = self.speed.to_dict() if self.speed else None
+        d["why"] = list(self.why)
+        return d
+
+
+class Refusal(Record, frozen=True, kw_only=True):
+    """Hardware that is not offered, and why."""
+
+    hardware: str
+    accelerator: str
+    count: int
+    axis: Axis
+    code: str  # over_budget, does_not_fit, too_slow, no_native_format, or a reason code of engines
+    text: str
+
+
+class Shopping(Record, frozen=True, kw_only=True):
+    """The answer to `advise hardware`."""
+
+    model: str
+    quantizations: tuple[str, ...]
+    context_length: int
+    users: int
+    budget: Money | None
+    rent: Money | None
+    hours_per_month: float
+    currency: str
+    options: tuple[Option, ...]
+    rejected: tuple[Refusal, ...]
+    beyond: tuple[str, ...]  # what it would take where nothing (or little) is within the budget
+    here: str | None  # whether it fits the machine that is there
+    notes: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public JSON of `advise hardware` (advisor/schemas/hardware.json)."""
+        return {
+            "model": self.model,
+            "quantizations": list(self.quantizations),
+            "context_length": self.context_length,
+            "users": self.users,
+            "budget": self.budget.to_dict() if self.budget else None,
+            "rent": self.rent.to_dict() if self.rent else None,
+            "hours_per_month": self.hours_per_month,
+            "currency": self.currency,
+            "options": [o.to_dict() for o in self.options],
+            "rejected": [r.to_dict() for r in self.rejected],
+            "beyond": list(self.beyond),
+            "here": self.here,
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,194 @@
+"""Prices of hardware: the catalogue's dated ones, or a closed list of the user. Unknown prices are never guessed."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from advisor.advice.money import convert, known
+from advisor.catalog import Catalog
+from advisor.catalog.types import Accelerator
+from advisor.errors import BadFile, BadInput, UnknownName
+from advisor.near import near_matches
+from advisor.record import Record
+
+_KEYS = ("unit", "counts", "prices", "rent_per_hour", "date", "source")
+MOST_PRICES, MOST_COUNT = 2000, 1024
+
+
+class Priced(Record, frozen=True, kw_only=True):
+    """What one device costs: to buy, or per hour to rent. `kind`: new, used, launch, on-demand, spot, yours."""
+
+    accelerator: str
+    buy: float | None = None
+    per_hour: float | None = None
+    currency: str
+    date: str
+    kind: str
+    source: str
+    provider: str | None = None
+    memory_gb: float | None = None  # which size of a device that is sold in several
+
+
+class PriceList(Record, frozen=True, kw_only=True):
+    """Prices to choose from. A closed list is all that may be bought."""
+
+    prices: tuple[Priced, ...]
+    counts: tuple[int, ...]
+    closed: bool = False
+
+
+def read_prices(
+    path: Path | str, rules: Catalog, counts: tuple[int, ...], rates: Mapping[str, float], hours: float
+) -> PriceList:
+    """A user's price file (JSON or YAML): `unit` (`EUR once`, `USD per GPU-hour`, `EUR/month`), `prices` by accelerator
+    id, optional `rent_per_hour` and `counts`. Raises BadFile, UnknownName.
+    """
+    from advisor.files import read_json, read_yaml
+
+    raw = read_json(path) if str(path).endswith(".json") else read_yaml(path)
+    if not isinstance(raw, dict):
+        raise BadFile(path, "must hold a mapping with `unit` and `prices`")
+    for key in raw:
+        if key not in _KEYS:
+            near = near_matches(str(key), _KEYS)
+            raise BadFile(
+                path, f"unknown key {str(key)[:40]!r}; it takes {', '.join(_KEYS)}" + (f" ({near[0]}?)" if near else "")
+            )
+    currency, per = _unit(str(raw.get("unit") or ""), path, rates)
+    date = str(raw.get("date") or datetime.date.today().isoformat())
+    source = str(raw.get("source") or Path(path).name)
+    found = []
+    for key, where in (("prices", per), ("rent_per_hour", "hour")):
+        entries = raw.get(key) or {}
+        if not isinstance(entries, dict) or len(entries) > MOST_PRICES:
+            raise BadFile(path, f"`{key}` is a mapping of accelerator ids to amounts")
+        for name, amount in entries.items():
+            entry = _entry(str(name), rules, path)
+            if isinstance(amount, bool) or not isinstance(amount, (int, float)) or not 0 < amount < 1e12:
+                raise BadFile(path, f"{key}.{name}: {amount!r} is not an amount above zero")
+            buy = float(amount) if where == "once" else None
+            hourly = None if where == "once" else float(amount) / (hours if where == "month" else 1)
+            found.append(
+                Priced(
+                    accelerator=entry.id,
+                    buy=buy,
+                    per_hour=hourly,
+                    currency=currency,
+                    date=date,
+                    kind="yours",
+                    source=source,
+                )
+            )
+    if not found:
+        raise BadFile(path, "holds no prices")
+    return PriceList(prices=tuple(found), counts=_counts(raw.get("counts"), path) or counts, closed=True)
+
+
+def _unit(text: str, path: Path | str, rates: Mapping[str, float]) -> tuple[str, str]:
+    m = re.match(r"\s*([A-Za-z]{3})\b(.*)", text)
+    if not m:
+        raise BadFile(path, "`unit` says currency and axis: EUR once, EUR/month, USD per GPU-hour")
+    rest = m[2].lower()
+    per = "hour" if "hour" in rest or "/h" in rest else "month" if "month" in rest else "once"
+    try:
+        return known(m[1].upper(), rates, f"{path}: unit"), per
+    except BadInput as e:
+        raise BadFile(path, e.message) from None
+
+
+def _entry(name: str, rules: Catalog, path: Path | str) -> Accelerator:
+    table = rules.accelerators()
+    if name in table:
+        return table[name]
+    try:
+        from advisor.catalog.hardware_names import parse_hardware
+
+        devices = parse_hardware(name, rules).devices
+        if len(devices) == 1 and devices[0].accelerator:
+            return table[devices[0].accelerator]
+    except (UnknownName, BadInput):
+        pass
+    raise UnknownName("accelerator", name, near_matches(name, table), f"It stands in {path}.")
+
+
+def _counts(raw: Any, path: Path | str) -> tuple[int, ...]:
+    if raw is None:
+        return ()
+    if not isinstance(raw, list) or not all(isinstance(n, int) and 0 < n <= MOST_COUNT for n in raw):
+        raise BadFile(path, f"`counts` is a list of whole numbers up to {MOST_COUNT}")
+    return tuple(sorted(set(raw)))
+
+
+def catalogue_prices(rules: Catalog, counts: tuple[int, ...], launched_from: str, skip: tuple[str, ...]) -> PriceList:
+    """Every accelerator with a dated market price or a launch price, and the cheapest rental of each.
+
+    `skip`: forms and ids that are not offered.
+    """
+    found = [*_bought(rules, launched_from, skip), *_rented(rules)]
+    return PriceList(prices=tuple(found), counts=counts)
+
+
+def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterator[Priced]:
+    for a in rules.accelerators().values():
+        if a.form in skip or a.id in skip or a.vendor not in ("nvidia", "amd", "intel", "apple"):
+            continue
+        memory = max(a.memory_options_gb, default=None)  # a price without a size is the dearest size's
+        if a.price is not None:
+            p = a.price
+            amount = p.low if p.high is None else (p.low + p.high) / 2
+            yield Priced(
+                accelerator=a.id,
+                buy=amount,
+                currency=p.currency,
+                date=p.date,
+                kind=p.kind,
+                source=p.source,
+                memory_gb=memory,
+            )
+        elif a.msrp and (a.launch_date or "") >= launched_from and not a.memory_options_gb:
+            currency = "USD" if "USD" in a.msrp else next(iter(a.msrp))
+            yield Priced(
+                accelerator=a.id, buy=a.msrp[currency], currency=currency, date=a.launch_date or "unknown",
+                kind="launch", source=a.source,
+            )  # fmt: skip
+
+
+def _rented(rules: Catalog) -> Iterator[Priced]:
+    """The cheapest on-demand price a device and hour of each accelerator, and the cheapest spot price."""
+    best: dict[tuple[str, str], Priced] = {}
+    for o in rules.cloud_offers():
+        if o.accelerator is None or "serverless" in (o.tier or "") or o.accelerator not in rules.accelerators():
+            continue
+        for kind, price in (("on-demand", o.usd_per_hour), ("spot", o.usd_per_hour_spot)):
+            if not price:
+                continue
+            made = Priced(
+                accelerator=o.accelerator, per_hour=price, currency="USD", date=o.date, kind=kind,
+                source=o.source, provider=o.provider,
+            )  # fmt: skip
+            known_one = best.get((o.accelerator, kind))
+            if known_one is None or price < (known_one.per_hour or price):
+                best[o.accelerator, kind] = made
+    yield from best.values()
+
+
+def days_old(date: str, today: datetime.date) -> int | None:
+    """Days since 2026, 2026-04 or 2026-04-06, at the latest reading; None for a date that cannot be read."""
+    m = re.match(r"(\d{4})(?:-(\d{2}))?(?:-(\d{2}))?", date)
+    if not m:
+        return None
+    year, month, day = int(m[1]), int(m[2] or 12), int(m[3] or 28)
+    try:
+        then = min(datetime.date(year, month, day), today)
+    except ValueError:
+        return None
+    return (today - then).days
+
+
+def same_money(p: Priced, amount: float | None, currency: str, rates: Mapping[str, float]) -> float | None:
+    """An amount of the price in another currency; None stays None."""
+    return None if amount is None else convert(amount, p.currency, currency, rates)

@@ -1,0 +1,103 @@
+"""`advise hardware`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from advisor.cli import options
+
+
+@click.command(
+    "hardware",
+    epilog="""\b
+Examples:
+  advise hardware --model 70B --users 20 --budget 10000EUR
+  advise hardware --model qwen3:30b-a3b --users 10 --context 8k --budget 3000EUR
+  advise hardware --model 70B --users 8 --rent 1500USD/month
+  advise hardware --model gpt-oss:120b --budget 9000USD --rent 1300USD/month
+  advise hardware --model 70B --quant Q4_K_M --engine llama.cpp --tokens-per-second 20 --budget 10000EUR
+  advise hardware --on "RTX 3060, 64GB RAM" --model qwen3:32b --budget 1500EUR
+  advise hardware --tiers
+
+Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
+""",
+)
+@click.option(
+    "--model", metavar="M", callback=options._said, help="Name, hub id, .gguf file or directory with config.json."
+)
+@click.option(
+    "--users", "--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Requests at once."
+)
+@click.option("--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k).")
+@click.option("--quant", metavar="Q", callback=options._said, help="Insist on this weight format.")
+@click.option("--engine", metavar="E", callback=options._said, help="Insist on this engine.")
+@click.option("--budget", metavar="AMOUNT", callback=options._said, help="To spend once: 3000EUR, 9000USD.")
+@click.option("--rent", metavar="AMOUNT", callback=options._said, help="To spend a month: 1500EUR/month.")
+@click.option("--prices", metavar="FILE", callback=options._said, help="Your own closed price list (JSON or YAML).")
+@click.option("--currency", metavar="CUR", help="Currency of the answer (default: the budget's, else EUR).")
+@click.option("--rate", "rates", multiple=True, metavar="CUR=X", help="Exchange rate: units for one US dollar.")
+@click.option("--hours", type=float, metavar="H", help="Hours a month that a rental runs (default 730).")
+@click.option("--tokens-per-second", "decode", type=float, metavar="N", help="Wanted rate of one request.")
+@click.option("--ttft", type=float, metavar="S", help="Wanted time to first token, seconds.")
+@click.option("--tpot", type=float, metavar="S", help="Wanted time per output token, seconds.")
+@click.option("--electricity", type=float, metavar="EUR", help="Price of one kWh in EUR.")
+@click.option("--duty", type=click.FloatRange(0, 1), metavar="SHARE", help="Share of the time at load, 0 to 1.")
+@click.option(
+    "--api-price", type=float, metavar="X", help="A hosted API's price per million output tokens, to compare."
+)
+@click.option(
+    "--sort",
+    type=click.Choice(["price", "speed", "value"]),
+    default="price",
+    show_default=True,
+    help="Order of the options.",
+)
+@click.option("--tiers", is_flag=True, help="The budget chart of one source with our verdicts, and nothing else.")
+@options.hardware
+@click.option(
+    "--workload",
+    "more",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any field of the workload: use_case=rag, stage=production, ...",
+)
+@options.rules
+@options.as_json
+@options.verbose
+@options.quiet
+def command(**given: Any) -> int:
+    """What to buy or rent for a model, a number of users and a budget.
+
+    Cheapest first among what fits: engine, weight format, predicted speed, price with its date, power, break-even.
+    """
+    from advisor.advice.budget_rules import budget_rules
+    from advisor.catalog import catalog
+    from advisor.errors import BadInput
+
+    rules = catalog(options.roots())
+    budget = budget_rules(rules)
+    if given["tiers"]:
+        from advisor.report.hardware import tier_dict, tiered
+
+        if given["as_json"]:
+            options.print_json({"source": budget.tiers_source, "tiers": [tier_dict(t) for t in budget.tiers]})
+        else:
+            click.echo(tiered(budget, rules))
+        return 0
+    if not given["model"]:
+        raise BadInput("--model is missing: what should it run? (`advise hardware --tiers` needs none)")
+    from advisor.advice.hardware import hardware
+    from advisor.advice.hardware_ask import asked
+
+    shopping = hardware(asked(given, options.machine(given["on"], given["snapshot"], rules), rules, budget), rules)
+    if given["as_json"]:
+        options.print_json(shopping.to_dict())
+    else:
+        from advisor.report.hardware import shopped
+
+        click.echo(shopped(shopping, given["verbose"]))
+    if any(o.fits for o in shopping.options):
+        return 0
+    return 2 if shopping.options else 1
