@@ -15,6 +15,7 @@ COMMANDS = {
     "recommend": ("advisor.cli.recommend", "Which engine, model, quantization and command for this machine, and why."),
     "explain": ("advisor.cli.explain", "Where every gibibyte goes, what it fits on, what would change it."),
     "estimate": ("advisor.cli.estimate", "Memory of many deployments: JSON lines in, JSON lines out."),
+    "compare": ("advisor.cli.compare", "What engines can do, side by side, on this hardware."),
     "hardware": ("advisor.cli.hardware", "What to buy or rent for a model, users and a budget."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
     "probe": ("advisor.cli.probe", "What this machine has."),

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.advice.compare import Comparison, Line
 from advisor.advice.explain import Change, Fits
 from advisor.advice.hardware_types import Axis, Refusal
 from advisor.advice.limits import Limits
@@ -185,12 +186,27 @@ class HardwareAnswer(Record, frozen=True, kw_only=True):
     notes: list[str]
 
 
+class CompareAnswer(Record, frozen=True, kw_only=True):
+    """`advise compare --json`. `sources` holds the source documents' tables with `--all`."""
+
+    id: str
+    title: str
+    engines: list[str]
+    names: list[str]
+    lines: list[Line]
+    hardware: str | None
+    refused: dict[str, list[str]]
+    as_of: str
+    sources: list[Comparison]
+
+
 SHAPES: dict[str, type] = {
     "request": Request,
     "estimate": EstimateAnswer,
     "explain": ExplainAnswer,
     "recommend": RecommendAnswer,
     "hardware": HardwareAnswer,
+    "compare": CompareAnswer,
     "probe": Machine,
     "error": ErrorAnswer,
 }

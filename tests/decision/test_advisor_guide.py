@@ -175,8 +175,8 @@ def test_a_leaf_taken_has_a_reason_and_a_source_that_exists() -> None:
 ADDED: list[tuple[dict[str, Any], str, Any]] = [
     ({**ONE, **ADA, "workload.models": 2}, "overlay", ("llama-server-router", "llama-swap", "ollama-keep-alive")),
     ({**TEAM, **ADA, "workload.models": 2}, "overlay", ("vllm-sleep-mode", "llama-swap")),
-    ({**TEAM, **H100, "nodes": 12, "orchestrator": "kubernetes"}, "overlay", ("llm-d", "dynamo")),
-    ({**TEAM, **H100, "nodes": 2}, "overlay", ("dynamo", "llm-d")),
+    ({**TEAM, **H100, "nodes": 12, "orchestrator": "kubernetes"}, "overlay", ("llm-d", "dynamo", "ray-serve")),
+    ({**TEAM, **H100, "nodes": 2}, "overlay", ("dynamo", "ray-serve", "llm-d")),
     ({**ONE, **ADA, "workload.models": 1}, "overlay", ()),
     ({**ONE, **ADA, "workload.lora_adapters": 3}, "requires", ("lora_multi",)),
     ({**ONE, **ADA, "workload.lora_adapters": 1}, "requires", ()),

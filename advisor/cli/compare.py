@@ -1,0 +1,59 @@
+"""`advise compare`."""
+
+from __future__ import annotations
+
+import click
+
+from advisor.cli import options
+
+
+@click.command(
+    "compare",
+    epilog="""\b
+Examples:
+  advise compare vllm sglang ollama
+  advise compare vllm llama.cpp --on "RX 7900 XTX, linux"
+  advise compare --all --markdown > docs/comparison.md
+""",
+)
+@click.argument("engines", nargs=-1)
+@options.hardware
+@click.option("--all", "everything", is_flag=True, help="Every engine, and the tables of the source documents.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Markdown, as the documentation has it.")
+@options.rules
+@options.as_json
+@options.verbose
+@options.quiet
+def command(
+    engines: tuple[str, ...],
+    on: str | None,
+    snapshot: str | None,
+    everything: bool,
+    as_markdown: bool,
+    as_json: bool,
+    verbose: bool,
+    quiet: bool,
+) -> int:
+    """What engines can do, side by side, on this or that hardware: yes, partial, no or unknown, with sources."""
+    from advisor.advice.compare import compare, source_tables
+    from advisor.catalog import catalog
+    from advisor.errors import BadInput
+
+    rules = catalog(options.roots())
+    if everything and engines:
+        raise BadInput("--all compares every engine: leave the names out")
+    names = list(rules.engines()) if everything else list(engines)
+    made = compare(names, options.machine(on, snapshot, rules), rules)
+    sources = source_tables(rules) if everything else ()
+    if as_json:
+        body = made.to_dict()
+        options.print_json({**body, "sources": [t.to_dict() for t in sources]})
+    elif as_markdown:
+        from advisor.report.compare import markdown, page
+
+        click.echo(page((*sources, made)) if everything else markdown((made,)), nl=False)
+    else:
+        from advisor.report.compare import compared
+
+        click.echo(compared(made, verbose))
+    return 0
