@@ -16,6 +16,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decision.additions import Additions, additions
 from advisor.decision.evaluate import for_engine
 from advisor.decision.filters import judge
+from advisor.decision.policy import Policy
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
 from advisor.engines.flags import own_flag, smaller_caches, takes_share_of_device
@@ -39,6 +40,7 @@ class Wanted(NamedTuple):
     guide: Guide
     requires: tuple[str, ...]
     asked: frozenset[str]  # engines the user insists on
+    policy: Policy = Policy()
 
 
 class Found(NamedTuple):
@@ -64,6 +66,9 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
 
     Order: the formats as preferred with a 16-bit cache, then a smaller cache, then host memory takes the rest.
     """
+    forbidden = w.policy.forbidden(entry.id, w.facts)
+    if forbidden is not None:
+        return Refused((forbidden,))
     verdict = judge(entry, w.facts, None, w.model, w.workload, asked=w.asked, requires=w.requires)
     if verdict.reasons:
         return Refused(verdict.reasons)
@@ -272,7 +277,7 @@ def _variants(
     base = Deployment(
         model=w.model,
         engine=entry.id,
-        engine_version=_installed(entry.id, w.machine),
+        engine_version=(w.policy.version(entry.id, w.facts) or (None,))[0] or _installed(entry.id, w.machine),
         quantization=q.id,
         machine=w.machine,
         context_length=context,

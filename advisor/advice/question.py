@@ -12,6 +12,7 @@ from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate
 from advisor.decision.facts import Fact, facts
 from advisor.decision.guides import load_guide
+from advisor.decision.policy import policy
 from advisor.decision.types import Decision, Guide
 from advisor.deployment import Workload
 from advisor.machines.types import Machine
@@ -73,6 +74,7 @@ def wanted(q: Question, found: Resolved, j: Judged, guide: Guide, rules: Catalog
         guide=guide,
         requires=j.decision.requires,
         asked=frozenset([asked.id] if asked else []),
+        policy=policy(rules),
     )
 
 

@@ -25,6 +25,8 @@ from advisor.errors import BadInput
 from advisor.models.types import Model
 from advisor.speed.roofline import decode
 
+POLICY = 600  # a preference of the house goes before the guide's order, never before what surely fits
+
 
 def recommend(q: Question, rules: Catalog) -> Advice:
     """Advice for a question. Raises UnknownName and BadInput for names and values that cannot be."""
@@ -90,7 +92,14 @@ def _advice(
         held = j.decision.held_back.get(entry.id, ())
         if held:
             result = result._replace(notes=(*result.notes, *(r.text for r in held)))
-        hits.append((_rank(entry, result, listed, asked, bool(held)), entry, result))
+        liked = w.policy.preferred(entry.id, w.facts)
+        if liked is not None:
+            result = result._replace(notes=(*result.notes, f"preferred by policy: {liked.text}"))
+        pinned = w.policy.version(entry.id, w.facts)
+        if pinned is not None:
+            result = result._replace(notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
+        place = _rank(entry, result, listed, asked, bool(held))
+        hits.append((place - POLICY * (liked is not None and place >= 0), entry, result))
     hits.sort(key=lambda h: h[0])
     offered = [_ranked(e, f, j, w, rules, i) for i, (_, e, f) in enumerate(hits)]
     clients = _clients(q, j, asked, rules, found.model)

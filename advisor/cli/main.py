@@ -17,7 +17,9 @@ COMMANDS = {
     "estimate": ("advisor.cli.estimate", "Memory of many deployments: JSON lines in, JSON lines out."),
     "compare": ("advisor.cli.compare", "What engines can do, side by side, on this hardware."),
     "hardware": ("advisor.cli.hardware", "What to buy or rent for a model, users and a budget."),
+    "migrate": ("advisor.cli.migrate", "What changes from one engine to another, flag by flag."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
+    "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
     "probe": ("advisor.cli.probe", "What this machine has."),
     "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),
 }

@@ -109,6 +109,62 @@ def _rules(rules: Catalog) -> list[Row]:
     return out
 
 
+def reason(rule: str, rules: Catalog) -> Row:
+    """One rule of a guide in full. Raises UnknownName."""
+    from advisor.advice.guides import guide_names, load
+    from advisor.decision.conditions import describe
+    from advisor.decision.evaluate import walk
+    from advisor.errors import UnknownName
+    from advisor.near import near_matches
+
+    known: list[str] = []
+    for name in guide_names(rules):
+        g = load(name, rules)
+        for t in g.trees:
+            for n in walk(t.nodes):
+                full = f"{g.name}/{t.name}/{n.id}"
+                known.append(full)
+                if rule not in (full, n.id):
+                    continue
+                return {
+                    "id": full, "guide": g.title, "tree": t.title or t.name, "role": t.role,
+                    "condition": describe(n.condition) if n.condition else "otherwise", "engines": list(n.engines),
+                    "says": n.says, "overlay": list(n.overlay), "settings": n.settings, "requires": list(n.requires),
+                    "quantizations": list(n.quantizations), "avoid": list(n.avoid), "code": n.code,
+                    "notes": list(n.notes), "because": n.because,
+                    "verdict": n.verdict.to_dict() if n.verdict else None,
+                    "sources": [
+                        ", ".join(x for x in (s.title, s.version, s.date) if x)
+                        for s in (g.sources[k] for k in n.source)
+                    ],
+                    "file": f"{g.where}:{n.line}" if n.line else g.where,
+                }  # fmt: skip
+    raise UnknownName("rule", rule, near_matches(rule, known), "`advise list rules` prints them.")
+
+
+def reasoned(row: Row) -> str:
+    """A rule in full as text."""
+    from advisor.report.text import bullets, paint, wrap
+
+    out = [
+        paint(row["id"], "bold"),
+        wrap(f"{row['guide']}, {row['tree']}", "  "),
+        wrap(f"when {row['condition']}", "  "),
+    ]
+    for key in ("engines", "says", "overlay", "settings", "requires", "quantizations", "avoid", "code"):
+        value = row[key]
+        if value:
+            shown = ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
+            out.append(wrap(f"{key}: {', '.join(shown) if isinstance(shown, list) else shown}", "  "))
+    if row["because"]:
+        out.append(wrap(f"because {row['because']}", "  "))
+    out += bullets(row["notes"])
+    if row["verdict"]:
+        out.append(wrap(f"our verdict: {row['verdict']['word']}. {row['verdict']['text'] or ''}", "  "))
+    out += [wrap(f"source: {s}", "  ") for s in row["sources"]]
+    return "\n".join(out)
+
+
 MAKERS: dict[str, Callable[[Catalog], list[Row]]] = {
     "engines": _engines,
     "models": _models,

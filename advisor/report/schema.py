@@ -15,6 +15,7 @@ from advisor.advice.compare import Comparison, Line
 from advisor.advice.explain import Change, Fits
 from advisor.advice.hardware_types import Axis, Refusal
 from advisor.advice.limits import Limits
+from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
 from advisor.advice.types import Tried
 from advisor.decision.types import Check, Reason
@@ -207,6 +208,7 @@ SHAPES: dict[str, type] = {
     "recommend": RecommendAnswer,
     "hardware": HardwareAnswer,
     "compare": CompareAnswer,
+    "migrate": Migration,
     "probe": Machine,
     "error": ErrorAnswer,
 }

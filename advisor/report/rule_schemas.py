@@ -1,0 +1,167 @@
+"""JSON Schemas of the rule files, for editors and `advise rules schema`.
+
+`python -m advisor.report.rule_schemas advisor/schemas/rules` writes them.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.decision.nodes import REASON_CODES
+from advisor.decision.policy import PolicyFile
+from advisor.decision.types import Role, Source, Verdict
+from advisor.models.types import Model
+
+Names = str | list[str]
+
+
+class Hardware(msgspec.Struct, forbid_unknown_fields=True):
+    """hardware/*.yaml. `vendor` is inherited by every accelerator."""
+
+    vendor: str | None = None
+    accelerators: list[dict[str, Any]] = []
+    cpu_platforms: list[CpuPlatform] = []
+
+
+class Models(msgspec.Struct, forbid_unknown_fields=True):
+    """models/*.yaml. `family` is inherited by every model."""
+
+    family: str | None = None
+    models: list[dict[str, Any]] = []
+
+
+class Quantizations(msgspec.Struct, forbid_unknown_fields=True):
+    """quantizations.yaml."""
+
+    quantizations: list[Quantization] = []
+
+
+class Prices(msgspec.Struct, forbid_unknown_fields=True):
+    """prices/*.yaml."""
+
+    cloud_offers: list[CloudOffer] = []
+
+
+class GuideNode(msgspec.Struct, forbid_unknown_fields=True, rename={"condition": "if", "otherwise": "else"}):
+    """A branch or leaf of a guide."""
+
+    id: str
+    condition: Any = None
+    otherwise: Literal[True] | None = None
+    then: Names | None = None
+    nodes: list[GuideNode] | None = None
+    order: Literal["first_match", "none"] = "first_match"
+    refine: list[GuideNode] | None = None
+    later: Names | None = None
+    overlay: Names | None = None
+    hardware: Names | None = None
+    quantizations: Names | None = None
+    avoid: Names | None = None
+    requires: Names | None = None
+    prefers: Names | None = None
+    notes: Names | None = None
+    settings: dict[str, bool | int | float | str] = {}
+    code: str | None = None
+    says: str | None = None
+    because: str | None = None
+    source: Names | None = None
+    verdict: dict[str, Any] | None = None
+
+
+class GuideTree(msgspec.Struct, forbid_unknown_fields=True):
+    """One tree of a guide."""
+
+    name: str
+    order: Literal["first_match", "none"]
+    nodes: list[GuideNode]
+    role: Role = "engine"
+    title: str | None = None
+    remark: str | None = None
+    gaps: str | None = None
+    questions: dict[str, dict[str, Any]] = {}
+
+
+class GuideFile(msgspec.Struct, forbid_unknown_fields=True):
+    """guides/*.yaml."""
+
+    name: str
+    title: str
+    kind: Literal["advice", "source"]
+    as_of: str
+    sources: dict[str, Source]
+    trees: list[GuideTree]
+    about: str | None = None
+    settings: dict[str, dict[str, Any]] = {}
+    terms: dict[str, Any] = {}
+    modes: dict[str, str] = {}
+
+
+# kind -> (type of the file, entries that inherit a heading: list -> their type)
+KINDS: dict[str, tuple[type, dict[str, type]]] = {
+    "engine": (Engine, {}),
+    "hardware": (Hardware, {"accelerators": Accelerator}),
+    "models": (Models, {"models": Model}),
+    "quantizations": (Quantizations, {}),
+    "prices": (Prices, {}),
+    "guide": (GuideFile, {}),
+    "policy": (PolicyFile, {}),
+}
+_HEADINGS = {"accelerators": "vendor", "models": "family"}
+
+
+def rule_schema(kind: str) -> dict[str, Any]:
+    """The JSON Schema (2020-12) of one kind of rule file."""
+    file, inherited = KINDS[kind]
+    (root, *_), parts = msgspec.json.schema_components(
+        [file, *inherited.values()], ref_template="#/$defs/{name}", schema_hook=lambda _: {"$comment": "any value"}
+    )
+    for key, entry in inherited.items():
+        body = parts[entry.__name__]
+        heading = _HEADINGS[key]
+        body["required"] = [r for r in body.get("required", []) if r != heading]
+        parts[file.__name__]["properties"][key]["items"] = {"$ref": f"#/$defs/{entry.__name__}"}
+    if kind == "guide":
+        parts["GuideNode"]["properties"]["code"] = {"enum": [*REASON_CODES, None], "default": None}
+    made: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"advisor rules: {kind}",
+        **root,
+        "$defs": parts,
+    }
+    return made
+
+
+def texts() -> dict[str, str]:
+    """File name -> content of every schema of rule files."""
+    return {
+        f"{kind}.json": msgspec.json.format(msgspec.json.encode(rule_schema(kind), order="sorted"), indent=1).decode()
+        + "\n"
+        for kind in KINDS
+    }
+
+
+def kind_of(file: str) -> str | None:
+    """The kind of a rule file by its path relative to its folder; None for free documents."""
+    if file.startswith("quantizations."):
+        return "quantizations"
+    folders = {"engines": "engine", "hardware": "hardware", "models": "models", "prices": "prices"}
+    folders |= {"guides": "guide", "policy": "policy"}
+    return folders.get(file.split("/")[0]) if "/" in file else None
+
+
+def main(folder: str) -> None:
+    """Write the schema files."""
+    for name, text in texts().items():
+        (Path(folder) / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
+
+
+__all__ = ["KINDS", "Verdict", "kind_of", "rule_schema", "texts"]

@@ -1,0 +1,85 @@
+"""`advise migrate`: every pair of engines is answered, names are real flags, what is said is true of the entries."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+from pathlib import Path
+
+import jsonschema
+import pytest
+from click.testing import CliRunner
+
+import advisor
+from advisor.advice.migrate import migrate
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.cli.main import root
+from advisor.errors import BadInput, UnknownName
+
+RULES = catalog([shipped_root()])
+ENGINES = ("vllm", "sglang", "tgi", "llama.cpp", "ollama", "transformers", "lmdeploy", "tensorrt-llm", "max", "mlx-lm")
+
+
+@pytest.mark.parametrize(("a", "b"), list(permutations(ENGINES, 2)))
+def test_every_pair_has_an_answer(a: str, b: str) -> None:
+    m = migrate(a, b, RULES)
+    assert m.settings[0].id == "model"
+    assert all(s.before or s.after for s in m.settings)
+    theirs, ours = RULES.engine(a), RULES.engine(b)
+    for f in m.formats_lost:
+        assert theirs.formats[f].support == "yes"
+        assert ours.formats.get(f) is None or ours.formats[f].support in ("no", "unknown")
+
+
+def test_ollama_to_vllm_names_flags_defaults_and_clients() -> None:
+    m = migrate("ollama", "vllm", RULES)
+    by = {s.id: s for s in m.settings}
+    assert (by["requests"].before, by["requests"].after) == ("OLLAMA_NUM_PARALLEL", "max-num-seqs")
+    assert by["requests"].default_before == "1"
+    assert by["context"].after == "max-model-len"
+    text = " ".join(m.says)
+    assert "safetensors" in text
+    assert "/v1/chat/completions" in text
+    assert "gguf" not in m.formats_lost  # vLLM reads it by a plugin: partial, not lost
+
+
+def test_tgi_is_left_and_not_gone_to() -> None:
+    assert migrate("tgi", "vllm", RULES).warnings == ()
+    assert "archived" in migrate("vllm", "tgi", RULES).warnings[0]
+
+
+def test_a_launch_is_translated_flag_by_flag() -> None:
+    given = {"max-total-tokens": "8192", "num-shard": "2", "quantize": "awq", "watermark-gamma": "0.5"}
+    m = migrate("tgi", "vllm", RULES, given)
+    assert {s.after: s.value for s in m.settings if s.value} == {
+        "max-model-len": "8192",
+        "tensor-parallel-size": "2",
+        "quantization": "awq",
+    }
+    assert m.unknown == ("watermark-gamma",)
+
+
+def test_wrappers_take_the_flags_of_what_they_run() -> None:
+    m = migrate("ollama", "ramalama", RULES)
+    assert {s.id: s.after for s in m.settings}["context"] == "ctx-size"
+
+
+def test_remote_is_a_client() -> None:
+    assert any("client" in s for s in migrate("vllm", "remote-openai", RULES).says)
+
+
+def test_command_schema_and_width() -> None:
+    for words in (("--from", "tgi", "--to", "vllm"), ("--from", "llama.cpp", "--to", "sglang")):
+        done = CliRunner().invoke(root, ["migrate", *words], standalone_mode=False)
+        assert max(map(len, done.stdout.splitlines())) <= 80
+        body = json.loads(CliRunner().invoke(root, ["migrate", *words, "--json"], standalone_mode=False).stdout)
+        schema = json.loads((Path(advisor.__file__).parent / "schemas/migrate.json").read_text())
+        jsonschema.Draft202012Validator(schema).validate(body)
+
+
+def test_bad_questions() -> None:
+    with pytest.raises(BadInput):
+        migrate("vllm", "vllm", RULES)
+    with pytest.raises(UnknownName):
+        migrate("vlmm", "sglang", RULES)
