@@ -1,0 +1,98 @@
+"""Decode rates against published measurements and a second derivation."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import pytest
+
+from advisor.catalog import catalog
+from advisor.deployment import Deployment
+from advisor.estimation import Request, deployment, estimate
+from advisor.models.types import Moe
+from advisor.speed.roofline import decode
+from advisor.speed.steps import touched
+
+RULES = catalog()
+
+
+def rate(model: str, quant: str, hardware: str, context: int = 1024, concurrency: int = 1, **settings: object):
+    r = Request(
+        model=model, quantization=quant, hardware=hardware, context_length=context, sequences=concurrency,
+        settings={"n-gpu-layers": "all"} | settings,
+    )  # fmt: skip
+    d, _ = deployment(r, RULES)
+    return decode(d, estimate(d, RULES), RULES, concurrency)
+
+
+# XiongjieDai, GPU benchmarks on LLM inference (llama.cpp, 2024-05): text generation of 1024 tokens, one stream
+@pytest.mark.parametrize(
+    ("quant", "hardware", "published"),
+    [
+        ("Q4_K_M", "RTX 4090", 127.7),
+        ("F16", "RTX 4090", 54.3),
+        ("Q4_K_M", "RTX 3090", 111.7),
+        ("Q4_K_M", "A100 PCIe 80GB", 138.3),
+        ("F16", "A100 PCIe 80GB", 54.6),
+    ],
+)
+def test_published_rates_lie_within_the_interval(quant: str, hardware: str, published: float) -> None:
+    s = rate("meta-llama/Meta-Llama-3-8B-Instruct", quant, hardware)
+    assert s is not None
+    assert s.decode_tps is not None
+    assert s.decode_tps.low <= published <= s.decode_tps.high
+
+
+def test_no_rate_is_above_what_bandwidth_allows() -> None:
+    """One token reads every active weight once: bandwidth over bytes is a wall."""
+    for quant, bytes_per_param in (("F16", 2.0), ("Q8_0", 1.0625), ("Q4_K_M", 0.5)):
+        s = rate("8B", quant, "RTX 4090")
+        assert s is not None
+        assert s.decode_tps is not None
+        assert s.decode_tps.high < 1008e9 / (7.5e9 * bytes_per_param)
+
+
+def test_rates_fall_with_context_and_bounds_are_ordered() -> None:
+    short, long = rate("8B", "Q4_K_M", "RTX 4090", 1024), rate("8B", "Q4_K_M", "RTX 4090", 65536)
+    assert short is not None and long is not None  # noqa: PT018
+    assert short.decode_tps is not None and long.decode_tps is not None  # noqa: PT018
+    assert long.decode_tps.value < short.decode_tps.value
+    for s in (short, long):
+        for i in (s.decode_tps, s.tpot_s, s.output_tps):
+            assert i is not None
+            assert 0 < i.low <= i.value <= i.high
+
+
+def test_experts_touched_by_a_batch() -> None:
+    """The closed form against drawing experts at random."""
+    model = RULES.find_model("Qwen/Qwen3-30B-A3B")
+    assert model.layout is not None
+    moe = next(g for g in model.layout.ffn if isinstance(g, Moe))
+    generator = random.Random(0)
+    assert touched(moe.top_k / moe.n_experts, 1) == pytest.approx(moe.top_k / moe.n_experts)
+    for n in (2, 8, 64):
+        drawn = [
+            len(set().union(*(generator.sample(range(moe.n_experts), moe.top_k) for _ in range(n)))) / moe.n_experts
+            for _ in range(300)
+        ]
+        assert touched(moe.top_k / moe.n_experts, n) == pytest.approx(sum(drawn) / len(drawn), rel=0.02)
+    assert touched(moe.top_k / moe.n_experts, 10_000) == pytest.approx(1.0)
+
+
+def test_a_slice_has_a_slice_of_the_bandwidth() -> None:
+    whole, part = rate("8B", "F16", "A100 80GB SXM"), rate("8B", "F16", "1x A100 3g.40gb")
+    assert whole is not None and part is not None  # noqa: PT018
+    assert whole.decode_tps is not None and part.decode_tps is not None  # noqa: PT018
+    assert part.decode_tps.high < 0.8 * whole.decode_tps.high
+
+
+def test_unknown_is_none() -> None:
+    assert rate("bge-m3", "F16", "RTX 4090") is None  # encoders do not decode
+    d, _ = deployment(Request(model="8B", quantization="Q4_K_M", hardware="RTX 4090", context_length=1024), RULES)
+    assert d.machine is not None
+    nameless = [msgspec.structs.replace(x, accelerator=None) for x in d.machine.devices]
+    unknown: Deployment = msgspec.structs.replace(
+        d, machine=msgspec.structs.replace(d.machine, devices=tuple(nameless))
+    )
+    assert decode(unknown, estimate(unknown, RULES), RULES) is None
