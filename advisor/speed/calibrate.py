@@ -36,15 +36,17 @@ PRIORS: dict[str, Prior] = {
     "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3, {"f": 0.4, "c": 0.3, "f/c": 0.2}),
     "host": ("share", "of the host's memory bandwidth", 0.6, 0.1, {}),
     "products": ("share", "of the peak compute rate, products of a decoded batch", 0.4, 0.5,
-                 {"f": 0.3, "e": 0.2, "g": 0.3, "c": 0.4, "q": 0.3, "f/c": 0.2, "q/c": 0.2}),
+                 {"f": 0.3, "e": 0.2, "g": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.2, "q/c": 0.2}),
     "attention": ("share", "of the peak compute rate, attention of a decoded batch", 0.3, 0.5, {"f": 0.4, "c": 0.3}),
     "layer": ("seconds", "per layer of a decode step: launches", 6e-6, 0.5,
               {"f": 0.5, "e": 0.2, "g": 0.4, "v": 0.3, "c": 0.15}),
-    "moe_layer": ("seconds", "per layer with routed experts, on top", 6e-6, 0.5, {"f": 0.5, "v": 0.3, "c": 0.15}),
+    "moe_layer": ("seconds", "per layer with routed experts, on top", 6e-6, 0.5,
+                  {"f": 0.5, "v": 0.3, "c": 0.15, "x": 0.4}),
     "exchange": ("seconds", "per exchange between tensor-parallel ranks", 12e-6, 0.5, {"x": 0.5}),
     "link": ("share", "of the link's bandwidth", 0.5, 0.3, {"x": 0.3}),
     "prompt_products": ("share", "of the peak compute rate, products of a prompt", 0.4, 0.5,
-                        {"f": 0.4, "e": 0.3, "g": 0.3, "v": 0.3, "c": 0.4, "q": 0.3, "f/c": 0.3, "q/c": 0.3}),
+                        {"f": 0.4, "e": 0.3, "g": 0.3, "v": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.3,
+                         "q/c": 0.3}),
     "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.3, 0.5,
                          {"f": 0.4, "c": 0.4, "f/c": 0.3}),
     "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.5, "v": 0.4, "c": 0.2}),
@@ -212,10 +214,9 @@ def fit(p: Problem, start: Any = None, rounds: int = 40) -> Any:
 
 
 def folds(rows: Sequence[Sample]) -> list[int]:
-    """A fold for each row; rows of one group share theirs. By the group's name, so that it never changes."""
-    import hashlib
-
-    return [int(hashlib.sha256(s.row.group.encode()).hexdigest()[:8], 16) % FOLDS for s in rows]
+    """A fold for each row; rows of one group share theirs. Groups of one source are dealt out over the folds."""
+    place = {g: i % FOLDS for i, g in enumerate(sorted({s.row.group for s in rows}))}
+    return [place[s.row.group] for s in rows]
 
 
 def cross_validated(p: Problem, fold: Sequence[int], start: Any) -> Any:

@@ -4,7 +4,7 @@ Plain arithmetic, so that the calibration can pass arrays where an estimate pass
 
     pass   = (memory^p + products^p)^(1/p) + launches + exchanges + host
     memory = weights/m + experts/(m e) + cache/(m k)            products = matrices/c + attention/a
-    time between tokens of B running requests = decode step + (B - 1) x mixing x prompt / output tokens
+    time between tokens of B running requests = decode step + (B - 1) x mixing x prompt's products / output tokens
     time of a request = output tokens x time between tokens + prompt + fixed
     rate of all = running x output tokens / time of a request
 
@@ -64,14 +64,19 @@ def seconds(p: Any, e: Efficiency) -> Any:
     return both + launched + p.exchanges * e.exchange + p.link_s / e.link + p.host_s / e.host
 
 
+def added(p: Any, e: Efficiency) -> Any:
+    """Seconds that a prompt's chunk adds to passes that run anyway: weights and launches are paid already."""
+    return p.products_s / e.products + p.attention_s / e.attention + p.link_s / e.link
+
+
 def times(s: Any, output: Any, decode: Efficiency, prefill: Efficiency, w: Waits) -> Times:
     """Times of a load. `s` holds the passes (steps.Steps), `output` tokens of a request."""
     step = seconds(s.decode, decode)
     prompt = seconds(s.prefill, prefill) * s.chunks
     others = s.batch - 1
-    between = step + others * w.mixing * prompt / output
+    between = step + others * w.mixing * added(s.prefill, prefill) * s.chunks / output
     request = output * between + prompt + w.fixed
-    busy = s.batch * prompt / request  # part of the time that prompts are worked on
+    busy = s.batch * added(s.prefill, prefill) * s.chunks / request  # part of the time that prompts are worked on
     queued = (s.asked / s.running - 1) * request
     first = prompt * (1 + w.queue * others * busy / (1 + busy)) + w.fixed + step + queued
     return Times(

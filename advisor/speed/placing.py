@@ -12,7 +12,8 @@ import msgspec
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import fitting, pool_constants, pool_settings
-from advisor.engines.base import get, integer
+from advisor.engines.base import flag, get, integer
+from advisor.memory import hf_weights
 from advisor.memory.ggml import BLOCKS
 from advisor.speed.work import Work
 
@@ -30,6 +31,11 @@ FAMILIES = {
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
 
 
+# Requests an engine admits by default: TensorRT-LLM's max_batch_size; SGLang limits by memory alone
+ADMITTED = {"tensorrt-llm": 2048, "sglang": 2048}
+WHOLE_EXPERTS = ("enable-expert-parallel", "ep-size", "moe_expert_parallel_size")
+
+
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """How the ranks share the work. Shares are parts of 1."""
 
@@ -40,6 +46,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     expert_ranks: int = 1
     experts_over_replicas: bool = False
+    whole_experts: bool = False  # a rank holds some experts whole, not a slice of each
     shares: tuple[float, ...] = (1.0,)  # of the layers, per device
     host_dense: float = 0.0  # parts in host memory
     host_experts: float = 0.0
@@ -80,6 +87,10 @@ def placed(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work) -> Placed |
 
 def _server(d: Deployment, m: MemoryEstimate, entry: Engine) -> Placed:
     r = pool_settings.resolve(d, entry, pool_constants.constants(entry))
+    tp, dp, tokens = r.tp, r.dp, m.kv_cache.tokens
+    if r.dp == 1 and flag(d.settings, "enable_attention_dp"):  # TensorRT-LLM: every rank attends for its own requests
+        tp, dp = 1, r.tp
+        tokens = tokens * dp if tokens and hf_weights.is_mla(d.model) else tokens
     host = 0.0
     if m.host and m.devices and r.cpu_offload:
         whole = sum(x.weights_bytes or 0 for x in m.devices) + (m.host.weights_bytes or 0)
@@ -88,11 +99,12 @@ def _server(d: Deployment, m: MemoryEstimate, entry: Engine) -> Placed:
     return Placed(
         family="server",
         devices=r.ranks,
-        tensor=r.tp,
+        tensor=tp,
         stages=r.pp,
-        replicas=r.dp,
+        replicas=dp,
         expert_ranks=max(r.ep, r.tp),
-        experts_over_replicas=r.ep > r.tp,
+        experts_over_replicas=max(r.ep, r.tp) > tp,
+        whole_experts=_whole_experts(d, r),
         shares=(1 / r.pp,) * r.pp,
         host_dense=1.0 if alone else host,
         host_experts=1.0 if alone else host,
@@ -100,9 +112,15 @@ def _server(d: Deployment, m: MemoryEstimate, entry: Engine) -> Placed:
         key_bytes=r.kv_bytes,
         value_bytes=r.kv_bytes,
         chunk=max(16, r.batched_tokens),
-        most_running=r.sequences if r.sequences_given else max(r.sequences, 256),
-        pool_tokens=m.kv_cache.tokens,
+        most_running=r.sequences if r.sequences_given else max(r.sequences, ADMITTED.get(entry.id, 0)),
+        pool_tokens=tokens,
     )
+
+
+def _whole_experts(d: Deployment, r: pool_settings.Resolved) -> bool:
+    """Whether expert parallelism is on, or replicas that are split by attention only share the experts."""
+    value = get(d.settings, *WHOLE_EXPERTS)
+    return (value is not None and str(value).lower() not in ("0", "1", "false")) and max(r.ep, r.tp) > 1
 
 
 def _ggml(d: Deployment, m: MemoryEstimate, w: Work) -> Placed:

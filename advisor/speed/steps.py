@@ -7,6 +7,8 @@ through one after the other.
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from advisor.catalog import Catalog
@@ -119,7 +121,16 @@ def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float
     direct = entry.nvlink_gbs if entry else None
     if direct and (nvlink or (nvlink is None and entry is not None and _module(entry))):
         return direct / 2, True
-    return 12.0, False
+    generation = device.pcie_generation or _pcie(entry.pcie if entry else None)
+    return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
+
+
+PCIE_GBS = {1: 4.0, 2: 8.0, 3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}  # one way, 16 lanes
+
+
+def _pcie(text: str | None) -> int:
+    """Generation of `4.0 x16`; 3 where the catalogue is silent."""
+    return int(text[0]) if text and text[0].isdigit() else 3
 
 
 def _module(entry: Accelerator) -> bool:
@@ -158,7 +169,7 @@ def steps(
             asked=float(load.concurrency),
             replicas=float(p.replicas),
             limited=limited,
-            link="alone" if p.tensor == 1 else "direct" if s.direct else "pcie",
+            link=_link(p, s),
         ),
         p,
     )
@@ -179,9 +190,9 @@ class _Speeds:
             shares = shares if len(shares) == len(rates) else (1.0,)
             self.gbs = 1 / sum(x / b for x, (b, _) in zip(shares, rates, strict=True))
             self.tflops = 1 / sum(x / c for x, (_, c) in zip(shares, rates, strict=True))
-        self.link, self.direct = 12.0, False
+        self.link, self.direct = PCIE_GBS[3], False
         devices = fitting.devices(d)
-        if devices and p.tensor > 1:
+        if devices and max(p.tensor, p.expert_ranks) > 1:
             said = d.machine.interconnect if d.machine else None
             nvlink = None if said is None else "nvlink" in said or "xgmi" in said
             self.link, self.direct = link_gbs(devices[0], rules, nvlink)
@@ -201,6 +212,38 @@ def host_bandwidth(d: Deployment, rules: Catalog) -> float | None:
     return entry.bandwidth_gbs_per_socket * (d.machine.cpu.sockets or 1)
 
 
+def _link(p: Placed, s: _Speeds) -> str:
+    if max(p.tensor, p.expert_ranks) == 1:
+        return "alone" if p.stages == 1 else "stages"
+    return ("direct" if s.direct else "pcie") + ("-experts" if p.whole_experts else "")
+
+
+def _busiest(w: Work, p: Placed, tokens: float) -> float:
+    """What the busiest of the ranks that hold whole experts reads, against the mean (balls into bins)."""
+    if not p.whole_experts:
+        return 1.0
+    mean = tokens * w.top_k / p.expert_ranks
+    return 1 + math.sqrt(2 * math.log(p.expert_ranks) / mean)
+
+
+def _exchanges(w: Work, p: Placed, tokens: float) -> tuple[float, float]:
+    """(bytes a rank sends in a pass of `tokens` tokens of its replica, collective operations).
+
+    All-reduce after attention and after the feed-forward part, 16 bit; between replicas that share experts each token
+    goes to the ranks of its experts (8 bit) and comes back (16 bit).
+    """
+    sent, count = 0.0, 0.0
+    if p.tensor > 1:
+        parts = 2 * w.layers - (w.moe_layers if p.experts_over_replicas else 0)
+        sent += 2 * 2.0 * tokens * w.hidden * parts * (p.tensor - 1) / p.tensor
+        count += parts
+    if p.experts_over_replicas and w.experts:
+        ranks = p.expert_ranks
+        sent += 3.0 * tokens / p.tensor * min(w.top_k, ranks) * w.hidden * w.moe_layers * (ranks - 1) / ranks
+        count += 2 * w.moe_layers
+    return sent, float(count)
+
+
 def _pass(
     d: Deployment, w: Work, p: Placed, s: _Speeds, sequences: float, tokens: float, depth: float, decode: bool
 ) -> Pass:
@@ -208,7 +251,7 @@ def _pass(
     share = w.active_share
     through = sequences * tokens
     expert_tokens = through * (p.replicas if p.experts_over_replicas else 1)
-    picked = touched(share, expert_tokens) if w.experts else 0.0
+    picked = min(1.0, touched(share, expert_tokens) * _busiest(w, p, expert_tokens)) if w.experts else 0.0
     head = w.head_params * sequences  # a prompt needs its last token's only
     dense_products = through * w.dense_params + head
     expert_products = expert_tokens * share * w.expert_params
@@ -222,7 +265,7 @@ def _pass(
     host = dense_read * p.host_dense + expert_read * p.host_experts + (read_cache + state) * p.host_cache
     gbs, tflops = s.gbs or 1.0, s.tflops or 1.0
     on = 1.0 if s.gbs else 0.0
-    exchanged = 2.0 * through * w.hidden * 2 * 2 * w.layers * (p.tensor - 1) / p.tensor if p.tensor > 1 else 0.0
+    exchanged, exchanges = _exchanges(w, p, through)
     return Pass(
         weights_s=on * dense_read * on_device / (GB * gbs),
         experts_s=on * expert_read * experts_on_device / (GB * gbs),
@@ -233,5 +276,5 @@ def _pass(
         link_s=exchanged / (GB * s.link),
         layers=float(w.layers) * on,
         moe_layers=float(w.moe_layers) * on,
-        exchanges=2.0 * w.layers if p.tensor > 1 else 0.0,
+        exchanges=exchanges,
     )
