@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+from msgspec import Meta
 
 from advisor import engines, formats
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.types import Engine
-from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting
+from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH
 from advisor.errors import AdvisorError, BadInput
 from advisor.files import MAX_DEPTH, nesting
@@ -21,10 +22,10 @@ from advisor.units import parse_tokens
 class LoadSpec(Record, frozen=True, kw_only=True):
     """`workload` of a request line."""
 
-    concurrency: int = 1
-    prompt_tokens: int | None = None
-    output_tokens: int | None = None
-    depth_tokens: int = 0
+    concurrency: Annotated[int, Meta(ge=1, le=10**9)] = 1
+    prompt_tokens: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+    output_tokens: Annotated[int, Meta(ge=1, le=10**9)] | None = None
+    depth_tokens: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
 
 class Request(Record, frozen=True, kw_only=True):
@@ -152,7 +153,13 @@ def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:
     return msgspec.json.encode(value).decode() if isinstance(value, (dict, list)) else value
 
 
-def answer(e: MemoryEstimate, d: Deployment, notes: tuple[str, ...] = (), request_id: object = None) -> dict[str, Any]:
+def answer(
+    e: MemoryEstimate,
+    d: Deployment,
+    notes: tuple[str, ...] = (),
+    request_id: object = None,
+    speed: SpeedEstimate | None = None,
+) -> dict[str, Any]:
     """The public form of an estimate: what `advise estimate` and `--json` print."""
     m = e.to_dict()
     machine_notes = d.machine.notes if d.machine and d.machine.source == "text" else ()
@@ -167,13 +174,28 @@ def answer(e: MemoryEstimate, d: Deployment, notes: tuple[str, ...] = (), reques
         "devices": m["devices"],
         "host": m["host"],
         "kv_cache": m["kv_cache"],
-        "speed": None,
+        "speed": speed.to_dict() if speed else None,
         "basis": m["basis"],
         "not_modelled": m["not_modelled"],
         "warnings": [*notes, *machine_notes, *m["warnings"]],
         "short": m["short"],
         "message": m["message"],
     }
+
+
+def speed_of(d: Deployment, m: MemoryEstimate, rules: Catalog, load: LoadSpec | None = None) -> SpeedEstimate | None:
+    """Speed under a load; without one, of `sequences` requests of a common length."""
+    from advisor.speed.estimator import speed
+    from advisor.speed.steps import Load
+
+    given = load or LoadSpec(concurrency=m.sequences if d.sequences > 1 else 1)
+    usual = Load()
+    return speed(d, m, rules, Load(
+        concurrency=given.concurrency,
+        prompt=given.prompt_tokens or usual.prompt,
+        output=given.output_tokens or usual.output,
+        depth=given.depth_tokens,
+    ))  # fmt: skip
 
 
 def error(e: AdvisorError) -> dict[str, Any]:
@@ -195,7 +217,8 @@ def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> di
             raise BadInput(f"not a deployment: {e}") from None
         request_id = _plain_id(r.id, line)
         d, notes = deployment(r, rules, machines)
-        return answer(estimate(d, rules), d, notes, request_id)
+        m = estimate(d, rules)
+        return answer(m, d, notes, request_id, speed_of(d, m, rules, r.workload))
     except AdvisorError as e:
         return {"id": request_id, "error": error(e)}
 

@@ -1,0 +1,168 @@
+"""Efficiencies of rules/speed.yaml for a deployment: a base, times the factors of what is known about it.
+
+A factor may stand for an engine family, an engine, a vendor, a hardware class, a format class, or two of them together
+(`ggml/sm86`). What the rules do not name has factor 1, so something new is answered like its parent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
+from advisor.catalog.types import Quantization
+from advisor.engines.versions import key
+from advisor.machines.types import Device
+from advisor.speed.laws import Efficiency, Waits
+
+AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0}  # a share of the peak bandwidth, or of `memory`
+
+
+class Coefficient(msgspec.Struct, frozen=True):
+    """A base and factors upon it. `rows` measured rows stand behind it."""
+
+    unit: str
+    means: str
+    base: float
+    factors: dict[str, float]
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Errors of cross-validated predictions: bounds are value / high and value x high."""
+
+    rows: int
+    median_error: float  # percent
+    p90_error: float
+    bound: float  # a factor
+    covered: float  # percent of the rows inside
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """rules/speed.yaml."""
+
+    source: str
+    as_of: str
+    command: str
+    coefficients: dict[str, Coefficient]
+    spread: dict[str, dict[str, Spread]]
+
+
+class Keys(NamedTuple):
+    """What is known about a deployment, as the factors are named."""
+
+    family: str
+    engine: str
+    generation: str  # of the engine, where it is an old, slower one: vllm-v0; else empty
+    vendor: str
+    hardware: str
+    format: str
+    link: str
+
+    def all(self) -> tuple[str, ...]:
+        """Every name that a factor may have for this deployment, once each."""
+        f, e, g, v, c, q, x = self
+        return tuple(
+            x
+            for x in dict.fromkeys((f, e, g, v, c, q, x, f"{f}/{c}", f"{f}/{v}", f"{q}/{v}", f"{q}/{c}", f"{e}/{c}"))
+            if x
+        )
+
+
+class Efficiencies(NamedTuple):
+    """All that the laws need."""
+
+    decode: Efficiency
+    prefill: Efficiency
+    waits: Waits
+
+
+DECODE = ("memory", "experts", "cache", "host", "products", "attention", "layer", "moe_layer", "exchange", "link")
+PREFILL = (
+    "memory", "experts", "cache", "host", "prompt_products", "prompt_attention", "prompt_layer", "prompt_moe_layer",
+    "exchange", "link",
+)  # fmt: skip
+WAITS = ("mixing", "queue", "fixed")
+
+
+def engine_generation(engine: str, version: str | None) -> str:
+    """A name for engine versions whose scheduler was slower: vLLM before its V1 engine was the default (0.8)."""
+    if engine == "vllm" and version is not None and key(version) and key(version) < key("0.8"):
+        return "vllm-v0"
+    return ""
+
+
+def format_class(q: Quantization) -> str:
+    """Formats whose kernels are alike."""
+    name = q.id.removeprefix("UD-")
+    if q.family == "none":
+        return "16-bit"
+    if "MXFP4" in name:
+        return "mxfp4"
+    if q.family in ("exl3", "mlc", "litert", "openvino"):
+        return q.family
+    if q.family == "mlx":
+        return "mlx-8bit" if q.bits_nominal > 7 else "mlx-4bit"
+    if q.family == "hf":
+        known = {"NVFP4": "nvfp4", "FP8": "fp8"}
+        wide = "int8" if q.bits_nominal >= 8 else "int4"
+        return known.get(name, "bitsandbytes" if "bitsandbytes" in name.lower() else wide)
+    if name.startswith("Q8"):
+        return "q8_0"
+    if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1"):
+        return "q4_0"
+    return "i-quant" if name.startswith(("IQ", "TQ")) or q.bits_nominal < 4 else "k-quant"
+
+
+def hardware_class(device: Device | None, rules: Catalog) -> str:
+    """Architecture of a device as kernels see it: sm86, gfx1151, m3; the vendor where that is not known; cpu."""
+    if device is None:
+        return "cpu"
+    if device.vendor == "nvidia" and device.compute_capability:
+        return "sm" + device.compute_capability.replace(".", "")
+    if device.vendor == "amd" and device.gfx:
+        return device.gfx
+    entry = rules.accelerators().get(device.accelerator or "")
+    if device.vendor == "apple" and entry is not None and entry.architecture:
+        words = [w.strip(",") for w in entry.architecture.split()]
+        return next((w.lower() for w in words if w[:1] == "M" and w[1:].isdigit()), "apple")
+    return device.vendor
+
+
+def rules_of(rules: Catalog) -> Rules:
+    """rules/speed.yaml, decoded once per catalogue. Raises BadInput when an overlay spoiled it."""
+    found = _RULES.get(id(rules))
+    if found is None or found[0] is not rules:
+        found = _RULES[id(rules)] = (rules, typed(rules, "speed.yaml", Rules), {})
+    return found[1]
+
+
+_RULES: dict[int, tuple[Catalog, Rules, dict[Any, Efficiencies]]] = {}
+
+
+def efficiencies(k: Keys, rules: Catalog) -> Efficiencies:
+    """The efficiencies of a deployment."""
+    table = rules_of(rules)
+    kept = _RULES[id(rules)][2]
+    if k not in kept:
+        kept[k] = of_table(k, table)
+    return kept[k]
+
+
+def of_table(k: Keys, table: Rules) -> Efficiencies:
+    """The efficiencies by these rules."""
+    names = k.all()
+
+    def value(name: str) -> float:
+        c = table.coefficients[name]
+        out = c.base
+        for n in names:
+            out *= c.factors.get(n, 1.0)
+        return min(out, AT_MOST.get(name, out))
+
+    return Efficiencies(
+        decode=Efficiency(*(value(n) for n in DECODE)),
+        prefill=Efficiency(*(value(n) for n in PREFILL)),
+        waits=Waits(*(value(n) for n in WAITS)),
+    )

@@ -1,0 +1,89 @@
+"""From seconds at peak rates to seconds: the only place where efficiencies meet resources.
+
+Plain arithmetic, so that the calibration can pass arrays where an estimate passes numbers.
+
+    pass   = (memory^p + products^p)^(1/p) + launches + exchanges + host
+    memory = weights/m + experts/(m e) + cache/(m k)            products = matrices/c + attention/a
+    time between tokens of B running requests = decode step + (B - 1) x mixing x prompt's products / output tokens
+    time of a request = output tokens x time between tokens + prompt + fixed
+    rate of all = running x output tokens / time of a request
+
+While B requests run, each of the other B - 1 brings one prompt per output of this one; it is worked on between (or in)
+the decode steps. A step of a batch and a chunk of a prompt obey the same law with efficiencies of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+OVERLAP = (
+    2.5  # p above: reading and multiplying overlap, but not fully (1 = one after the other, infinite = the larger)
+)
+
+
+class Efficiency(NamedTuple):
+    """What is reached of each resource's peak (shares), and what each launch costs (seconds)."""
+
+    memory: Any
+    experts: Any
+    cache: Any
+    host: Any
+    products: Any
+    attention: Any
+    layer: Any
+    moe_layer: Any
+    exchange: Any
+    link: Any
+
+
+class Waits(NamedTuple):
+    """What a request waits for besides its own passes."""
+
+    mixing: Any  # part of the others' prompts that delays a running request
+    queue: Any  # prompts before one's own, as a part of the busy share of the others
+    fixed: Any  # seconds a request costs whatever its length: HTTP, tokenizer, scheduling
+
+
+class Times(NamedTuple):
+    """Seconds and rates of a load."""
+
+    step: Any  # one decode step of the batch
+    prompt: Any  # one prompt, alone
+    between: Any  # between tokens of one request, under load
+    request: Any  # a whole request, once it runs
+    first: Any  # until the first token
+    rate: Any  # output tokens a second, all requests
+
+
+def seconds(p: Any, e: Efficiency) -> Any:
+    """Seconds of one pass."""
+    memory = p.weights_s / e.memory + p.experts_s / (e.memory * e.experts) + p.cache_s / (e.memory * e.cache)
+    products = p.products_s / e.products + p.attention_s / e.attention
+    both = (memory**OVERLAP + products**OVERLAP + 1e-30) ** (1 / OVERLAP)
+    launched = p.layers * e.layer + p.moe_layers * e.moe_layer
+    return both + launched + p.exchanges * e.exchange + p.link_s / e.link + p.host_s / e.host
+
+
+def added(p: Any, e: Efficiency) -> Any:
+    """Seconds that a prompt's chunk adds to passes that run anyway: weights and launches are paid already."""
+    return p.products_s / e.products + p.attention_s / e.attention + p.link_s / e.link
+
+
+def times(s: Any, output: Any, decode: Efficiency, prefill: Efficiency, w: Waits) -> Times:
+    """Times of a load. `s` holds the passes (steps.Steps), `output` tokens of a request."""
+    step = seconds(s.decode, decode)
+    prompt = seconds(s.prefill, prefill) * s.chunks
+    others = s.batch - 1
+    between = step + others * w.mixing * added(s.prefill, prefill) * s.chunks / output
+    request = output * between + prompt + w.fixed
+    busy = s.batch * added(s.prefill, prefill) * s.chunks / request  # part of the time that prompts are worked on
+    queued = (s.asked / s.running - 1) * request
+    first = prompt * (1 + w.queue * others * busy / (1 + busy)) + w.fixed + step + queued
+    return Times(
+        step=step,
+        prompt=prompt,
+        between=between,
+        request=request,
+        first=first,
+        rate=s.running * output / request,
+    )
