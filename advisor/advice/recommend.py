@@ -210,7 +210,7 @@ def _ranked(entry: Engine, f: Found, j: Judged, rules: Catalog, position: int) -
         reasons = _leaf(j)
     else:
         reasons = ("runs here too, though the guide does not put it forward for this workload",)
-    has_command = "command" in targets(entry.id)
+    has_command = "command" in targets(entry.id, rules)
     return Ranked(
         engine=entry.id,
         engine_name=entry.name,

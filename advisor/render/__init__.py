@@ -2,7 +2,9 @@
 
 from advisor.render.files import File as File
 from advisor.render.files import command as command
+from advisor.render.files import names as names
+from advisor.render.files import readme as readme
 from advisor.render.files import render as render
 from advisor.render.files import targets as targets
 
-__all__ = ["File", "command", "render", "targets"]
+__all__ = ["File", "command", "names", "readme", "render", "targets"]
