@@ -96,7 +96,8 @@ def command(**given: Any) -> int:
     made = tuple(f for _, f in files)
     if every:
         made += (readme(d, rules, [(t, f.name) for t, f in files], absent, work),)
-    _warn(d, made, given["quiet"])
+    if not given["quiet"]:
+        _warn(d, made, rules)
     if given["output"] == "-":
         _print(made, given["as_json"])
         return 0
@@ -117,17 +118,16 @@ _NOT_ASKED = {
 }  # fmt: skip
 
 
-def _warn(d: Any, files: Any, quiet: bool) -> None:
+def _warn(d: Any, files: Any, rules: Any) -> None:
     """What the files say in a comment and the user should not overlook."""
-    if quiet:
-        return
-    said = {
-        line.removeprefix("# ") for f in files for line in f.content.splitlines() if line.startswith("# Left out: ")
-    }
-    for line in sorted(said):
-        click.echo(f"advise: {line[0].lower()}{line[1:]}", err=True)
-    if any("asks its clients for no key" in f.content for f in files) and d.host:
-        click.echo(f"advise: {d.engine} has no key for its clients; put a proxy that asks for one in front", err=True)
+    from advisor.render import is_outside
+    from advisor.render.matrix import start
+
+    lines = {line for f in files for line in f.content.splitlines() if line.startswith("# Left out: ")}
+    for line in sorted(lines):
+        click.echo(f"advise: left out: {line.removeprefix('# Left out: ')}", err=True)
+    if is_outside(d.host) and start(d.engine, rules).key is None:
+        click.echo(f"advise: {d.engine} asks its clients for no key; put a proxy that does in front of it", err=True)
 
 
 def _print(files: Any, as_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""ExLlamaV3 with TabbyAPI: weights and a cache of a fixed number of tokens; memory from its constants in rules/engines."""
+"""ExLlamaV3 with TabbyAPI: weights and a cache of so many tokens; memory from its constants in rules/engines."""
 
 from __future__ import annotations
 

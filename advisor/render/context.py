@@ -107,6 +107,11 @@ def seconds_to_start(weights: int | None, load: matrix.Load) -> int:
     return math.ceil(sum(weights / r for r in rates) + load.start_seconds)
 
 
+def is_outside(host: str | None) -> bool:
+    """Whether other machines reach a server that listens there. None = loopback."""
+    return host is not None and LOOPBACK.fullmatch(host) is None
+
+
 def slug(name: str) -> str:
     """A name for Kubernetes objects, containers and units: lower case letters, digits, dashes; at most 50."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50].strip("-") or "llm"
@@ -165,7 +170,7 @@ def context(
         "address": address,
         "port": port,
         "own_port": entry.port or 8000,  # what a container listens on, whatever the outside is mapped to
-        "outside": LOOPBACK.fullmatch(host) is None,
+        "outside": is_outside(host),
         "health_path": entry.health_path or "/health",
         "image": None
         if image is None
@@ -190,8 +195,10 @@ def context(
     return seen | places.beyond(target, d, entry, rules, seen, told)
 
 
-RANKS = ("tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "tp-size", "tp", "num-shard", "tp_size",
-         "pp_size")  # fmt: skip
+RANKS = (
+    "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "tp-size", "tp", "num-shard", "tp_size",
+    "pp_size",
+)  # fmt: skip
 
 
 def _ranks(decided: tuple[Decided, ...]) -> int | None:

@@ -34,7 +34,7 @@ def names(rules: Catalog) -> list[str]:
 
 
 def targets(engine_id: str, rules: Catalog) -> list[str]:
-    """Targets of this engine, in a fixed order: those of the matrix, and those a user's own folder has a template for."""
+    """Targets of this engine, in a fixed order: the matrix's, and those that a user's own folder has a template for."""
     roots = template_roots()
     own = {t for t in names(rules) for r in roots[:-1] if (r / engine_id / f"{t}.j2").is_file()}
     return [t for t in names(rules) if t in own or matrix.cell(engine_id, t, rules)[0]]

@@ -102,7 +102,7 @@ def test_compose_files_have_the_shape_compose_wants(engine: str, hardware: str) 
         (device,) = first["deploy"]["resources"]["reservations"]["devices"]
         assert device == {
             "driver": "nvidia",
-            "count": int(hardware[0]) if hardware[1] == "x" else 1,
+            "count": 2 if hardware[1] == "x" and engine in ("llama.cpp", "ollama") else 1,  # the others: one rank
             "capabilities": ["gpu"],
         }
     if "cpu" in hardware:
