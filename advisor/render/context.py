@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -236,7 +237,8 @@ def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef) -> dict[str
 
     def words(program: tuple[str, ...], told: Model, place: Mapping[str, Word], with_key: list[Word]) -> Any:
         values = {**told.values, **place, **own}
-        made = lines(s, program, told, ref.online_quantization, seen["arguments"], fill(s.listen, values), with_key)
+        arguments_ = _renamed(seen["arguments"], s) if s.settings else ()
+        made = lines(s, program, told, ref.online_quantization, arguments_, fill(s.listen, values), with_key)
         return _plain([*made[:1], *([fill(s.extra, values)] if s.extra else []), *made[1:]])
 
     out: dict[str, Any] = {
@@ -274,6 +276,16 @@ def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef) -> dict[str
         "after": _after(s, ref, path),
     }
     return out
+
+
+def _renamed(arguments_: list[dict[str, Any]], s: matrix.Start) -> list[dict[str, Any]]:
+    """Flags by a wrapper's own names; those it has none for as one text behind its flag for the rest."""
+    if not s.rest:
+        return arguments_
+    own = [{**a, "flag": s.rename[a["flag"]]} for a in arguments_ if a["flag"] in s.rename]
+    own = [{**a, "value": "999"} if a["value"] == "all" else a for a in own]  # more layers than any model has
+    words = [w for a in arguments_ if a["flag"] not in s.rename for w in (a["flag"], a["value"]) if w is not None]
+    return [*own, {"flag": f"{s.rest}={shlex.join(words)}", "value": None}] if words else own
 
 
 def _after(s: matrix.Start, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:

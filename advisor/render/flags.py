@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.versions import key
@@ -32,6 +34,7 @@ class FlagTable(Record, frozen=True, kw_only=True):
         return {n: n for n in own} | {a: n for n, others in self.aliases.items() for a in others}
 
 
+@lru_cache(maxsize=32)
 def table(engine_id: str, rules: Catalog) -> FlagTable | None:
     """The flags of an engine's server; None where they were not read."""
     try:
@@ -53,7 +56,8 @@ def lacking(known: FlagTable | None, flag: str, version: str | None) -> str | No
     first = next((s for s, names in known.since.items() if flag in names), None)
     if first is not None and v and v < key(first):
         return f"{flag} came with {first}"
-    listed = flag in known.names() or _positive(flag) in known.names()
+    names = known.names()
+    listed = flag in names or _positive(flag) in names
     if gone is None and not listed and v <= key(known.version):
         return f"{flag} is not a flag of {known.engine} {known.version}"
     return None

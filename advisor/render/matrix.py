@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 from msgspec.structs import replace
@@ -68,6 +69,9 @@ class Start(Record, frozen=True, kw_only=True):
     repository: tuple[str, ...] | None = None  # instead of `model` for a hub repository
     path: tuple[str, ...] | None = None  # and for a local file or folder
     model_last: bool = False
+    rename: dict[str, str] = {}  # flags of the engine inside -> its own names for them
+    rest: str | None = None  # its flag for all others, as one text that it cuts like a shell
+    settings: bool = True  # False: they stand in a file of its own, not on its command line
     listen: tuple[str, ...] = ()
     address: str | None = None  # variable that holds host:port, for programs without flags
     online: str | None = None  # flag for the format that the engine makes while loading
@@ -122,6 +126,7 @@ class Targets(Record, frozen=True, kw_only=True):
     start: dict[str, Start]
 
 
+@lru_cache(maxsize=8)
 def table(rules: Catalog) -> Targets:
     """The document. Raises BadInput when an overlay spoiled it."""
     return typed(rules, "targets.yaml", Targets)
