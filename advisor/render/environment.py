@@ -114,7 +114,7 @@ def comment(value: object) -> str:
 
 def bare(value: object) -> str:
     """Text without the characters that mean something between double quotes or braces of a shell."""
-    return re.sub(r"[\"$`}\\]", "", str(value))
+    return re.sub(r"[\"'$`}\\]", "", str(value))
 
 
 @lru_cache(maxsize=4)

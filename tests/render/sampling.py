@@ -33,7 +33,8 @@ ANY = (
 )
 APPLE = ("M3 Max 64GB", "M4 Pro 48GB", "M2 Ultra 192GB")
 HARDWARE = {
-    "vllm": (*NVIDIA, "MI300X", "8x H100 80GB SXM, 2 nodes"), "sglang": (*NVIDIA, "MI300X", "8x H100 80GB SXM, 2 nodes"),
+    "vllm": (*NVIDIA, "MI300X", "8x H100 80GB SXM, 2 nodes"),
+    "sglang": (*NVIDIA, "MI300X", "8x H100 80GB SXM, 2 nodes"),
     "llama.cpp": ANY, "ollama": ANY, "transformers": ANY, "llama-swap": ANY, "ramalama": ANY, "lemonade": ANY,
     "docker-model-runner": ANY, "lm-studio": ANY, "mlx-lm": APPLE, "vllm-metal": APPLE, "vllm-mlx": APPLE,
     "openvino-model-server": ("Arc B580", "cpu, 64GB RAM"), "litert-lm": ("cpu, 32GB RAM", "M3 Max 64GB"),
@@ -54,11 +55,11 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
 LENGTHS = ((8192, 1), (32768, 16), (4096, 4))
 
 
-def deployments(every: int = 1) -> Iterator[Deployment]:
-    """Each `every`-th of all combinations that an engine can hold."""
+def deployments(every: int = 1, only: str | None = None) -> Iterator[Deployment]:
+    """Each `every`-th of all combinations that an engine can hold, of all engines or of one."""
     count = 0
     for entry in RULES.engines().values():
-        if entry.kind == "client":
+        if entry.kind == "client" or only not in (None, entry.id):
             continue
         hardware = HARDWARE.get(entry.id, NVIDIA)
         options = SETTINGS.get(entry.id, ({},))
