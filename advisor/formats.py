@@ -44,6 +44,8 @@ def own_format(entry: Engine) -> str:
 
 def family(entry: Engine, catalog: Catalog) -> str:
     """The family of weight formats an engine is made for: gguf, hf, mlx, exl3, mlc, ..."""
+    if entry.runs and not any(s.support in ("yes", "partial") for s in entry.formats.values()):
+        return family(catalog.engines()[entry.runs[0]], catalog)  # a wrapper loads what the first engine inside loads
     return _shorthands(catalog).families.get(own_format(entry), "hf")
 
 

@@ -14,7 +14,7 @@ from advisor.decision.types import Guide
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.models.types import Model
-from advisor.render.context import model_ref
+from advisor.render.reference import model_ref
 from advisor.speed.roofline import decode
 
 

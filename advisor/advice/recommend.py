@@ -234,7 +234,7 @@ def _ranked(entry: Engine, f: Found, j: Judged, w: Wanted, rules: Catalog, posit
         reasons = _leaf(j)
     else:
         reasons = ("runs here too, though the guide does not put it forward for this workload",)
-    has_command = "command" in targets(entry.id)
+    has_command = "command" in targets(entry.id, rules)
     return Ranked(
         engine=entry.id,
         engine_name=entry.name,

@@ -17,11 +17,21 @@ Examples:
   advise render --target command --output . --model ./model.gguf --context 8k
   advise render --target docker --output deploy --on "2x RTX 3090" --model 70B --engine vllm --quant AWQ
   advise render --target compose --output - --model qwen3:8b          prints instead of writing
+  advise render --target all --output deploy --engine vllm -v         every file, each setting with its reason
+
+Targets: command, install, docker, compose, systemd, kubernetes; lws, ray, kserve, skypilot, slurm, dynamo, llm-d for
+clusters; llama-swap, ollama, litellm, infernet, oumi, openai-client, benchmark. docs/templates.md says which engine
+has which.
 
 Exit status: 0 written, 1 nothing fits, 2 usage error or something would be overwritten.
 """,
 )
-@click.option("--target", required=True, metavar="T", help="command, docker, compose, or all.")
+@click.option(
+    "--target",
+    required=True,
+    metavar="T",
+    help="command, install, docker, compose, systemd, kubernetes, ... (`advise render --help` lists them), or all.",
+)
 @click.option("--output", required=True, metavar="DIR", help="Folder to write into; `-` prints the files.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @options.hardware
@@ -35,6 +45,7 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @options.rules
 @options.as_json
 @options.quiet
+@options.verbose
 def command(**given: Any) -> int:
     """Write ready-to-run launch files for what `recommend` would choose."""
     from pathlib import Path
@@ -43,15 +54,15 @@ def command(**given: Any) -> int:
     from advisor.advice.workload import workload
     from advisor.catalog import catalog
     from advisor.errors import BadInput
-    from advisor.render import targets
-    from advisor.render.files import FILES, write
+    from advisor.render import names, readme, render, targets
+    from advisor.render.files import write
 
     rules = catalog(options.roots())
     machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
-    if given["target"] != "all" and given["target"] not in FILES:
+    if given["target"] != "all" and given["target"] not in names(rules):
         from advisor.near import near_matches
 
-        known = (*FILES, "all")
+        known = (*names(rules), "all")
         raise BadInput(
             f"unknown target {given['target']!r}; there are {', '.join(known)}.", near_matches(given["target"], known)
         )
@@ -69,16 +80,28 @@ def command(**given: Any) -> int:
     import msgspec
 
     d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
-    names = targets(d.engine) if given["target"] == "all" else [given["target"]]
-    if not names:
-        raise BadInput(f"{advice.chosen.engine_name} has no templates yet")
-    files = tuple(f for t in names for f in _rendered(d, t, rules, given["target"] == "all"))
+    every = given["target"] == "all"
+    asked_for = targets(d.engine, rules) if every else [given["target"]]
+    work = advice.workload
+    files, absent = [], []
+    for t in asked_for:
+        try:
+            files += [(t, f) for f in render(d, t, rules, work, given["verbose"])]
+        except BadInput as e:
+            if not every:
+                raise
+            absent.append((t, e.message))
     if not files:
-        raise BadInput(f"{advice.chosen.engine_name}: no target can be rendered for this machine")
+        raise BadInput(f"{advice.chosen.engine_name}: nothing can be rendered for this machine")
+    made = tuple(f for _, f in files)
+    if every:
+        made += (readme(d, rules, [(t, f.name) for t, f in files], absent, work),)
+    if not given["quiet"]:
+        _warn(d, made, rules)
     if given["output"] == "-":
-        _print(files, given["as_json"])
+        _print(made, given["as_json"])
         return 0
-    paths = write(files, Path(given["output"]).expanduser(), given["force"])
+    paths = write(made, Path(given["output"]).expanduser(), given["force"])
     if given["as_json"]:
         options.print_json(
             {"engine": d.engine, "model": d.model.id, "quantization": d.quantization, "files": [str(p) for p in paths]}
@@ -95,18 +118,16 @@ _NOT_ASKED = {
 }  # fmt: skip
 
 
-def _rendered(d: Any, target: str, rules: Any, skip: bool) -> Any:
-    """The files of one target. With `skip` one that this machine has no container image for is said and left out."""
-    from advisor.errors import BadInput
-    from advisor.render import render
+def _warn(d: Any, files: Any, rules: Any) -> None:
+    """What the files say in a comment and the user should not overlook."""
+    from advisor.render import is_outside
+    from advisor.render.matrix import start
 
-    try:
-        return render(d, target, rules)
-    except BadInput as e:
-        if not skip:
-            raise
-        click.echo(f"advise: {target} left out: {e.message}", err=True)
-        return ()
+    lines = {line for f in files for line in f.content.splitlines() if line.startswith("# Left out: ")}
+    for line in sorted(lines):
+        click.echo(f"advise: left out: {line.removeprefix('# Left out: ')}", err=True)
+    if is_outside(d.host) and start(d.engine, rules).key is None:
+        click.echo(f"advise: {d.engine} asks its clients for no key; put a proxy that does in front of it", err=True)
 
 
 def _print(files: Any, as_json: bool) -> None:

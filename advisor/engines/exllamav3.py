@@ -1,8 +1,30 @@
-"""ExLlamaV3 with TabbyAPI: weights and a cache that grows with use; memory from its constants in rules/engines."""
+"""ExLlamaV3 with TabbyAPI: weights and a cache of so many tokens; memory from its constants in rules/engines."""
 
 from __future__ import annotations
 
-from advisor.engines import plain
+from advisor.catalog.types import Engine, Quantization
+from advisor.deployment import Deployment, Setting
+from advisor.engines import fitting, plain
+from advisor.engines.base import Decided, get
 
 memory = plain.memory
-settings = plain.settings
+CHUNK = 2048  # TabbyAPI's own; config_sample.yml at e632af4
+MODES: dict[str, Setting] = {"auto": "FP16", "fp16": "FP16", "f16": "FP16", "q8_0": "Q8", "q4_0": "Q4"}
+
+
+def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+    """Keys of config.yml's `model`, decided, each with its reason."""
+    kind = str(get(d.settings, "cache_mode") or d.kv_cache_type.k)
+    out = [
+        *plain.settings(d, entry, q),
+        Decided(
+            name="cache_mode",
+            value=MODES.get(kind.lower(), kind.upper()),
+            because="element type of the cache; written out, since it decides the memory",
+        ),
+        Decided(name="max_batch_size", value=d.sequences, because="requests that run at once"),
+        Decided(name="chunk_size", value=CHUNK, because="prompt tokens of one step; decides the working memory"),
+    ]
+    if fitting.several(d):
+        out.append(Decided(name="gpu_split_auto", value=True, because="layers are dealt out over the cards"))
+    return tuple(out)

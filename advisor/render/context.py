@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import re
+import shlex
+from collections.abc import Mapping
 from typing import Any
-
-from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.types import Engine, Image, Quantization
-from advisor.deployment import Deployment, Setting
+from advisor.catalog.types import Engine, Image
+from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import Decided
 from advisor.errors import BadInput
 from advisor.machines.types import Device
 from advisor.record import Record
+from advisor.render import flags, matrix, places
+from advisor.render.reference import ModelRef, local_name, model_ref
+from advisor.render.words import Model, Word, fill, lines, plain
 
-
-class ModelRef(Record, frozen=True, kw_only=True):
-    """How the engine is told which model: path, repository or tag; `missing` says what the user must bring."""
-
-    id: str
-    quantization: str
-    path: str | None = None  # as one argument: never taken for an option
-    absolute: str | None = None  # `path` for files that are used from another folder
-    folder: str | None = None  # its folder, and its name there
-    file: str | None = None
-    repository: str | None = None
-    download: str | None = None  # repository and label of one GGUF file in it, as llama-server -hf takes it
-    tag: str | None = None  # Ollama's name
-    missing: str | None = None  # no download is known: what to provide
-    online_quantization: str | None = None  # the engine quantizes the 16-bit checkpoint while loading
+GIB = 2**30
+LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
+KEY = Word(variable="API_KEY", help="the key that clients must show, since the server is reached from other machines")
 
 
 class Argument(Record, frozen=True, kw_only=True):
@@ -39,91 +31,6 @@ class Argument(Record, frozen=True, kw_only=True):
     flag: str
     value: str | None
     because: str
-
-
-def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
-    """Where the engine gets the weights from."""
-    q = rules.quantization(d.quantization)
-    plain = ModelRef(id=d.model.id, quantization=d.quantization)
-    if d.model_path:
-        from advisor.models.headers import origin
-
-        come = origin(d.model_path)  # headers alone: the engine downloads the rest
-        if come is None:
-            return local(plain, d.model_path)
-        label = f"{come.repository}:{d.quantization}"
-        if d.engine == "ollama":
-            return replace(plain, tag=f"hf.co/{label}")
-        return replace(plain, repository=come.repository, download=label if q.family == "gguf" else None)
-    if d.engine == "ollama" and (tag := _ollama_tag(d, q)):
-        return replace(plain, tag=tag)
-    if q.family == "gguf" or d.engine in ("llama.cpp", "ollama"):
-        return _gguf_ref(d, plain)
-    native = (d.model.native_quant or "").lower()
-    if q.family == "none" or native.startswith(q.id.lower()):
-        return replace(plain, repository=d.model.id)
-    known = d.model.quantized_repos.get(q.id) or _mlx_repository(d, q)
-    vendors = {x.vendor for x in d.machine.usable_devices} if d.machine else set()
-    if known and known.startswith("nvidia/") and vendors - {"nvidia"}:
-        known = None  # ModelOpt checkpoints load on NVIDIA only
-    if known:
-        return replace(plain, repository=known)
-    online = ONLINE.get(d.engine, {}).get(q.id)
-    if online:
-        return replace(plain, repository=d.model.id, online_quantization=online)
-    return replace(plain, missing=f"a checkpoint of {d.model.id} in {q.id}: none is in the catalogue, so name yours")
-
-
-def local(plain: ModelRef, path: str) -> ModelRef:
-    """A model on disk. A relative path that starts with a dash gets `./`, or programs would read an option."""
-    from pathlib import Path
-
-    whole = Path(path).absolute()
-    safe = f"./{path}" if path.startswith("-") else path
-    return replace(
-        plain, path=safe, absolute=str(whole), folder=str(whole.parent), file=whole.name, tag=local_name(path)
-    )
-
-
-# formats that an engine makes itself from the 16-bit checkpoint while loading -> its own name for them
-ONLINE = {
-    "vllm": {"FP8": "fp8"},
-    "sglang": {"FP8": "fp8"},
-    "tgi": {"FP8": "fp8", "INT8": "eetq", "bitsandbytes-8bit": "bitsandbytes", "bitsandbytes-4bit": "bitsandbytes-nf4"},
-    "transformers": {"bitsandbytes-4bit": "bnb-4bit", "bitsandbytes-8bit": "bnb-8bit"},
-}
-
-
-def _mlx_repository(d: Deployment, q: Quantization) -> str | None:
-    if q.family != "mlx":
-        return None
-    size = d.model.published.get("mlx:" + q.id.removeprefix("MLX-"))
-    return size.repo if size else None
-
-
-def _ollama_tag(d: Deployment, q: Quantization) -> str | None:
-    """The tag of Ollama's library, or a GGUF repository it can pull; None where neither is known."""
-    tag = next((a for a in d.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
-    if tag and q.id in ("Q4_K_M", "MXFP4_MOE"):  # what Ollama's plain tags hold
-        return tag
-    return f"hf.co/{d.model.gguf_repos[0]}:{d.quantization}" if d.model.gguf_repos else None
-
-
-def _gguf_ref(d: Deployment, plain: ModelRef) -> ModelRef:
-    if d.model.gguf_repos:
-        repo = d.model.gguf_repos[0]
-        # llama.cpp looks for the label in the repository's file names, where MXFP4_MOE is just MXFP4
-        label = "MXFP4" if d.quantization == "MXFP4_MOE" else d.quantization
-        return replace(plain, repository=repo, download=f"{repo}:{label}")
-    missing = f"a GGUF file of {d.model.id} in {d.quantization}: none is in the catalogue, so it is expected here"
-    name = f"{local_name(d.model.id)}-{d.quantization}.gguf"
-    return replace(plain, path=name, absolute=name, folder=".", file=name, tag=local_name(name), missing=missing)
-
-
-def local_name(text: str) -> str:
-    """The last part of an id or path without its suffix, as a name that Ollama and servers accept."""
-    name = re.sub(r"\.gguf$", "", re.split(r"[\\/]", text.rstrip("/\\"))[-1])
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "model"
 
 
 def arguments(decided: tuple[Decided, ...]) -> list[Argument]:
@@ -181,7 +88,59 @@ def _refuse_what_is_no_text(d: Deployment) -> None:
             raise BadInput(f"{name}: {ascii(value)[:80]} is no plain text, so it cannot be written")
 
 
-def context(d: Deployment, entry: Engine, rules: Catalog) -> dict[str, Any]:
+def _sizes(d: Deployment, rules: Catalog) -> tuple[int | None, int | None]:
+    """(bytes of all weights, bytes of host memory); None where they cannot be told."""
+    module, inner = engines.find(d.engine, rules.engines())
+    try:
+        m = module.memory(d, inner, rules.quantization(d.quantization))
+    except BadInput:
+        return None, None
+    rows = [*m.devices, *([m.host] if m.host else [])]
+    known = [r.weights_bytes for r in rows if r.weights_bytes is not None]
+    return sum(known) if known else None, m.host.high_bytes if m.host else None
+
+
+def seconds_to_start(weights: int | None, load: matrix.Load) -> int:
+    """Generous time until a server answers: download, read, start (rates: rules/targets.yaml). One hour if unknown."""
+    if weights is None:
+        return 3600
+    rates = (load.download_bytes_per_second, load.read_bytes_per_second)
+    return math.ceil(sum(weights / r for r in rates) + load.start_seconds)
+
+
+def is_outside(host: str | None) -> bool:
+    """Whether other machines reach a server that listens there. None = loopback."""
+    return host is not None and LOOPBACK.fullmatch(host) is None
+
+
+def slug(name: str) -> str:
+    """A name for Kubernetes objects, containers and units: lower case letters, digits, dashes; at most 50."""
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50].strip("-") or "llm"
+
+
+def _model_words(ref: ModelRef, s: matrix.Start, repository: tuple[str, ...] | None, path: str | None) -> Model:
+    """The form in which the program is told the model, and what goes into it."""
+    local = ref.path is not None
+    asked = s.path if local else (repository or s.repository)
+    told = ref.path if local else ref.repository
+    if local and path is not None:
+        told = path
+    missing = Word(variable="MODEL", help=ref.missing or "")
+    return Model(
+        asked if asked is not None else s.model,
+        {
+            "model": missing if told is None else plain(told),
+            "download": missing if ref.download is None else plain(ref.download),
+            "absolute": missing if ref.absolute is None else plain(ref.absolute),
+            "tag": plain(ref.tag or ""),
+            "served": plain(local_name(ref.path or ref.repository or ref.id)),
+        },
+    )
+
+
+def context(
+    d: Deployment, entry: Engine, rules: Catalog, target: str = "command", work: Workload | None = None
+) -> dict[str, Any]:
     """All names a template may use (docs/templates.md lists them). Raises BadInput for values no file can hold."""
     _refuse_what_is_no_text(d)
     decided = engines.decided(d, rules.engines(), rules.quantization(d.quantization))
@@ -189,23 +148,154 @@ def context(d: Deployment, entry: Engine, rules: Catalog) -> dict[str, Any]:
     image = lane(devices, d.machine.drivers.get("cuda") if d.machine else None, entry.images)
     version = d.engine_version or entry.version
     ref, host = model_ref(d, rules), d.host or "127.0.0.1"
-    return {
+    known = flags.table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
+    every = [a.to_dict() for a in arguments(decided)]
+    left_out = [{"flag": a["flag"], "because": why} for a in every if (why := flags.lacking(known, a["flag"], version))]
+    kept = [a for a in every if a["flag"] not in {x["flag"] for x in left_out}]
+    doc = matrix.table(rules)
+    weights, host_bytes = _sizes(d, rules)
+    s = matrix.start(entry.id, rules)
+    port = d.port or s.port or entry.port or 8000
+    address = f"[{host}]" if ":" in host else host  # where a port follows it
+    seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
         "model": ref.to_dict(),
         "served_name": d.served_name,
-        "arguments": [a.to_dict() for a in arguments(decided)],
+        "name": slug(f"{entry.id}-{d.served_name or local_name(d.model_path or d.model.id)}"),
+        "arguments": kept,
+        "left_out": left_out,
         "environment": _environment(d, decided),
         "because": {x.name: x.because for x in decided},
         "host": host,
-        "address": f"[{host}]" if ":" in host else host,  # where a port follows it
-        "port": d.port or entry.port or 8000,
+        "address": address,
+        "port": port,
+        "own_port": entry.port or 8000,  # what a container listens on, whatever the outside is mapped to
+        "outside": is_outside(host),
         "health_path": entry.health_path or "/health",
         "image": None
         if image is None
         else {"name": f"{image.repository}:{image.tag.replace('{version}', version or 'latest')}", "lane": image.lane},
         "devices": [{"index": x.index, "name": x.name, "vendor": x.vendor} for x in devices],
         "vendor": devices[0].vendor if devices else "cpu",
-        "device_count": len(devices),
+        "device_count": _per_node(decided, len(devices)),
+        "nodes": _nodes(decided, len(devices), d.machine.nodes if d.machine else 1),
+        "os": d.machine.os if d.machine else None,
+        "python": d.machine.python if d.machine else None,
         "kind": d.model.kind,
         "decided": [x.to_dict() for x in decided],
+        "weights_bytes": weights,
+        "host_bytes": host_bytes,
+        "start_seconds": seconds_to_start(weights, doc.load),
+        "volume_gib": None if weights is None else math.ceil(1.3 * weights / GIB) + 5,
+        "load": _lengths(d, work),
     }
+    seen |= _starts(seen, s, ref)
+    inner_start = matrix.start(entry.runs[0], rules) if entry.id == "llama-swap" else s
+    told = _model_words(ref, inner_start, None, ref.absolute)
+    return seen | places.beyond(target, d, entry, rules, seen, told)
+
+
+RANKS = (
+    "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "tp-size", "tp", "num-shard", "tp_size",
+    "pp_size",
+)  # fmt: skip
+
+
+def _ranks(decided: tuple[Decided, ...]) -> int | None:
+    """Devices that the settings take together; None where no setting says."""
+    said = [int(x.value) for x in decided if x.name in RANKS]
+    return math.prod(said) if said else None
+
+
+def _nodes(decided: tuple[Decided, ...], devices: int, there: int) -> int:
+    """Nodes that the settings take: one, unless they need more devices than a node has."""
+    ranks = _ranks(decided)
+    return there if ranks is None or not devices else min(there, max(1, -(-ranks // devices)))
+
+
+def _per_node(decided: tuple[Decided, ...], devices: int) -> int:
+    """Devices of each node that the settings take; all where no setting says."""
+    ranks = _ranks(decided)
+    return devices if ranks is None else min(devices, ranks)
+
+
+def _lengths(d: Deployment, work: Workload | None) -> dict[str, int]:
+    """Tokens and requests at once of the load to test with: the workload's, else what the deployment holds."""
+    length = d.context_length or 4096
+    output = (work.output_tokens if work else None) or min(256, max(1, length // 4))
+    prompt = (work.prompt_tokens if work else None) or max(1, length - output)
+    return {"prompt_tokens": prompt, "output_tokens": output, "concurrency": d.sequences}
+
+
+def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef) -> dict[str, Any]:
+    """The words of the program outside and inside a container, and how it is told the key of its clients."""
+    own = {n: Word(variable=n, help=what) for n, what in s.needs.items()}
+    here = {"host": plain(seen["host"]), "address": plain(seen["address"]), "port": plain(str(seen["port"]))}
+    key = [plain(s.key.flag), KEY] if s.key and s.key.flag else []
+    maybe_key = key if seen["outside"] else []
+
+    def words(program: tuple[str, ...], told: Model, place: Mapping[str, Word], with_key: list[Word]) -> Any:
+        values = {**told.values, **place, **own}
+        arguments_ = _renamed(seen["arguments"], s) if s.settings else ()
+        made = lines(s, program, told, ref.online_quantization, arguments_, fill(s.listen, values), with_key)
+        return _plain([*made[:1], *([fill(s.extra, values)] if s.extra else []), *made[1:]])
+
+    out: dict[str, Any] = {
+        "key": s.key.to_dict() if s.key else None,
+        "needs": s.needs,
+        "api": s.api,
+        "start": s.to_dict(),
+        "url": f"http://{'127.0.0.1' if seen['outside'] else seen['address']}:{seen['port']}{s.api}",
+        "lines": words(s.program, _model_words(ref, s, None, None), here, maybe_key),
+        "unit_lines": words(s.program, _model_words(ref, s, None, ref.absolute), here, maybe_key),
+        "after": _after(s, ref, ref.absolute),
+        "container": None,
+    }
+    i = s.image
+    if i is None:
+        return out
+    program = s.program if i.program is None else i.program
+    path = (f"/models/{ref.file}" if i.file else "/model") if ref.path is not None else None
+    port = i.port or seen["own_port"]
+    inside = {"host": plain("0.0.0.0"), "address": plain("0.0.0.0"), "port": plain(str(port))}  # noqa: S104 - its own
+    told = in_script = _model_words(ref, s, i.repository, path)
+    if path is not None and i.file:  # the script finds the file's real name when it runs
+        in_script = told._replace(values={**told.values, "model": Word(text=path, script='"/models/${model##*/}"')})
+    out["container"] = {
+        "port": port,
+        "cache": i.cache,
+        "ipc": i.ipc,
+        "ulimits": i.ulimits,
+        "file": i.file,
+        "probe": i.probe,
+        "lines": words(program, in_script, inside, maybe_key),
+        "compose": words(program, told, inside, maybe_key),
+        "keyed": words(program, told, inside, key),  # for places that others always reach
+        "whole": words(s.program, told, inside, key),  # with the program itself, where the entrypoint is replaced
+        "after": _after(s, ref, path),
+    }
+    return out
+
+
+def _renamed(arguments_: list[dict[str, Any]], s: matrix.Start) -> list[dict[str, Any]]:
+    """Flags by a wrapper's own names; those it has none for as one text behind its flag for the rest."""
+    if not s.rest:
+        return arguments_
+    own = [{**a, "flag": s.rename[a["flag"]]} for a in arguments_ if a["flag"] in s.rename]
+    own = [{**a, "value": "999"} if a["value"] == "all" else a for a in own]  # more layers than any model has
+    words = [w for a in arguments_ if a["flag"] not in s.rename for w in (a["flag"], a["value"]) if w is not None]
+    return [*own, {"flag": f"{s.rest}={shlex.join(words)}", "value": None}] if words else own
+
+
+def _after(s: matrix.Start, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:
+    """What is run once the server answers, as words: Ollama pulls the model, or makes it from a local file."""
+    if not s.after:
+        return []
+    if ref.path is None:
+        return _plain([fill(s.after, {"tag": plain(ref.tag or "")})])[0]
+    make = 'printf "FROM %s\\n" "$1" > /tmp/Modelfile && exec ollama create "$2" -f /tmp/Modelfile'
+    return _plain([[plain(w) for w in ("sh", "-c", make, "sh", path or ref.path, ref.tag or "")]])[0]
+
+
+def _plain(words: list[list[Word]]) -> list[list[dict[str, Any]]]:
+    return [[w.to_dict() for w in line] for line in words]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,12 @@ def template_roots() -> list[Path]:
 
 
 def shell(value: object) -> str:
-    """A value as one word of a POSIX shell."""
+    """A value or a word as one word of a POSIX shell. A variable stops the script when it is not set."""
+    if isinstance(value, Mapping):
+        if value["variable"]:
+            help_ = bare(comment(value["help"])) or "it"
+            return f'"${{{value["variable"]}:?set {value["variable"]} to {help_}}}"'
+        return str(value["script"] or shell(value["text"]))
     return shlex.quote(str(value))
 
 
@@ -42,8 +48,62 @@ def _yaml_character(c: str) -> str:
 
 
 def compose_scalar(value: object) -> str:
-    """A YAML scalar in which docker compose expands nothing."""
+    """A value or a word as a YAML scalar in which docker compose expands nothing but the word's own variable."""
+    if isinstance(value, Mapping):
+        if value["variable"]:
+            return yaml_scalar(f"${{{value['variable']}:?set {value['variable']} in .env}}")
+        return compose_scalar(value["text"])
     return yaml_scalar(str(value).replace("$", "$$"))
+
+
+def kube_scalar(value: object) -> str:
+    """A value or a word as a YAML scalar in which Kubernetes expands nothing but the word's own variable."""
+    if isinstance(value, Mapping):
+        return yaml_scalar(f"$({value['variable']})") if value["variable"] else kube_scalar(value["text"])
+    return yaml_scalar(str(value).replace("$", "$$"))
+
+
+def unit_word(value: object) -> str:
+    """A value or a word as one word of ExecStart= or Environment= in a systemd unit, where nothing is expanded."""
+    if isinstance(value, Mapping):
+        return f"${{{value['variable']}}}" if value["variable"] else unit_word(value["text"])
+    return _unit(str(value).replace("$", "$$"))
+
+
+def unit_value(value: object) -> str:
+    """A value of Environment=, where systemd knows `%` and backslashes but no variables."""
+    return _unit(str(value))
+
+
+def _unit(text: str) -> str:
+    out = []
+    for c in text.replace("%", "%%"):
+        if c in '"\\':
+            out.append(f"\\{c}")
+        elif c < " " or c == "\x7f":
+            out.append(f"\\x{ord(c):02x}")
+        else:
+            out.append(c)
+    return '"' + "".join(out) + '"'
+
+
+def yaml_block(text: str, indent: int, words: list[list[Mapping[str, str]]]) -> str:
+    """A script as a YAML block, or as one scalar where a word holds what a block would change."""
+    if all(w["text"].isprintable() for line in words for w in line):
+        return "|\n" + "\n".join(" " * indent + x if x else "" for x in text.rstrip("\n").split("\n"))
+    return yaml_scalar(text)
+
+
+def python_literal(value: object) -> str:
+    """A value as a Python literal in plain ASCII."""
+    return ascii(value)
+
+
+def json_literal(value: object) -> str:
+    """A value as JSON in plain ASCII."""
+    import json
+
+    return json.dumps(value)
 
 
 def comment(value: object) -> str:
@@ -54,7 +114,7 @@ def comment(value: object) -> str:
 
 def bare(value: object) -> str:
     """Text without the characters that mean something between double quotes or braces of a shell."""
-    return re.sub(r"[\"$`}\\]", "", str(value))
+    return re.sub(r"[\"'$`}\\]", "", str(value))
 
 
 @lru_cache(maxsize=4)
@@ -62,6 +122,8 @@ def environment(roots: tuple[Path, ...]) -> Environment:
     """The environment over these template folders."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    from advisor.render.places import modelfile_word, swap_scalar
 
     env: Any = ImmutableSandboxedEnvironment(
         loader=FileSystemLoader([str(r) for r in roots]),
@@ -71,6 +133,20 @@ def environment(roots: tuple[Path, ...]) -> Environment:
         keep_trailing_newline=True,
         autoescape=False,  # the files are shell and YAML; each value is quoted by the filters below
     )
-    env.filters.update(sh=shell, yaml=yaml_scalar, compose=compose_scalar, comment=comment, bare=bare)
+    env.filters.update(
+        sh=shell,
+        yaml=yaml_scalar,
+        compose=compose_scalar,
+        kube=kube_scalar,
+        unit=unit_word,
+        unit_value=unit_value,
+        py=python_literal,
+        json=json_literal,
+        block=yaml_block,
+        swap=swap_scalar,
+        modelfile=modelfile_word,
+        comment=comment,
+        bare=bare,
+    )
     made: Environment = env
     return made

@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from advisor.catalog import Catalog
-from advisor.deployment import Deployment
+from advisor.deployment import Deployment, Workload
 from advisor.errors import BadInput
 from advisor.record import Record
+from advisor.render import matrix
 from advisor.render.context import context
 from advisor.render.environment import environment, template_roots
 
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# target -> name of the file it writes; a template `<engine>/<target>.j2` makes it available
-FILES = {"command": "run.sh", "docker": "docker-run.sh", "compose": "compose.yaml"}
-IN_CONTAINERS = ("docker", "compose")
+IN_IMAGES = ("docker", "compose", "kubernetes", "lws", "kserve", "skypilot")  # need the engine's own container image
+SHARED = "targets"  # folder of the templates that serve all engines
 
 
 class File(Record, frozen=True, kw_only=True):
@@ -28,47 +28,120 @@ class File(Record, frozen=True, kw_only=True):
     executable: bool = False
 
 
-def targets(engine_id: str) -> list[str]:
-    """Targets that have a template for this engine, in a fixed order."""
+def names(rules: Catalog) -> list[str]:
+    """All targets there are, in a fixed order."""
+    return list(matrix.table(rules).targets)
+
+
+def targets(engine_id: str, rules: Catalog) -> list[str]:
+    """Targets of this engine, in a fixed order: the matrix's, and those that a user's own folder has a template for."""
     roots = template_roots()
-    return [t for t in FILES if any((r / engine_id / f"{t}.j2").is_file() for r in roots)]
+    own = {t for t in names(rules) for r in roots[:-1] if (r / engine_id / f"{t}.j2").is_file()}
+    return [t for t in names(rules) if t in own or matrix.cell(engine_id, t, rules)[0]]
 
 
 def command(d: Deployment, rules: Catalog) -> str:
     """The shell command that starts the deployment, ready to paste. Raises BadInput where there is no template."""
-    return _render(d, "command", rules, script=False).strip()
+    return _render(d, "command", rules, script=False)[1].strip()
 
 
-def render(d: Deployment, target: str, rules: Catalog) -> tuple[File, ...]:
-    """The files of one target. Raises BadInput for a target this engine does not have."""
-    if target not in FILES:
+def render(
+    d: Deployment, target: str, rules: Catalog, work: Workload | None = None, verbose: bool = False
+) -> tuple[File, ...]:
+    """The files of one target; with `verbose` the reason of each setting as a comment.
+
+    Raises BadInput for a target this engine does not have.
+    """
+    if target not in names(rules):
         from advisor.near import near_matches
 
-        raise BadInput(f"unknown target {target!r}; there are {', '.join(FILES)}.", near_matches(target, FILES))
-    name = FILES[target]
-    return (File(name=name, content=_render(d, target, rules, script=True), executable=name.endswith(".sh")),)
+        known = names(rules)
+        raise BadInput(f"unknown target {target!r}; there are {', '.join(known)}.", near_matches(target, known))
+    name, content = _render(d, target, rules, script=True, work=work, verbose=verbose)
+    program = content.startswith("#!")
+    return (File(name=name, content=content, executable=program),)
 
 
-def _render(d: Deployment, target: str, rules: Catalog, script: bool) -> str:
+def _render(
+    d: Deployment, target: str, rules: Catalog, script: bool, work: Workload | None = None, verbose: bool = False
+) -> tuple[str, str]:
+    """(file name, content)"""
     entry = rules.engine(d.engine)
-    if target not in targets(entry.id):
-        have = ", ".join(targets(entry.id)) or "no target yet"
-        raise BadInput(f"{entry.name} has no {target} template; it has {have}")
+    if target not in targets(entry.id, rules):
+        have = ", ".join(targets(entry.id, rules)) or "no target yet"
+        why = matrix.cell(entry.id, target, rules)[1]
+        raise BadInput(f"{entry.name} has no {target} file: {why}. It has {have}")
     env = environment(tuple(template_roots()))
-    seen = context(d, entry, rules)
-    if target in IN_CONTAINERS and seen["image"] is None:
+    seen = context(d, entry, rules, target, work)
+    if target in IN_IMAGES and seen["image"] is None:
         raise BadInput(f"{entry.name}: no container image is known for {seen['vendor']} devices; take --target command")
-    return _filled(env, f"{entry.id}/{target}.j2", {**seen, "script": script})
+    file = matrix.table(rules).targets[target].file.replace("{name}", seen["name"])
+    values = {**seen, "script": script, "verbose": verbose, "target": target}
+    return file, _filled(env, (f"{entry.id}/{target}.j2", f"{SHARED}/{target}.j2"), values)
 
 
-def _filled(env: Environment, name: str, values: dict[str, Any]) -> str:
-    """The template with its values. Raises BadInput for a template that is wrong (a user's own may be)."""
+def readme(
+    d: Deployment,
+    rules: Catalog,
+    files: list[tuple[str, str]],
+    absent: list[tuple[str, str]],
+    work: Workload | None = None,
+) -> File:
+    """README.md of a folder of launch files: what to run first. `files` are (target, name)."""
+    entry = rules.engine(d.engine)
+    known = matrix.table(rules).targets
+    seen = context(d, entry, rules, "readme", work)
+    rows = [{"name": name, "what": known[t].what, "run": _run(t, name, seen["name"])} for t, name in files]
+    values = {
+        **seen,
+        "files": rows,
+        "listed": [name for _, name in files],
+        "absent": [{"target": t, "because": why} for t, why in absent],
+        "script": True,
+        "verbose": False,
+        "target": "readme",
+    }
+    text = _filled(environment(tuple(template_roots())), (f"{entry.id}/readme.j2", f"{SHARED}/readme.j2"), values)
+    return File(name="README.md", content=text)
+
+
+STARTS = {
+    "compose": "docker compose up -d",
+    "systemd": "systemctl --user enable --now {name} (after copying it to ~/.config/systemd/user/)",
+    "kubernetes": "kubectl apply -f {file} (after the secret that its first line names)",
+    "lws": "kubectl apply -f {file}",
+    "ray": "kubectl apply -f {file}",
+    "kserve": "kubectl apply -f {file}",
+    "dynamo": "kubectl apply -f {file}",
+    "llm-d": "helm install {name} llm-d-modelservice/llm-d-modelservice -f {file}",
+    "skypilot": "sky launch -c {name} {file}",
+    "slurm": "sbatch {file}",
+    "llama-swap": "llama-swap --config {file}",
+    "ollama": "ollama create {name} -f {file}",
+    "litellm": "litellm --config {file}",
+    "infernet": "merge it into Infernet's configuration, then `infernet service restart`",
+    "oumi": "python {file}",
+    "openai-client": "python {file}",
+}
+
+
+def _run(target: str, file: str, name: str) -> str:
+    """How a file is started, as a cell of the README's table."""
+    said = STARTS.get(target, "./{file}").replace("{file}", file).replace("{name}", name)
+    return said if " " not in file and ("(" in said or "merge" in said) else f"`{said}`"
+
+
+def _filled(env: Environment, candidates: tuple[str, ...], values: dict[str, Any]) -> str:
+    """The first template there is, with its values. Raises BadInput for one that is wrong (a user's own may be)."""
     from jinja2 import TemplateError, TemplateSyntaxError
 
+    name = candidates[0]
     try:
-        text: str = env.get_template(name).render(**values)
+        template = env.select_template(candidates)
+        name = template.name or name
+        text: str = template.render(**values)
     except TemplateSyntaxError as e:
-        raise BadInput(f"template {name}, line {e.lineno}: {e.message}") from None
+        raise BadInput(f"template {e.name or name}, line {e.lineno}: {e.message}") from None
     except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, RecursionError) as e:
         raise BadInput(f"template {name}: {e or type(e).__name__}") from None
     return text

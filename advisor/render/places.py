@@ -1,0 +1,141 @@
+"""What single targets need beyond the launch itself: clusters, rented machines, other programs' own spellings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine
+from advisor.deployment import Deployment
+from advisor.errors import BadInput
+from advisor.render import matrix
+from advisor.render.words import fill, lines, plain
+
+
+def several_nodes(s: matrix.Start, count: str, rank: str, head: str) -> dict[str, str]:
+    """Shell text that a launcher appends on every node, and on all but the first. The names are shell variables."""
+    if s.nodes is None:
+        return {"words": "", "worker": ""}
+    values = {"count": f'"${count}"', "rank": f'"${rank}"', "head": f'"${head}"'}
+    made = " ".join(re.sub(r"\{(\w+)\}", lambda m: values[m[1]], w) for w in s.nodes.words)
+    return {"words": made, "worker": "".join(f" {shlex.quote(w)}" for w in s.nodes.worker)}
+
+
+def swap_lines(d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any) -> Any:
+    """The server's own command under llama-swap, on the port that llama-swap gives it."""
+    inner = matrix.start(entry.runs[0] if entry.id == "llama-swap" else entry.id, rules)
+    place = {"host": plain("127.0.0.1"), "address": plain("127.0.0.1"), "port": plain("${PORT}")}
+    values = {**told.values, **place}
+    return [
+        w.to_dict()
+        for line in lines(
+            inner,
+            inner.program,
+            told,
+            seen["model"]["online_quantization"],
+            seen["arguments"],
+            fill(inner.listen, values),
+            [],
+        )
+        for w in line
+    ]
+
+
+def swap_scalar(value: object) -> str:
+    """A value, or words, as a YAML scalar of a llama-swap file, which expands `${...}` and splits at line ends.
+
+    Raises ValueError for what it cannot hold.
+    """
+    from advisor.render.environment import yaml_scalar
+
+    if isinstance(value, list):
+        parts = []
+        for w in value:
+            if w["variable"]:
+                parts.append(f"${{env.{w['variable']}}}")
+            else:
+                parts.append(w["text"] if w["text"] == "${PORT}" else shlex.quote(_swappable(w["text"])))
+        return yaml_scalar(" ".join(parts))
+    return yaml_scalar(_swappable(str(value)))
+
+
+def _swappable(text: str) -> str:
+    if "${" in text or "\n" in text or "\r" in text:
+        raise ValueError(f"{text[:40]!r} cannot stand in a llama-swap file: it would be expanded or cut there")
+    return text
+
+
+def modelfile_word(value: object) -> str:
+    """A path or tag behind FROM. Raises ValueError for a line end, which a Modelfile cannot hold there."""
+    text = str(value)
+    if "\n" in text or "\r" in text:
+        raise ValueError(f"{text[:40]!r} cannot stand in a Modelfile: it holds a line end")
+    return text
+
+
+def beyond(
+    target: str, d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any
+) -> dict[str, Any]:
+    """Names that only this target's template uses. Raises BadInput where the target cannot say the deployment."""
+    doc = matrix.table(rules)
+    s = matrix.start(entry.id, rules)
+    nodes = int(seen["nodes"])
+    if nodes > 1 and s.nodes and s.nodes.since:
+        from advisor.engines.versions import key
+
+        version = key(seen["engine"]["version"] or "")
+        if target in ("lws", "slurm", "skypilot") and version and version < key(s.nodes.since):
+            raise BadInput(
+                f"{entry.name} {seen['engine']['version']}: several nodes by flags came with {s.nodes.since}"
+            )
+    if target == "install":
+        how = doc.install[entry.id]
+        return {"how": how.to_dict(), "lane_install": how.lanes.get(str(seen["vendor"]), matrix.Lane()).to_dict()}
+    if target == "lws":
+        w = several_nodes(s, "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS")
+        return {"node_words": f" {w['words']}", "worker_words": w["worker"]}
+    if target == "slurm":
+        if not seen["device_count"] and seen["vendor"] != "cpu":
+            raise BadInput(f"{entry.name}: no devices to ask Slurm for")
+        return {"slurm_nodes": several_nodes(s, "SLURM_NNODES", "SLURM_PROCID", "HEAD")}
+    if target == "skypilot":
+        if not seen["device_count"]:
+            raise BadInput("skypilot rents accelerators, and this deployment runs on a CPU; take --target docker")
+        return {
+            "sky_accelerator": sky_name(seen["devices"][0]["name"]),
+            "sky_nodes": several_nodes(s, "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK", "HEAD"),
+        }
+    if target == "llama-swap":
+        return {"swap_lines": swap_lines(d, entry, rules, seen, told)}
+    if target in ("ray", "dynamo", "llm-d"):
+        i = doc.places[target]
+        inner = rules.engine(entry.runs[0]) if entry.id in ("dynamo", "llm-d") else entry
+        lane = {"nvidia": ""}.get(str(seen["vendor"]))
+        if lane is None:
+            raise BadInput(f"{target}: its image is for NVIDIA devices, and here are {seen['vendor']} ones")
+        return {
+            "place_image": i.image.replace("{engine}", inner.id),
+            "place_version": i.version,
+            "place_runs": i.runs,
+            "key": None,  # their own front end stands before the engine
+            "inner_id": inner.id,
+            "inner_name": inner.name,
+        }
+    if target == "ollama":
+        module_length = next((x["value"] for x in seen["decided"] if x["name"] == "OLLAMA_CONTEXT_LENGTH"), 4096)
+        return {"modelfile_context": module_length}
+    return {}
+
+
+def sky_name(name: str) -> str:
+    """SkyPilot's name of an accelerator: `H100 SXM5 80GB` -> `H100`, `GeForce RTX 4090` -> `RTX4090`."""
+    bare = re.sub(r"NVIDIA|AMD|GeForce|Radeon|Instinct|Tesla|SXM\d?|PCIe|\d+ ?GB", " ", name)
+    memory = re.search(r"(\d+) ?GB", name)
+    joined = re.sub(r"[^A-Za-z0-9]+", "", bare)
+    return f"{joined}-80GB" if joined == "A100" and memory and memory[1] == "80" else joined
+
+
+__all__ = ["beyond", "modelfile_word", "swap_scalar"]

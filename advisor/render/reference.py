@@ -1,0 +1,113 @@
+"""How an engine is told which model: a path, a repository of the hub, or a tag."""
+
+from __future__ import annotations
+
+import re
+
+from msgspec.structs import replace
+
+from advisor.catalog import Catalog
+from advisor.catalog.types import Quantization
+from advisor.deployment import Deployment
+from advisor.record import Record
+
+
+class ModelRef(Record, frozen=True, kw_only=True):
+    """How the engine is told which model: path, repository or tag; `missing` says what the user must bring."""
+
+    id: str
+    quantization: str
+    path: str | None = None  # as one argument: never taken for an option
+    absolute: str | None = None  # `path` for files that are used from another folder
+    folder: str | None = None  # its folder, and its name there
+    file: str | None = None
+    repository: str | None = None
+    download: str | None = None  # repository and label of one GGUF file in it, as llama-server -hf takes it
+    tag: str | None = None  # Ollama's name
+    missing: str | None = None  # no download is known: what to provide
+    online_quantization: str | None = None  # the engine quantizes the 16-bit checkpoint while loading
+
+
+def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
+    """Where the engine gets the weights from."""
+    q = rules.quantization(d.quantization)
+    plain = ModelRef(id=d.model.id, quantization=d.quantization)
+    if d.model_path:
+        from advisor.models.headers import origin
+
+        come = origin(d.model_path)  # headers alone: the engine downloads the rest
+        if come is None:
+            return local(plain, d.model_path)
+        label = f"{come.repository}:{d.quantization}"
+        if d.engine == "ollama":
+            return replace(plain, tag=f"hf.co/{label}")
+        return replace(plain, repository=come.repository, download=label if q.family == "gguf" else None)
+    if d.engine == "ollama" and (tag := _ollama_tag(d, q)):
+        return replace(plain, tag=tag)
+    if q.family == "gguf" or d.engine in ("llama.cpp", "ollama"):
+        return _gguf_ref(d, plain)
+    native = (d.model.native_quant or "").lower()
+    if q.family == "none" or native.startswith(q.id.lower()):
+        return replace(plain, repository=d.model.id)
+    known = d.model.quantized_repos.get(q.id) or _mlx_repository(d, q)
+    vendors = {x.vendor for x in d.machine.usable_devices} if d.machine else set()
+    if known and known.startswith("nvidia/") and vendors - {"nvidia"}:
+        known = None  # ModelOpt checkpoints load on NVIDIA only
+    if known:
+        return replace(plain, repository=known)
+    online = ONLINE.get(d.engine, {}).get(q.id)
+    if online:
+        return replace(plain, repository=d.model.id, online_quantization=online)
+    return replace(plain, missing=f"a checkpoint of {d.model.id} in {q.id}: none is in the catalogue, so name yours")
+
+
+def local(plain: ModelRef, path: str) -> ModelRef:
+    """A model on disk. A relative path that starts with a dash gets `./`, or programs would read an option."""
+    from pathlib import Path
+
+    whole = Path(path).absolute()
+    safe = f"./{path}" if path.startswith("-") else path
+    return replace(
+        plain, path=safe, absolute=str(whole), folder=str(whole.parent), file=whole.name, tag=local_name(path)
+    )
+
+
+# formats that an engine makes itself from the 16-bit checkpoint while loading -> its own name for them
+ONLINE = {
+    "vllm": {"FP8": "fp8"},
+    "sglang": {"FP8": "fp8"},
+    "tgi": {"FP8": "fp8", "INT8": "eetq", "bitsandbytes-8bit": "bitsandbytes", "bitsandbytes-4bit": "bitsandbytes-nf4"},
+    "transformers": {"bitsandbytes-4bit": "bnb-4bit", "bitsandbytes-8bit": "bnb-8bit"},
+}
+
+
+def _mlx_repository(d: Deployment, q: Quantization) -> str | None:
+    if q.family != "mlx":
+        return None
+    size = d.model.published.get("mlx:" + q.id.removeprefix("MLX-"))
+    return size.repo if size else None
+
+
+def _ollama_tag(d: Deployment, q: Quantization) -> str | None:
+    """The tag of Ollama's library, or a GGUF repository it can pull; None where neither is known."""
+    tag = next((a for a in d.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
+    if tag and q.id in ("Q4_K_M", "MXFP4_MOE"):  # what Ollama's plain tags hold
+        return tag
+    return f"hf.co/{d.model.gguf_repos[0]}:{d.quantization}" if d.model.gguf_repos else None
+
+
+def _gguf_ref(d: Deployment, plain: ModelRef) -> ModelRef:
+    if d.model.gguf_repos:
+        repo = d.model.gguf_repos[0]
+        # llama.cpp looks for the label in the repository's file names, where MXFP4_MOE is just MXFP4
+        label = "MXFP4" if d.quantization == "MXFP4_MOE" else d.quantization
+        return replace(plain, repository=repo, download=f"{repo}:{label}")
+    missing = f"a GGUF file of {d.model.id} in {d.quantization}: none is in the catalogue, so it is expected here"
+    name = f"{local_name(d.model.id)}-{d.quantization}.gguf"
+    return replace(plain, path=name, absolute=name, folder=".", file=name, tag=local_name(name), missing=missing)
+
+
+def local_name(text: str) -> str:
+    """The last part of an id or path without its suffix, as a name that Ollama and servers accept."""
+    name = re.sub(r"\.gguf$", "", re.split(r"[\\/]", text.rstrip("/\\"))[-1])
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._") or "model"

@@ -1,0 +1,75 @@
+"""The words of a launch: what the program is called with, in lines that belong together.
+
+A word is text or a variable that the user sets; each kind of file quotes it by its own filter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from advisor.record import Record
+from advisor.render.matrix import Start
+
+
+class Word(Record, frozen=True, kw_only=True):
+    """One word. With `variable` its value comes from the environment; `script` is what a script writes instead."""
+
+    text: str = ""
+    variable: str | None = None
+    help: str = ""
+    script: str | None = None
+
+
+Line = list[Word]
+
+
+class Model(NamedTuple):
+    """How the model is said to the program."""
+
+    form: tuple[str, ...]
+    values: Mapping[str, Word]
+
+
+def plain(text: str) -> Word:
+    """A word that is what it says."""
+    return Word(text=text)
+
+
+def fill(form: Iterable[str], values: Mapping[str, Word]) -> Line:
+    """A form with its `{name}` places filled. A place that is a whole word may be a variable."""
+    out = []
+    for word in form:
+        whole = re.fullmatch(r"\{(\w+)\}", word)
+        if whole:
+            out.append(values[whole[1]])
+            continue
+        parts = re.findall(r"\{(\w+)\}", word)
+        variable = next((values[p] for p in parts if values[p].variable), None)
+        if variable is not None:  # only ever the model, at the end of a prefix such as `hf://`
+            out.append(variable)
+            continue
+        out.append(plain(re.sub(r"\{(\w+)\}", lambda m: values[m[1]].text, word)))
+    return out
+
+
+def lines(
+    start: Start,
+    program: tuple[str, ...],
+    model: Model,
+    online: str | None,
+    arguments: Iterable[Mapping[str, Any]],
+    listen: Line,
+    key: Line,
+) -> list[Line]:
+    """All words: the program with its model, one line an argument, where it listens."""
+    told = fill(model.form, model.values)
+    first = [plain(w) for w in program]
+    out = [first if start.model_last else [*first, *told]]
+    if start.online and online:
+        out.append([plain(start.online), plain(online)])
+    for a in arguments:
+        out.append([plain(a["flag"])] + ([] if a["value"] is None else [plain(a["value"])]))
+    out += [listen, key, told if start.model_last else []]
+    return [x for x in out if x]

@@ -1,0 +1,168 @@
+"""The engines' own command line parsers, each in an environment of its own, on a machine without a GPU.
+
+    python tests/e2e/engine_parsers.py FOLDER [ENGINE...]      makes them (vllm, sglang, lmdeploy: 4 GB together)
+
+How each is reached without its GPU libraries was tried with the versions named here.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+TORCH = ["torch==2.13.0"]
+LIGHT = """
+transformers==5.19.0 regex cachetools psutil sentencepiece blake3 py-cpuinfo protobuf
+fastapi[standard]>=0.133,<0.137 aiohttp openai pydantic orjson prometheus_client pillow prometheus-fastapi-
+instrumentator tiktoken lm-format-enforcer==0.11.3 llguidance>=1.7,<1.8 outlines_core==0.2.14 lark==1.2.2
+partial-json-parser jsonschema pyzmq msgspec mistral_common[image] opencv-python-headless pyyaml einops
+compressed-tensors==0.17.0 depyf==0.20.0 cloudpickle watchfiles python-json-logger ninja pybase64 cbor2 ijson
+setproctitle oss-harmony anthropic model-hosting-container-standards>=0.1.14,<1 mcp>=2.2,<3 opentelemetry-sdk
+opentelemetry-api
+""".split()  # noqa: SIM905 - read as a list of requirements
+VLLM = ["--no-deps", "vllm==0.33.0", "xgrammar==0.2.8", "apache-tvm-ffi==0.1.11", "triton==3.6.0"]
+SGLANG = ["--no-deps", "sglang==0.5.23", "IPython", "traitlets"]
+LMDEPLOY = ["--no-deps", "lmdeploy==0.18.0", "fire", "termcolor", "mmengine-lite", "addict", "shortuuid", "yapf",
+            "platformdirs"]  # fmt: skip
+
+
+class Parser(NamedTuple):
+    """An environment (steps of pip install) and code that defines `parse(words)`, which exits to refuse."""
+
+    environment: str
+    steps: tuple[list[str], ...]
+    code: str
+
+
+PARSERS = {
+    "vllm": Parser("large", (TORCH, LIGHT, VLLM), """
+import os, sys, types
+os.environ["VLLM_LOGGING_LEVEL"] = "ERROR"
+class Stub(types.ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return lambda *a, **k: 0
+for name in ("vllm._C", "vllm._moe_C", "vllm._rocm_C", "vllm.cumem_allocator", "vllm._C_stable_libtorch"):
+    sys.modules[name] = Stub(name)
+from vllm.platforms.interface import DeviceCapability
+import vllm.platforms as platforms
+from vllm.platforms.cuda import NonNvmlCudaPlatform
+class Pretended(NonNvmlCudaPlatform):
+    get_device_capability = classmethod(lambda cls, device_id=0: DeviceCapability(9, 0))
+    get_device_name = classmethod(lambda cls, device_id=0: "NVIDIA H100 80GB HBM3")
+    get_device_total_memory = classmethod(lambda cls, device_id=0: 80 * 2**30)
+platforms.current_platform = platforms._current_platform = Pretended()
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.entrypoints.common.cli_args import make_arg_parser, validate_parsed_serve_args
+parser = make_arg_parser(FlexibleArgumentParser(prog="vllm serve"))
+def parse(words):
+    validate_parsed_serve_args(parser.parse_args(words))
+"""),
+    "sglang": Parser("large", (TORCH, LIGHT, VLLM, SGLANG), """
+import argparse
+from sglang.srt.server_args import ServerArgs
+parser = argparse.ArgumentParser()
+ServerArgs.add_cli_args(parser)
+parse = parser.parse_args
+"""),
+    "lmdeploy": Parser("large", (TORCH, LIGHT, LMDEPLOY), """
+from lmdeploy.cli.serve import SubCliServe
+from lmdeploy.cli.cli import CLI
+SubCliServe.add_parsers()
+def parse(words):
+    CLI.parser.parse_args(["serve", "api_server", *words])
+"""),
+    "transformers": Parser("large", (TORCH, LIGHT), """
+import click
+from transformers.cli.transformers import app
+def parse(words):
+    try:
+        app.commands["serve"].make_context("serve", list(words))
+    except click.ClickException as e:
+        raise SystemExit(e.message)
+"""),
+    "mlx-lm": Parser("mlx-lm", (["mlx-lm[cpu]==0.32.2"],), """
+import argparse, sys
+import mlx_lm.server
+class Parsed(Exception):
+    pass
+original = argparse.ArgumentParser.parse_args
+def stop(self, *a, **k):
+    original(self, *a, **k)
+    raise Parsed
+argparse.ArgumentParser.parse_args = stop
+def parse(words):
+    sys.argv = ["mlx_lm.server", *words]
+    try:
+        mlx_lm.server.main()
+    except Parsed:
+        pass
+"""),
+    "ramalama": Parser("small", (["ramalama==0.25.0"],), """
+import subprocess, sys
+from pathlib import Path
+def parse(words):
+    program = Path(sys.executable).parent / "ramalama"
+    p = subprocess.run([str(program), "--dryrun", "serve", *words], capture_output=True, text=True)
+    if p.returncode:
+        raise SystemExit(p.stderr[-300:])
+"""),
+    "litert-lm": Parser("small", (["litert-lm==0.18.1"],), """
+import subprocess, sys
+from pathlib import Path
+def parse(words):
+    program = Path(sys.executable).parent / "litert-lm"
+    p = subprocess.run([str(program), "serve", *words, "--help"], capture_output=True, text=True)
+    if p.returncode:
+        raise SystemExit(p.stderr[-300:])
+"""),
+}  # fmt: skip
+LOOP = """
+import contextlib, io, json, sys
+for line in sys.stdin:
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            parse(json.loads(line))
+        verdict = None
+    except SystemExit as e:
+        verdict = said.getvalue()[-300:] or str(e)
+    except Exception as e:
+        verdict = repr(e)
+    print("VERDICT " + json.dumps(verdict), flush=True)
+"""
+
+
+def ask(python: Path, engine: str, lists: list[list[str]]) -> list[str | None]:
+    """What the engine's parser says about each argument list: None = taken."""
+    given = "".join(json.dumps(words) + "\n" for words in lists)
+    done = subprocess.run(
+        [str(python), "-c", PARSERS[engine].code + LOOP],
+        input=given,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    said = [json.loads(x.removeprefix("VERDICT ")) for x in done.stdout.splitlines() if x.startswith("VERDICT ")]
+    assert len(said) == len(lists), done.stderr[-1000:]
+    return said
+
+
+def make(folder: Path, engine: str) -> None:
+    """Make the environment of an engine, or add to one that is there."""
+    p = PARSERS[engine]
+    place = folder / p.environment
+    if not place.exists():
+        subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    for step in p.steps:
+        subprocess.run([str(place / "bin" / "pip"), "install", "-q", *step], check=True)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[2:] or list(PARSERS):
+        make(Path(sys.argv[1]), name)
