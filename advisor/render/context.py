@@ -143,6 +143,7 @@ def context(
 ) -> dict[str, Any]:
     """All names a template may use (docs/templates.md lists them). Raises BadInput for values no file can hold."""
     _refuse_what_is_no_text(d)
+    _, inner = engines.find(d.engine, rules.engines())
     decided = engines.decided(d, rules.engines(), rules.quantization(d.quantization))
     devices = d.machine.usable_devices[: d.device_count] if d.machine else ()
     image = lane(devices, d.machine.drivers.get("cuda") if d.machine else None, entry.images)
