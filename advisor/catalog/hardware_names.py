@@ -237,14 +237,7 @@ def _total(
         return (total // c.entry.devices_per_card if total is not None else None), basis
     ram = said.ram_bytes
     if ram is None and said.wired_bytes is None and said.gtt_bytes is None:
-        sizes = c.entry.memory_options_gb
-        if not sizes:
-            notes.append(f"{c.entry.name} uses the machine's memory, and how much that is was not said")
-        else:  # what fits the smallest one fits all that are sold
-            ram = said.ram_bytes = int(min(sizes) * GIB)
-            others = ", ".join(f"{gb:g}" for gb in sorted(sizes)[1:])
-            more = f"; it is sold with {others} too, so say which, e.g. `{max(sizes):g}GB`" if others else ""
-            notes.append(f"{c.entry.name}: taken with {min(sizes):g} GB, the smallest memory it is sold with{more}")
+        notes.append(f"{c.entry.name} uses the machine's memory, and how much that is was not said")
     elif ram is not None and c.entry.memory_options_gb and ram / GIB not in c.entry.memory_options_gb:
         sold = ", ".join(f"{gb:g}" for gb in c.entry.memory_options_gb)
         notes.append(f"{c.entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given")
