@@ -211,6 +211,7 @@ def _devices(said: Facts, cards: list[_Cards], notes: list[str]) -> tuple[Device
                     accelerator=c.entry.id,
                     total_bytes=total,
                     total_basis=basis,
+                    sold_bytes=_sold(c.entry) if total is None else None,
                     free_bytes=said.free_bytes,
                     unified=c.entry.unified,
                     compute_capability=c.entry.compute_capability,
@@ -252,6 +253,18 @@ def _total(
             notes.append(CARVE_NOTE.format(f"{GTT_SHARE:.0%} of RAM"))
             return int(ram * GTT_SHARE) + (said.carve_bytes or 0), "assumed"
     return None, None
+
+
+def _sold(entry: Accelerator) -> tuple[int, int] | None:
+    """Usable bytes of the smallest and the largest memory that a chip is sold with; None where that is not known."""
+    if not entry.memory_options_gb:
+        return None
+    sizes = [int(gb * GIB) for gb in (min(entry.memory_options_gb), max(entry.memory_options_gb))]
+    if entry.vendor == "apple":
+        least, most = working_set(sizes[0]), sizes[1]
+    else:
+        least, most = int(sizes[0] * GTT_SHARE), sizes[1]
+    return least, most
 
 
 def mig_bytes(profile: str) -> int:

@@ -139,6 +139,7 @@ class Quantization(Record, frozen=True, kw_only=True):
         1.0,
         1.0,
     )  # real checkpoints' size over the definition's: low, usual, high
+    size_range_plain: tuple[float, float, float] | None = None  # the same for dense models of softmax attention alone
     quality: int  # order for choosing: higher keeps more of the model (same number = equal class)
     generic: bool = False  # a family name ("4-bit") rather than one format
     source: str

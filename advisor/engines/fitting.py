@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 
 from advisor.deployment import Deployment, DeviceMemory
 from advisor.machines.types import Device
@@ -130,6 +131,16 @@ def row_fits(r: DeviceMemory) -> bool | None:
     return False if r.low_bytes > r.budget_bytes else None
 
 
+def fits_as_sold(r: DeviceMemory, x: Device) -> bool | None:
+    """The verdict where a chip's memory was not said: what fits the smallest one sold fits."""
+    if r.budget_bytes is not None or x.sold_bytes is None or r.low_bytes is None or r.high_bytes is None:
+        return row_fits(r)
+    least, most = x.sold_bytes
+    if r.high_bytes <= least:
+        return True
+    return False if r.low_bytes > most else None
+
+
 def together(d: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | None) -> DeviceMemory | None:
     """Device and host rows as one, where they are the same memory (Apple, Strix Halo, GB10); None elsewhere."""
     ram = d.machine.memory.usable_bytes if d.machine else None
@@ -158,10 +169,12 @@ def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host:
     answers: list[bool | None] = []
     short: list[str] = []
     warnings: list[str] = []
-    for r in rows:
-        a = row_fits(r)
+    for r, x in zip_longest(rows, devices(d)[: len(rows)]):
+        a = row_fits(r) if x is None else fits_as_sold(r, x)
         answers.append(a)
         _say(r, a, short, warnings)
+        if a is True and r.budget_bytes is None and x is not None and x.sold_bytes is not None:
+            warnings.append(f"{r.name}: its memory was not said; this fits the smallest it is sold with")
     if host is not None:
         a = row_fits(host)
         one = together(d, rows, host)

@@ -116,7 +116,7 @@ def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
         parts.append(pick([x for x in graphs if x.from_sequences == most], r.version))
     if c.images_gib is not None and d.model.vision is not None and not r.text_only:
         parts.append(c.images_gib)
-    low, usual, high = (1.0, 1.0, 1.0) if _from_files(d, q) else q.size_range
+    low, usual, high = (1.0, 1.0, 1.0) if _from_files(d, q) else hf_weights.size_range(d.model, q)
     return Sized(
         weights=w,
         weights_range=(low / usual, high / usual),

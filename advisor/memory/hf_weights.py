@@ -14,7 +14,7 @@ from advisor.catalog.types import Quantization
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import NoLayout, Tensor
 from advisor.memory.memo import by_identity
-from advisor.models.types import Full, Mla, Model, Moe, Parallel, Sliding
+from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
 
@@ -84,13 +84,26 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
         # a large extra is a matrix (per-layer embeddings); small ones are scales and biases
         wide = q.covers == "matrices" and e.params >= LARGE_EXTRA
         stages[0] += e.params * (q.bits_nominal / 8 if wide else 2)
-    usual = q.size_range[1]
+    usual = size_range(model, q)[1]
     return RankWeights(
         stages=_whole([x * usual for x in stages]),
         experts=_whole([x * usual for x in experts]),
         outside=_whole(outside),
         modelled=usual != 1,
     )
+
+
+def size_range(model: Model, q: Quantization) -> tuple[float, float, float]:
+    """How real checkpoints of this format compare with its definition: low, usual, high.
+
+    Publishers leave more than the head at 16 bit in experts' routers, linear attention and state layers; models without
+    any of these are quantized throughout.
+    """
+    lay = model.layout
+    if q.size_range_plain is None or lay is None:
+        return q.size_range
+    plain = all(isinstance(g, (Full, Sliding)) for g in lay.attention) and all(isinstance(g, Dense) for g in lay.ffn)
+    return q.size_range_plain if plain else q.size_range
 
 
 def _whole(values: list[float]) -> tuple[int, ...]:
