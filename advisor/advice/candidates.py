@@ -88,9 +88,20 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     except BadInput as e:  # an overlay's engine without a module
         return Refused((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))
     for offload in (False, True) if kin == "gguf" and w.machine.usable_devices else (False,):
-        for context in w.contexts:
+        order = list(_order(usable, _cache_types(inner, w)))
+        hopeless: dict[tuple[str, str], list[Tried]] = {}
+        for step, context in enumerate(w.contexts):
             tried.clear()  # what counts is why a format was not taken at the length that was
-            for kv, chosen in _order(usable, _cache_types(inner, w)):
+            if step == 1:  # what does not fit at the shortest length fits at none: asked once
+                hopeless = _hopeless(entry, w, order, kin, offload, share, added, rules)
+            for kv, chosen in order:
+                much = _too_much(w, chosen.quantization, offload or bool(inner.memory.get("experts_on_host")))
+                if much is not None:
+                    tried.append(much)
+                    continue
+                if (kv, chosen.quantization.id) in hopeless:
+                    tried += hopeless[kv, chosen.quantization.id]
+                    continue
                 for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload, share, added):
                     hit = _look(d, entry, chosen, offload, rules, tried, verdict.warnings)
                     if hit is None:
@@ -114,6 +125,43 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     if texts:
         refused.append(Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=texts, source="memory estimate"))
     return Refused(tuple(dict.fromkeys(refused)))
+
+
+LEAST_SHARE = 0.8  # of parameters x bits: no format of the catalogue stores less
+
+
+def _too_much(w: Wanted, q: Quantization, host: bool) -> Tried | None:
+    """Formats whose weights alone, at the least, exceed all memory there is: no estimate is needed to refuse them."""
+    sizes = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in w.machine.usable_devices]
+    ram = w.machine.memory.usable_bytes
+    if any(s is None for s in sizes) or w.path is not None or ((host or not sizes) and ram is None):
+        return None
+    room = sum(s for s in sizes if s is not None) * w.machine.nodes + ((ram or 0) if host or not sizes else 0)
+    least = int(LEAST_SHARE * w.model.params_total * q.bits_nominal / 8)
+    if least <= room:
+        return None
+    text = f"{q.id} does not fit: {gib(least)} of weights at the least, {gib(room)} there"
+    return Tried(quantization=q.id, fits=False, text=text)
+
+
+def _hopeless(
+    entry: Engine,
+    w: Wanted,
+    order: list[tuple[str, formats.Chosen]],
+    kin: str,
+    offload: bool,
+    share: float,
+    added: Additions,
+    rules: Catalog,
+) -> dict[tuple[str, str], list[Tried]]:
+    """Cache types and formats of which no variant fits at the shortest length, with why."""
+    out = {}
+    for kv, chosen in order:
+        failed: list[Tried] = []
+        variants = _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, offload, share, added)
+        if not any(_look(d, entry, chosen, offload, rules, failed, ()) for d in variants):
+            out[kv, chosen.quantization.id] = failed
+    return out
 
 
 def _added(entry: Engine, w: Wanted, rules: Catalog) -> Additions:

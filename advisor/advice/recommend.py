@@ -7,8 +7,10 @@ import shlex
 import msgspec
 
 from advisor.advice.candidates import Found, Refused, Wanted, best
+from advisor.advice.growth import growth, told
 from advisor.advice.picks import pick
 from advisor.advice.question import Judged, Question, contexts, judge_all, main_guide, wanted
+from advisor.advice.ranking import ranking, score
 from advisor.advice.resident import beside, resident_bytes
 from advisor.advice.types import Advice, Ranked, Rejected
 from advisor.advice.workload import unknown_fields
@@ -17,15 +19,13 @@ from advisor.catalog.resolve import Resolved, resolve_model
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import for_engine
 from advisor.decision.facts import Fact
-from advisor.decision.filters import hardware_support, judge
+from advisor.decision.filters import hardware_support, judge, wanted_features
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Setting, SpeedEstimate
 from advisor.engines.flags import own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
 from advisor.speed.roofline import decode
-
-POLICY = 600  # a preference of the house goes before the guide's order, never before what surely fits
 
 
 def recommend(q: Question, rules: Catalog) -> Advice:
@@ -62,7 +62,8 @@ def _advice(
         )
     j = judge_all(q, found.model, guide, rules)
     w = wanted(q, found, j, guide, rules, asked)
-    hits: list[tuple[int, Engine, Found]] = []
+    order = ranking(rules)
+    hits: list[tuple[dict[str, float], Engine, Found]] = []
     rejected: dict[str, tuple[Reason, ...]] = {}
     listed = list(j.decision.engines)
     for entry in _in_order(listed, asked, rules):
@@ -98,10 +99,14 @@ def _advice(
         pinned = w.policy.version(entry.id, w.facts)
         if pinned is not None:
             result = result._replace(notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
-        place = _rank(entry, result, listed, asked, bool(held))
-        hits.append((place - POLICY * (liked is not None and place >= 0), entry, result))
-    hits.sort(key=lambda h: h[0])
-    offered = [_ranked(e, f, j, w, rules, i) for i, (_, e, f) in enumerate(hits)]
+        points = score(
+            entry, result.memory, listed, j.facts, wanted_features(q.workload), order,
+            asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
+            offload=result.offload,
+        )  # fmt: skip
+        hits.append((points, entry, result))
+    hits.sort(key=lambda h: sum(h[0].values()))
+    offered = [_ranked(e, f, j, w, rules, i, points) for i, (points, e, f) in enumerate(hits)]
     clients = _clients(q, j, asked, rules, found.model)
     rejected = {e: r for e, r in rejected.items() if e not in {c.engine for c in clients}}
     offered = [*clients, *offered]
@@ -114,6 +119,8 @@ def _advice(
         warnings += chosen.notes if chosen.memory is None else chosen.memory.warnings
         warnings += chosen.notes if chosen.memory is not None else ()
     warnings += _not_done(q, chosen)
+    if chosen is not None and asked is None:
+        warnings += _ties(offered, order.tie)
     if asked is not None and asked.health.status == "archived":
         warnings.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
     return Advice(
@@ -127,7 +134,18 @@ def _advice(
         overlay=j.decision.overlay,
         warnings=tuple(dict.fromkeys(warnings)),
         remedies=() if chosen else _remedies(q, found.model, rejected),
+        growth=()
+        if chosen is None or chosen.deployment is None
+        else told(growth(chosen.deployment, j.facts, guide, tuple(listed), rules), chosen.deployment),
     )
+
+
+def _ties(offered: list[Ranked], within: float) -> list[str]:
+    """Engines whose points are the chosen one's: the order between them says nothing."""
+    first = offered[0]
+    total = sum(first.points.values())
+    equal = [x.engine_name for x in offered[1:] if x.points and abs(sum(x.points.values()) - total) < within]
+    return [f"a tie: {first.engine_name} and {', '.join(equal)} have equal points"] if equal else []
 
 
 def _not_done(q: Question, chosen: Ranked | None) -> list[str]:
@@ -205,14 +223,6 @@ def _not_asked(entry: Engine) -> Reason:
     )
 
 
-def _rank(entry: Engine, f: Found, listed: list[str], asked: Engine | None, held: bool) -> int:
-    """Smaller is better: the engine asked for, sure before unsure, no offload before offload, the guide's order."""
-    if asked is not None and entry.id == asked.id:
-        return -1
-    place = listed.index(entry.id) if entry.id in listed else 500  # behind every engine that the guide names
-    return place + 100 * f.offload + 400 * held + 1000 * (f.memory.fits is not True)
-
-
 def _worth_knowing(entry: Engine, f: Found, w: Wanted) -> tuple[str, ...]:
     """Notes of the guide for this engine, now that the launch is decided."""
     flag = own_flag(entry, "tp")
@@ -224,7 +234,9 @@ def _worth_knowing(entry: Engine, f: Found, w: Wanted) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*for_engine(w.guide, known, entry.id).notes, *f.added)))
 
 
-def _ranked(entry: Engine, f: Found, j: Judged, w: Wanted, rules: Catalog, position: int) -> Ranked:
+def _ranked(
+    entry: Engine, f: Found, j: Judged, w: Wanted, rules: Catalog, position: int, points: dict[str, float]
+) -> Ranked:
     from advisor import engines
     from advisor.render import command, targets
 
@@ -251,6 +263,7 @@ def _ranked(entry: Engine, f: Found, j: Judged, w: Wanted, rules: Catalog, posit
         reasons=reasons,
         notes=(*f.notes, *(_worth_knowing(entry, f, w) if position < 4 or entry.id in j.decision.engines else ())),
         tried=f.tried,
+        points=points,
         deployment=f.deployment,
     )
 

@@ -35,6 +35,7 @@ class Ranked(Record, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
     tried: tuple[Tried, ...] = ()
+    points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
     deployment: Deployment | None
 
 
@@ -58,6 +59,7 @@ class Advice(Record, frozen=True, kw_only=True):
     overlay: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     remedies: tuple[str, ...] = ()
+    growth: tuple[str, ...] = ()  # when the choice stops being right, and what comes next
     guide: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,6 +86,7 @@ def _ranked(x: Ranked) -> dict[str, Any]:
         "reasons": list(x.reasons),
         "notes": list(x.notes),
         "tried": [t.to_dict() for t in x.tried],
+        "points": x.points,
     }
 
 
@@ -109,6 +112,7 @@ def _advice(a: Advice) -> dict[str, Any]:
         "overlay": list(a.overlay),
         "warnings": list(a.warnings),
         "remedies": list(a.remedies),
+        "growth": list(a.growth),
     }
     if a.guide is not None:
         body["guide"] = a.guide

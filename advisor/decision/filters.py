@@ -322,7 +322,8 @@ def _architecture(engine: Engine, facts: Facts) -> Iterator[Found]:
         yield True, _reason(engine, "feature_missing", "model.architecture", text, ())
 
 
-def _features(engine: Engine, model: Model | None, workload: Workload, requires: tuple[str, ...]) -> Iterator[Found]:
+def wanted_features(workload: Workload, model: Model | None = None) -> dict[str, None]:
+    """Features that the workload cannot do without, in order."""
     wanted: dict[str, None] = {}
     if workload.structured_output:
         wanted["structured_output"] = None
@@ -336,6 +337,11 @@ def _features(engine: Engine, model: Model | None, workload: Workload, requires:
         wanted[f"{workload.api}_api"] = None
     if workload.use_case == "embeddings" or (model is not None and model.kind != "chat"):
         wanted["embeddings"] = None
+    return wanted
+
+
+def _features(engine: Engine, model: Model | None, workload: Workload, requires: tuple[str, ...]) -> Iterator[Found]:
+    wanted = wanted_features(workload, model)
     wanted.update(dict.fromkeys(requires))
     for name in wanted:
         listed = engine.features.get(name)

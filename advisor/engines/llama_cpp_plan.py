@@ -99,7 +99,7 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     borrowed = _borrowed(by_layer, layers, where, cells, r) if devices else 0
     compute, basis = _compute(model, layers, where, cells, r, c, windows, len(devices), borrowed)
     growing = [x for x in layers if x.attends and not (x.window and windows)]
-    per_token = sum(_row(r, x) for x in growing)
+    per_token = _row(r, sum(x.k for x in growing), sum(x.v for x in growing))
     notes = [weights.note] if weights.note else []
     placed = _place_weights(weights, where, r, bool(devices))
     projector = projector_bytes(d)
@@ -142,10 +142,11 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     )
 
 
-def _row(r: Resolved, x: LayerCache) -> float:
+def _row(r: Resolved, k: int, v: int) -> float:
+    """Bytes of so many elements of keys and of values."""
     ek, bk = BLOCKS[r.cache_k.upper()]
     ev, bv = BLOCKS[r.cache_v.upper()]
-    return x.k * bk / ek + x.v * bv / ev
+    return k * bk / ek + v * bv / ev
 
 
 def _weights(d: Deployment) -> gguf_weights.GgufWeights:
@@ -216,9 +217,8 @@ def _borrowed(
             sizes += [b.largest, b.largest_expert]
         elif _experts_stay(i, r):
             sizes.append(b.largest_expert)
-    widest = max(
-        (_row(r, x) for x, place in zip(layers, where, strict=False) if place == HOST and x.attends), default=0
-    )
+    rows = {(x.k, x.v) for x, place in zip(layers, where, strict=False) if place == HOST and x.attends}
+    widest = max((_row(r, k, v) for k, v in rows), default=0)
     return max(*sizes, int(widest * cells.tokens))
 
 

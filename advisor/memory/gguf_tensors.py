@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from advisor.memory.memo import by_identity
+from advisor.memory.memo import KEPT_LARGE, by_identity
 from advisor.models import types as t
 from advisor.record import Record
 
@@ -41,8 +41,30 @@ def order(groups: tuple[t.AttentionGroup, ...] | tuple[t.FfnGroup, ...], given: 
     return flat[:n] + [len(groups) - 1] * (n - len(flat))
 
 
-def tensors(model: t.Model) -> list[Tensor]:
+def tensors(model: t.Model) -> tuple[Tensor, ...]:
     """All tensors of the text model's GGUF file. Raises NoLayout when a part of the architecture is not known."""
+    return _remembered(model)
+
+
+def counted(model: t.Model) -> tuple[tuple[Tensor, int], ...]:
+    """The tensors without the prediction block; equal ones of several layers once, with their number."""
+    return _counted(model)
+
+
+def _count(model: t.Model) -> tuple[tuple[Tensor, int], ...]:
+    first: dict[tuple[str, tuple[int, ...], bool, bool], Tensor] = {}
+    numbers: dict[tuple[str, tuple[int, ...], bool, bool], int] = {}
+    for x in tensors(model):
+        if x.mtp:
+            continue
+        name = x.name if x.layer is None else x.name.split(".", 2)[2]
+        key = (name, x.ne, x.expert, x.layer is None)
+        first.setdefault(key, x)
+        numbers[key] = numbers.get(key, 0) + 1
+    return tuple((x, numbers[key]) for key, x in first.items())
+
+
+def _all_tensors(model: t.Model) -> tuple[Tensor, ...]:
     model = as_gguf(model)
     lay = model.layout
     if lay is None:
@@ -60,10 +82,18 @@ def tensors(model: t.Model) -> list[Tensor]:
     out += _rope_factors(model)
     mixers = order(lay.attention, lay.attention_order, lay.n_layers)
     ffns = order(lay.ffn, lay.ffn_order, lay.n_layers)
+    kinds: dict[tuple[int, int], tuple[Shape, ...]] = {}
     for i in range(lay.n_layers):
-        out += [_in_layer(i, x) for x in _layer(model, lay.attention[mixers[i]], lay.ffn[ffns[i]])]
+        kind = (mixers[i], ffns[i])
+        if kind not in kinds:
+            kinds[kind] = tuple(_layer(model, lay.attention[kind[0]], lay.ffn[kind[1]]))
+        out += [_in_layer(i, x) for x in kinds[kind]]
     out += _mtp(model, lay)
-    return out
+    return tuple(out)
+
+
+_remembered = by_identity(_all_tensors, KEPT_LARGE)
+_counted = by_identity(_count, KEPT_LARGE)
 
 
 @by_identity

@@ -54,7 +54,9 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
     Routed experts are shared by `ep` ranks where these are more than `tp`; `vision` False leaves the tower out.
     """
     try:
-        tensors = gguf_tensors.tensors(model)
+        # on one stage equal tensors of different layers lie together, unless layers are told apart by name
+        alike = pp == 1 and q.id not in model.kept_16bit
+        tensors = gguf_tensors.counted(model) if alike else tuple((x, 1) for x in gguf_tensors.tensors(model))
     except NoLayout:
         return _from_count(model, q, tp, pp, ep)
     lay = model.layout
@@ -62,10 +64,10 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
     heads = kv_heads(model)
     kept = re.compile(model.kept_16bit[q.id]) if q.id in model.kept_16bit else None
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
-    for x in tensors:
+    for x, count in tensors:
         if x.mtp or x.name == "rope_freqs.weight":
             continue
-        n = prod(x.ne)
+        n = prod(x.ne) * count
         plain = not covered(x, q) or (kept is not None and kept.search(x.name) is not None)
         size = n * (_plain_bytes(model, q) if plain else _bits(model, q, x.expert) / 8)
         if x.expert:

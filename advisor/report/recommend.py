@@ -34,11 +34,22 @@ def advised(a: Advice, verbose: bool = False) -> str:
     if notes:
         out += ["", "Notes:"]
         out += bullets(notes)
+    if a.growth:
+        out += ["", "As it grows:", *bullets(a.growth)]
     if verbose:
+        ranked = [x for x in (a.chosen, *a.alternatives) if x is not None and x.memory is not None]
+        if ranked:
+            out += ["", "Order (points, least first; rules/ranking.yaml):"]
+            out += [wrap(f"{x.engine}: {_points(x)}", "  ", "      ") for x in ranked]
         out += ["", "Trace:", *_trace(a)]
     else:
         out += ["", paint("Settings one by one, all reasons and the trace: -v. Files: advise render.", "dim")]
     return "\n".join(out)
+
+
+def _points(x: Ranked) -> str:
+    parts = " + ".join(f"{k} {v:g}" for k, v in x.points.items())
+    return f"{sum(x.points.values()):g}" + (f" = {parts}" if parts else "")
 
 
 def machine_line(m: Machine) -> str:

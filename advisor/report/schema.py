@@ -99,6 +99,7 @@ class RankedAnswer(Record, frozen=True, kw_only=True):
     reasons: list[str]
     notes: list[str]
     tried: list[Tried]
+    points: dict[str, float]
 
 
 class RejectedAnswer(Record, frozen=True, kw_only=True):
@@ -131,6 +132,7 @@ class RecommendAnswer(Record, frozen=True, kw_only=True):
     overlay: list[str]
     warnings: list[str]
     remedies: list[str]
+    growth: list[str]
     guide: dict[str, Any] | None = None
 
 

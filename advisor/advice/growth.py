@@ -1,0 +1,125 @@
+"""When an answer stops being right, and what comes next: thresholds of the estimator, engines of the guide."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from advisor import estimation
+from advisor.advice.limits import largest
+from advisor.catalog import Catalog
+from advisor.decision.evaluate import evaluate
+from advisor.decision.types import Guide
+from advisor.deployment import Deployment
+from advisor.errors import AdvisorError
+from advisor.record import Record
+from advisor.units import tokens
+
+MOST_USERS, CONTEXT_STEP = 1024, 1024  # how far users are followed; tokens that context is followed in
+_STEPS = (2, 4, 5, 8, 16, 32, 64, 128, 256)  # users at which the guide is asked again
+
+
+class Step(Record, frozen=True, kw_only=True):
+    """One way this choice is outgrown."""
+
+    what: str  # users, context, model
+    limit: int | None  # the last value that is sure to work; None = not limited as far as it was followed
+    then: str  # what comes next
+
+
+def growth(
+    d: Deployment, facts: Mapping[str, Any], guide: Guide, engines: tuple[str, ...], rules: Catalog
+) -> tuple[Step, ...]:
+    """Users, context and model size at which the deployment ends, and what follows it.
+
+    Limits are asked of the estimator (it surely fits at the limit, and is not sure one step beyond); the next engine is
+    the guide's answer for more users.
+    """
+    length = d.context_length or 4096
+    users = largest(lambda n: _fits(d, rules, sequences=n), MOST_USERS)
+    trained = d.model.max_context or 64 * length
+    steps = largest(lambda k: _fits(d, rules, context_length=CONTEXT_STEP * k), max(1, trained // CONTEXT_STEP))
+    context = None if steps is None else max(CONTEXT_STEP * steps, length)
+    out = []
+    engine_at, following = _next_engine(d, facts, guide, engines)
+    if engine_at is not None and (users is None or engine_at <= users):
+        out.append(
+            Step(
+                what="users",
+                limit=engine_at - 1,
+                then=f"from {engine_at} at once on the guide puts forward {following}",
+            )
+        )
+    if users is not None and users < MOST_USERS:
+        out.append(Step(what="users", limit=users, then=_more_users(d)))
+    if context is not None and context < (d.model.max_context or 2**31):
+        out.append(Step(what="context", limit=context, then=_more_context(d)))
+    elif d.model.max_context:
+        out.append(Step(what="context", limit=d.model.max_context, then="a model trained for more"))
+    room = _room(d, rules)
+    if room:
+        out.append(Step(what="model", limit=room, then="more or larger cards, or a narrower weight format"))
+    return tuple(out)
+
+
+def _fits(d: Deployment, rules: Catalog, **change: Any) -> bool:
+    try:
+        return estimation.estimate(msgspec.structs.replace(d, **change), rules).fits is True
+    except AdvisorError:
+        return False
+
+
+def _next_engine(
+    d: Deployment, facts: Mapping[str, Any], guide: Guide, engines: tuple[str, ...]
+) -> tuple[int | None, str | None]:
+    """(users, engines) at which the guide no longer puts this engine first or second."""
+    now = int(facts.get("workload.concurrency") or 1)
+    for n in (s for s in _STEPS if s > now):
+        there = evaluate(guide, {**facts, "workload.concurrency": n})
+        held = d.engine in there.held_back
+        if there.engines and (d.engine not in there.engines[:2] or held):
+            return n, " or ".join(there.engines[:2])
+    return None, None
+
+
+def _more_users(d: Deployment) -> str:
+    """What holds more requests than these cards do."""
+    if d.machine is not None and len(d.machine.usable_devices) > (d.device_count or len(d.machine.usable_devices)):
+        return "the cards that are not used yet: a second copy (data parallel) or tensor parallel over more"
+    if d.kv_cache_type.k == "auto":
+        return "an 8-bit KV cache, then a second machine with a router before both"
+    return "a second machine with a router before both"
+
+
+def _more_context(d: Deployment) -> str:
+    return "an 8-bit KV cache, or another card" if d.kv_cache_type.k == "auto" else "another card"
+
+
+def _room(d: Deployment, rules: Catalog) -> int | None:
+    """Parameters of the largest model of this kind that its cards would hold in this format: scaled weights."""
+    m = estimation.estimate(d, rules)
+    rows = [r for r in m.devices if r.budget_bytes and r.total_bytes and r.weights_bytes]
+    if not rows or len(rows) != len(m.devices):
+        return None
+    share = min(1 + (r.budget_bytes - r.high_bytes) / r.weights_bytes for r in rows if r.high_bytes)  # type: ignore[operator]
+    return int(d.model.params_total * share) if share > 0 else None
+
+
+def told(steps: tuple[Step, ...], d: Deployment) -> tuple[str, ...]:
+    """The steps as sentences."""
+    out = []
+    length = tokens(d.context_length or 4096)
+    for s in steps:
+        if s.what == "users":
+            out.append(
+                f"holds up to {s.limit} at once of {length} tokens; {s.then}" if "guide" not in s.then else s.then
+            )
+        elif s.what == "context":
+            out.append(f"holds up to {tokens(s.limit or 0)} tokens for {d.sequences} at once; beyond: {s.then}")
+        else:
+            out.append(
+                f"these cards hold models up to about {(s.limit or 0) / 1e9:.0f}B in {d.quantization}; beyond: {s.then}"
+            )
+    return tuple(out)

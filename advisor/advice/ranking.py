@@ -1,0 +1,83 @@
+"""The order of what passed the filters: a few named criteria, points from rules/ranking.yaml, shown with the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
+from advisor.catalog.types import Engine
+from advisor.decision.filters import hardware_support
+from advisor.deployment import MemoryEstimate
+
+FULL = 0.9  # of a budget: what is used above it counts as tight
+
+
+class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Points of each criterion; the sum orders, least first."""
+
+    asked: float
+    policy: float
+    unsure: float
+    held_back: float
+    offload: float
+    unlisted: float
+    place: float
+    tight: float
+    limited_hardware: float
+    missing_feature: float
+
+
+class Ranking(msgspec.Struct, frozen=True):
+    """rules/ranking.yaml."""
+
+    source: str
+    as_of: str
+    points: Points
+    tie: float
+
+
+def ranking(rules: Catalog) -> Ranking:
+    """The points from the rules. Raises BadInput when an overlay spoiled them."""
+    return typed(rules, "ranking.yaml", Ranking)
+
+
+def score(
+    entry: Engine,
+    memory: MemoryEstimate,
+    listed: list[str],
+    facts: Mapping[str, Any],
+    wanted: Collection[str],
+    r: Ranking,
+    *,
+    asked: bool,
+    liked: bool,
+    held: bool,
+    offload: bool,
+) -> dict[str, float]:
+    """Points of one deployment by criterion; criteria that do not apply are left out. The sum orders, least first."""
+    p = r.points
+    support = hardware_support(entry, str(facts.get("gpu.vendor")))
+    missing = sum(entry.features.get(f) is None or entry.features[f].support != "yes" for f in wanted)
+    all_points = {
+        "asked": p.asked * asked,
+        "policy": p.policy * liked,
+        "unsure": p.unsure * (memory.fits is not True),
+        "held_back": p.held_back * held,
+        "offload": p.offload * offload,
+        "unlisted": p.unlisted * (entry.id not in listed),
+        "place": p.place * (listed.index(entry.id) if entry.id in listed else 0),
+        "tight": round(p.tight * _tightness(memory), 4),
+        "limited_hardware": p.limited_hardware * (support is None or support.support != "yes"),
+        "missing_feature": round(p.missing_feature * missing, 4),
+    }
+    return {k: v for k, v in all_points.items() if v}
+
+
+def _tightness(m: MemoryEstimate) -> float:
+    """How much of the last tenth of the tightest budget is used, 0 to 1; 0 where no budget is known."""
+    shares = [r.total_bytes / r.budget_bytes for r in m.devices if r.total_bytes and r.budget_bytes]
+    return 0.0 if not shares else min(1.0, max(0.0, (max(shares) - FULL) / (1 - FULL)))

@@ -1,0 +1,46 @@
+"""Time of `recommend` over random questions, and of batch estimates: `python tests/benchmarks/recommend.py [COUNT]`.
+
+Not a test: it prints what it saw. Questions come from a fixed seed, over the catalogue's cards and models.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+import sys
+import time
+
+from advisor.advice.recommend import Question, recommend
+from advisor.catalog import catalog
+from advisor.deployment import Workload
+from advisor.errors import AdvisorError
+from advisor.estimation import machine_of
+
+USES = ("chat", "rag", "agent", "code", "batch", "voice")
+
+
+def main(count: int) -> None:
+    """Print median, 99th percentile and largest processor time of one call, milliseconds."""
+    rules, rng = catalog(), random.Random(20261121)
+    cards = [a.id for a in rules.accelerators().values() if a.memory_bytes and a.form != "laptop"]
+    models = [m.id for m in rules.model_index() if not m.stub and m.kind == "chat"]
+    machines = [machine_of(f"{rng.choice((1, 1, 2, 4, 8))}x {rng.choice(cards)}, 128GB RAM", rules) for _ in range(100)]
+    took, refused = [], 0
+    for _ in range(count):
+        use = rng.choice(USES)
+        load = Workload(use_case=use, concurrency=rng.choice((1, 2, 8, 32)), context=rng.choice((None, 4096, 16384)))
+        q = Question(rng.choice(machines), load, rng.choice(models))
+        began = time.process_time()
+        try:
+            refused += recommend(q, rules).chosen is None
+        except AdvisorError:
+            refused += 1
+        took.append(1000 * (time.process_time() - began))
+    took.sort()
+    p99 = took[int(0.99 * len(took)) - 1]
+    print(f"{count} questions, {refused} without an answer: median {statistics.median(took):.1f} ms, "
+          f"P99 {p99:.1f} ms, largest {took[-1]:.1f} ms")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 1000)
