@@ -228,7 +228,7 @@ def _devices(said: Facts, cards: list[_Cards], notes: list[str]) -> tuple[Device
 
 def _total(
     c: _Cards, said: Facts, notes: list[str]
-) -> tuple[int | None, Literal["reported", "catalogue", "assumed"] | None]:
+) -> tuple[int | None, Literal["reported", "catalogue", "assumed", "at least"] | None]:
     """Usable bytes of one device of these cards."""
     if c.mig:
         return mig_bytes(c.mig), "assumed"
@@ -236,12 +236,13 @@ def _total(
         total, basis = capacity(c.entry)
         return (total // c.entry.devices_per_card if total is not None else None), basis
     ram = said.ram_bytes
+    taken: Literal["assumed", "at least"] = "assumed"
     if ram is None and said.wired_bytes is None and said.gtt_bytes is None:
         sizes = c.entry.memory_options_gb
         if not sizes:
             notes.append(f"{c.entry.name} uses the machine's memory, and how much that is was not said")
         else:  # what fits the smallest one fits all that are sold
-            ram = said.ram_bytes = int(min(sizes) * GIB)
+            ram, taken = int(min(sizes) * GIB), "at least"
             others = ", ".join(f"{gb:g}" for gb in sorted(sizes)[1:])
             more = f"; it is sold with {others} too, so say which, e.g. `{max(sizes):g}GB`" if others else ""
             notes.append(f"{c.entry.name}: taken with {min(sizes):g} GB, the smallest memory it is sold with{more}")
@@ -251,13 +252,13 @@ def _total(
     if c.entry.vendor == "apple":
         if said.wired_bytes is not None:
             return said.wired_bytes, "reported"
-        return (working_set(ram), "assumed") if ram is not None else (None, None)
+        return (working_set(ram), taken) if ram is not None else (None, None)
     if c.entry.vendor == "amd":
         if said.gtt_bytes is not None:
             return said.gtt_bytes + (said.carve_bytes or 0), "reported"
         if ram is not None:
             notes.append(CARVE_NOTE.format(f"{GTT_SHARE:.0%} of RAM"))
-            return int(ram * GTT_SHARE) + (said.carve_bytes or 0), "assumed"
+            return int(ram * GTT_SHARE) + (said.carve_bytes or 0), taken
     return None, None
 
 

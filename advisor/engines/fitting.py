@@ -174,6 +174,9 @@ def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host:
         elif a is False:
             # the files are mapped, so a small host slows loading down but does not stop it
             warnings.append(f"host memory: {gib(host.total_bytes)} wanted, {gib(host.budget_bytes)} there")
+    if any(a is False for a in answers) and any(x.total_basis == "at least" for x in devices(d)):
+        said = "it does not fit the smallest memory that this chip is sold with; say how much there is"
+        return Verdict(fits=None, short=tuple(short), warnings=(*warnings, said))
     if any(a is False for a in answers):
         return Verdict(fits=False, short=tuple(short), warnings=tuple(warnings))
     if any(a is None for a in answers):

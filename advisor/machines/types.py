@@ -25,7 +25,7 @@ class Device(Record, frozen=True, kw_only=True, omit_defaults=False):
     pci_subsystem: str | None = None  # "1043:889a"
     pci_bus: str | None = None  # "0000:01:00.0"
     total_bytes: int | None = None  # what programs can allocate at most, empty device
-    total_basis: Literal["reported", "catalogue", "assumed"] | None = None
+    total_basis: Literal["reported", "catalogue", "assumed", "at least"] | None = None  # at least: may well be more
     free_bytes: int | None = None
     unified: bool = False  # shares the host's memory
     compute_capability: str | None = None  # "8.9"

@@ -258,9 +258,9 @@ def test_host_memory(text: str, ram: int | None) -> None:
         ("M2 Max 32GB", 32 * 0.67, "assumed"),
         ("M3 Max 64GB", 48, "assumed"),
         ("M3 Max 64GB, iogpu.wired_limit_mb=57344", 56, "reported"),
-        ("M3 Max", 36 * 0.75, "assumed"),  # the smallest it is sold with, and that is said
+        ("M3 Max", 36 * 0.75, "at least"),  # the smallest it is sold with, and that is said
         ("Ryzen AI Max+ 395, 128 GB unified, VRAM carve-out 512 MiB, GTT 57.9 GiB", 58.4, "reported"),
-        ("Ryzen AI Max+ 395", 64 * 0.45, "assumed"),
+        ("Ryzen AI Max+ 395", 64 * 0.45, "at least"),
         ("GB10 DGX Spark 128 GB", 121.7, "catalogue"),
         ("RTX 4090, 24GiB free", 24, "catalogue"),
     ],
