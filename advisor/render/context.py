@@ -181,7 +181,6 @@ def context(
         "device_count": _per_node(decided, len(devices)),
         "nodes": _nodes(decided, len(devices), d.machine.nodes if d.machine else 1),
         "os": d.machine.os if d.machine else None,
-        "python": d.machine.python if d.machine else None,
         "kind": d.model.kind,
         "decided": [x.to_dict() for x in decided],
         "weights_bytes": weights,
