@@ -35,7 +35,7 @@ def names(rules: Catalog) -> list[str]:
 
 
 def targets(engine_id: str, rules: Catalog) -> list[str]:
-    """Targets of this engine, in a fixed order: the matrix's, and those that a user's own folder has a template for."""
+    """Targets of this engine, in a fixed order: the matrix's, and those with a template in a user's own folder."""
     roots = template_roots()
     own = {t for t in names(rules) for r in roots[:-1] if (r / engine_id / f"{t}.j2").is_file()}
     return [t for t in names(rules) if t in own or matrix.cell(engine_id, t, rules)[0]]
@@ -97,6 +97,7 @@ def readme(
         **seen,
         "files": rows,
         "listed": [name for _, name in files],
+        "as_image": _comes_as_image(entry.id, seen["os"], rules),
         "absent": [{"target": t, "because": why} for t, why in absent],
         "script": True,
         "verbose": False,
@@ -116,7 +117,8 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
         "engine": {"id": entry.id, "name": entry.name, "version": None},
         "model": {"id": model or "MODEL", "quantization": "as served", "repository": model, "missing": None},
         "served_name": model, "url": url.rstrip("/"), "api": "", "kind": "chat", "outside": True, "key": True,
-        "left_out": [], "decided": [], "load": {"output_tokens": 256, "concurrency": 8, "prompt_tokens": 1024},
+        "left_out": [], "decided": [], "venv": False,
+        "load": {"output_tokens": 256, "concurrency": 8, "prompt_tokens": 1024},
         "verbose": False, "script": True, "target": target,
     }  # fmt: skip
     name = matrix.table(rules).targets[target].file
@@ -127,6 +129,12 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
 def _refuse_what_is_no_url(url: str) -> None:
     if not re.fullmatch(r"https?://[^\s\x00-\x20\"'<>\\]{1,500}", url):
         raise BadInput(f"endpoint {url[:80]!r}: an address like http://host:8000/v1 is wanted")
+
+
+def _comes_as_image(engine_id: str, system: str | None, rules: Catalog) -> bool:
+    """Whether install.sh pulls a container image on this system: then docker-run.sh starts it, not run.sh."""
+    how = matrix.table(rules).install.get(engine_id)
+    return how is not None and how.image and system not in how.systems
 
 
 STARTS = {

@@ -145,6 +145,8 @@ def test_the_readme_names_every_file() -> None:
     text = readme(d, RULES, files, [("ray", "because")]).content
     assert all(f"| `{name}` |" in text for _, name in files)
     assert "Run first: `install.sh`, then `run.sh`" in text
+    llama = readme(launch("llama.cpp"), RULES, [("install", "install.sh"), ("docker", "docker-run.sh")], []).content
+    assert "then `docker-run.sh`" in llama
     assert "ray (because)" in text
 
 
