@@ -171,7 +171,7 @@ def test_names_of_templates_are_documented() -> None:
 
     rules = catalog([shipped_root()])
     made, _ = deployment(Request(model="llama3.1:8b", engine="vllm", hardware="RTX 4090", context_length=4096), rules)
-    names = set(context(made, rules.engine("vllm"), rules)) | {"script"}
+    names = set(context(made, rules.engine("vllm"), rules)) | {"script", "verbose", "target"}
     text = (TOP / "docs/templates.md").read_text(encoding="utf-8").split("## Names")[1].split("## Quoting")[0]
     rows = re.findall(r"(?m)^\| ((?:`\w+`(?:, )?)+) \|", text)
     assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == names

@@ -205,6 +205,16 @@ class DraftSettings(Record, frozen=True, kw_only=True):
     json: tuple[str, ...] = ()  # settings that hold a JSON object with the key `model`
 
 
+class AnswerParser(Record, frozen=True, kw_only=True):
+    """Which of an engine's parsers take a model's answers apart. `models` is a regular expression over ids."""
+
+    models: str
+    tool_calls: str | None = None
+    reasoning: str | None = None
+    since: str  # first version that is known to have them
+    src: tuple[str, ...] = ()
+
+
 class Engine(Record, frozen=True, kw_only=True):
     """What one engine is, runs on, loads and supports."""
 
@@ -232,6 +242,7 @@ class Engine(Record, frozen=True, kw_only=True):
     port: int | None = None
     health_path: str | None = None
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
+    parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
     default_slots: int | None = None  # requests at once without any setting
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module

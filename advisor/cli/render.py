@@ -18,20 +18,16 @@ Examples:
   advise render --target docker --output deploy --on "2x RTX 3090" --model 70B --engine vllm --quant AWQ
   advise render --target compose --output - --model qwen3:8b          prints instead of writing
   advise render --target all --output deploy --engine vllm -v         every file, each setting with its reason
+  advise render --target openai-client --output - --endpoint http://10.0.0.5:8000/v1
 
 Targets: command, install, docker, compose, systemd, kubernetes; lws, ray, kserve, skypilot, slurm, dynamo, llm-d for
-clusters; llama-swap, ollama, litellm, infernet, oumi, openai-client, benchmark. docs/templates.md says which engine
-has which.
+clusters; llama-swap, ollama, litellm, infernet, oumi, openai-client, benchmark; all. docs/engines says which engine has
+which, and why not.
 
 Exit status: 0 written, 1 nothing fits, 2 usage error or something would be overwritten.
 """,
 )
-@click.option(
-    "--target",
-    required=True,
-    metavar="T",
-    help="command, install, docker, compose, systemd, kubernetes, ... (`advise render --help` lists them), or all.",
-)
+@click.option("--target", required=True, metavar="T", help="Kind of launch file, or all (listed below).")
 @click.option("--output", required=True, metavar="DIR", help="Folder to write into; `-` prints the files.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
 @options.hardware
@@ -42,30 +38,55 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @click.option("--priority", type=click.Choice(["ease", "throughput", "latency"]), help="What matters most.")
 @click.option("--host", metavar="ADDRESS", help="Address to listen on (default 127.0.0.1).")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port (default: the engine's own).")
+@click.option(
+    "--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already (openai-client, litellm)."
+)
 @options.rules
 @options.as_json
 @options.quiet
 @options.verbose
 def command(**given: Any) -> int:
     """Write ready-to-run launch files for what `recommend` would choose."""
-    from pathlib import Path
-
-    from advisor.advice.recommend import Question, recommend
-    from advisor.advice.workload import workload
     from advisor.catalog import catalog
     from advisor.errors import BadInput
-    from advisor.render import names, readme, render, targets
-    from advisor.render.files import write
+    from advisor.render import names, render_client
 
     rules = catalog(options.roots())
-    machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
-    if given["target"] != "all" and given["target"] not in names(rules):
+    known = (*names(rules), "all")
+    if given["target"] not in known:
         from advisor.near import near_matches
 
-        known = (*names(rules), "all")
         raise BadInput(
             f"unknown target {given['target']!r}; there are {', '.join(known)}.", near_matches(given["target"], known)
         )
+    if given["endpoint"]:
+        made = render_client(given["endpoint"], given["model"], given["target"], rules)
+        return _out(made, given, {"engine": "remote-openai", "model": given["model"], "quantization": None})
+    advice = _advice(given, rules)
+    if advice.chosen is None or advice.chosen.deployment is None:
+        click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
+        return 1
+    import msgspec
+
+    d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
+    made = _files(d, given, rules, advice.workload)
+    if not given["quiet"]:
+        _warn(d, made, rules)
+    return _out(made, given, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
+
+
+_NOT_ASKED = {
+    "output_tokens": None, "lora": 0, "structured_output": False, "shared_prefix": False, "allow_cloud": False,
+    "more": (),
+}  # fmt: skip
+
+
+def _advice(given: dict[str, Any], rules: Any) -> Any:
+    """What `recommend` says to the same options."""
+    from advisor.advice.recommend import Question, recommend
+    from advisor.advice.workload import workload
+
+    machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
     asked = Question(
         machine=machine,
         workload=workload({**_NOT_ASKED, **given}),
@@ -73,49 +94,26 @@ def command(**given: Any) -> int:
         quantization=given["quant"],
         engine=given["engine"],
     )
-    advice = recommend(asked, rules)
-    if advice.chosen is None or advice.chosen.deployment is None:
-        click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
-        return 1
-    import msgspec
+    return recommend(asked, rules)
 
-    d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
-    every = given["target"] == "all"
-    asked_for = targets(d.engine, rules) if every else [given["target"]]
-    work = advice.workload
-    files, absent = [], []
-    for t in asked_for:
+
+def _files(d: Any, given: dict[str, Any], rules: Any, work: Any) -> Any:
+    """The file of one target; for `all` every file that this machine allows, and a README that says what to run."""
+    from advisor.errors import BadInput
+    from advisor.render import readme, render, targets
+
+    if given["target"] != "all":
+        return render(d, given["target"], rules, work, given["verbose"])
+    files: list[tuple[str, Any]] = []
+    absent: list[tuple[str, str]] = []
+    for t in targets(d.engine, rules):
         try:
             files += [(t, f) for f in render(d, t, rules, work, given["verbose"])]
         except BadInput as e:
-            if not every:
-                raise
             absent.append((t, e.message))
     if not files:
-        raise BadInput(f"{advice.chosen.engine_name}: nothing can be rendered for this machine")
-    made = tuple(f for _, f in files)
-    if every:
-        made += (readme(d, rules, [(t, f.name) for t, f in files], absent, work),)
-    if not given["quiet"]:
-        _warn(d, made, rules)
-    if given["output"] == "-":
-        _print(made, given["as_json"])
-        return 0
-    paths = write(made, Path(given["output"]).expanduser(), given["force"])
-    if given["as_json"]:
-        options.print_json(
-            {"engine": d.engine, "model": d.model.id, "quantization": d.quantization, "files": [str(p) for p in paths]}
-        )
-    elif not given["quiet"]:
-        for p in paths:
-            click.echo(str(p))
-    return 0
-
-
-_NOT_ASKED = {
-    "output_tokens": None, "lora": 0, "endpoint": None, "structured_output": False, "shared_prefix": False,
-    "allow_cloud": False, "more": (),
-}  # fmt: skip
+        raise BadInput(f"{d.engine}: nothing can be rendered for this machine")
+    return (*(f for _, f in files), readme(d, rules, [(t, f.name) for t, f in files], absent, work))
 
 
 def _warn(d: Any, files: Any, rules: Any) -> None:
@@ -128,6 +126,24 @@ def _warn(d: Any, files: Any, rules: Any) -> None:
         click.echo(f"advise: left out: {line.removeprefix('# Left out: ')}", err=True)
     if is_outside(d.host) and start(d.engine, rules).key is None:
         click.echo(f"advise: {d.engine} asks its clients for no key; put a proxy that does in front of it", err=True)
+
+
+def _out(made: Any, given: dict[str, Any], what: dict[str, Any]) -> int:
+    """Print the files or write them, and say which."""
+    from pathlib import Path
+
+    from advisor.render.files import write
+
+    if given["output"] == "-":
+        _print(made, given["as_json"])
+        return 0
+    paths = write(made, Path(given["output"]).expanduser(), given["force"])
+    if given["as_json"]:
+        options.print_json({**what, "files": [str(p) for p in paths]})
+    elif not given["quiet"]:
+        for p in paths:
+            click.echo(str(p))
+    return 0
 
 
 def _print(files: Any, as_json: bool) -> None:

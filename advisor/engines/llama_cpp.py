@@ -208,6 +208,9 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         because = "an input has to fit into one batch"
         out += [Decided(name="batch-size", value=r.batch, because=because)]
         out += [Decided(name="ubatch-size", value=r.ubatch, because=because)]
+    else:
+        because = "tokens of one step; decides the compute buffer, written out against a later default"
+        out.append(Decided(name="ubatch-size", value=r.ubatch, because=because))
     if r.flash:
         out.append(Decided(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it"))
     if (r.cache_k, r.cache_v) != ("f16", "f16"):

@@ -24,6 +24,8 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     out = pool.common_settings(
         d, entry, length="session-len", sequences="max-batch-size", fraction="cache-max-entry-count", tp="tp"
     )
+    batch = pool.resolve(d, entry, pool.constants(entry)).batched_tokens
+    out += (Decided(name="max-prefill-token-num", value=batch, because="prompt tokens of one step; working memory"),)
     kind = pool.resolve(d, entry, pool.constants(entry)).kv_type
     if q.id in FORMATS:
         out += (Decided(name="model-format", value=FORMATS[q.id], because="the checkpoint's weight format"),)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
-from advisor.engines import fitting, pool
+from advisor.engines import answers, fitting, pool
 from advisor.engines.base import Decided, flag
 from advisor.memory.hf_weights import is_mla
 
@@ -57,6 +57,11 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             because="requests that run at once",
         ),
         Decided(
+            name="chunked-prefill-size",
+            value=r.batched_tokens,
+            because="prompt tokens of one step; decides the working memory and differs between devices",
+        ),
+        Decided(
             name="mem-fraction-static",
             value=r.fraction,
             because="weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does",
@@ -72,4 +77,5 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
         out.append(Decided(name="served-model-name", value=d.served_name, because="as asked"))
     if r.kv_bytes < 2:
         out.append(Decided(name="kv-cache-dtype", value=r.kv_type, because="halves the KV cache"))
+    out += answers.settings(d, entry)
     return tuple(out)

@@ -12,6 +12,11 @@ memory = pool.memory
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    return pool.common_settings(
+    common = pool.common_settings(
         d, entry, length="max-total-tokens", sequences="max-batch-size", fraction="cuda-memory-fraction", tp="num-shard"
+    )
+    length = pool.resolve(d, entry, pool.constants(entry)).length
+    return (
+        *common,
+        Decided(name="max-input-tokens", value=max(1, length - 1), because="longest prompt; an answer needs one token"),
     )

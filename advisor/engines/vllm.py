@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
-from advisor.engines import fitting, pool
+from advisor.engines import answers, fitting, pool
 from advisor.engines.base import Decided, flag
 
 memory = pool.memory
@@ -21,6 +21,11 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             because="longest request, prompt and output together; the default is the whole trained context",
         ),
         Decided(name="max-num-seqs", value=pool.admitted(d, c), because="requests that run at once"),
+        Decided(
+            name="max-num-batched-tokens",
+            value=r.batched_tokens if d.model.kind == "chat" else max(r.batched_tokens, r.length),
+            because="tokens of one step; decides the working memory and differs between devices and versions",
+        ),
         Decided(
             name="gpu-memory-utilization",
             value=r.fraction,
@@ -47,4 +52,5 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     caps = [float(x.compute_capability) for x in ds if x.compute_capability]
     if caps and min(caps) < 8.0:
         out.append(Decided(name="dtype", value="float16", because="no bfloat16 below compute capability 8.0"))
+    out += answers.settings(d, entry, enable="enable-auto-tool-choice")
     return tuple(out)

@@ -181,7 +181,6 @@ def context(
         "device_count": _per_node(decided, len(devices)),
         "nodes": _nodes(decided, len(devices), d.machine.nodes if d.machine else 1),
         "os": d.machine.os if d.machine else None,
-        "python": d.machine.python if d.machine else None,
         "kind": d.model.kind,
         "decided": [x.to_dict() for x in decided],
         "weights_bytes": weights,
@@ -189,6 +188,7 @@ def context(
         "start_seconds": seconds_to_start(weights, doc.load),
         "volume_gib": None if weights is None else math.ceil(1.3 * weights / GIB) + 5,
         "load": _lengths(d, work),
+        "venv": entry.id in doc.install and bool(doc.install[entry.id].pip),
     }
     seen |= _starts(seen, s, ref)
     inner_start = matrix.start(entry.runs[0], rules) if entry.id == "llama-swap" else s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def names(rules: Catalog) -> list[str]:
 
 
 def targets(engine_id: str, rules: Catalog) -> list[str]:
-    """Targets of this engine, in a fixed order: the matrix's, and those that a user's own folder has a template for."""
+    """Targets of this engine, in a fixed order: the matrix's, and those with a template in a user's own folder."""
     roots = template_roots()
     own = {t for t in names(rules) for r in roots[:-1] if (r / engine_id / f"{t}.j2").is_file()}
     return [t for t in names(rules) if t in own or matrix.cell(engine_id, t, rules)[0]]
@@ -92,10 +93,11 @@ def readme(
     known = matrix.table(rules).targets
     seen = context(d, entry, rules, "readme", work)
     rows = [{"name": name, "what": known[t].what, "run": _run(t, name, seen["name"])} for t, name in files]
-    values = {
+    values: dict[str, Any] = {
         **seen,
         "files": rows,
         "listed": [name for _, name in files],
+        "as_image": _comes_as_image(entry.id, seen["os"], rules),
         "absent": [{"target": t, "because": why} for t, why in absent],
         "script": True,
         "verbose": False,
@@ -103,6 +105,36 @@ def readme(
     }
     text = _filled(environment(tuple(template_roots())), (f"{entry.id}/readme.j2", f"{SHARED}/readme.j2"), values)
     return File(name="README.md", content=text)
+
+
+def render_client(url: str, model: str | None, target: str, rules: Catalog) -> tuple[File, ...]:
+    """Files for an endpoint that is there already. Raises BadInput for other targets than a client and a router."""
+    entry = rules.engine("remote-openai")
+    if not matrix.cell(entry.id, target, rules)[0]:
+        raise BadInput(f"an endpoint that is there already has no {target} file; take openai-client or litellm")
+    _refuse_what_is_no_url(url)
+    values: dict[str, Any] = {
+        "engine": {"id": entry.id, "name": entry.name, "version": None},
+        "model": {"id": model or "MODEL", "quantization": "as served", "repository": model, "missing": None},
+        "served_name": model, "url": url.rstrip("/"), "api": "", "kind": "chat", "outside": True, "key": True,
+        "left_out": [], "decided": [], "venv": False,
+        "load": {"output_tokens": 256, "concurrency": 8, "prompt_tokens": 1024},
+        "verbose": False, "script": True, "target": target,
+    }  # fmt: skip
+    name = matrix.table(rules).targets[target].file
+    text = _filled(environment(tuple(template_roots())), (f"{entry.id}/{target}.j2", f"{SHARED}/{target}.j2"), values)
+    return (File(name=name, content=text),)
+
+
+def _refuse_what_is_no_url(url: str) -> None:
+    if not re.fullmatch(r"https?://[^\s\x00-\x20\"'<>\\]{1,500}", url):
+        raise BadInput(f"endpoint {url[:80]!r}: an address like http://host:8000/v1 is wanted")
+
+
+def _comes_as_image(engine_id: str, system: str | None, rules: Catalog) -> bool:
+    """Whether install.sh pulls a container image on this system: then docker-run.sh starts it, not run.sh."""
+    how = matrix.table(rules).install.get(engine_id)
+    return how is not None and how.image and system not in how.systems
 
 
 STARTS = {

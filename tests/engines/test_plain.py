@@ -47,7 +47,9 @@ def test_the_reserved_cache_is_written_out() -> None:
     d = deployed("exllamav3", L8, "RTX 4090", context=8192, sequences=4)
     module, entry = engines.find(d.engine, RULES.engines())
     said = {s.name: s.value for s in module.settings(d, entry, RULES.quantization(d.quantization))}
-    assert (said["max_seq_len"], said["cache_size"]) == (8192, 32768)
+    assert said["max_seq_len"] == 8192
+    assert said["cache_size"] == 32768
+    assert said["cache_mode"] == "FP16"
 
 
 def test_ktransformers_experts_on_the_device_leave_the_host() -> None:

@@ -6,7 +6,6 @@ is undone here as their documentation says.
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from typing import Any
@@ -147,7 +146,7 @@ def tabby_config(text: str) -> Any:
     """The configuration that TabbyAPI's script writes."""
     line = next(x for x in text.splitlines() if x.startswith("printf"))
     words = shlex.split(re.sub(r'"\$\{(\w+):\?[^}]*\}"', r"\1", line))
-    return json.loads(words[2])
+    return yaml.safe_load(words[2])
 
 
 READERS = {

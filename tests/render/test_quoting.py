@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+import re
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from launching import ENGINES, calls, launch, rendered
+from launching import ENGINES, RULES, calls, launch, rendered
+from reading import argv, unit_split, unit_word
 
 from advisor.errors import BadInput
+from advisor.render import environment as environment_module
+from advisor.render import targets
 from advisor.render.environment import comment, compose_scalar, shell, yaml_scalar
 
 NASTY = [
@@ -237,3 +243,127 @@ def test_environment_reaches_the_program(tmp_path: Path) -> None:
     script = rendered(launch("vllm", environment={"EXTRA": value}), "command").content
     (call,) = calls(script.replace("exec vllm serve", 'exec vllm "$EXTRA" serve'), tmp_path, ("vllm",))
     assert call[1] == value
+
+
+def other_files(engine: str, target: str, **more: Any) -> list[str] | None:
+    """The words in a file; None where the file cannot hold such a name, which is said."""
+    d = launch(engine, **more)
+    if target == "llama-swap" and any(x in str(v) for v in more.values() for x in ("${", "\n", "\r")):
+        with pytest.raises(BadInput, match="cannot stand in a llama-swap file"):
+            rendered(d, target)
+        return None
+    content = rendered(d, target).content
+    image = re.search(r"image(?:_id)?: \"?(?:docker:)?([^\s\"]+)", content)
+    return argv(target, content, image[1] if image else None)
+
+
+@settings(max_examples=12, deadline=None)
+@given(NAMES, TEXT)
+@pytest.mark.parametrize("engine", ["vllm", "llama.cpp", "sglang"])
+@pytest.mark.parametrize("target", ["kubernetes", "systemd", "skypilot", "llama-swap"])
+def test_every_file_holds_exactly_the_names(target: str, engine: str, file: str, served: str) -> None:
+    words = other_files(engine, target, model_path=f"/srv/m/{file}", served_name=served)
+    if words is None:
+        return
+    name = "--alias" if engine == "llama.cpp" else "--served-model-name"
+    assert after(words, name) == served
+    inside = target in ("kubernetes", "kserve", "skypilot")
+    place = f"/models/{file}" if engine == "llama.cpp" else "/model"
+    flag = {"llama.cpp": "-m", "sglang": "--model-path", "vllm": "serve"}[engine]
+    at = words.index(flag) + 1 if flag in words else 0
+    assert words[at] == (place if inside else f"/srv/m/{file}")
+
+
+@settings(max_examples=15, deadline=None)
+@given(TEXT)
+def test_groups_of_pods_hold_exactly_the_name(served: str) -> None:
+    for engine in ("vllm", "sglang"):
+        words = other_files(engine, "lws", hardware="8x H100 80GB SXM, 2 nodes", served_name=served)
+        assert words is not None
+        assert after(words, "--served-model-name") == served
+
+
+@settings(max_examples=10, deadline=None)
+@given(TEXT)
+@pytest.mark.parametrize("nodes", ["", ", 2 nodes"])
+def test_a_real_shell_runs_a_rented_machine_with_exactly_the_name(nodes: str, served: str) -> None:
+    """The script of SkyPilot's file, as YAML gives it, under sh; what the nodes add stands behind."""
+    d = launch("vllm", hardware=f"8x H100 80GB SXM{nodes}", served_name=served,
+               settings={"tensor-parallel-size": 8, "pipeline-parallel-size": 2} if nodes else {})  # fmt: skip
+    run = yaml.safe_load(rendered(d, "skypilot").content)["run"]
+    around = "export API_KEY=k SKYPILOT_NODE_IPS=10.0.0.1 SKYPILOT_NODE_RANK=1 SKYPILOT_NUM_NODES=2\n"
+    with tempfile.TemporaryDirectory() as folder:
+        (call,) = calls(around + run, Path(folder), ("vllm",))
+        assert not (Path(folder) / "pwned").exists()
+    assert after(call, "--served-model-name") == served
+    if nodes:
+        assert call[-7:] == ["--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1", "--headless"]
+
+
+@settings(max_examples=10, deadline=None)
+@given(TEXT)
+def test_a_real_shell_runs_a_batch_job_with_exactly_the_name(served: str) -> None:
+    d = launch("vllm", hardware="8x H100 80GB SXM", served_name=served)
+    with tempfile.TemporaryDirectory() as folder:
+        (call,) = calls(rendered(d, "slurm").content, Path(folder), ("srun",))
+        assert not (Path(folder) / "pwned").exists()
+    assert call[:3] == ["srun", "vllm", "serve"]
+    assert after(call, "--served-model-name") == served
+
+
+@settings(max_examples=15, deadline=None)
+@given(NAMES.filter(lambda s: not s.endswith("\n")))
+def test_tabbyapi_reads_exactly_the_model(file: str) -> None:
+    """The script writes a configuration and names it; it is read back as TabbyAPI does, as YAML."""
+    with tempfile.TemporaryDirectory() as folder:
+        script = rendered(launch("exllamav3", model_path=f"/srv/m/{file}"), "command").content
+        script = script.replace("exec python", 'cat "$CONFIG" | python')
+        (call,) = calls(script, Path(folder), ("python",))
+        assert not (Path(folder) / "pwned").exists()
+        config = yaml.safe_load(call[-1])
+        Path(call[-2]).unlink()
+    assert config["model"]["model_dir"] == "/srv/m"
+    assert config["model"]["model_name"] == file
+
+
+@settings(max_examples=40, deadline=None)
+@given(TEXT)
+def test_values_in_units_read_back(text: str) -> None:
+    """Against the rules of systemd.syntax(7), written down apart from the filter."""
+    assert unit_word(environment_module.unit_word(text)) == text
+    (word,) = unit_split(environment_module.unit_word(text))
+    assert unit_word(word) == text
+    assert "\n" not in environment_module.unit_value(text)
+
+
+@settings(max_examples=40, deadline=None)
+@given(TEXT)
+def test_kubernetes_expands_nothing(text: str) -> None:
+    read = yaml.safe_load(environment_module.kube_scalar(text))
+    assert "$" not in read.replace("$$", "")
+    assert read.replace("$$", "$") == text
+
+
+@given(TEXT, TEXT)
+def test_python_clients_hold_exactly_the_address(url: str, name: str) -> None:
+    import ast
+
+    assert ast.literal_eval(environment_module.python_literal(url)) == url
+    assert json.loads(environment_module.json_literal(name)) == name
+
+
+@pytest.mark.slow
+@settings(max_examples=1500, deadline=None)
+@given(NAMES, TEXT, st.sampled_from(["kubernetes", "systemd", "skypilot", "kserve", "compose"]))
+def test_ten_thousand_hostile_deployments(file: str, served: str, target: str) -> None:
+    """Seven engines each: the words are those of the shell command wherever they stand."""
+    for engine in ("vllm", "sglang", "llama.cpp", "lmdeploy", "max", "tgi", "tensorrt-llm"):
+        if target not in targets(engine, RULES):
+            continue
+        words = other_files(engine, target, model_path=f"/srv/m/{file}", served_name=served)
+        plain = other_files(engine, target, model_path="/srv/m/plain", served_name="plain")
+        assert words is not None
+        assert plain is not None
+        assert len(words) == len(plain)
+        differ = {w for w, p in zip(words, plain, strict=True) if w != p}
+        assert differ <= {served, file, f"/srv/m/{file}", f"/models/{file}"}

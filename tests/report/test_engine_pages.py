@@ -1,0 +1,52 @@
+"""docs/engines says what the rules and the templates say, and what it shows is what the program writes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.report import engine_pages
+
+TOP = Path(__file__).resolve().parents[2]
+RULES = catalog([shipped_root()])
+
+
+@pytest.fixture(scope="module")
+def made() -> dict[str, str]:
+    return engine_pages.pages(RULES)
+
+
+def test_the_pages_are_those_of_the_rules(made: dict[str, str]) -> None:
+    stored = {p.name: p.read_text(encoding="utf-8") for p in (TOP / "docs/engines").glob("*.md")}
+    assert stored.keys() == made.keys()
+    for name, text in made.items():
+        assert stored[name] == text, f"docs/engines/{name} is stale: python -m advisor.report.engine_pages docs/engines"
+
+
+def test_every_engine_has_a_page_with_its_targets(made: dict[str, str]) -> None:
+    """Against the YAML as it stands in the files, read without the catalogue."""
+    targets = yaml.safe_load((TOP / "rules/targets.yaml").read_text())["targets"]
+    for path in (TOP / "rules/engines").glob("*.yaml"):
+        entry = yaml.safe_load(path.read_text())
+        text = made[f"{entry['id']}.md"]
+        assert text.startswith("<!--")
+        assert f"# {entry['name']}\n" in text
+        rows = dict(re.findall(r"(?m)^\| `([a-z-]+)` \| (`[^`]+`|–) \| .+ \|$", text.split("## Launch files")[1]))
+        assert rows.keys() == targets.keys()
+        for name, t in targets.items():
+            assert (rows[name] != "–") == (entry["id"] in t["engines"]), (entry["id"], name)
+
+
+def test_reasons_stand_beside_every_setting(made: dict[str, str]) -> None:
+    for name, text in made.items():
+        if "## What is set" not in text:
+            continue
+        part = text.split("## What is set, and why")[1].split("## ")[0]
+        rows = re.findall(r"(?m)^\| `([^`]+)` \| `([^`]*)` \| (.*) \|$", part)
+        assert rows, name
+        assert all(len(because) > 5 for _, _, because in rows), name
