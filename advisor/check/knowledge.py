@@ -141,7 +141,8 @@ class Knowledge:
 
     def image(self, name: str) -> ImageEntry | None:
         """The engine's image that `name` (without tag) is; None for any other."""
-        return next((entry for pattern, entry in self._images if pattern.search(name)), None)
+        found = next((entry for pattern, entry in self._images if pattern.search(name)), None)
+        return None if found is None or found.entry == "none" else found
 
     def flags(self, engine: str) -> FlagTable | None:
         """The flags of an engine; None where no table exists."""

@@ -66,10 +66,39 @@ def documents(source: str, where: object, first_line: int = 1) -> list[Any]:
     """
     try:
         return _documents(source, where, first_line)
-    except BadFile:
+    except BadFile as e:
         if "{{" not in source and "{%" not in source:
-            raise
+            return _repaired(source, where, first_line, e)
     return _documents(without_templates(source), where, first_line)
+
+
+def _repaired(source: str, where: object, first_line: int, fault: BadFile) -> list[Any]:
+    """Documents whose first line alone stands further left (pasted that way). Raises the first fault for any other."""
+    out: list[str] = []
+    moved = False
+    block: list[str] = []
+    for line in [*source.splitlines(), "---"]:
+        if line.startswith("---"):
+            straight, changed = _straight(block)
+            out += straight
+            moved = moved or changed
+            out.append(line)
+            block = []
+        else:
+            block.append(line)
+    if not moved:
+        raise fault
+    return _documents("\n".join(out[:-1]), where, first_line)
+
+
+def _straight(lines: list[str]) -> tuple[list[str], bool]:
+    """Lines of one document with all but the first moved left as far as they go together."""
+    begin = next((i for i, x in enumerate(lines) if x.strip() and not x.lstrip().startswith("#")), 0)
+    rest = [x for x in lines[begin + 1 :] if x.strip() and not x.lstrip().startswith("#")]
+    step = min((len(x) - len(x.lstrip(" ")) for x in rest), default=0)
+    if not step or lines[begin].startswith(" "):
+        return lines, False
+    return [x[step:] if i > begin and x.startswith(" " * step) else x for i, x in enumerate(lines)], True
 
 
 def without_templates(source: str) -> str:

@@ -47,9 +47,8 @@ class Image(NamedTuple):
 def image_of(reference: str, know: Knowledge) -> Image:
     """`nvcr.io/x/y:tag@sha256:...` taken apart, with what is known of it."""
     rest, _, digest = reference.strip().partition("@")
-    name, colon, tag = rest.rpartition(":")
-    if not colon or "/" in tag or tag.endswith("}"):
-        name, tag = rest, ""
+    m = re.match(r"^((?:\$\{[^}]*\}|[^$])*?/)?((?:\$\{[^}]*\}|[^:$/])+)(?::(.+))?$", rest)
+    name, tag = ((m[1] or "") + m[2], m[3] or "") if m else (rest, "")
     return Image(name, tag or None, digest or None, know.image(name))
 
 
@@ -122,6 +121,8 @@ class Finder:
         made = self._started(words, own, line)
         if made is not None:
             return [made]
+        if base == "eval" and len(words) > 1:
+            return self.script(" ".join(words[1:]), line, own, depth + 1)
         if base in wrappers["shells"]:
             return self._shell(words, own, depth)
         if base in wrappers["containers"]:
@@ -133,10 +134,10 @@ class Finder:
     def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[Started]:
         for i, w in enumerate(words[1:], 1):
             if re.fullmatch(r"-[a-z]*c", w) and i + 1 < len(words):
-                body = words[i + 1]
+                body = next((x for x in words[i + 1 :] if x != "--"), words[i + 1])
                 first = line_of(body) + (1 if body.block else 0)
                 return self.script(body, first, env, depth + 1)
-            if w == "-o":
+            if w in ("-o", "--"):
                 continue
             if not w.startswith("-") and words[i - 1] != "-o":
                 return self.command(words[i:], env, line_of(w), depth + 1) if w.endswith(("/env",)) else []
@@ -264,9 +265,20 @@ class Finder:
             if not args:
                 return []
             return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
-        if entry.entry == "opaque" and entry.engine == "nim":
-            return [made]
+        if entry.engine == "nim":
+            return [made._replace(engine=_nim_engine(args, env))]
+        if entry.entry == "derived" and args and not args[0].startswith("-") and "/" not in args[0]:
+            return [made._replace(argv=(), unresolved=(f"what `{base}` starts",))]
         return [made]
+
+
+def _nim_engine(args: Sequence[Text], env: Mapping[str, Text]) -> str:
+    """The engine inside a NIM, where a profile names it."""
+    words = " ".join([*args, env.get("NIM_MODEL_PROFILE", "")])
+    for word, engine in (("tensorrt_llm", "tensorrt-llm"), ("trtllm", "tensorrt-llm"), ("vllm", "vllm"), ("sglang", "sglang")):
+        if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words):
+            return engine
+    return "nim"
 
 
 _FEEDS = frozenset("bash sh zsh ssh srun sbatch cat tee sudo".split())

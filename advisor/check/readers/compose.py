@@ -13,6 +13,7 @@ from advisor.check.launch import Launch, Mount, Probe, Setup
 from advisor.check.located import Map, Text, at, documents, line_of, mapping, sequence, string, text, truth, whole
 from advisor.check.readers.context import Context, environment, expand, finder, inside, made
 from advisor.check.readers.envfile import variables_of
+from advisor.check.recognise import Started
 from advisor.errors import BadFile
 
 MAX_EXTENDS = 8
@@ -139,9 +140,10 @@ def _service(name: str, s: Mapping[str, Any], ctx: Context, line: int) -> list[L
     setup = _setup(s)
     entry = _words(s["entrypoint"]) if s.get("entrypoint") else None
     found = finder(ctx).container(string(s.get("image")), entry, _words(s.get("command")), env, setup)
+    if not found and env.get("VLLM_MODEL") and s.get("build") is not None:
+        found = [Started("vllm", None, (), env, setup=setup, unresolved=("what the image that is built here starts",))]
     out = made(ctx, "compose", found, name)
-    if not any(x.line for x in out) or True:
-        out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(s) or line) for x in out]
+    out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(s) or line) for x in out]
     return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
 
 

@@ -15,8 +15,6 @@ from advisor.check.located import Text, at, documents, find_all, line_of, mappin
 from advisor.check.readers.context import Context, environment, finder, made
 from advisor.errors import BadFile
 
-KAITO = {"phi-4-mini-instruct": "microsoft/Phi-4-mini-instruct", "phi-4": "microsoft/phi-4"}
-
 
 def read(kind: str, o: dict[str, Any], ctx: Context) -> list[Launch] | None:
     """The launches of a custom resource; None for a kind that has no reader of its own."""
@@ -165,8 +163,7 @@ def _kaito(o: dict[str, Any], ctx: Context) -> list[Launch]:
     profile = string(at(body, "resource", "partition", "profile"))
     count = whole(at(body, "resource", "count"))
     setup = Setup(container=True, cluster=True, gpu_granted=True, hardware=words, hardware_source=f"instanceType: {instance}" if words else None, nodes=count if count and count > 1 else None, gpu_resource=f"nvidia.com/mig-{profile}" if profile else None)
-    bare = KAITO.get(name, str(name))
-    return [Launch(file=ctx.file, line=line_of(name), kind="kubernetes", name=_name(o), engine="vllm", model=text(bare, name.line, name.column, name.unknown), setup=setup, resource=_name(o))]
+    return [Launch(file=ctx.file, line=line_of(name), kind="kubernetes", name=_name(o), engine="vllm", model=name, setup=setup, resource=_name(o))]
 
 
 def _vllm_runtime(o: dict[str, Any], ctx: Context) -> list[Launch]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.check.launch import Launch
-from advisor.check.located import Text, at, documents, find_all, line_of, mapping, sequence, string
+from advisor.check.located import Text, at, documents, find_all, line_of, mapping, sequence, string, truth
 from advisor.check.readers import compose, configs, envfile, helm, kubernetes, units
 from advisor.check.readers.context import Context, environment, finder, made, nested
+from advisor.check.recognise import image_of
 from advisor.errors import BadFile
 
 _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
@@ -125,12 +126,24 @@ def generic(doc: Any, ctx: Context) -> list[Launch]:
     for body in find_all(doc, "image"):
         words = body.get("args") or body.get("command")
         image = string(body.get("image")) or _repository(body.get("image"))
-        if image is None or words is None or ctx.know.image(str(image).rpartition(":")[0] or str(image)) is None:
+        if image is None or words is None or image_of(image, ctx.know).entry is None:
             continue
         env, _ = environment(body.get("env"))
         args = [w for w in sequence(words) if isinstance(w, Text)]
         found = finder(ctx).container(image, None, args, env, kubernetes.Setup(container=True, image=image))
         out += made(ctx, "yaml", found, string(body.get("name")))
+    if out:
+        return out
+    for body in find_all(doc, "servingEngineSpec"):
+        if isinstance(at(body, "servingEngineSpec", "modelSpec"), list):
+            out += helm.read_document(body, ctx)
+    for body in find_all(doc, "image") if not out else ():
+        image = string(body.get("image")) or _repository(body.get("image"))
+        entry = ctx.know.image(image_of(image, ctx.know).name) if image is not None else None
+        if image is not None and entry is not None and entry.entry in ("serve", "opaque") and truth(body.get("disabled")) is not True:
+            setup = kubernetes.Setup(container=True, image=str(image))
+            said = ("its arguments: they stand elsewhere",)
+            out.append(Launch(file=ctx.file, line=line_of(body), kind="yaml", engine=entry.engine, setup=setup, unresolved=said))
     if out:
         return out
     for value in _texts(doc):
@@ -139,11 +152,22 @@ def generic(doc: Any, ctx: Context) -> list[Launch]:
                 out += _fenced(value, ctx._replace(line=line_of(value) + (1 if value.block else 0)))
             elif "\n" in value or " " in value:
                 first = line_of(value) + (1 if value.block else 0)
-                out += made(ctx, "yaml", finder(ctx).script(value, first), None) or nested(ctx, value)
+                out += made(ctx, "yaml", finder(ctx).script(value, first), None) or nested(ctx, value) or _templated(value, first, ctx)
     return out
 
 
 _MENTIONS = re.compile(r"\b(vllm|sglang|trtllm-serve|text-generation-launcher|lmdeploy|llama-server|ollama|llama-swap|mlx_lm|mlc_llm)\b")
+
+
+def _templated(value: Text, line: int, ctx: Context) -> list[Launch]:
+    """A command inside a template's quotes: `{{ 'python3 -m vllm.entrypoints...' if ... }}`."""
+    if "{{" not in value:
+        return []
+    out: list[Launch] = []
+    for quoted in (q for q in re.findall(r"'([^']*)'", value[:5000]) if len(q) > 2):
+        found = finder(ctx).script(quoted, line)
+        out += made(ctx, "template", [s._replace(unresolved=("a template around the command",)) for s in found], None)
+    return out
 
 
 def _repository(image: Any) -> Text | None:

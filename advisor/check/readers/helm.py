@@ -47,7 +47,7 @@ def _production_stack(doc: Any, ctx: Context) -> list[Launch]:
     engine = mapping(doc["servingEngineSpec"])
     out = []
     for m in sequence(engine.get("modelSpec")):
-        if not isinstance(m, dict):
+        if not isinstance(m, dict) or truth(m.get("enabled")) is False:
             continue
         config = mapping(m.get("vllmConfig"))
         settings = {flag: v for key, flag in _CONFIG.items() if (v := string(config.get(key))) is not None}
