@@ -16,6 +16,7 @@ COMMANDS = {
     "explain": ("advisor.cli.explain", "Where every gibibyte goes, what it fits on, what would change it."),
     "estimate": ("advisor.cli.estimate", "Memory of many deployments: JSON lines in, JSON lines out."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
+    "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
     "probe": ("advisor.cli.probe", "What this machine has."),
     "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),
 }
