@@ -64,6 +64,10 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         why += [*e.not_modelled, *(w for w in e.warnings)] or ["a figure it depends on is not known"]
     if e is not None and fits is False:
         why += e.short or tuple(w for w in e.warnings)
+        if not length_given(a) and _shorter_fits(e):
+            fits = None  # the engine refuses to start like this, which a finding says; what length is wanted is open
+            tokens = e.kv_cache.tokens or 0
+            why.insert(0, f"no context length is set: {e.context_length:,} tokens, the model's own, do not fit, about {tokens:,} do")
         if r.by_path:
             fits = None
             why.insert(0, "it would not fit if the name of the path is the model's")
@@ -73,21 +77,39 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         source=launch.file,
         line=launch.line,
         kind=launch.kind,
-        name=launch.name,
+        name=_plain(launch.name),
         engine=launch.engine,
-        engine_version=version,
+        engine_version=_plain(version),
         version_from=launch.version_from or ("current" if version else None),
         model=str(r.model) if r.model is not None else None,
-        quantization=d.quantization if d is not None else r.named.quantization if r.named else None,
-        hardware=words[0] if words else None,
-        hardware_from=words[1] if words else None,
+        quantization=_plain(d.quantization if d is not None else r.named.quantization if r.named else None),
+        hardware=_plain(words[0]) if words else None,
+        hardware_from=_plain(words[1]) if words else None,
         fits=fits,
         why=tuple(dict.fromkeys(str(w) for w in why)),
-        assumed=tuple(assumed),
+        assumed=tuple(map(str, assumed)),
         ranks=reading.ranks(a, launch.engine),
         memory=answer(e, d, notes) if e is not None and d is not None else None,
     )
     return Verdict(launch, a, judged, r, machine, d, e)
+
+
+SHORTEST = 2048  # tokens; a server that holds less serves nobody
+
+
+def length_given(a: Arguments) -> bool:
+    """Whether the longest request is set by hand, or may be in what cannot be read."""
+    return bool(a.open) or a.last("max-model-len", "context-length", "max_seq_len", "session-len", "max-total-tokens", "ctx-size", "max-length") is not None
+
+
+def _shorter_fits(e: MemoryEstimate) -> bool:
+    """Whether the weights fit and the pool holds requests of some length, only not of the whole one."""
+    return bool(e.kv_cache.tokens and e.kv_cache.tokens >= SHORTEST and e.kv_cache.tokens < e.context_length)
+
+
+def _plain(value: str | None) -> str | None:
+    """Without its place: answers are plain text."""
+    return None if value is None else str(value)
 
 
 def _machine(words: str, know: Knowledge, machines: dict[str, Any]) -> Machine | None:

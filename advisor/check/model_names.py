@@ -14,12 +14,12 @@ from advisor.near import plain
 
 # how publishers end the name of a quantized copy -> weight format
 _SUFFIXES: tuple[tuple[str, str | None], ...] = (
-    (r"nvfp4(-fp8)?", "NVFP4"), (r"fp4", "NVFP4"), (r"mxfp4", "MXFP4"), (r"mxfp8", "MXFP8"),
+    (r"nvfp4(-fp8)?", "NVFP4"), (r"fp4", "NVFP4"), (r"w-mxfp4-a-fp8", "MXFP4"), (r"mxfp4", "MXFP4"), (r"mxfp8", "MXFP8"),
     (r"fp8(-?(dynamic|block|kv|e4m3|tensor|wo))*", "FP8"), (r"kv", None), (r"quantized\.w8a8|w8a8(-int8)?|int8", "INT8"),
-    (r"quantized\.w4a16|w4a16(-g\d+)?|int4(-w4a16)?|autoround(-int4)?|int4-autoround", "INT4"),
+    (r"quantized\.w4a16|(qat-)?w4a16(-ct|-g\d+)?|int4(-w4a16)?|autoround(-int4)?|int4-autoround", "INT4"),
     (r"awq(-(int4|4bit|w4a16))?(-marlin)?", "AWQ"), (r"gptq(-(int4|4bit|int8))?(-marlin)?", "GPTQ"),
     (r"bnb-4bit|unsloth-bnb-4bit|4bit-bnb", "bitsandbytes-4bit"), (r"bf16", "BF16"), (r"fp16|f16", "F16"),
-    (r"(i1-)?gguf", None), (r"qat-q4_0(-unquantized)?|qat", None), (r"hf", None), (r"mlx-4bit|4bit", "MLX-4bit"), (r"8bit", "MLX-8bit"),
+    (r"(i1-)?gguf", None), (r"qat-q4_0(-unquantized)?|qat", None), (r"hf", None), (r"base", None), (r"mlx-4bit|4bit", "MLX-4bit"), (r"8bit", "MLX-8bit"),
 )  # fmt: skip
 _GGUF = re.compile(r"[-_.](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
 _PUBLISHERS = ("meta-", "qwen_", "nvidia_", "google_", "mistralai_", "deepseek-ai_", "microsoft_", "openai_", "zai-org_", "moonshotai_", "liquidai_")
@@ -82,6 +82,8 @@ def _without_suffix(short: str, quant: str | None, know: Knowledge) -> Named | N
         for c in (now, *(now[len(p) :] for p in _PUBLISHERS if now.lower().startswith(p))):
             if known(c, know):
                 return Named(c, quant)
+            if quant and known(f"{c}-BF16", know):  # publishers that name the plain copy after its format
+                return Named(f"{c}-BF16", quant)
         m = _GGUF.search(now)
         if m:
             quant, now = quant or m["q"].upper().replace("UD-", "UD-"), now[: m.start()]

@@ -132,7 +132,7 @@ class Rulebook:
             missing: list[str] = []
             outcome = evaluate(rule.condition, facts, missing)
             if outcome is None:
-                skipped.append(Skipped(rule=entry.id, file=file, resource=v.launch.resource, missing=tuple(dict.fromkeys(missing))))
+                skipped.append(Skipped(rule=entry.id, file=file, resource=None if v.launch.resource is None else str(v.launch.resource), missing=tuple(dict.fromkeys(missing))))
             elif outcome:
                 findings.append(self._finding(entry, v, facts, file, {}, _place(entry.at, v, facts)))
             return
@@ -163,7 +163,7 @@ class Rulebook:
             message=message,
             fix=filled(entry.fix, facts, words),
             phase=entry.phase,
-            resource=v.launch.resource,
+            resource=None if v.launch.resource is None else str(v.launch.resource),
             engine=v.launch.engine,
             error=entry.error,
             edits=facts.edits(entry),
