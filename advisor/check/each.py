@@ -92,17 +92,20 @@ def _llama_gone(flag: str, version: str | None) -> bool:
 
 def unknown_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Flags that no version of the engine is known to have."""
+    if v.launch.kind not in ("vllm-config", "sglang-config"):
+        yield from _unknown(v, facts, know)
+
+
+def _unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     table = know.flags(v.launch.engine)
     if table is None or not table.table.flags or not _own_parser(v):
         return
     h = know.history
-    gone = {g.flag for g in (*h.vllm_removed_flags, *h.sglang_removed_flags, *h.llama_removed_flags)}
+    gone = {g.flag for g in (*h.vllm_removed_flags, *h.sglang_removed_flags, *h.llama_removed_flags)} | _SPECULATIVE
     source = facts._seen.source
     for a in v.arguments.given:
         bare = a.written.lstrip("-").replace("_", "-")
-        if a.known or bare in gone or a.place.unknown or not a.written.startswith("-") or _ambiguous(a, table):
-            continue
-        if v.launch.engine == "llama.cpp" and re.fullmatch(r"-[a-z]{1,5}", a.written) and a.written in table.spellings:
+        if a.known or bare in gone or a.place.unknown or not a.written.startswith("-") :
             continue
         near = near_matches(bare, [n for n in table.table.flags], n=1)
         hint = f"Did you mean --{near[0]}?" if near else "Look it up in the engine's own --help, or remove it"
@@ -120,15 +123,30 @@ def _close(a: str, b: str) -> bool:
     return difflib.SequenceMatcher(None, a, b).ratio() > 0.9
 
 
-def _ambiguous(a: Argument, table: object) -> bool:
-    return False
-
-
 def _own_parser(v: Verdict) -> bool:
     """Whether the arguments go to the engine's own parser, not to a wrapper's (dynamo, huggingfaceserver, NIM)."""
     program = v.launch.program or ""
     image = v.launch.setup.image or ""
     return not re.search(r"dynamo\.|huggingfaceserver|llama_cpp\.server|aphrodite|_router|ik[-_]llama|llamafile|beellama|llama-cli", f"{program} {image}") and v.launch.kind not in ("tensorrt-llm-config",)
+
+
+_SPECULATIVE = frozenset(("speculative-model", "num-speculative-tokens", "speculative-draft-tensor-parallel-size", "ngram-prompt-lookup-max", "ngram-prompt-lookup-min", "speculative-max-model-len", "use-v2-block-manager-spec"))
+
+
+def gone_for_good(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """vLLM's speculation flags of before `--speculative-config`; they left before the versions that were looked at."""
+    if v.launch.version is not None and key(v.launch.version) < (0, 8):
+        return
+    for a in v.arguments.given:
+        bare = a.written.lstrip("-").replace("_", "-")
+        if bare in _SPECULATIVE and not a.known:
+            yield Item(bare, {"flag": a.written}, _at(a.place))
+
+
+def config_keys(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """Keys of a configuration file that are no flags."""
+    if v.launch.kind in ("vllm-config", "sglang-config"):
+        yield from _unknown(v, facts, know)
 
 
 def newer_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
@@ -370,7 +388,7 @@ def flash_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
 
 EACH: dict[str, Each] = {
     "removed_flags": removed_flags, "unknown_flags": unknown_flags, "newer_flags": newer_flags, "bad_values": bad_values,
-    "abbreviated": abbreviated, "stray_values": stray_values, "missing_values": missing_values, "bad_json": bad_json,
+    "abbreviated": abbreviated, "stray_values": stray_values, "missing_values": missing_values, "gone_for_good": gone_for_good, "config_keys": config_keys, "bad_json": bad_json,
     "removed_variables": removed_variables, "unknown_variables": unknown_variables, "secrets": secrets,
     "modelfile_deprecated": modelfile_deprecated, "modelfile_unknown": modelfile_unknown, "kv_types": kv_types,
     "quantizations": quantizations, "helm_keys": helm_keys, "near_models": near_models, "flash_values": flash_values,

@@ -311,8 +311,9 @@ def _after(s: Seen) -> bool:
     argv, program = s.v.launch.argv, s.v.launch.program or ""
     if s.v.launch.engine != "vllm" or not (program.endswith("serve") or s.v.launch.program is None):
         return False
-    positional = s.v.arguments.positional
-    return bool(argv) and argv[0].startswith("-") and bool(positional) and s.v.arguments.last("model") is None
+    a = s.v.arguments
+    swallowed = any("/" in w for x in a.given for w in x.extra[-1:])
+    return bool(argv) and argv[0].startswith("-") and (bool(a.positional) or swallowed) and a.last("model") is None
 
 
 @fact("args.no_model", "bool", "no model is named anywhere")
@@ -376,3 +377,19 @@ def _build(s: Seen) -> bool:
 @fact("text.systemctl_export", "bool", "server variables of Ollama are exported in a shell that uses its systemd unit")
 def _export(s: Seen) -> bool:
     return re.search(r"^\s*export\s+OLLAMA_", s.source, re.M) is not None and re.search(r"systemctl\s+\S*\s*ollama", s.source) is not None
+
+
+@fact("args.name_has_colon", "bool", "the served model name holds a colon")
+def _colon(s: Seen) -> bool:
+    return ":" in (s.v.arguments.value("served-model-name") or "")
+
+
+@fact("args.attention_config_backend", "bool", "--attention-config names a backend")
+def _backend(s: Seen) -> bool:
+    return any(a.name == "attention-config" and (a.key == "backend" or '"backend"' in (a.value or "")) for a in s.v.arguments.given)
+
+
+@fact("args.lora_rank_odd", "bool", "max-lora-rank is none of the sizes vLLM has kernels for")
+def _lora_rank(s: Seen) -> bool | None:
+    n = value(s, "max-lora-rank")
+    return None if n is None else n not in (1, 8, 16, 32, 64, 128, 256, 320, 512)

@@ -466,8 +466,8 @@ def _defaulted(s: Seen) -> bool | None:
 
 @fact("fit.draft", "bool", "a draft model is set up")
 def _draft(s: Seen) -> bool:
-    d = s.v.deployment
-    return s.v.arguments.last("model-draft", "speculative-draft-model-path") is not None or (d is not None and (d.draft is not None or bool(d.uncounted)))
+    config = s.v.arguments.value("speculative-config") or ""
+    return '"model"' in config or s.v.arguments.last("model-draft", "speculative-draft-model-path") is not None
 
 
 @fact("ranks.above_devices", "bool", "the launch asks for more devices than it is given")
@@ -526,3 +526,49 @@ def _slow(s: Seen) -> bool | None:
 
 
 _ = TP
+
+
+@fact("fit.too_long", "bool", "the weights fit and the model's own length does not")
+def _too_long(s: Seen) -> bool | None:
+    e = s.v.estimate
+    if e is None or s.v.reading.by_path:
+        return None
+    return e.fits is False and s.facts["fit.weights_exceed"] is False and bool(e.kv_cache.tokens is not None and e.kv_cache.tokens < e.context_length)
+
+
+@fact("fit.draft_unknown", "bool", "the draft model's size is not known")
+def _draft_unknown(s: Seen) -> bool | None:
+    a = s.v.arguments
+    d = s.v.deployment
+    if d is not None:
+        return bool(d.uncounted)
+    config = a.value("speculative-config")
+    m = re.search(r'"model"\s*:\s*"([^"]+)"', config or "")
+    name = m[1] if m else a.value("speculative-draft-model-path", "model-draft")
+    return False if name is None else model_names.find(str(name), s.know) is None
+
+
+@fact("fit.above_free", "bool", "the share of the card that is asked for is not free")
+def _above_free(s: Seen) -> bool | None:
+    machine = s.v.machine
+    if machine is None:
+        return None
+    share = value(s, "gpu-memory-utilization") or 0.92
+    known = [d for d in machine.usable_devices if d.free_bytes is not None and d.total_bytes is not None]
+    return any((d.free_bytes or 0) < share * (d.total_bytes or 0) for d in known)
+
+
+@fact("gpu.vllm_listed", "bool", "the GPU is on vLLM's list for ROCm")
+def _listed(s: Seen) -> bool | None:
+    gfx = s.facts["gpu.gfx"]
+    entry = s.know.rules.engines().get("vllm")
+    known = entry.floors["default"].amd_gfx if entry is not None and "default" in entry.floors else ()
+    return None if gfx is None or not known else all(g in known for g in str(gfx).split(","))
+
+
+@fact("ollama.loaded_exceeds", "bool", "as many models of this size as may be loaded exceed the device")
+def _loaded(s: Seen) -> bool | None:
+    n, need, have = s.facts["ollama.loaded"], s.facts["fit.needed_gib"], s.facts["gpu.total_gib"]
+    if need is None or have is None:
+        return None
+    return bool(n * need > have)

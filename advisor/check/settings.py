@@ -30,6 +30,7 @@ class Argument(NamedTuple):
     stray: Text | None = None  # a value given to a flag that takes none
     missing: bool = False  # a value is wanted and none was given
     key: str | None = None  # `--speculative-config.method x`: the part after the dot
+    extra: tuple[Text, ...] = ()  # further values of a flag that takes many
 
 
 class Arguments(NamedTuple):
@@ -133,11 +134,12 @@ def _known(a: Argument, entry: FlagEntry, argv: Sequence[Text], i: int, given: l
     if nxt is None or (_FLAG.match(nxt) and not nxt.unknown and not _NUMBER.match(nxt)):
         given.append(a._replace(missing=not entry.o))
         return i
-    given.append(a._replace(value=nxt))
     i += 1
-    if entry.n:
-        while i < len(argv) and not (_FLAG.match(argv[i]) and not _NUMBER.match(argv[i])):
-            i += 1
+    extra: list[Text] = []
+    while entry.n and i < len(argv) and not (_FLAG.match(argv[i]) and not _NUMBER.match(argv[i])):
+        extra.append(argv[i])
+        i += 1
+    given.append(a._replace(value=nxt, extra=tuple(extra)))
     return i
 
 
