@@ -667,3 +667,38 @@ def _group(s: Seen) -> bool | None:
 
 
 _ = size
+
+
+@fact("setup.standard_pod", "bool", "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in")
+def _standard(s: Seen) -> bool:
+    kinds = {p.partition(":")[2] for p in s.v.launch.setup.places if p.startswith("kind:")}
+    return bool(kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"})
+
+
+@fact("setup.hardware_named", "bool", "the file names the accelerator")
+def _named(s: Seen) -> bool:
+    return s.v.launch.setup.hardware is not None
+
+
+@fact("setup.restart_always", "bool", "restart: always")
+def _restart(s: Seen) -> bool:
+    return s.v.launch.setup.restart == "always"
+
+
+@fact("setup.ray", "bool", "a Ray cluster runs the launch")
+def _ray(s: Seen) -> bool:
+    return "kind: Ray" in s.source
+
+
+@fact("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
+def _ray_short(s: Seen) -> bool | None:
+    have, n = s.v.launch.setup.gpu_count, s.v.judged.ranks
+    return False if have is None else None if n is None else have < n
+
+
+@fact("model.native_family", "bool", "a family that the engines have had native for long")
+def _native(s: Seen) -> bool | None:
+    family = s.facts["model.family"]
+    if family is None:
+        return None
+    return str(family) in ("qwen2", "qwen2.5", "qwen2.5-coder", "qwen3", "llama-2", "llama-3", "llama-3.1", "llama-3.2", "llama-3.3", "mistral", "mixtral", "gemma-2", "gemma-3", "gpt-oss", "granite")

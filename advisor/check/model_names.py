@@ -14,10 +14,10 @@ from advisor.near import plain
 
 # how publishers end the name of a quantized copy -> weight format
 _SUFFIXES: tuple[tuple[str, str | None], ...] = (
+    (r"awq(-(int4|4bit|w4a16))?(-marlin)?", "AWQ"), (r"gptq(-(int4|4bit|int8))?(-marlin)?", "GPTQ"),
     (r"nvfp4(-fp8)?", "NVFP4"), (r"fp4", "NVFP4"), (r"w-mxfp4-a-fp8", "MXFP4"), (r"mxfp4", "MXFP4"), (r"mxfp8", "MXFP8"),
     (r"fp8(-?(dynamic|block|kv|e4m3|tensor|wo))*", "FP8"), (r"kv", None), (r"quantized\.w8a8|w8a8(-int8)?|int8", "INT8"),
     (r"quantized\.w4a16|(qat-)?w4a16(-ct|-g\d+)?|int4(-w4a16)?|autoround(-int4)?|int4-autoround", "INT4"),
-    (r"awq(-(int4|4bit|w4a16))?(-marlin)?", "AWQ"), (r"gptq(-(int4|4bit|int8))?(-marlin)?", "GPTQ"),
     (r"bnb-4bit|unsloth-bnb-4bit|4bit-bnb", "bitsandbytes-4bit"), (r"bf16", "BF16"), (r"fp16|f16", "F16"),
     (r"(i1-)?gguf", None), (r"qat-q4_0(-unquantized)?|qat", None), (r"hf", None), (r"base", None), (r"mlx-4bit|4bit", "MLX-4bit"), (r"8bit", "MLX-8bit"),
 )  # fmt: skip
