@@ -28,7 +28,7 @@ def _names(know: Knowledge) -> _Names:
     found = know.memo.get("accelerators")
     if found is None:
         found = know.memo["accelerators"] = typed(know.rules, "checks/hardware.yaml", _Names)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def from_labels(labels: Mapping[str, str], know: Knowledge) -> tuple[str, str] | None:

@@ -28,10 +28,11 @@ def _table(file: Path, path: tuple[str, ...]) -> dict[str, Any] | None:
     from advisor.files import read_text
 
     text = read_text(file, 2**20)
-    if path[-1] not in text or sys.version_info < (3, 11):
+    if path[-1] not in text:
         return None
-    import tomllib
+    from importlib import import_module
 
+    tomllib: Any = import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         data: Any = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as e:
@@ -47,7 +48,11 @@ def _checked(found: dict[str, Any], file: Path) -> dict[str, Any]:
     for key, value in found.items():
         if key not in KEYS:
             near = near_matches(key, KEYS)
-            raise BadFile(file, f"unknown setting {key!r}" + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(KEYS)}"))
+            raise BadFile(
+                file,
+                f"unknown setting {key!r}"
+                + (f"; did you mean {near[0]}?" if near else f"; there are {', '.join(KEYS)}"),
+            )
         if not isinstance(value, KEYS[key]):
             raise BadFile(file, f"{key} must be a {'text' if KEYS[key] is str else 'list of texts'}")
     return found

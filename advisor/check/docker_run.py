@@ -13,8 +13,26 @@ from advisor.check.located import Text, line_of, text
 from advisor.units import parse_bytes
 
 _PLAIN = frozenset(
-    "--detach --rm --interactive --tty --init --privileged --read-only --no-healthcheck --oom-kill-disable "
-    "--publish-all --quiet --disable-content-trust --sig-proxy --replace --rmi --help --no-hosts --http-proxy".split()
+    [
+        "--detach",
+        "--rm",
+        "--interactive",
+        "--tty",
+        "--init",
+        "--privileged",
+        "--read-only",
+        "--no-healthcheck",
+        "--oom-kill-disable",
+        "--publish-all",
+        "--quiet",
+        "--disable-content-trust",
+        "--sig-proxy",
+        "--replace",
+        "--rmi",
+        "--help",
+        "--no-hosts",
+        "--http-proxy",
+    ]
 )
 
 
@@ -91,8 +109,16 @@ def _setup(options: list[tuple[str, Text]]) -> Setup:
     mounts: list[Mount] = []
     places: dict[str, int] = {}
     for option, value in options:
-        word = {"-p": "ports", "--publish": "ports", "--gpus": "gpu", "--device": "gpu", "--privileged": "privileged",
-                "--shm-size": "shm", "--net": "network", "--network": "network"}.get(option)  # fmt: skip
+        word = {
+            "-p": "ports",
+            "--publish": "ports",
+            "--gpus": "gpu",
+            "--device": "gpu",
+            "--privileged": "privileged",
+            "--shm-size": "shm",
+            "--net": "network",
+            "--network": "network",
+        }.get(option)
         if word:
             places.setdefault(word, line_of(value))
         if option in ("-p", "--publish"):
@@ -102,12 +128,20 @@ def _setup(options: list[tuple[str, Text]]) -> Setup:
         elif option in ("-v", "--volume"):
             parts = value.split(":")
             if len(parts) > 1:
-                mounts.append(Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0]))
+                mounts.append(
+                    Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
+                )
         elif option == "--mount":
             fields = dict(p.partition("=")[::2] for p in value.split(","))
             target = fields.get("target") or fields.get("dst") or fields.get("destination")
             if target:
-                mounts.append(Mount(target=target, kind=fields.get("type", "volume"), source=fields.get("source") or fields.get("src")))
+                mounts.append(
+                    Mount(
+                        target=target,
+                        kind=fields.get("type", "volume"),
+                        source=fields.get("source") or fields.get("src"),
+                    )
+                )
         elif option == "--tmpfs":
             mounts.append(Mount(target=value.partition(":")[0], kind="memory"))
         elif option == "--gpus":

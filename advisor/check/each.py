@@ -54,7 +54,9 @@ def gone_now(g: Gone, version: str | None) -> bool:
 def removed_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Flags that the launch's version no longer has, and an older one had."""
     h = know.history
-    rows = {"vllm": h.vllm_removed_flags, "sglang": h.sglang_removed_flags, "llama.cpp": h.llama_removed_flags}.get(v.launch.engine, ())
+    rows = {"vllm": h.vllm_removed_flags, "sglang": h.sglang_removed_flags, "llama.cpp": h.llama_removed_flags}.get(
+        v.launch.engine, ()
+    )
     version = v.launch.version
     source = facts._seen.source
     for a in v.arguments.given:
@@ -69,15 +71,30 @@ def removed_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
             if v.launch.engine != "llama.cpp" and not gone_now(g, version or v.judged.engine_version):
                 continue
             instead = g.instead or "remove it"
-            words = {"flag": a.written, "instead": instead, "last": g.last_seen or "an older version", "version": version or v.judged.engine_version or "the current version"}
+            words = {
+                "flag": a.written,
+                "instead": instead,
+                "last": g.last_seen or "an older version",
+                "version": version or v.judged.engine_version or "the current version",
+            }
             m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
-            edits = rename_argument(a, instead, source) if m and "*" not in instead else remove_argument(a, source) if instead.startswith("remove") else ()
+            edits = (
+                rename_argument(a, instead, source)
+                if m and "*" not in instead
+                else remove_argument(a, source)
+                if instead.startswith("remove")
+                else ()
+            )
             yield Item(bare, words, _at(a.place), edits, fix=_instead(a.written, instead))
             break
 
 
 def _instead(written: str, instead: str) -> str:
-    return f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "") if instead.startswith("remove") else f"Use {instead} in place of {written}"
+    return (
+        f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "")
+        if instead.startswith("remove")
+        else f"Use {instead} in place of {written}"
+    )
 
 
 def _llama_gone(flag: str, version: str | None) -> bool:
@@ -105,9 +122,9 @@ def _unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     source = facts._seen.source
     for a in v.arguments.given:
         bare = a.written.lstrip("-").replace("_", "-")
-        if a.known or bare in gone or a.place.unknown or not a.written.startswith("-") :
+        if a.known or bare in gone or a.place.unknown or not a.written.startswith("-"):
             continue
-        near = near_matches(bare, [n for n in table.table.flags], n=1)
+        near = near_matches(bare, list(table.table.flags), n=1)
         hint = f"Did you mean --{near[0]}?" if near else "Look it up in the engine's own --help, or remove it"
         close = bool(near) and _close(bare, near[0])
         edits = rename_argument(a, f"--{near[0]}", source) if close else ()
@@ -127,10 +144,27 @@ def _own_parser(v: Verdict) -> bool:
     """Whether the arguments go to the engine's own parser, not to a wrapper's (dynamo, huggingfaceserver, NIM)."""
     program = v.launch.program or ""
     image = v.launch.setup.image or ""
-    return not re.search(r"dynamo\.|huggingfaceserver|llama_cpp\.server|aphrodite|_router|ik[-_]llama|llamafile|beellama|llama-cli", f"{program} {image}") and v.launch.kind not in ("tensorrt-llm-config",)
+    return (
+        not re.search(
+            r"dynamo\.|huggingfaceserver|llama_cpp\.server|aphrodite|_router|ik[-_]llama|llamafile|beellama|llama-cli|/nim/",
+            f"{program} {image}",
+        )
+        and not any(a.written == "--omni" for a in v.arguments.given)
+        and v.launch.kind not in ("tensorrt-llm-config",)
+    )
 
 
-_SPECULATIVE = frozenset(("speculative-model", "num-speculative-tokens", "speculative-draft-tensor-parallel-size", "ngram-prompt-lookup-max", "ngram-prompt-lookup-min", "speculative-max-model-len", "use-v2-block-manager-spec"))
+_SPECULATIVE = frozenset(
+    (
+        "speculative-model",
+        "num-speculative-tokens",
+        "speculative-draft-tensor-parallel-size",
+        "ngram-prompt-lookup-max",
+        "ngram-prompt-lookup-min",
+        "speculative-max-model-len",
+        "use-v2-block-manager-spec",
+    )
+)
 
 
 def gone_for_good(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
@@ -179,18 +213,41 @@ def bad_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
         e = _entry(a, v, know)
         if e is None or a.value is None or a.value.unknown or a.key is not None or a.value.startswith("{{"):
             continue
-        if e.t == "flag" or a.name in ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache-type-k", "cache-type-v"):
+        if e.t == "flag" or a.name in (
+            "flash-attn",
+            "kv-cache-dtype",
+            "quantization",
+            "quantize",
+            "cache-type-k",
+            "cache-type-v",
+        ):
             continue
         if e.c and not e.n:
             if a.value not in e.c:
                 near = near_matches(a.value, e.c, n=1)
                 hint = (f"Did you mean {near[0]}? " if near else "") + "It takes " + ", ".join(e.c[:12])
                 yield Item(a.name, {"flag": a.written, "value": a.value[:80], "hint": hint}, _at(a.value), fix=hint)
-        elif e.t in ("int", "float") and not e.n and number(a.value) is None and a.value.lower() not in ("auto", "none", "all", "-1", ""):
+        elif (
+            e.t in ("int", "float")
+            and not e.n
+            and number(a.value) is None
+            and a.value.lower() not in ("auto", "none", "all", "-1", "")
+        ):
             hint = "A whole number is wanted" if e.t == "int" else "A number is wanted"
             yield Item(a.name, {"flag": a.written, "value": a.value[:80], "hint": hint}, _at(a.value), fix=hint)
-        elif e.t == "int" and not e.n and (n := number(a.value)) is not None and n != int(n):
-            yield Item(a.name, {"flag": a.written, "value": a.value[:80], "hint": "A whole number is wanted"}, _at(a.value), fix="A whole number is wanted")
+        elif (
+            e.t == "int"
+            and v.launch.engine != "llama.cpp"
+            and not e.n
+            and (n := number(a.value)) is not None
+            and n != int(n)
+        ):
+            yield Item(
+                a.name,
+                {"flag": a.written, "value": a.value[:80], "hint": "A whole number is wanted"},
+                _at(a.value),
+                fix="A whole number is wanted",
+            )
 
 
 def abbreviated(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
@@ -198,7 +255,12 @@ def abbreviated(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     source = facts._seen.source
     for a in v.arguments.given:
         if a.abbreviated:
-            yield Item(a.name, {"flag": a.written, "full": f"--{a.name}"}, _at(a.place), rename_argument(a, f"--{a.name}", source))
+            yield Item(
+                a.name,
+                {"flag": a.written, "full": f"--{a.name}"},
+                _at(a.place),
+                rename_argument(a, f"--{a.name}", source),
+            )
 
 
 def stray_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
@@ -230,7 +292,21 @@ def bad_json(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
             continue
         if a.name in ("hf-overrides", "chat-template") and not value.startswith(("{", "[")):
             continue
-        if a.name in ("json-model-override-args", "speculative-config", "kv-transfer-config", "limit-mm-per-prompt", "hf-overrides", "override-generation-config", "mm-processor-kwargs", "default-chat-template-kwargs", "model-loader-extra-config", "compilation-config", "allowed-origins"):
+        if a.name in (
+            "json-model-override-args",
+            "speculative-config",
+            "kv-transfer-config",
+            "limit-mm-per-prompt",
+            "hf-overrides",
+            "override-generation-config",
+            "mm-processor-kwargs",
+            "default-chat-template-kwargs",
+            "model-loader-extra-config",
+            "compilation-config",
+            "allowed-origins",
+        ):
+            if "$" in value or re.search(r":\s*[,}]", value):
+                continue  # a variable that is filled in later
             try:
                 json.loads(value)
             except (ValueError, RecursionError):
@@ -243,7 +319,11 @@ def removed_variables(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Ite
         value = v.launch.env.get(g.env or "")
         if value is not None and gone_now(g, v.launch.version or v.judged.engine_version):
             words = {"name": g.env or "", "last": g.last_seen or "", "instead": g.instead or "remove it"}
-            fix = f"Remove {g.env}" if g.instead is None or g.instead.startswith("remove") else f"Use {g.instead} in place of {g.env}"
+            fix = (
+                f"Remove {g.env}"
+                if g.instead is None or g.instead.startswith("remove")
+                else f"Use {g.instead} in place of {g.env}"
+            )
             yield Item(g.env or "", words, _at(value), fix=fix)
 
 
@@ -258,35 +338,67 @@ def unknown_variables(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Ite
     known = {*table.table.environment, *(g.env for g in know.history.vllm_removed_environment)}
     image_facts = facts["image.official"]
     for name, value in v.launch.env.items():
-        if not name.startswith(prefix) or name in known or name in ("VLLM_API_KEY", "VLLM_PORT", "VLLM_HOST_IP", "OLLAMA_API_KEY"):
+        if (
+            not name.startswith(prefix)
+            or name in known
+            or name in ("VLLM_API_KEY", "VLLM_PORT", "VLLM_HOST_IP", "OLLAMA_API_KEY")
+        ):
             continue
-        if v.launch.engine == "vllm" and (re.search(r"^VLLM_(OMNI|GAUDI|HPU|SKIP_WARMUP|PROMPT_BS|DECODE_B|PROMPT_|GRAPH_|DELAYED|NIXL|PLUGINS|MLU|ASCEND|TT_|SPYRE|NEURON|TPU|RPC)", name) or (v.launch.setup.container and not image_facts) or f"${name}" in facts._seen.source or f"${{{name}" in facts._seen.source or f"$({name})" in facts._seen.source):
+        if v.launch.engine == "vllm" and (
+            re.search(
+                r"^VLLM_(OMNI|GAUDI|HPU|SKIP_WARMUP|PROMPT_BS|DECODE_B|PROMPT_|GRAPH_|DELAYED|NIXL|PLUGINS|MLU|ASCEND|TT_|SPYRE|NEURON|TPU|RPC)",
+                name,
+            )
+            or (v.launch.setup.container and not image_facts)
+            or f"${name}" in facts._seen.source
+            or f"${{{name}" in facts._seen.source
+            or f"$({name})" in facts._seen.source
+        ):
             continue
         near = near_matches(name, [n for n in known if n], n=1)
         hint = f"Did you mean {near[0]}?" if near else "Use the engine's flag, or remove it"
         yield Item(name, {"name": name, "hint": hint}, _at(value), fix=hint)
 
 
-_SECRET = re.compile(r"^(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})$")
-_NO_SECRET = re.compile(r"^(\$|<|\{|your|my|change|example|xxx|token-abc123$|secret$|none$|null$|empty$|dummy|placeholder|sk-(no|your|xxx|ollama|1234|none|dummy|local|test)|EMPTY)", re.I)
+_SECRET = re.compile(
+    r"^(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})$"
+)
+_NO_SECRET = re.compile(
+    r"^(\$|<|\{|your|my|change|example|xxx|token-abc123$|secret$|none$|null$|empty$|dummy|placeholder|sk-(no|your|xxx|ollama|1234|none|dummy|local|test)|EMPTY)",
+    re.I,
+)
 
 
 def secrets(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Tokens and keys that stand in the file."""
     for a in v.arguments.given:
-        if a.name in ("api-key", "hf-token", "admin-api-key") and a.value is not None and not a.value.unknown and _is_secret(a.value, 8):
+        if (
+            a.name in ("api-key", "hf-token", "admin-api-key")
+            and a.value is not None
+            and not a.value.unknown
+            and _is_secret(a.value, 8)
+        ):
             yield Item(a.written, {"where": a.written}, _at(a.value))
     for name, value in v.launch.env.items():
         if value.unknown or not value:
             continue
-        if _SECRET.match(value) and not _NO_SECRET.match(value):
-            yield Item(name, {"where": name}, _at(value))
-        elif re.search(r"(API_KEY|_TOKEN|SECRET|PASSWORD)$", name) and name not in ("HF_TOKEN_PATH",) and _is_secret(value, 16):
+        if (_SECRET.match(value) and not _NO_SECRET.match(value)) or (
+            re.search(r"(API_KEY|_TOKEN|SECRET|PASSWORD)$", name)
+            and name not in ("HF_TOKEN_PATH",)
+            and _is_secret(value, 16)
+        ):
             yield Item(name, {"where": name}, _at(value))
 
 
 def _is_secret(value: str, least: int) -> bool:
-    return len(value) >= least and not _NO_SECRET.match(value) and "/" not in value and " " not in value and "{" not in value and not value.lower().endswith(("_here", "-here"))
+    return (
+        len(value) >= least
+        and not _NO_SECRET.match(value)
+        and "/" not in value
+        and " " not in value
+        and "{" not in value
+        and not value.lower().endswith(("_here", "-here"))
+    )
 
 
 def modelfile_deprecated(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
@@ -305,7 +417,9 @@ def modelfile_unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Ite
     names = (*table.table.modelfile_parameters, *table.table.deprecated_parameters)
     for name, value in v.launch.settings.items():
         if name not in names:
-            near = {"max_tokens": ("num_predict",), "context_length": ("num_ctx",)}.get(name) or near_matches(name, table.table.modelfile_parameters, n=1)
+            near = {"max_tokens": ("num_predict",), "context_length": ("num_ctx",)}.get(name) or near_matches(
+                name, table.table.modelfile_parameters, n=1
+            )
             hint = f"Did you mean {near[0]}?" if near else "Remove it"
             yield Item(name, {"name": name, "hint": hint}, _at(value), fix=hint)
 
@@ -320,7 +434,12 @@ def kv_types(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     e = v.launch.engine
     table = know.flags(e)
     llama = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-    known: tuple[str, ...] = {"llama.cpp": llama, "ollama": ("f16", "q8_0", "q4_0"), "sglang": ("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "nvfp4", "fp4_mx_block16", "bf16", "bfloat16", "fp4_e2m1"), "lmdeploy": ("0", "4", "8", "16", "17", "42", "none", "int4", "int8", "fp8", "fp8_e5m2", "turbo_quant")}.get(e, table.table.kv_cache_dtypes if table else ())  # fmt: skip
+    known: tuple[str, ...] = {
+        "llama.cpp": llama,
+        "ollama": ("f16", "q8_0", "q4_0"),
+        "sglang": ("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "nvfp4", "fp4_mx_block16", "bf16", "bfloat16", "fp4_e2m1"),
+        "lmdeploy": ("0", "4", "8", "16", "17", "42", "none", "int4", "int8", "fp8", "fp8_e5m2", "turbo_quant"),
+    }.get(e, table.table.kv_cache_dtypes if table else ())
     found = [v.arguments.value(n) for n in ("kv-cache-dtype", "cache-type-k", "cache-type-v", "quant-policy")]
     if e == "ollama":
         found = [v.launch.env.get("OLLAMA_KV_CACHE_TYPE")]
@@ -346,13 +465,35 @@ def quantizations(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     if a not in table.table.quantization_methods and a.lower() != "none":
         plugin = a in table.table.quantization_removed_to_plugin
         near = near_matches(a, table.table.quantization_methods, n=2)
-        hint = f"Install the vLLM plugin for {a} in the image, or use an AWQ, GPTQ or FP8 checkpoint" if plugin else ("Did you mean " + " or ".join(near) + "?" if near else "Remove --quantization: it is read from the checkpoint")
+        hint = (
+            f"Install the vLLM plugin for {a} in the image, or use an AWQ, GPTQ or FP8 checkpoint"
+            if plugin
+            else (
+                "Did you mean " + " or ".join(near) + "?"
+                if near
+                else "Remove --quantization: it is read from the checkpoint"
+            )
+        )
         yield Item(a, {"value": a, "hint": hint}, _at(a), fix=hint)
 
 
 def helm_keys(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Values that the production-stack chart does not know."""
-    known = ("tensorParallelSize", "pipelineParallelSize", "maxModelLen", "dtype", "gpuMemoryUtilization", "maxLoras", "maxNumSeqs", "enablePrefixCaching", "enableChunkedPrefill", "extraArgs", "v0", "v1", "runner")
+    known = (
+        "tensorParallelSize",
+        "pipelineParallelSize",
+        "maxModelLen",
+        "dtype",
+        "gpuMemoryUtilization",
+        "maxLoras",
+        "maxNumSeqs",
+        "enablePrefixCaching",
+        "enableChunkedPrefill",
+        "extraArgs",
+        "v0",
+        "v1",
+        "runner",
+    )
     for place, line in v.launch.setup.places.items():
         if place.startswith("unknown-key:"):
             name = place.partition(":")[2]
@@ -372,7 +513,11 @@ def near_models(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     org = m.partition("/")[0].lower()
     mine = [n for n in names if n.lower().startswith(org + "/")]
     near = near_matches(m, mine, n=1)
-    if near and _close(m.lower(), near[0].lower()) and re.sub(r"\d+", "", m.lower()) != re.sub(r"\d+", "", near[0].lower()):
+    if (
+        near
+        and _close(m.lower(), near[0].lower())
+        and re.sub(r"\d+", "", m.lower()) != re.sub(r"\d+", "", near[0].lower())
+    ):
         yield Item(m, {"model": m, "near": near[0]}, _at(m), fix=f"Did you mean {near[0]}?")
 
 
@@ -382,15 +527,40 @@ def flash_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     for a in v.arguments.given:
         if a.name != "flash-attn" or not a.place.startswith("-"):
             continue
-        if a.missing or (a.value is not None and a.value.lower() not in ("on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled")):
-            yield Item("flash-attn", {"flag": a.written}, _at(a.place), rename_argument(a._replace(value=None), f"{a.written} on", source))
+        if a.missing or (
+            a.value is not None
+            and a.value.lower() not in ("on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled")
+        ):
+            yield Item(
+                "flash-attn",
+                {"flag": a.written},
+                _at(a.place),
+                rename_argument(a._replace(value=None), f"{a.written} on", source),
+            )
 
 
 EACH: dict[str, Each] = {
-    "removed_flags": removed_flags, "unknown_flags": unknown_flags, "newer_flags": newer_flags, "bad_values": bad_values,
-    "abbreviated": abbreviated, "stray_values": stray_values, "missing_values": missing_values, "gone_for_good": gone_for_good, "config_keys": config_keys, "bad_json": bad_json,
-    "removed_variables": removed_variables, "unknown_variables": unknown_variables, "secrets": secrets,
-    "modelfile_deprecated": modelfile_deprecated, "modelfile_unknown": modelfile_unknown, "kv_types": kv_types,
-    "quantizations": quantizations, "helm_keys": helm_keys, "near_models": near_models, "flash_values": flash_values,
-}  # fmt: skip
-BY_VERSION = frozenset(("removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types"))
+    "removed_flags": removed_flags,
+    "unknown_flags": unknown_flags,
+    "newer_flags": newer_flags,
+    "bad_values": bad_values,
+    "abbreviated": abbreviated,
+    "stray_values": stray_values,
+    "missing_values": missing_values,
+    "gone_for_good": gone_for_good,
+    "config_keys": config_keys,
+    "bad_json": bad_json,
+    "removed_variables": removed_variables,
+    "unknown_variables": unknown_variables,
+    "secrets": secrets,
+    "modelfile_deprecated": modelfile_deprecated,
+    "modelfile_unknown": modelfile_unknown,
+    "kv_types": kv_types,
+    "quantizations": quantizations,
+    "helm_keys": helm_keys,
+    "near_models": near_models,
+    "flash_values": flash_values,
+}
+BY_VERSION = frozenset(
+    ("removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types")
+)

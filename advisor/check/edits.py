@@ -1,4 +1,7 @@
-"""Safe changes of a file: rename a flag, remove one. Comments and layout stay; a place that is not plain is left alone."""
+"""Safe changes of a file: rename a flag, remove one.
+
+Comments and layout stay; a place that is not plain is left alone.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,11 @@ def remove_argument(a: Argument, source: str) -> tuple[Edit, ...]:
         if value is None:
             return (Edit(line=a.place.line, old=found, new=""),)
         after = _line(source, value.line)
-        if value.line != a.place.line and after is not None and re.fullmatch(rf"\s*- (['\"]?){re.escape(value)}\1\s*(#.*)?", after):
+        if (
+            value.line != a.place.line
+            and after is not None
+            and re.fullmatch(rf"\s*- (['\"]?){re.escape(value)}\1\s*(#.*)?", after)
+        ):
             return (Edit(line=a.place.line, old=found, new=""), Edit(line=value.line, old=after, new=""))
         return ()
     tail = rf"(?:=\S+|\s+{re.escape(value)})?(?=\s|$)" if value is not None else r"(?:=\S+)?(?=\s|$)"
@@ -67,7 +74,7 @@ def remove_argument(a: Argument, source: str) -> tuple[Edit, ...]:
 
 
 def edits_of(kind: str, at: Sequence[str], v: Verdict, source: str) -> tuple[Edit, ...]:
-    """The safe change of a rule without `each`: `remove`, or `rename NEW`, for its first argument; `remove-variable`."""
+    """The safe change of a rule without `each`: `remove`, `rename NEW` or `remove-variable`, for the first in `at`."""
     word, _, rest = kind.partition(" ")
     for name in at:
         a = v.arguments.last(name)
@@ -80,7 +87,9 @@ def edits_of(kind: str, at: Sequence[str], v: Verdict, source: str) -> tuple[Edi
         value = v.launch.env.get(name)
         if word == "remove-variable" and value is not None and value.line:
             found = _line(source, value.line)
-            if found is not None and re.fullmatch(rf"\s*(?:- |export |ENV |Environment=)?['\"]?{re.escape(name)}(?:=|: ).*", found):
+            if found is not None and re.fullmatch(
+                rf"\s*(?:- |export |ENV |Environment=)?['\"]?{re.escape(name)}(?:=|: ).*", found
+            ):
                 return (Edit(line=value.line, old=found, new=""),)
     return ()
 
@@ -98,7 +107,12 @@ def apply(source: str, edits: Sequence[Edit]) -> str:
             continue
         done.add(e.line)
         end = whole[len(bare) :]
-        last = e.new == "" and e.line > 1 and not bare.rstrip().endswith("\\") and lines[e.line - 2].rstrip().endswith("\\")
+        last = (
+            e.new == ""
+            and e.line > 1
+            and not bare.rstrip().endswith("\\")
+            and lines[e.line - 2].rstrip().endswith("\\")
+        )
         lines[e.line - 1] = e.new + end if e.new else ""
         if last:  # the line before continued onto this one
             before = lines[e.line - 2]

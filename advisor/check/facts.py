@@ -165,7 +165,4 @@ def scalar(value: Any) -> Scalar | None:
     return value if isinstance(value, (bool, int, float, str)) else None
 
 
-
-
-
 load_all()

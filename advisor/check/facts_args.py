@@ -12,7 +12,13 @@ from advisor.check.settings import number
 TP = ("tensor-parallel-size", "tp-size", "tensor_parallel_size", "num-shard", "tp")
 PP = ("pipeline-parallel-size", "pp-size", "pipeline_parallel_size")
 LENGTH = ("max-model-len", "context-length", "max_seq_len", "session-len", "max-total-tokens", "ctx-size", "max-length")
-FRACTION = ("gpu-memory-utilization", "mem-fraction-static", "free_gpu_memory_fraction", "cache-max-entry-count", "cuda-memory-fraction")
+FRACTION = (
+    "gpu-memory-utilization",
+    "mem-fraction-static",
+    "free_gpu_memory_fraction",
+    "cache-max-entry-count",
+    "cuda-memory-fraction",
+)
 
 
 def value(s: Seen, *names: str) -> float | None:
@@ -64,9 +70,13 @@ def _certain(s: Seen) -> bool:
     if launch.version is not None:
         return True
     if launch.setup.image is None:
-        return launch.kind not in ("kubernetes", "helm", "recipe", "srt-slurm", "yaml", "template") or launch.program is not None and not launch.setup.container
+        return launch.kind not in ("kubernetes", "helm", "recipe", "srt-slurm", "yaml", "template") or (
+            launch.program is not None and not launch.setup.container
+        )
     image = image_of(launch.setup.image, s.know)
-    return image.entry is not None and image.entry.tag == "version" and not (image.tag and re.search(r"\d{2,}", image.tag))
+    return (
+        image.entry is not None and image.entry.tag == "version" and not (image.tag and re.search(r"\d{2,}", image.tag))
+    )
 
 
 @fact("engine.version", "version", "the engine's version, stated or current")
@@ -230,7 +240,10 @@ def _kv_quantized(s: Seen) -> bool | None:
 
 @fact("llama.kv_any_quantized", "bool", "the cache of keys or values is quantized")
 def _kv_any(s: Seen) -> bool:
-    return any((v := s.v.arguments.value(n)) is not None and v.startswith(("q", "iq")) for n in ("cache-type-v", "cache-type-k"))
+    return any(
+        (v := s.v.arguments.value(n)) is not None and v.startswith(("q", "iq"))
+        for n in ("cache-type-v", "cache-type-k")
+    )
 
 
 @fact("llama.kv_types_differ", "bool", "keys and values are cached in different types")
@@ -274,20 +287,31 @@ def _connector(s: Seen) -> bool:
 
 @fact("args.expandable_segments", "bool", "PYTORCH_CUDA_ALLOC_CONF asks for expandable segments")
 def _expandable(s: Seen) -> bool:
-    return any("expandable_segments:true" in s.v.launch.env.get(k, "").lower() for k in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"))
+    return any(
+        "expandable_segments:true" in s.v.launch.env.get(k, "").lower()
+        for k in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+    )
 
 
 @fact("args.rope_changed", "bool", "rope parameters are overridden")
 def _rope(s: Seen) -> bool:
     a = s.v.arguments
     text = f"{a.value('hf-overrides') or ''}{a.value('json-model-override-args') or ''}{a.value('rope-scaling') or ''}"
-    return "rope" in text or "yarn" in text or any(x.key and "rope" in x.key for x in a.given) or a.last("rope-scaling", "rope-theta", "yarn-orig-ctx", "rope-scale", "rope-freq-base") is not None
+    return (
+        "rope" in text
+        or "yarn" in text
+        or any(x.key and "rope" in x.key for x in a.given)
+        or a.last("rope-scaling", "rope-theta", "yarn-orig-ctx", "rope-scale", "rope-freq-base") is not None
+    )
 
 
 @fact("args.long_allowed", "bool", "a longer context than the model's is allowed on purpose")
 def _long(s: Seen) -> bool:
     env = s.v.launch.env
-    return any(env.get(k, "").lower() in ("1", "true") for k in ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN"))
+    return any(
+        env.get(k, "").lower() in ("1", "true")
+        for k in ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
+    )
 
 
 @fact("args.origins_wildcard", "bool", "any web page may call the server")
@@ -301,7 +325,17 @@ def _key(s: Seen) -> bool | None:
     a = s.v.arguments
     if a.last("api-key", "api-key-file", "api-keys", "admin-api-key") is not None:
         return True
-    if any(k in s.v.launch.env for k in ("VLLM_API_KEY", "LLAMA_API_KEY", "SGLANG_API_KEY", "API_KEY", "LLAMA_ARG_API_KEY", "LLAMA_ARG_API_KEY_FILE")):
+    if any(
+        k in s.v.launch.env
+        for k in (
+            "VLLM_API_KEY",
+            "LLAMA_API_KEY",
+            "SGLANG_API_KEY",
+            "API_KEY",
+            "LLAMA_ARG_API_KEY",
+            "LLAMA_ARG_API_KEY_FILE",
+        )
+    ):
         return True
     return None if a.open else False
 
@@ -320,6 +354,8 @@ def _after(s: Seen) -> bool:
 def _no_model(s: Seen) -> bool | None:
     if s.v.launch.unresolved or s.v.arguments.open:
         return None
+    if s.v.launch.setup.cluster and s.facts["setup.standard_pod"] is not True:
+        return False  # the resource fills it in
     return s.v.reading.model is None
 
 
@@ -328,7 +364,16 @@ def _parser(s: Seen) -> bool | None:
     p, name = s.v.arguments.value("tool-call-parser"), str(s.v.reading.model or "").lower()
     if p is None or not name:
         return False
-    pairs = (("qwen3-coder", ("qwen3_coder", "qwen3_xml", "qwen3coder")), ("llama-3", ("llama3_json", "llama3", "hermes", "pythonic")), ("llama-4", ("llama4_pythonic", "llama4_json", "pythonic")), ("mistral", ("mistral", "hermes")), ("deepseek-v3", ("deepseek_v3", "deepseekv3", "deepseek_v31", "deepseekv31", "deepseek_v32", "deepseekv32")), ("kimi-k2", ("kimi_k2",)), ("glm-4.5", ("glm45", "glm")), ("minimax-m2", ("minimax_m2", "minimax-m2", "minimax")))  # fmt: skip
+    pairs = (
+        ("qwen3-coder", ("qwen3_coder", "qwen3_xml", "qwen3coder")),
+        ("llama-3", ("llama3_json", "llama3", "hermes", "pythonic")),
+        ("llama-4", ("llama4_pythonic", "llama4_json", "pythonic")),
+        ("mistral", ("mistral", "hermes")),
+        ("deepseek-v3", ("deepseek_v3", "deepseekv3", "deepseek_v31", "deepseekv31", "deepseek_v32", "deepseekv32")),
+        ("kimi-k2", ("kimi_k2",)),
+        ("glm-4.5", ("glm45", "glm")),
+        ("minimax-m2", ("minimax_m2", "minimax-m2", "minimax")),
+    )
     for word, fitting in pairs:
         if word in name and "distill" not in name and "hermes" not in name:
             return str(p) not in fitting
@@ -344,7 +389,10 @@ def _tgi(s: Seen) -> str | None:
 @fact("ollama.kv_needs_flash", "bool", "a quantized cache with flash attention switched off")
 def _ollama_kv(s: Seen) -> bool:
     env = s.v.launch.env
-    return env.get("OLLAMA_KV_CACHE_TYPE", "").startswith("q") and env.get("OLLAMA_FLASH_ATTENTION", "").lower() in ("0", "false")
+    return env.get("OLLAMA_KV_CACHE_TYPE", "").startswith("q") and env.get("OLLAMA_FLASH_ATTENTION", "").lower() in (
+        "0",
+        "false",
+    )
 
 
 @fact("ollama.context_set", "bool", "a context length is set")
@@ -376,7 +424,10 @@ def _build(s: Seen) -> bool:
 
 @fact("text.systemctl_export", "bool", "server variables of Ollama are exported in a shell that uses its systemd unit")
 def _export(s: Seen) -> bool:
-    return re.search(r"^\s*export\s+OLLAMA_", s.source, re.M) is not None and re.search(r"systemctl\s+\S*\s*ollama", s.source) is not None
+    return (
+        re.search(r"^\s*export\s+OLLAMA_", s.source, re.M) is not None
+        and re.search(r"systemctl\s+\S*\s*ollama", s.source) is not None
+    )
 
 
 @fact("args.name_has_colon", "bool", "the served model name holds a colon")
@@ -386,7 +437,10 @@ def _colon(s: Seen) -> bool:
 
 @fact("args.attention_config_backend", "bool", "--attention-config names a backend")
 def _backend(s: Seen) -> bool:
-    return any(a.name == "attention-config" and (a.key == "backend" or '"backend"' in (a.value or "")) for a in s.v.arguments.given)
+    return any(
+        a.name == "attention-config" and (a.key == "backend" or '"backend"' in (a.value or ""))
+        for a in s.v.arguments.given
+    )
 
 
 @fact("args.lora_rank_odd", "bool", "max-lora-rank is none of the sizes vLLM has kernels for")

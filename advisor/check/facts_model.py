@@ -17,7 +17,9 @@ from advisor.units import GIB
 LOAD_BYTES_PER_SECOND = 0.5e9  # assumed: a network volume or a cold hub download; disks are faster
 _CLOUD = re.compile(r"^(s3|gs|az)://")
 # organisations and families whose repositories ask for a licence first
-_GATED = re.compile(r"^(meta-llama/|google/(gemma-(1\.1|2|3|7b|2b)|codegemma|recurrentgemma|paligemma)|mistralai/(Mistral-Large|Mixtral-8x22B-v0\.3|Codestral)|CohereLabs/|CohereForAI/|bigcode/starcoder|black-forest-labs/)")
+_GATED = re.compile(
+    r"^(meta-llama/|google/(gemma-(1\.1|2|3|7b|2b)|codegemma|recurrentgemma|paligemma)|mistralai/(Mistral-Large|Mixtral-8x22B-v0\.3|Codestral)|CohereLabs/|CohereForAI/|bigcode/starcoder|black-forest-labs/)"
+)
 
 
 def model_of(s: Seen) -> Model | None:
@@ -68,7 +70,25 @@ def _machine_fact(name: str) -> Any:
     return read
 
 
-for _name in ("gpu.vendor", "gpu.count", "gpu.compute_capability", "gpu.generation", "gpu.unified", "gpu.smallest_gib", "gpu.total_gib", "gpu.mig", "gpu.gfx", "gpu.vllm_gfx", "gpu.interconnect", "driver.cuda", "driver.nvidia", "host.memory_gib", "os.wsl", "arch", "nodes"):  # fmt: skip
+for _name in (
+    "gpu.vendor",
+    "gpu.count",
+    "gpu.compute_capability",
+    "gpu.generation",
+    "gpu.unified",
+    "gpu.smallest_gib",
+    "gpu.total_gib",
+    "gpu.mig",
+    "gpu.gfx",
+    "gpu.vllm_gfx",
+    "gpu.interconnect",
+    "driver.cuda",
+    "driver.nvidia",
+    "host.memory_gib",
+    "os.wsl",
+    "arch",
+    "nodes",
+):
     FIELDS[_name] = MACHINE_FIELDS[_name]
     _FACTS[_name] = _machine_fact(_name)
 
@@ -95,7 +115,11 @@ def _local(s: Seen) -> bool | None:
 @fact("model.object_store", "bool", "the model lies in object storage (s3, gs, az)")
 def _store(s: Seen) -> bool | None:
     m = s.v.reading.model
-    return None if m is None else _CLOUD.match(m) is not None
+    return (
+        None
+        if m is None
+        else _CLOUD.match(m) is not None and not s.v.launch.setup.storage_uri and not s.v.launch.setup.cluster
+    )
 
 
 @fact("model.gguf", "bool", "the model is a GGUF file or repository, by its name")
@@ -173,7 +197,9 @@ def _type(s: Seen) -> str | None:
     return m.model_type if m is not None else None
 
 
-@fact("model.quantization", "str", "weight format of the checkpoint: its own, or what its name says; none = 16 or 32 bit")
+@fact(
+    "model.quantization", "str", "weight format of the checkpoint: its own, or what its name says; none = 16 or 32 bit"
+)
 def _quant(s: Seen) -> str | None:
     named, m = s.v.reading.named, model_of(s)
     if named is not None and named.quantization:
@@ -242,7 +268,11 @@ def _load(s: Seen) -> float | None:
 def _min_version(s: Seen) -> str | None:
     rows = s.know.memo.get("minimum versions")
     if rows is None:
-        rows = s.know.memo["minimum versions"] = s.know.rules.documents("checks/minimum_versions").get("checks/minimum_versions.yaml", {}).get("versions", {})
+        rows = s.know.memo["minimum versions"] = (
+            s.know.rules.documents("checks/minimum_versions")
+            .get("checks/minimum_versions.yaml", {})
+            .get("versions", {})
+        )
     name = s.v.reading.model
     found = rows.get(str(name).lower()) if name is not None else None
     return str(found) if found else None
@@ -291,7 +321,9 @@ def _block(s: Seen) -> bool | None:
         return None
     if s.facts["model.quantization"] != "FP8" or "dynamic" in str(s.v.reading.model).lower():
         return False
-    widths = [w for g in m.layout.ffn for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None)) if w]
+    widths = [
+        w for g in m.layout.ffn for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None)) if w
+    ]
     return any(w % tp or (w // tp) % 128 for w in widths)
 
 
@@ -304,7 +336,9 @@ def _group(s: Seen) -> bool | None:
         return None
     if s.facts["model.quantization"] not in ("AWQ", "GPTQ"):
         return False
-    widths = [w for g in m.layout.ffn for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None)) if w]
+    widths = [
+        w for g in m.layout.ffn for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None)) if w
+    ]
     return any(w % tp or (w // tp) % 64 for w in widths)
 
 
@@ -335,12 +369,23 @@ def _slot_above(s: Seen) -> bool | None:
 
 @fact("quant.floor_missed", "bool", "the quantization needs a newer GPU")
 def _floor(s: Seen) -> bool | None:
-    return _below_floor(s, s.know.history.vllm_quantization_capability if s.v.launch.engine == "vllm" else s.know.history.sglang_quantization_capability)
+    return _below_floor(
+        s,
+        s.know.history.vllm_quantization_capability
+        if s.v.launch.engine == "vllm"
+        else s.know.history.sglang_quantization_capability,
+    )
 
 
 def _below_floor(s: Seen, floors: dict[str, float]) -> bool | None:
     a = s.v.arguments.value("quantization")
-    method = str(a).lower() if a is not None and not a.unknown else {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4", "NVFP4": "modelopt_nvfp4"}.get(str(s.facts["model.quantization"] or ""), None)
+    method = (
+        str(a).lower()
+        if a is not None and not a.unknown
+        else {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4", "NVFP4": "modelopt_nvfp4"}.get(
+            str(s.facts["model.quantization"] or "")
+        )
+    )
     if method is None or method not in floors:
         return False if method is not None or s.facts["model.quantization"] is not None else None
     if s.facts["gpu.vendor"] not in ("nvidia", None):
@@ -385,7 +430,13 @@ def _kv_differs(s: Seen) -> bool | None:
     if kind not in ("float16", "bfloat16", "half"):
         return False
     asked = s.v.arguments.value("dtype")
-    own = {"half": "float16"}.get(str(asked), str(asked)) if asked is not None and asked != "auto" else m.dtype if m is not None else None
+    own = (
+        {"half": "float16"}.get(str(asked), str(asked))
+        if asked is not None and asked != "auto"
+        else m.dtype
+        if m is not None
+        else None
+    )
     return None if own is None else own != {"half": "float16"}.get(kind, kind)
 
 
@@ -511,18 +562,22 @@ def _sm(s: Seen) -> str | None:
     return None if c is None else f"{c:g}"
 
 
-@fact("tp.across_slow_link", "bool", "tensor-parallel ranks over nodes, or over cards without NVLink where NVLink cards are usual")
+@fact(
+    "tp.across_slow_link",
+    "bool",
+    "tensor-parallel ranks over nodes, or over cards without NVLink where NVLink cards are usual",
+)
 def _slow(s: Seen) -> bool | None:
     tp = s.facts["tp"]
     nodes = s.v.launch.setup.nodes or (int(value(s, "nnodes") or 0) or None)
     if tp is None:
         return None
     if nodes and nodes > 1 and s.v.launch.setup.gpu_count:
-        return tp > s.v.launch.setup.gpu_count
+        return bool(tp > s.v.launch.setup.gpu_count)
     link = s.facts["gpu.interconnect"]
     if tp <= 4 or link is None:
         return False if tp <= 4 else None
-    return link == "pcie"
+    return bool(link == "pcie")
 
 
 _ = TP
@@ -533,7 +588,11 @@ def _too_long(s: Seen) -> bool | None:
     e = s.v.estimate
     if e is None or s.v.reading.by_path:
         return None
-    return e.fits is False and s.facts["fit.weights_exceed"] is False and bool(e.kv_cache.tokens is not None and e.kv_cache.tokens < e.context_length)
+    return (
+        e.fits is False
+        and s.facts["fit.weights_exceed"] is False
+        and bool(e.kv_cache.tokens is not None and e.kv_cache.tokens < e.context_length)
+    )
 
 
 @fact("fit.draft_unknown", "bool", "the draft model's size is not known")

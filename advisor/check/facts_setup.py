@@ -13,8 +13,17 @@ from advisor.check.launch import Mount, Probe
 from advisor.check.recognise import Image, image_of
 from advisor.units import GIB
 
-_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HUGGINGFACE_HUB_TOKEN", "HF_API_TOKEN", "HUGGINGFACEHUB_API_TOKEN", "HF_TOKEN_PATH")
-_FLOATING = re.compile(r"^(latest|nightly|main|dev|master|edge|stable|cuda\d*|server|server-[a-z]+\d*|full|light|rocm|vulkan|cpu|gpu|v?\d+|.*-latest|latest-.*|nightly-.*|.*nightly)$")
+_TOKENS = (
+    "HF_TOKEN",
+    "HUGGING_FACE_HUB_TOKEN",
+    "HUGGINGFACE_HUB_TOKEN",
+    "HF_API_TOKEN",
+    "HUGGINGFACEHUB_API_TOKEN",
+    "HF_TOKEN_PATH",
+)
+_FLOATING = re.compile(
+    r"^(latest|nightly|main|dev|master|edge|stable|cuda\d*|server|server-[a-z]+\d*|full|light|rocm|vulkan|cpu|gpu|v?\d+|.*-latest|latest-.*|nightly-.*|.*nightly)$"
+)
 
 
 def _image(s: Seen) -> Image | None:
@@ -121,7 +130,12 @@ def own_port(s: Seen) -> int | None:
     if known is None or (launch.engine == "tgi" and "PORT" in launch.env):
         return None
     image = _image(s)
-    inside = image is not None and image.entry is not None and image.entry.engine == launch.engine and image.entry.entry != "derived"
+    inside = (
+        image is not None
+        and image.entry is not None
+        and image.entry.engine == launch.engine
+        and image.entry.entry != "derived"
+    )
     if image is not None and image.entry is not None and image.entry.entry in ("derived", "opaque"):
         return None
     return known.image_port if inside and known.image_port else known.port
@@ -135,7 +149,7 @@ def _own(s: Seen) -> int | None:
 @fact("port.mismatch", "bool", "no published port leads to the one the server listens on")
 def _mismatch(s: Seen) -> bool | None:
     inside = [p[2] for p in s.v.launch.setup.ports if p[2] is not None]
-    if not inside or s.v.launch.setup.host_network:
+    if not inside or s.v.launch.setup.host_network or s.v.launch.kind == "helm":  # charts set ports of their own
         return False
     mine = own_port(s)
     if s.v.launch.setup.cluster:
@@ -165,6 +179,8 @@ def _shm_small(s: Seen) -> bool | None:
     x, n = s.v.launch.setup, s.facts["ranks"]
     if x.ipc_host or x.shm_bytes is None:
         return False
+    if n is not None and x.gpu_count:
+        n = min(n, x.gpu_count)
     return None if n is None else n > 1 and x.shm_bytes < n * GIB
 
 
@@ -190,12 +206,14 @@ def _host_need(s: Seen) -> float | None:
         return None
     env = s.v.launch.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
     lm = float(env) if env and re.fullmatch(r"\d+(\.\d+)?", env) else 0.0
-    return 8.0 + 1.9 * offload * ranks + 1.92 * pool + swap * tp + lm * ranks
+    return float(8.0 + 1.9 * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
 
 
 @fact("memory.pools", "bool", "host memory pools are asked for")
 def _pools(s: Seen) -> bool:
-    return bool(value(s, "cpu-offload-gb") or value(s, "kv-offloading-size") or "LMCACHE_MAX_LOCAL_CPU_SIZE" in s.v.launch.env)
+    return bool(
+        value(s, "cpu-offload-gb") or value(s, "kv-offloading-size") or "LMCACHE_MAX_LOCAL_CPU_SIZE" in s.v.launch.env
+    )
 
 
 @fact("memory.limit_below_need", "bool", "the memory limit is below what host pools need")
@@ -298,10 +316,28 @@ def _vendor(s: Seen) -> str | None:
     if x is None or x.entry is None:
         return None
     words = f"{x.name}:{x.tag or ''}".lower()
-    for word, vendor in (("rocm", "amd"), ("gaudi", "habana"), ("hpu", "habana"), ("xpu", "intel"), ("intel", "intel"), ("tpu", "google"), ("neuron", "aws"), ("cpu", "none"), ("vulkan", "any"), ("npu", "other"), ("musa", "other")):
+    for word, vendor in (
+        ("rocm", "amd"),
+        ("gaudi", "habana"),
+        ("hpu", "habana"),
+        ("xpu", "intel"),
+        ("intel", "intel"),
+        ("tpu", "google"),
+        ("neuron", "aws"),
+        ("cpu", "none"),
+        ("vulkan", "any"),
+        ("npu", "other"),
+        ("musa", "other"),
+    ):
         if word in words:
             return vendor
-    return "nvidia" if x.entry.tag == "version" and x.entry.engine not in ("ollama", "llama.cpp") else "nvidia" if "cuda" in words else None
+    return (
+        "nvidia"
+        if x.entry.tag == "version" and x.entry.engine not in ("ollama", "llama.cpp")
+        else "nvidia"
+        if "cuda" in words
+        else None
+    )
 
 
 @fact("image.wrong_vendor", "bool", "the image is for another vendor's accelerators than the hardware's")
@@ -354,6 +390,8 @@ def _arch(s: Seen) -> bool | None:
 @fact("hub.token", "bool", "a hub token is handed over")
 def _token(s: Seen) -> bool | None:
     env = s.v.launch.env
+    if s.v.launch.setup.cluster and s.facts["setup.standard_pod"] is not True:
+        return None  # the operator or chart hands it over
     if any(k in env and env[k] != "" for k in _TOKENS) or s.v.arguments.last("hf-token") is not None:
         return True
     if "envFrom" in s.v.launch.setup.places:
@@ -361,7 +399,13 @@ def _token(s: Seen) -> bool | None:
     home = next((str(env[k]) for k in ("HF_HOME",) if k in env), "/root/.cache/huggingface")
     if _mounted(s, home) is not None or not s.v.launch.setup.container:
         return None  # a login may be there
-    return None if s.v.launch.unresolved or s.v.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template") or not (s.v.launch.argv or s.v.launch.env) else False
+    return (
+        None
+        if s.v.launch.unresolved
+        or s.v.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template")
+        or not (s.v.launch.argv or s.v.launch.env)
+        else False
+    )
 
 
 @fact("hub.offline", "bool", "the hub is switched off")
@@ -373,7 +417,19 @@ def _offline(s: Seen) -> bool:
 def cache_paths(s: Seen) -> Iterator[str]:
     """Where the engine keeps what it downloads: as set, else its image's own place."""
     env = s.v.launch.env
-    set_ = [str(env[k]) for k in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME", "TRANSFORMERS_CACHE", "OLLAMA_MODELS", "LLAMA_CACHE", "NIM_CACHE_PATH") if k in env]
+    set_ = [
+        str(env[k])
+        for k in (
+            "HF_HUB_CACHE",
+            "HUGGINGFACE_HUB_CACHE",
+            "HF_HOME",
+            "TRANSFORMERS_CACHE",
+            "OLLAMA_MODELS",
+            "LLAMA_CACHE",
+            "NIM_CACHE_PATH",
+        )
+        if k in env
+    ]
     a = s.v.arguments.value("download-dir", "huggingface-hub-cache")
     if a is not None:
         set_.insert(0, str(a))
@@ -386,7 +442,14 @@ def cache_paths(s: Seen) -> Iterator[str]:
 
 @fact("cache.mounted", "bool", "the download cache is on a volume")
 def _cache(s: Seen) -> bool | None:
-    if not s.v.launch.setup.container or s.v.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template", "infernet"):
+    if not s.v.launch.setup.container or s.v.launch.kind in (
+        "dockerfile",
+        "recipe",
+        "srt-slurm",
+        "yaml",
+        "template",
+        "infernet",
+    ):
         return None
     paths = [p for p in cache_paths(s) if "$" not in p]
     if not paths:
@@ -394,7 +457,10 @@ def _cache(s: Seen) -> bool | None:
     for p in paths:
         if _mounted(s, p) is not None or any(m.target.startswith(p.rstrip("/") + "/") for m in s.v.launch.setup.mounts):
             return True
-    return any(m.target.rstrip("/") in ("/root/.cache", "/root", "/home") or m.target.startswith(("/home/", "/root/.cache")) for m in s.v.launch.setup.mounts)
+    return any(
+        m.target.rstrip("/") in ("/root/.cache", "/root", "/home") or m.target.startswith(("/home/", "/root/.cache"))
+        for m in s.v.launch.setup.mounts
+    )
 
 
 @fact("cache.wrong_path", "bool", "a volume named like a model cache is mounted where the engine keeps nothing")
@@ -402,7 +468,11 @@ def _wrong_path(s: Seen) -> bool | None:
     if s.facts["cache.mounted"] is not False:
         return False
     local = s.facts["model.local"]
-    return local is not True and any(re.search(r"hf|hugging|cache|model", f"{m.source or ''}{m.target}", re.I) and m.kind in ("volume", "bind", "pvc") for m in s.v.launch.setup.mounts)
+    return local is not True and any(
+        re.search(r"hf|hugging|cache|model", f"{m.source or ''}{m.target}", re.I)
+        and m.kind in ("volume", "bind", "pvc")
+        for m in s.v.launch.setup.mounts
+    )
 
 
 @fact("model.path_not_mounted", "bool", "the model's path is on no volume of the container")
@@ -411,10 +481,16 @@ def _not_mounted(s: Seen) -> bool | None:
     setup = s.v.launch.setup
     if m is None or m.unknown:
         return None
-    if not setup.container or not m.startswith("/") or s.v.launch.kind in ("dockerfile", "srt-slurm", "recipe", "yaml", "infernet"):
+    if (
+        not setup.container
+        or not m.startswith("/")
+        or s.v.launch.kind in ("dockerfile", "srt-slurm", "recipe", "yaml", "infernet")
+    ):
         return False
     image = _image(s)
     if image is None or image.entry is None or image.entry.tag != "version" or setup.storage_uri:
+        return False
+    if setup.cluster and s.facts["setup.standard_pod"] is not True:
         return False
     return _mounted(s, m) is None
 
@@ -457,7 +533,12 @@ def _path(s: Seen) -> bool | None:
     for p in s.v.launch.setup.probes:
         if p.port is not None and mine is not None and p.port.isdigit() and int(p.port) != mine:
             continue
-        if p.path is not None and "$" not in p.path and p.path.split("?")[0] not in known.health and not p.path.startswith("/v1/"):
+        if (
+            p.path is not None
+            and "$" not in p.path
+            and p.path.split("?")[0] not in known.health
+            and not p.path.startswith("/v1/")
+        ):
             return True
     return False
 
@@ -507,12 +588,20 @@ def _untolerated(s: Seen) -> bool:
 @fact("pod.host_path", "bool", "the model comes from a host path, and the pod is bound to no node")
 def _host_path(s: Seen) -> bool:
     x = s.v.launch.setup
-    return x.cluster and x.selects_node is False and any(m.kind == "host" and m.target not in ("/dev/shm", "/dev/infiniband", "/dev") for m in x.mounts)  # noqa: S108
+    return (
+        x.cluster
+        and x.selects_node is False
+        and any(m.kind == "host" and not m.target.startswith("/dev") for m in x.mounts)
+    )
 
 
 @fact("pod.service_named_vllm", "bool", "a Service called vllm sets VLLM_PORT in its pods")
 def _service(s: Seen) -> bool:
-    return "service:vllm" in s.v.launch.setup.places and s.v.launch.setup.service_links is not False and "VLLM_PORT" not in s.v.launch.env
+    return (
+        "service:vllm" in s.v.launch.setup.places
+        and s.v.launch.setup.service_links is not False
+        and "VLLM_PORT" not in s.v.launch.env
+    )
 
 
 @fact("pod.nodes_mismatch", "bool", "pods x GPUs are not the ranks of the launch")
@@ -522,7 +611,7 @@ def _nodes(s: Seen) -> bool | None:
         return False
     if s.v.launch.unresolved or n is None:
         return None
-    return n != x.nodes * x.gpu_count
+    return bool(n != x.nodes * x.gpu_count)
 
 
 @fact("pod.scales_to_zero", "bool", "the least number of replicas is 0")
@@ -575,7 +664,11 @@ def _mig(s: Seen) -> bool | None:
 @fact("devices.overridden", "bool", "visible devices are set in a pod that the device plugin serves")
 def _overridden(s: Seen) -> bool:
     env = s.v.launch.env
-    return s.v.launch.setup.cluster and bool(s.v.launch.setup.gpu_count) and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
+    return (
+        s.v.launch.setup.cluster
+        and bool(s.v.launch.setup.gpu_count)
+        and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
+    )
 
 
 @fact("gpu.shared_overcommit", "bool", "launches of this file on the same GPU ask for more than it has")
@@ -587,7 +680,13 @@ def _shared(s: Seen) -> bool | None:
     for v in s.siblings:
         if v.launch.setup.gpu_ids and set(v.launch.setup.gpu_ids) & set(mine) and v.launch.engine in ("vllm", "sglang"):
             a = v.arguments.value("gpu-memory-utilization", "mem-fraction-static")
-            total += float(a) if a is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", a) else 0.92 if v.launch.engine == "vllm" else 0.85
+            total += (
+                float(a)
+                if a is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", a)
+                else 0.92
+                if v.launch.engine == "vllm"
+                else 0.85
+            )
     return total > 1.0
 
 
@@ -599,7 +698,11 @@ def _unit(s: Seen) -> bool:
 @fact("unit.no_network_order", "bool", "the unit does not wait for the network, or does not restart")
 def _order(s: Seen) -> bool:
     u = s.v.launch.setup.unit
-    return "present" in u and bool(s.v.launch.program) and ("network-online.target" not in u.get("After", "") or "Restart" not in u)
+    return (
+        "present" in u
+        and bool(s.v.launch.program)
+        and ("network-online.target" not in u.get("After", "") or "Restart" not in u)
+    )
 
 
 @fact("unit.no_device_access", "bool", "the unit's user or sandbox keeps it from the GPU")
@@ -608,7 +711,9 @@ def _access(s: Seen) -> bool:
     hidden = u.get("PrivateDevices", "").lower() in ("yes", "true", "1")
     user = u.get("User", "root") not in ("root", "ollama") or u.get("DynamicUser", "").lower() in ("yes", "true")
     groups = f"{u.get('SupplementaryGroups', '')} {u.get('Group', '')}"
-    return hidden or (user and s.v.launch.engine in ("llama.cpp", "ollama") and not re.search(r"\b(render|video)\b", groups))
+    return hidden or (
+        user and s.v.launch.engine in ("llama.cpp", "ollama") and not re.search(r"\b(render|video)\b", groups)
+    )
 
 
 @fact("swap.timeout", "float", "llama-swap's health check timeout, seconds")
@@ -633,7 +738,9 @@ def _swap_port(s: Seen) -> bool:
 
 @fact("swap.config_wrong", "bool", "groups and matrix together, a member in two groups, or an alias twice")
 def _swap_config(s: Seen) -> bool:
-    return any(k in s.v.launch.setup.places for k in ("swap-groups-and-matrix", "swap-member-twice", "swap-alias-twice"))
+    return any(
+        k in s.v.launch.setup.places for k in ("swap-groups-and-matrix", "swap-member-twice", "swap-alias-twice")
+    )
 
 
 @fact("modelfile.no_from", "bool", "no FROM line")
@@ -661,18 +768,19 @@ def _wrapper(s: Seen) -> bool:
     return bool(names) and not s.v.launch.argv and not any(n in used for n in names)
 
 
-@fact("swap.group_overcommit", "bool", "models that run together exceed the device")
-def _group(s: Seen) -> bool | None:
-    return None
-
-
 _ = size
 
 
-@fact("setup.standard_pod", "bool", "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in")
+@fact(
+    "setup.standard_pod",
+    "bool",
+    "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in",
+)
 def _standard(s: Seen) -> bool:
     kinds = {p.partition(":")[2] for p in s.v.launch.setup.places if p.startswith("kind:")}
-    return bool(kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"})
+    return bool(
+        kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"}
+    )
 
 
 @fact("setup.hardware_named", "bool", "the file names the accelerator")
@@ -687,7 +795,7 @@ def _restart(s: Seen) -> bool:
 
 @fact("setup.ray", "bool", "a Ray cluster runs the launch")
 def _ray(s: Seen) -> bool:
-    return "kind: Ray" in s.source
+    return "ray" in s.v.launch.setup.places
 
 
 @fact("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
@@ -701,4 +809,20 @@ def _native(s: Seen) -> bool | None:
     family = s.facts["model.family"]
     if family is None:
         return None
-    return str(family) in ("qwen2", "qwen2.5", "qwen2.5-coder", "qwen3", "llama-2", "llama-3", "llama-3.1", "llama-3.2", "llama-3.3", "mistral", "mixtral", "gemma-2", "gemma-3", "gpt-oss", "granite")
+    return str(family) in (
+        "qwen2",
+        "qwen2.5",
+        "qwen2.5-coder",
+        "qwen3",
+        "llama-2",
+        "llama-3",
+        "llama-3.1",
+        "llama-3.2",
+        "llama-3.3",
+        "mistral",
+        "mixtral",
+        "gemma-2",
+        "gemma-3",
+        "gpt-oss",
+        "granite",
+    )

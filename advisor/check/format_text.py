@@ -30,24 +30,30 @@ def text(r: Report) -> str:
 def _table(r: Report) -> list[str]:
     rows = [("deployment", "hardware", "needs", "of", "seqs", "verdict")]
     for d in r.deployments:
-        need, budget, held = _figures(d)
-        rows.append((_label(d), d.hardware or "unknown", need, budget, held, _word(d.fits, r.asked_fit)))
+        need, budget, held = figures(d)
+        rows.append((_label(d), d.hardware or "unknown", need, budget, held, word(d.fits, r.asked_fit)))
     limits = (28, 20, 7, 7, 6, 12)
     cut = [[_cut(c, limits[i]) for i, c in enumerate(row)] for row in rows]
     widths = [max(len(row[i]) for row in cut) for i in range(6)]
     return ["  ".join(c.ljust(widths[i]) for i, c in enumerate(row)).rstrip() for row in cut]
 
 
-def _figures(d: Judged) -> tuple[str, str, str]:
+def figures(d: Judged) -> tuple[str, str, str]:
     if d.memory is None:
         return "-", "-", "-"
-    rows = [x for x in d.memory["devices"] if x["total_bytes"] is not None] or ([d.memory["host"]] if d.memory.get("host") else [])
+    rows = [x for x in d.memory["devices"] if x["total_bytes"] is not None] or (
+        [d.memory["host"]] if d.memory.get("host") else []
+    )
     if not rows or rows[0].get("total_bytes") is None:
         return "-", "-", "-"
     fullest = max(rows, key=lambda x: x["total_bytes"])
     held = d.memory["kv_cache"]["max_sequences"]
     budget = fullest.get("budget_bytes") or fullest.get("capacity_bytes")
-    return f"{fullest['total_bytes'] / GIB:.1f}G", f"{budget / GIB:.1f}G" if budget else "-", str(held) if held is not None else "-"
+    return (
+        f"{fullest['total_bytes'] / GIB:.1f}G",
+        f"{budget / GIB:.1f}G" if budget else "-",
+        str(held) if held is not None else "-",
+    )
 
 
 def _label(d: Judged) -> str:
@@ -59,7 +65,7 @@ def _cut(value: str, width: int) -> str:
     return value if len(value) <= width else value[: width - 1] + "…"
 
 
-def _word(fits: bool | None, asked: bool) -> str:
+def word(fits: bool | None, asked: bool) -> str:
     return "not asked" if not asked else {True: "fits", False: "does not fit", None: "cannot tell"}[fits]
 
 
@@ -70,7 +76,7 @@ def _reasons(r: Report) -> Iterator[str]:
         if d.fits is True:
             continue
         for why in d.why[:3]:
-            yield f"{d.source}:{d.line}: {_word(d.fits, True)}: {why}"
+            yield f"{d.source}:{d.line}: {word(d.fits, True)}: {why}"
     said = dict.fromkeys(a for d in r.deployments for a in d.assumed)
     for a in list(said)[:6]:
         yield f"assumed: {a}"
@@ -78,7 +84,10 @@ def _reasons(r: Report) -> Iterator[str]:
 
 def _summary(r: Report) -> str:
     n = {s: sum(f.severity == s for f in r.findings) for s in ("error", "warning", "info")}
-    parts = [f"{r.files} file{'s' if r.files != 1 else ''}", f"{len(r.deployments)} deployment{'s' if len(r.deployments) != 1 else ''}"]
+    parts = [
+        f"{r.files} file{'s' if r.files != 1 else ''}",
+        f"{len(r.deployments)} deployment{'s' if len(r.deployments) != 1 else ''}",
+    ]
     parts += [f"{k} {name}{'s' if k != 1 else ''}" for name, k in n.items() if k]
     if r.skipped:
         wanted: dict[str, int] = {}

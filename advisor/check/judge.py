@@ -67,7 +67,11 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         if not length_given(a) and _shorter_fits(e):
             fits = None  # the engine refuses to start like this, which a finding says; what length is wanted is open
             tokens = e.kv_cache.tokens or 0
-            why.insert(0, f"no context length is set: {e.context_length:,} tokens, the model's own, do not fit, about {tokens:,} do")
+            why.insert(
+                0,
+                f"no context length is set: {e.context_length:,} tokens, the model's own, do not fit, "
+                f"about {tokens:,} do",
+            )
         if r.by_path:
             fits = None
             why.insert(0, "it would not fit if the name of the path is the model's")
@@ -99,7 +103,19 @@ SHORTEST = 2048  # tokens; a server that holds less serves nobody
 
 def length_given(a: Arguments) -> bool:
     """Whether the longest request is set by hand, or may be in what cannot be read."""
-    return bool(a.open) or a.last("max-model-len", "context-length", "max_seq_len", "session-len", "max-total-tokens", "ctx-size", "max-length") is not None
+    return (
+        bool(a.open)
+        or a.last(
+            "max-model-len",
+            "context-length",
+            "max_seq_len",
+            "session-len",
+            "max-total-tokens",
+            "ctx-size",
+            "max-length",
+        )
+        is not None
+    )
 
 
 def _shorter_fits(e: MemoryEstimate) -> bool:

@@ -145,13 +145,18 @@ def _bound_events(events: Iterator[Any], where: object) -> None:
     import yaml
 
     depth = 0
+    event: Any
     for event in events:
         if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
             depth += 1
             if depth > MAX_DEPTH:
-                raise BadFile(where, "is nested too deeply to be a real file", event.start_mark.line + 1)
+                raise BadFile(where, "is nested too deeply to be a real file", _line(event))
         elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             depth -= 1
+
+
+def _line(event: Any) -> int:
+    return int(event.start_mark.line) + 1
 
 
 def _plain(node: Any, where: object, shift: int, budget: list[int], depth: int = 1) -> Any:

@@ -14,15 +14,41 @@ from advisor.near import plain
 
 # how publishers end the name of a quantized copy -> weight format
 _SUFFIXES: tuple[tuple[str, str | None], ...] = (
-    (r"awq(-(int4|4bit|w4a16))?(-marlin)?", "AWQ"), (r"gptq(-(int4|4bit|int8))?(-marlin)?", "GPTQ"),
-    (r"nvfp4(-fp8)?", "NVFP4"), (r"fp4", "NVFP4"), (r"w-mxfp4-a-fp8", "MXFP4"), (r"mxfp4", "MXFP4"), (r"mxfp8", "MXFP8"),
-    (r"fp8(-?(dynamic|block|kv|e4m3|tensor|wo))*", "FP8"), (r"kv", None), (r"quantized\.w8a8|w8a8(-int8)?|int8", "INT8"),
+    (r"awq(-(int4|4bit|w4a16))?(-marlin)?", "AWQ"),
+    (r"gptq(-(int4|4bit|int8))?(-marlin)?", "GPTQ"),
+    (r"nvfp4(-fp8)?", "NVFP4"),
+    (r"fp4", "NVFP4"),
+    (r"w-mxfp4-a-fp8", "MXFP4"),
+    (r"mxfp4", "MXFP4"),
+    (r"mxfp8", "MXFP8"),
+    (r"fp8(-?(dynamic|block|kv|e4m3|tensor|wo))*", "FP8"),
+    (r"kv", None),
+    (r"quantized\.w8a8|w8a8(-int8)?|int8", "INT8"),
     (r"quantized\.w4a16|(qat-)?w4a16(-ct|-g\d+)?|int4(-w4a16)?|autoround(-int4)?|int4-autoround", "INT4"),
-    (r"bnb-4bit|unsloth-bnb-4bit|4bit-bnb", "bitsandbytes-4bit"), (r"bf16", "BF16"), (r"fp16|f16", "F16"),
-    (r"(i1-)?gguf", None), (r"qat-q4_0(-unquantized)?|qat", None), (r"hf", None), (r"base", None), (r"mlx-4bit|4bit", "MLX-4bit"), (r"8bit", "MLX-8bit"),
-)  # fmt: skip
+    (r"bnb-4bit|unsloth-bnb-4bit|4bit-bnb", "bitsandbytes-4bit"),
+    (r"bf16", "BF16"),
+    (r"fp16|f16", "F16"),
+    (r"(i1-)?gguf", None),
+    (r"qat-q4_0(-unquantized)?|qat", None),
+    (r"hf", None),
+    (r"base", None),
+    (r"mlx-4bit|4bit", "MLX-4bit"),
+    (r"8bit", "MLX-8bit"),
+)
 _GGUF = re.compile(r"[-_.](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
-_PUBLISHERS = ("meta-", "qwen_", "nvidia_", "google_", "mistralai_", "deepseek-ai_", "microsoft_", "openai_", "zai-org_", "moonshotai_", "liquidai_")
+_PUBLISHERS = (
+    "meta-",
+    "qwen_",
+    "nvidia_",
+    "google_",
+    "mistralai_",
+    "deepseek-ai_",
+    "microsoft_",
+    "openai_",
+    "zai-org_",
+    "moonshotai_",
+    "liquidai_",
+)
 _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
 
 
@@ -40,7 +66,7 @@ def is_path(name: str) -> bool:
 
 
 def find(name: str, know: Knowledge) -> Named | None:
-    """The catalogue's name and the weight format that `name` says; None where nothing in the catalogue is called that."""
+    """The catalogue's name and the weight format that `name` says; None where the catalogue has no such name."""
     bare, quant = name.strip(), None
     m = re.match(r"^(.*):([A-Za-z0-9_.-]+)$", bare)
     if m and "/" in m[1] and not bare.startswith("hf.co"):
@@ -60,7 +86,11 @@ def find(name: str, know: Knowledge) -> Named | None:
     found = _without_suffix(short, quant, know)
     if found is None:
         return None
-    said = f"{name} is taken as {found.name}" + (f" in {found.quantization}" if found.quantization else "") + ", by its name"
+    said = (
+        f"{name} is taken as {found.name}"
+        + (f" in {found.quantization}" if found.quantization else "")
+        + ", by its name"
+    )
     return found._replace(assumed=said)
 
 

@@ -20,21 +20,87 @@ from advisor.estimation import deployment as resolved
 
 # flags that decide memory, beside those that rules/engines names for the engine
 MEMORY_FLAGS = frozenset(
-    "quantization quantize dtype enable-lora max-loras max-lora-rank speculative-config cpu-offload-gb block-size "
-    "ctx-size parallel gpu-layers cache-type-k cache-type-v batch-size ubatch-size flash-attn n-cpu-moe cpu-moe tensor-split "
-    "model-draft mmproj hf-repo hf-file kv-unified fit num_ctx num_gpu kv-cache-memory-bytes enforce-eager nnodes "
-    "language-model-only pipeline-parallel-size data-parallel-size tensor-parallel-size".split()
+    [
+        "quantization",
+        "quantize",
+        "dtype",
+        "enable-lora",
+        "max-loras",
+        "max-lora-rank",
+        "speculative-config",
+        "cpu-offload-gb",
+        "block-size",
+        "ctx-size",
+        "parallel",
+        "gpu-layers",
+        "cache-type-k",
+        "cache-type-v",
+        "batch-size",
+        "ubatch-size",
+        "flash-attn",
+        "n-cpu-moe",
+        "cpu-moe",
+        "tensor-split",
+        "model-draft",
+        "mmproj",
+        "hf-repo",
+        "hf-file",
+        "kv-unified",
+        "fit",
+        "num_ctx",
+        "num_gpu",
+        "kv-cache-memory-bytes",
+        "enforce-eager",
+        "nnodes",
+        "language-model-only",
+        "pipeline-parallel-size",
+        "data-parallel-size",
+        "tensor-parallel-size",
+    ]
 )
 # what `--quantization` and `--quantize` make of an unquantized checkpoint, or say about a quantized one
 QUANTIZATION = {
-    "fp8": "FP8", "fbgemm_fp8": "FP8", "modelopt": "FP8", "modelopt_fp8": "FP8", "ptpc_fp8": "FP8", "fp8_per_tensor": "FP8", "w8a8_fp8": "FP8",
-    "fp8_per_block": "FP8", "modelopt_fp4": "NVFP4", "nvfp4": "NVFP4", "modelopt_mxfp8": "MXFP8", "mxfp8": "MXFP8", "mxfp4": "MXFP4", "gpt_oss_mxfp4": "MXFP4",
-    "awq": "AWQ", "awq_marlin": "AWQ", "auto_awq": "AWQ", "gptq": "GPTQ", "gptq_marlin": "GPTQ", "auto_gptq": "GPTQ",
-    "bitsandbytes": "bitsandbytes-4bit", "bitsandbytes-nf4": "bitsandbytes-4bit", "bitsandbytes-fp4": "bitsandbytes-4bit",
-    "experts_int8": "INT8", "w8a8_int8": "INT8", "int8_per_channel_weight_only": "INT8", "eetq": "INT8",
-}  # fmt: skip
+    "fp8": "FP8",
+    "fbgemm_fp8": "FP8",
+    "modelopt": "FP8",
+    "modelopt_fp8": "FP8",
+    "ptpc_fp8": "FP8",
+    "fp8_per_tensor": "FP8",
+    "w8a8_fp8": "FP8",
+    "fp8_per_block": "FP8",
+    "modelopt_fp4": "NVFP4",
+    "nvfp4": "NVFP4",
+    "modelopt_mxfp8": "MXFP8",
+    "mxfp8": "MXFP8",
+    "mxfp4": "MXFP4",
+    "gpt_oss_mxfp4": "MXFP4",
+    "awq": "AWQ",
+    "awq_marlin": "AWQ",
+    "auto_awq": "AWQ",
+    "gptq": "GPTQ",
+    "gptq_marlin": "GPTQ",
+    "auto_gptq": "GPTQ",
+    "bitsandbytes": "bitsandbytes-4bit",
+    "bitsandbytes-nf4": "bitsandbytes-4bit",
+    "bitsandbytes-fp4": "bitsandbytes-4bit",
+    "experts_int8": "INT8",
+    "w8a8_int8": "INT8",
+    "int8_per_channel_weight_only": "INT8",
+    "eetq": "INT8",
+}
 # variables by which wrapper images are told the model
-MODEL_VARIABLES = ("MODEL_ID", "VLLM_MODEL", "MODEL_NAME", "HF_MODEL_ID", "HF_MODEL", "LLM_MODEL_ID", "MODEL_PATH", "MODEL", "SERVED_MODEL_NAME", "LLM_MODEL")
+MODEL_VARIABLES = (
+    "MODEL_ID",
+    "VLLM_MODEL",
+    "MODEL_NAME",
+    "HF_MODEL_ID",
+    "HF_MODEL",
+    "LLM_MODEL_ID",
+    "MODEL_PATH",
+    "MODEL",
+    "SERVED_MODEL_NAME",
+    "LLM_MODEL",
+)
 OTHERS_MODEL = frozenset(("ollama", "llama-swap"))
 
 
@@ -63,7 +129,15 @@ def model_of(launch: Launch, a: Arguments) -> Text | None:
         image = launch.setup.image
         return launch.model or (nim_model(text(image, launch.line)) if image else None)
     found = a.value(*MODEL_FLAGS)
-    if found is None and launch.engine in ("vllm", "sglang", "tensorrt-llm", "lmdeploy", "transformers", "mlc-llm", "ramalama"):
+    if found is None and launch.engine in (
+        "vllm",
+        "sglang",
+        "tensorrt-llm",
+        "lmdeploy",
+        "transformers",
+        "mlc-llm",
+        "ramalama",
+    ):
         found = next((p for p in a.positional if p not in ("serve", "\\")), None)
     if found is not None and _points_elsewhere(found) and launch.model is not None:
         found = launch.model
@@ -96,7 +170,9 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
     model = model_of(launch, a)
     named = None
     if model is None:
-        reasons.append("the model is not named" if launch.engine != "ollama" else "which models the server is to load is not said")
+        reasons.append(
+            "the model is not named" if launch.engine != "ollama" else "which models the server is to load is not said"
+        )
     elif model.unknown:
         reasons.append(f"the model is {model[:80]}, and {', '.join(model.unknown[:3])} is not set here")
     else:
@@ -122,8 +198,13 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
     request = None
     if not reasons and named is not None and hardware is not None:
         request = Request(
-            model=named.name, engine=launch.engine, engine_version=launch.version, quantization=quantization, hardware=hardware, settings=settings
-        )  # fmt: skip
+            model=named.name,
+            engine=launch.engine,
+            engine_version=launch.version,
+            quantization=quantization,
+            hardware=hardware,
+            settings=settings,
+        )
     return Reading(model, named, request, tuple(dict.fromkeys(reasons)), tuple(assumed), by_path)
 
 
@@ -142,9 +223,14 @@ def _named(model: Text, know: Knowledge) -> model_names.Named | None:
     return model_names.find(model, know)
 
 
-def _quantization(launch: Launch, a: Arguments, named: model_names.Named | None) -> str | None | ValueError:
+def _quantization(launch: Launch, a: Arguments, named: model_names.Named | None) -> str | ValueError | None:
     asked = a.value("quantization", "quantize", "load-in-4bit")
-    if asked is not None and not asked.unknown and asked.lower() not in ("none", "auto", "compressed-tensors", "gguf", "quark", "torchao", "inc", "auto-round", "modelopt_mixed"):
+    if (
+        asked is not None
+        and not asked.unknown
+        and asked.lower()
+        not in ("none", "auto", "compressed-tensors", "gguf", "quark", "torchao", "inc", "auto-round", "modelopt_mixed")
+    ):
         fmt = QUANTIZATION.get(asked.lower())
         if fmt is not None and (named is None or named.quantization is None):
             return fmt
@@ -159,7 +245,11 @@ def memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
     if key not in know.memo:
         entry = know.rules.engines().get(engine)
         names = entry.memory.get("names") if entry else None
-        own = [n for v in (names or {}).values() if isinstance(v, (list, tuple)) for n in v] if isinstance(names, dict) else []
+        own = (
+            [n for v in (names or {}).values() if isinstance(v, (list, tuple)) for n in v]
+            if isinstance(names, dict)
+            else []
+        )
         know.memo[key] = MEMORY_FLAGS | frozenset(str(x) for x in own)
     return know.memo[key]  # type: ignore[no-any-return]
 
@@ -172,7 +262,16 @@ def _settings(launch: Launch, a: Arguments, know: Knowledge) -> tuple[dict[str, 
     deciding = memory_flags(launch.engine, know)
     if launch.engine == "ollama":
         for k, v in {**launch.env, **launch.settings}.items():
-            if k in ("num_ctx", "num_gpu", "num_parallel", "OLLAMA_CONTEXT_LENGTH", "OLLAMA_NUM_PARALLEL", "OLLAMA_KV_CACHE_TYPE", "OLLAMA_FLASH_ATTENTION", "OLLAMA_SCHED_SPREAD"):
+            if k in (
+                "num_ctx",
+                "num_gpu",
+                "num_parallel",
+                "OLLAMA_CONTEXT_LENGTH",
+                "OLLAMA_NUM_PARALLEL",
+                "OLLAMA_KV_CACHE_TYPE",
+                "OLLAMA_FLASH_ATTENTION",
+                "OLLAMA_SCHED_SPREAD",
+            ):
                 if v.unknown:
                     unread.append(f"{k} is {v}, and {', '.join(v.unknown)} is not set here")
                 elif v and not (k == "OLLAMA_CONTEXT_LENGTH" and v == "0"):
@@ -215,7 +314,11 @@ def ranks(a: Arguments, engine: str) -> int | None:
     for names in (
         ("tensor-parallel-size", "tp-size", "tensor_parallel_size", "num-shard", "tp"),
         ("pipeline-parallel-size", "pp-size", "pipeline_parallel_size"),
-        ("data-parallel-size",) if engine == "vllm" else ("dp-size",) if engine == "sglang" and not a.on("enable-dp-attention") else ("dp",),
+        ("data-parallel-size",)
+        if engine == "vllm"
+        else ("dp-size",)
+        if engine == "sglang" and not a.on("enable-dp-attention")
+        else ("dp",),
     ):
         v = a.value(*names)
         if v is None:
@@ -252,4 +355,14 @@ def deployment(request: Request, know: Knowledge, machines: dict[str, Any]) -> t
     return resolved(request, know.rules, machines)
 
 
-__all__ = ["AdvisorError", "Argument", "Reading", "deployment", "hardware_words", "line_of", "model_of", "ranks", "read"]
+__all__ = [
+    "AdvisorError",
+    "Argument",
+    "Reading",
+    "deployment",
+    "hardware_words",
+    "line_of",
+    "model_of",
+    "ranks",
+    "read",
+]

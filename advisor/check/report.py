@@ -55,7 +55,9 @@ def _counted(skipped: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Skipped rules by file and rule."""
     out: dict[tuple[str, str], dict[str, Any]] = {}
     for s in skipped:
-        row = out.setdefault((s["file"], s["rule"]), {"rule": s["rule"], "file": s["file"], "missing": [], "deployments": 0})
+        row = out.setdefault(
+            (s["file"], s["rule"]), {"rule": s["rule"], "file": s["file"], "missing": [], "deployments": 0}
+        )
         row["deployments"] += 1
         row["missing"] = sorted({*row["missing"], *s["missing"]})
     return list(out.values())

@@ -82,10 +82,16 @@ def load(rules: Catalog, know: Knowledge) -> tuple[Rule, ...]:
             if entry.phase not in PHASES:
                 raise BadInput(f"rules/{path}: {entry.id}: phase {entry.phase!r} is none of {', '.join(PHASES)}")
             if entry.each is not None and entry.each not in each.EACH:
-                raise BadInput(f"rules/{path}: {entry.id}: unknown each {entry.each!r}", near_matches(entry.each, each.EACH))
+                raise BadInput(
+                    f"rules/{path}: {entry.id}: unknown each {entry.each!r}", near_matches(entry.each, each.EACH)
+                )
             seen.add(entry.id)
             try:
-                condition = None if entry.when is None else parse_condition(entry.when, ("when",), Fields(know, entry.engines), {}, {})
+                condition = (
+                    None
+                    if entry.when is None
+                    else parse_condition(entry.when, ("when",), Fields(know, entry.engines), {}, {})
+                )
             except Problem as e:
                 raise BadInput(f"rules/{path}: {entry.id}: {'.'.join(map(str, e.path))}: {e.text}") from None
             out.append(Rule(entry, condition))
@@ -126,13 +132,22 @@ class Rulebook:
             unique.setdefault((f.rule, f.line, f.message), f)
         return list(unique.values()), skipped
 
-    def _one(self, rule: Rule, v: Verdict, facts: Facts, file: str, findings: list[Finding], skipped: list[Skipped]) -> None:
+    def _one(
+        self, rule: Rule, v: Verdict, facts: Facts, file: str, findings: list[Finding], skipped: list[Skipped]
+    ) -> None:
         entry = rule.entry
         if entry.each is None:
             missing: list[str] = []
             outcome = evaluate(rule.condition, facts, missing)
             if outcome is None:
-                skipped.append(Skipped(rule=entry.id, file=file, resource=None if v.launch.resource is None else str(v.launch.resource), missing=tuple(dict.fromkeys(missing))))
+                skipped.append(
+                    Skipped(
+                        rule=entry.id,
+                        file=file,
+                        resource=None if v.launch.resource is None else str(v.launch.resource),
+                        missing=tuple(dict.fromkeys(missing)),
+                    )
+                )
             elif outcome:
                 findings.append(self._finding(entry, v, facts, file, {}, _place(entry.at, v, facts)))
             return
@@ -144,9 +159,13 @@ class Rulebook:
             if not entry.only and (entry.each, item.key) in self.claimed:
                 continue
             made = self._finding(entry, v, facts, file, item.words, item.place)
-            findings.append(msgspec.structs.replace(made, edits=item.edits if entry.edit else (), fix=item.fix or made.fix))
+            findings.append(
+                msgspec.structs.replace(made, edits=item.edits if entry.edit else (), fix=item.fix or made.fix)
+            )
 
-    def _finding(self, entry: RuleEntry, v: Verdict, facts: Facts, file: str, words: Mapping[str, str], place: tuple[int, int]) -> Finding:
+    def _finding(
+        self, entry: RuleEntry, v: Verdict, facts: Facts, file: str, words: Mapping[str, str], place: tuple[int, int]
+    ) -> Finding:
         severity = entry.severity
         message = filled(entry.message, facts, words)
         if (entry.versions is not None or entry.each in each.BY_VERSION) and v.launch.version is None:

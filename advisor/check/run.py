@@ -11,14 +11,32 @@ from advisor.catalog import Catalog, catalog
 from advisor.check.findings import ORDER, Finding, Judged, Problem, Report, Skipped
 from advisor.check.judge import Asked, Verdict, judge
 from advisor.check.knowledge import Knowledge
+from advisor.check.launch import Launch
 from advisor.check.located import MAX_BYTES
 from advisor.check.readers.context import Context
 from advisor.check.readers.detect import read_text
 from advisor.errors import BadFile, BadInput
 
-ENDINGS = frozenset((".yaml", ".yml", ".json", ".sh", ".bash", ".sbatch", ".slurm", ".service", ".env", ".modelfile", ".dockerfile"))
+ENDINGS = frozenset(
+    (".yaml", ".yml", ".json", ".sh", ".bash", ".sbatch", ".slurm", ".service", ".env", ".modelfile", ".dockerfile")
+)
 NAMES = re.compile(r"^(docker-?compose|compose|dockerfile|containerfile|modelfile)", re.I)
-SKIPPED_FOLDERS = frozenset((".git", ".hg", ".svn", "node_modules", "__pycache__", ".venv", "venv", ".tox", ".mypy_cache", ".ruff_cache", "dist", "build"))
+SKIPPED_FOLDERS = frozenset(
+    (
+        ".git",
+        ".hg",
+        ".svn",
+        "node_modules",
+        "__pycache__",
+        ".venv",
+        "venv",
+        ".tox",
+        ".mypy_cache",
+        ".ruff_cache",
+        "dist",
+        "build",
+    )
+)
 MAX_FILES = 50_000
 _ON = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*on\s*=\s*(.+?)\s*$", re.M)
 
@@ -30,7 +48,7 @@ class Options(NamedTuple):
     on_from: str = "--on"
     fit: bool = True
     engine_version: str | None = None
-    variables: dict[str, str] = {}  # noqa: RUF012 - read only
+    variables: dict[str, str] = {}
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     suppressions: bool = True
@@ -59,7 +77,11 @@ def files_of(paths: Iterable[str | Path]) -> Iterator[str]:
         elif p.is_dir():
             found = _walk(p)
         elif any(c in str(given) for c in "*?[") and not p.exists():
-            found = sorted(x for x in Path().glob(str(given)) if x.is_file()) if not p.is_absolute() else sorted(x for x in Path(p.anchor).glob(str(p.relative_to(p.anchor))) if x.is_file())
+            found = (
+                sorted(x for x in Path().glob(str(given)) if x.is_file())
+                if not p.is_absolute()
+                else sorted(x for x in Path(p.anchor).glob(str(p.relative_to(p.anchor))) if x.is_file())
+            )
             if not found:
                 raise BadInput(f"{given}: no file is called that")
         else:
@@ -85,12 +107,25 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield x
 
 
-def check(paths: Sequence[str | Path], *, rules: Catalog | None = None, stdin: str | None = None, progress: Callable[[int], None] | None = None, **options: Any) -> Report:
-    """Check deployment files. `options` are the fields of Options. Raises BadInput for an option that cannot be used."""
+def check(
+    paths: Sequence[str | Path],
+    *,
+    rules: Catalog | None = None,
+    stdin: str | None = None,
+    progress: Callable[[int], None] | None = None,
+    **options: Any,
+) -> Report:
+    """Check deployment files; `options` are the fields of Options. Raises BadInput for one that cannot be used."""
     return check_files(list(files_of(paths)), Options(**options), rules or catalog(), stdin, progress)
 
 
-def check_files(files: Sequence[str], options: Options, rules: Catalog, stdin: str | None = None, progress: Callable[[int], None] | None = None) -> Report:
+def check_files(
+    files: Sequence[str],
+    options: Options,
+    rules: Catalog,
+    stdin: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Report:
     """The report on a list of files."""
     from advisor.check.rules import Rulebook
 
@@ -114,7 +149,9 @@ def collect(results: Sequence[FileResult], rules: int, options: Options, files: 
     findings = [f for r in results for f in r.findings]
     return Report(
         deployments=tuple(v for r in results for v in r.verdicts),
-        findings=tuple(sorted(findings, key=lambda f: (f.file, f.line, f.column, ORDER[f.severity], f.rule, f.message))),
+        findings=tuple(
+            sorted(findings, key=lambda f: (f.file, f.line, f.column, ORDER[f.severity], f.rule, f.message))
+        ),
         skipped=tuple(s for r in results for s in r.skipped),
         suppressed=tuple(s for r in results for s in r.suppressed),
         problems=tuple(r.problem for r in results if r.problem is not None),
@@ -124,7 +161,9 @@ def collect(results: Sequence[FileResult], rules: int, options: Options, files: 
     )
 
 
-def check_file(name: str, know: Knowledge, book: Any, options: Options, machines: dict[str, Any], stdin: str | None = None) -> FileResult:
+def check_file(
+    name: str, know: Knowledge, book: Any, options: Options, machines: dict[str, Any], stdin: str | None = None
+) -> FileResult:
     """The result of one file; what is wrong with the file itself is a Problem, never an exception."""
     from advisor.files import read_text as read_file
 
@@ -134,14 +173,34 @@ def check_file(name: str, know: Knowledge, book: Any, options: Options, machines
         return check_source(source, name, folder, know, book, options, machines)
     except BadFile as e:
         m = re.match(r"^.*?:(\d+): ", e.message)
-        return FileResult(problem=Problem(file=name, line=int(m[1]) if m else None, message=e.message.removeprefix(f"{name}: ")))
+        return FileResult(
+            problem=Problem(file=name, line=int(m[1]) if m else None, message=e.message.removeprefix(f"{name}: "))
+        )
 
 
-def check_source(source: str, name: str, folder: Path | None, know: Knowledge, book: Any, options: Options, machines: dict[str, Any]) -> FileResult:
+def relocate(launches: Sequence[Launch], source: str) -> None:
+    """Puts each argument on the line where it stands: folded texts (`>`) and joined lines lose their line ends."""
+    lines = source.splitlines()
+    for launch in launches:
+        at = launch.line
+        for w in launch.argv:
+            if w.line and len(w) > 1 and w.line <= len(lines) and w not in lines[w.line - 1]:
+                for n in range(max(at, w.line), min(len(lines), w.line + 200) + 1):
+                    column = lines[n - 1].find(w)
+                    if column >= 0:
+                        w.line, w.column = n, column + 1
+                        break
+            at = max(at, w.line)
+
+
+def check_source(
+    source: str, name: str, folder: Path | None, know: Knowledge, book: Any, options: Options, machines: dict[str, Any]
+) -> FileResult:
     """The result of one text. Raises BadFile."""
     from advisor.check.suppress import suppressed
 
     launches = read_text(source, name, 1, Context(name, know, options.variables, folder))
+    relocate(launches, source)
     on, on_from = options.on, options.on_from
     if on is None:
         m = _ON.search(source)

@@ -14,7 +14,17 @@ _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 _SIZED = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])?$")
 # flags whose value is a model when no positional names one
-MODEL_FLAGS = ("model", "model-path", "model-id", "model_path", "model-repository", "model_id", "model-dir", "model_dir", "model-repo")
+MODEL_FLAGS = (
+    "model",
+    "model-path",
+    "model-id",
+    "model_path",
+    "model-repository",
+    "model_id",
+    "model-dir",
+    "model_dir",
+    "model-repo",
+)
 
 
 class Argument(NamedTuple):

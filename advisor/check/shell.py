@@ -7,7 +7,7 @@ What a text does not say (an unset variable, a command substitution) stays in th
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from advisor.check.located import Text, line_of, text
@@ -17,9 +17,48 @@ MAX_NESTED = 12  # `${A:-${B:-...}}`
 MAX_VALUE = 16 * 1024  # characters that one variable or word may grow to
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
-_KEYWORDS = frozenset("if then else elif fi do done while until case esac { } ! time function".split())
-_DECLARES = frozenset("export declare local readonly typeset".split())
-_OPERATORS = ("&&", "||", ";;", "|&", ">>", "<<<", "<<-", "<<", "2>&1", ">&", "<&", "&>", ";", "|", "&", "(", ")", ">", "<")
+_KEYWORDS = frozenset(
+    [
+        "if",
+        "then",
+        "else",
+        "elif",
+        "fi",
+        "do",
+        "done",
+        "while",
+        "until",
+        "case",
+        "esac",
+        "{",
+        "}",
+        "!",
+        "time",
+        "function",
+    ]
+)
+_DECLARES = frozenset(["export", "declare", "local", "readonly", "typeset"])
+_OPERATORS = (
+    "&&",
+    "||",
+    ";;",
+    "|&",
+    ">>",
+    "<<<",
+    "<<-",
+    "<<",
+    "2>&1",
+    ">&",
+    "<&",
+    "&>",
+    ";",
+    "|",
+    "&",
+    "(",
+    ")",
+    ">",
+    "<",
+)
 
 
 class Command(NamedTuple):
@@ -40,9 +79,23 @@ class _Piece(NamedTuple):
     array: tuple[Text, ...] | None = None
 
 
-def commands(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Command]:
-    """The simple commands of a shell text, in order. `known` are variables that are set before it."""
-    return _Reader(source, line, column, dict(known or {})).read()
+class _Each(tuple[Text, ...]):
+    """The words a loop runs over: its variable stands for all of them."""
+
+
+def commands(
+    source: str,
+    line: int = 1,
+    column: int = 0,
+    known: Mapping[str, str] | None = None,
+    positional: Sequence[Text] | None = None,
+) -> list[Command]:
+    """The simple commands of a shell text, in order. `known` are variables that are set before it, `positional` what
+    `$1` and `$@` stand for (None = not known)."""
+    reader = _Reader(source, line, column, dict(known or {}))
+    if positional is not None:
+        reader.vars["@"] = tuple(positional)
+    return reader.read()
 
 
 def words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
@@ -59,7 +112,9 @@ class _Reader:
         self.line = line
         self.first_column = column
         self.start = 0  # index of the first character of this line
-        self.vars: dict[str, Text | tuple[Text, ...]] = {k: v if isinstance(v, Text) else Text(v) for k, v in known.items()}
+        self.vars: dict[str, Text | tuple[Text, ...]] = {
+            k: v if isinstance(v, Text) else Text(v) for k, v in known.items()
+        }
         self.exports: dict[str, Text] = {}
         self.out: list[Command] = []
         self.now: list[Text] = []
@@ -287,9 +342,18 @@ class _Reader:
             return self._value(m[0], quoted)
         self.i += 2 if s[i + 1 : i + 2] in tuple("0123456789@*#?$!-") and i + 1 < len(s) else 1
         name = s[i + 1 : i + 2]
+        given = self.vars.get("@")
+        if isinstance(given, tuple) and name in ("@", "*"):
+            return _Piece("", quoted, (), array=given)
+        if isinstance(given, tuple) and name.isdigit() and name != "0":
+            k = int(name) - 1
+            return _Piece(given[k], quoted, given[k].unknown) if k < len(given) else _Piece("", quoted, ())
         return _unknown("$" + name) if name and name in "0123456789@*#?$!-" else _Piece("$", True, ())
 
     def _braced(self, inside: str, quoted: bool) -> _Piece:
+        given = self.vars.get("@")
+        if inside in ("@", "*") and isinstance(given, tuple):
+            return _Piece("", quoted, (), array=given)
         array = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]", inside)
         if array:
             return self._value(array[1], quoted, whole=True)
@@ -328,6 +392,8 @@ class _Reader:
         have = self.vars.get(name)
         if have is None:
             return _unknown("${" + name + "}", (name,))
+        if isinstance(have, _Each):
+            return _Piece("${" + name + "}", True, (name,), array=tuple(have))
         if isinstance(have, tuple):
             if whole:
                 return _Piece("", quoted, (), array=have)
@@ -343,6 +409,8 @@ class _Reader:
         if found and found[0] == "for":
             if len(found) > 1 and _NAME.fullmatch(found[1]):
                 self.vars.pop(found[1], None)
+                if len(found) > 5:
+                    self.vars[str(found[1])] = _Each(found[3:])
             return
         declared = bool(found) and found[0] in _DECLARES
         exporting = bool(found) and found[0] == "export"
@@ -404,6 +472,10 @@ def _fields(pieces: list[_Piece], line: int, column: int) -> list[Text]:
     now: list[_Piece] = []
     started = False
     for p in pieces:
+        if p.array is not None and p.unknown and any(q.value for q in pieces if q is not p):
+            now.append(p._replace(array=None))  # one word of a loop inside a longer word
+            started = True
+            continue
         if p.array is not None:
             out += p.array
             continue

@@ -46,7 +46,10 @@ def suppressed(
     used: set[int] = set()
     lines = source.splitlines()
     for f in findings:
-        hit = next((i for i, s in enumerate(found) if f.rule in s.rules and (s.whole_file or f.line in _covered(s, lines))), None)
+        hit = next(
+            (i for i, s in enumerate(found) if f.rule in s.rules and (s.whole_file or f.line in _covered(s, lines))),
+            None,
+        )
         if hit is not None:
             used.add(hit)
             gone.append(f)
@@ -59,10 +62,15 @@ def suppressed(
             if i not in used and all(book.in_force(r) or r not in book.all for r in s.rules):
                 kept.append(
                     Finding(
-                        rule="suppression-unused", severity="info", file=file, line=s.line, phase="lint",
-                        message=f"nothing is suppressed by ignore[{', '.join(s.rules)}]", fix="Remove the comment",
+                        rule="suppression-unused",
+                        severity="info",
+                        file=file,
+                        line=s.line,
+                        phase="lint",
+                        message=f"nothing is suppressed by ignore[{', '.join(s.rules)}]",
+                        fix="Remove the comment",
                     )
-                )  # fmt: skip
+                )
     return kept, gone
 
 

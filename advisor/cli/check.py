@@ -32,15 +32,32 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 @options.hardware
 @click.option("--no-fit", is_flag=True, help="Rules alone: no verdict on memory is asked for.")
 @click.option("--engine-version", metavar="V", help="Version of the engine where the file states none.")
-@click.option("--set", "variables", multiple=True, metavar="NAME=VALUE", help="Value of a variable that a file leaves open.")
-@click.option("--select", multiple=True, metavar="RULE|PHASE", help="Only these rules: ids, phases (start, memory, perf, security, ...), all.")
+@click.option(
+    "--set", "variables", multiple=True, metavar="NAME=VALUE", help="Value of a variable that a file leaves open."
+)
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="RULE|PHASE",
+    help="Only these rules: ids, phases (start, memory, perf, security, ...), all.",
+)
 @click.option("--ignore", multiple=True, metavar="RULE|PHASE", help="Not these rules.")
 @click.option("--no-suppressions", is_flag=True, help="Show what comments and annotations suppress.")
-@click.option("--fail-on", type=click.Choice(["error", "warning", "info", "none"]), default="error", show_default=True, help="Least severity that fails.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info", "none"]),
+    default="error",
+    show_default=True,
+    help="Least severity that fails.",
+)
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
 @click.option("--exit-zero", is_flag=True, help="Exit status 0 whatever is found.")
-@click.option("--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Output format; repeat it with --output.")
-@click.option("--output", "outputs", multiple=True, metavar="FILE", help="Where the format goes (default: standard output).")
+@click.option(
+    "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Output format; repeat it with --output."
+)
+@click.option(
+    "--output", "outputs", multiple=True, metavar="FILE", help="Where the format goes (default: standard output)."
+)
 @click.option("--baseline", metavar="FILE", help="Report only what this file does not hold.")
 @click.option("--create-baseline", metavar="FILE", help="Write all present findings to this file.")
 @click.option("--fix", is_flag=True, help="Make the safe changes, and show them.")
@@ -50,7 +67,7 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 @options.as_json
 @options.quiet
 def command(paths: tuple[str, ...], **given: Any) -> int:
-    """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values before a rollout."""
+    """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
     from advisor.catalog import catalog
     from advisor.check import report, run
     from advisor.errors import BadInput

@@ -120,7 +120,9 @@ def _words(value: Any) -> list[Text]:
 def shell_lines(value: Text) -> list[Text]:
     """The words of a block scalar, each with its own line: line ends are blanks there."""
     lines = value.splitlines()
-    joined = " \\\n".join(x.rstrip().removesuffix("\\").rstrip() if not x.lstrip().startswith("#") else "" for x in lines)
+    joined = " \\\n".join(
+        x.rstrip().removesuffix("\\").rstrip() if not x.lstrip().startswith("#") else "" for x in lines
+    )
     return [w for c in shell.commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
 
 
@@ -168,7 +170,23 @@ def _setup(s: Mapping[str, Any]) -> Setup:
     memory = string(s.get("mem_limit")) or string(at(limits, "memory"))
     probe = s.get("healthcheck")
     shm = string(s.get("shm_size"))
-    places = {k: line_of(v) or line_of(s) for k, v in s.items() if k in ("ports", "privileged", "shm_size", "volumes", "restart", "healthcheck", "image", "deploy", "network_mode", "environment")}
+    places = {
+        k: line_of(v) or line_of(s)
+        for k, v in s.items()
+        if k
+        in (
+            "ports",
+            "privileged",
+            "shm_size",
+            "volumes",
+            "restart",
+            "healthcheck",
+            "image",
+            "deploy",
+            "network_mode",
+            "environment",
+        )
+    }
     return msgspec.structs.replace(
         x,
         ports=tuple(ports),
@@ -191,15 +209,18 @@ def _gpus(x: Setup, s: Mapping[str, Any]) -> Setup:
     wrong: list[str] = []
     all_ = str(s.get("gpus", ""))
     if all_:
-        if isinstance(s.get("gpus"), Text):
-            x = gpus_option(x, all_)
-        else:
-            x = _reserved(x, sequence(s.get("gpus")), wrong)
+        x = gpus_option(x, all_) if isinstance(s.get("gpus"), Text) else _reserved(x, sequence(s.get("gpus")), wrong)
     if str(s.get("runtime")) in ("nvidia", "habana"):
-        ids = str(mapping(s.get("environment")).get("NVIDIA_VISIBLE_DEVICES", "all")) if isinstance(s.get("environment"), dict) else "all"
+        ids = (
+            str(mapping(s.get("environment")).get("NVIDIA_VISIBLE_DEVICES", "all"))
+            if isinstance(s.get("environment"), dict)
+            else "all"
+        )
         x = msgspec.structs.replace(x, gpu_granted=True, gpu_all=ids == "all")
     for d in sequence(s.get("devices")):
-        if isinstance(d, Text) and any(w in d for w in ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")):
+        if isinstance(d, Text) and any(
+            w in d for w in ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
+        ):
             x = msgspec.structs.replace(x, gpu_granted=True, gpu_all=x.gpu_all or "=all" in d)
     if truth(s.get("privileged")) is True:
         x = msgspec.structs.replace(x, gpu_granted=True)
@@ -244,7 +265,12 @@ def _mount(v: Any) -> Mount | None:
     if isinstance(v, dict) and isinstance(v.get("target"), Text):
         kind = str(v.get("type", "volume"))
         bytes_ = size(string(at(v, "tmpfs", "size")))
-        return Mount(target=str(v["target"]), kind="memory" if kind == "tmpfs" else kind, size_bytes=bytes_, source=string(v.get("source")))
+        return Mount(
+            target=str(v["target"]),
+            kind="memory" if kind == "tmpfs" else kind,
+            size_bytes=bytes_,
+            source=string(v.get("source")),
+        )
     return None
 
 

@@ -14,7 +14,27 @@ from advisor.check.launch import Launch, Setup
 from advisor.check.located import Map, Text, at, like, line_of, mapping, sequence, string, text, truth, whole
 from advisor.check.readers.context import Context, environment, finder, made
 
-_TRT = frozenset("kv_cache_config cuda_graph_config moe_config enable_attention_dp free_gpu_memory_fraction max_batch_size max_num_tokens tensor_parallel_size pytorch_backend_config speculative_config backend print_iter_log disable_overlap_scheduler attn_backend moe_expert_parallel_size stream_interval quant_config".split())
+_TRT = frozenset(
+    [
+        "kv_cache_config",
+        "cuda_graph_config",
+        "moe_config",
+        "enable_attention_dp",
+        "free_gpu_memory_fraction",
+        "max_batch_size",
+        "max_num_tokens",
+        "tensor_parallel_size",
+        "pytorch_backend_config",
+        "speculative_config",
+        "backend",
+        "print_iter_log",
+        "disable_overlap_scheduler",
+        "attn_backend",
+        "moe_expert_parallel_size",
+        "stream_interval",
+        "quant_config",
+    ]
+)
 
 
 def flags_of(doc: Any, ctx: Context) -> str | None:
@@ -22,9 +42,42 @@ def flags_of(doc: Any, ctx: Context) -> str | None:
     if not isinstance(doc, dict) or not doc or len(doc) > 200:
         return None
     keys = [str(k).lstrip("-").replace("_", "-") for k in doc]
-    if sum(k.replace("-", "_") in _TRT for k in keys) >= 2 and ("kv_cache_config" in doc or "cuda_graph_config" in doc or "moe_config" in doc):
+    if sum(k.replace("-", "_") in _TRT for k in keys) >= 2 and (
+        "kv_cache_config" in doc or "cuda_graph_config" in doc or "moe_config" in doc
+    ):
         return "tensorrt-llm"
-    for engine, telling in (("sglang", ("mem-fraction-static", "model-path", "tp-size", "attention-backend", "chunked-prefill-size", "max-running-requests")), ("vllm", ("max-model-len", "gpu-memory-utilization", "tensor-parallel-size", "max-num-seqs", "max-num-batched-tokens", "kv-cache-dtype", "enable-prefix-caching", "no-enable-prefix-caching", "served-model-name", "enforce-eager", "async-scheduling", "compilation-config", "max-cudagraph-capture-size", "trust-remote-code"))):  # fmt: skip
+    for engine, telling in (
+        (
+            "sglang",
+            (
+                "mem-fraction-static",
+                "model-path",
+                "tp-size",
+                "attention-backend",
+                "chunked-prefill-size",
+                "max-running-requests",
+            ),
+        ),
+        (
+            "vllm",
+            (
+                "max-model-len",
+                "gpu-memory-utilization",
+                "tensor-parallel-size",
+                "max-num-seqs",
+                "max-num-batched-tokens",
+                "kv-cache-dtype",
+                "enable-prefix-caching",
+                "no-enable-prefix-caching",
+                "served-model-name",
+                "enforce-eager",
+                "async-scheduling",
+                "compilation-config",
+                "max-cudagraph-capture-size",
+                "trust-remote-code",
+            ),
+        ),
+    ):
         table = ctx.know.flags(engine)
         if table is None:
             continue
@@ -57,7 +110,16 @@ def flags_file(doc: Mapping[str, Any], engine: str, ctx: Context) -> list[Launch
                 argv += [like(name, k), *(w for w in v if isinstance(w, Text))]
             elif isinstance(v, dict):
                 argv += [like(name, k), like(_json(v), k)]
-    return [Launch(file=ctx.file, line=line_of(doc), kind=f"{engine}-config", engine=engine, argv=tuple(argv), settings=settings)]
+    return [
+        Launch(
+            file=ctx.file,
+            line=line_of(doc),
+            kind=f"{engine}-config",
+            engine=engine,
+            argv=tuple(argv),
+            settings=settings,
+        )
+    ]
 
 
 def _json(value: Any) -> str:
@@ -89,7 +151,10 @@ def llama_swap(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
     macros = {str(k): v for k, v in mapping(doc.get("macros")).items() if isinstance(v, Text)}
     out: list[Launch] = []
     ports: dict[str, int] = {}
-    around = Setup(places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)}, unit={"healthCheckTimeout": str(doc.get("healthCheckTimeout") or 120)})
+    around = Setup(
+        places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)},
+        unit={"healthCheckTimeout": str(doc.get("healthCheckTimeout") or 120)},
+    )
     for name, m in mapping(doc.get("models")).items():
         command = string(at(m, "cmd"))
         if command is None:
@@ -98,7 +163,13 @@ def llama_swap(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
         filled = _macros(command, own)
         env, _ = environment(at(m, "env"))
         first = line_of(command) + (1 if command.block else 0)
-        found = made(ctx, "llama-swap", finder(ctx).script(_one_line(filled), first, {"PORT": "5800", "MODEL_ID": str(name)}), str(name), around)
+        found = made(
+            ctx,
+            "llama-swap",
+            finder(ctx).script(_one_line(filled), first, {"PORT": "5800", "MODEL_ID": str(name)}),
+            str(name),
+            around,
+        )
         fixed = re.search(r"--port[ =](\d{2,5})", filled)
         places = dict(around.places)
         proxy = str(at(m, "proxy") or "")
@@ -110,7 +181,11 @@ def llama_swap(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
             ports[fixed[1]] = first
         for x in found:
             s = x.setup if x.setup.container else around
-            out.append(msgspec.structs.replace(x, line=first, env={**env, **x.env}, setup=msgspec.structs.replace(s, places={**s.places, **places})))
+            out.append(
+                msgspec.structs.replace(
+                    x, line=first, env={**env, **x.env}, setup=msgspec.structs.replace(s, places={**s.places, **places})
+                )
+            )
     return out
 
 
@@ -144,7 +219,9 @@ def _macros(command: Text, macros: Mapping[str, str]) -> Text:
 
 
 def _one_line(command: str) -> str:
-    return " \\\n".join(x.rstrip().removesuffix("\\").rstrip() for x in command.splitlines() if not x.lstrip().startswith("#"))
+    return " \\\n".join(
+        x.rstrip().removesuffix("\\").rstrip() for x in command.splitlines() if not x.lstrip().startswith("#")
+    )
 
 
 def modelfile(source: str, ctx: Context) -> list[Launch]:
@@ -176,10 +253,21 @@ def modelfile(source: str, ctx: Context) -> list[Launch]:
                     places["trailing-comment"] = n
         elif word == "ADAPTER":
             unit["adapter"] = rest
-    line = line_of(model) or ctx.line
+    begin = line_of(model) or ctx.line
     if model is None:
         places["no-from"] = ctx.line
-    return [Launch(file=ctx.file, line=line, kind="modelfile", engine="ollama", model=model, settings=settings, env=env, setup=Setup(places=places, unit=unit))]
+    return [
+        Launch(
+            file=ctx.file,
+            line=begin,
+            kind="modelfile",
+            engine="ollama",
+            model=model,
+            settings=settings,
+            env=env,
+            setup=Setup(places=places, unit=unit),
+        )
+    ]
 
 
 def infernet(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
@@ -189,11 +277,22 @@ def infernet(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
         if not isinstance(c, dict):
             continue
         command = c.get("command")
-        words = shell.words(command, line_of(command)) if isinstance(command, Text) else [w for w in sequence(command) if isinstance(w, Text)]
+        words = (
+            shell.words(command, line_of(command))
+            if isinstance(command, Text)
+            else [w for w in sequence(command) if isinstance(w, Text)]
+        )
         env, _ = environment(c.get("env"))
         gpu = truth(c.get("gpu"))
         port = whole(c.get("port"))
-        setup = Setup(container=True, gpu_granted=bool(gpu), gpu_all=bool(gpu), ports=((None, port, None),) if port else (), exposed=f"port {port}" if port and truth(c.get("external")) is not False else None, places={"image": line_of(c.get("image"))})
+        setup = Setup(
+            container=True,
+            gpu_granted=bool(gpu),
+            gpu_all=bool(gpu),
+            ports=((None, port, None),) if port else (),
+            exposed=f"port {port}" if port and truth(c.get("external")) is not False else None,
+            places={"image": line_of(c.get("image"))},
+        )
         found = finder(ctx).container(string(c.get("image")), None, words, env, setup)
         out += [msgspec.structs.replace(x, line=line_of(c)) for x in made(ctx, "infernet", found, string(c.get("id")))]
     return out
@@ -208,15 +307,27 @@ def skypilot(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
         spec = text(f"{first}:{kinds[first]}", line_of(first))
     name, _, count = (spec or "").partition(":")
     words = accelerators.accelerator(name, ctx.know) if name else None
-    setup = Setup(hardware=words, hardware_source=f"accelerators: {spec}" if words else None, gpu_count=int(count) if count.isdigit() else 1 if name else None, gpu_granted=True if name else None, nodes=whole(doc.get("num_nodes")))
-    env, elsewhere = environment(doc.get("envs"))
+    setup = Setup(
+        hardware=words,
+        hardware_source=f"accelerators: {spec}" if words else None,
+        gpu_count=int(count) if count.isdigit() else 1 if name else None,
+        gpu_granted=True if name else None,
+        nodes=whole(doc.get("num_nodes")),
+    )
+    env, _elsewhere = environment(doc.get("envs"))
     n = setup.gpu_count or 1
     known = {**env, "SKYPILOT_NUM_GPUS_PER_NODE": text(str(n)), "SKYPILOT_NUM_NODES": text(str(setup.nodes or 1))}
     out: list[Launch] = []
     for key in ("setup", "run"):
         body = string(doc.get(key))
         if body is not None:
-            out += made(ctx, "skypilot", finder(ctx).script(body, line_of(body) + (1 if body.block else 0), known), string(doc.get("name")), setup)
+            out += made(
+                ctx,
+                "skypilot",
+                finder(ctx).script(body, line_of(body) + (1 if body.block else 0), known),
+                string(doc.get("name")),
+                setup,
+            )
     return out
 
 
@@ -234,8 +345,18 @@ def recipe(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
         extra = [w for w in sequence(at(v, "extra_args") or at(v, "args")) if isinstance(w, Text)]
         own = string(at(v, "model_id")) or named
         out.append(
-            Launch(file=ctx.file, line=line_of(key) or line_of(named), kind="recipe", name=str(key), engine="vllm", model=own, argv=(*base, *extra), env={**env, **environment(at(v, "extra_env"))[0]}, resource=str(key))
-        )  # fmt: skip
+            Launch(
+                file=ctx.file,
+                line=line_of(key) or line_of(named),
+                kind="recipe",
+                name=str(key),
+                engine="vllm",
+                model=own,
+                argv=(*base, *extra),
+                env={**env, **environment(at(v, "extra_env"))[0]},
+                resource=str(key),
+            )
+        )
     return out
 
 
@@ -259,10 +380,23 @@ def srt_slurm(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
             continue
         short = "agg" if role.startswith("agg") else role
         gpus = whole(at(doc, "resources", f"gpus_per_{short}"))
-        setup = Setup(hardware=words, hardware_source=f"gpu_type: {at(doc, 'resources', 'gpu_type')}" if words else None, gpu_count=gpus, gpu_granted=True, container=True, image=container, ipc_host=True)
+        setup = Setup(
+            hardware=words,
+            hardware_source=f"gpu_type: {at(doc, 'resources', 'gpu_type')}" if words else None,
+            gpu_count=gpus,
+            gpu_granted=True,
+            container=True,
+            image=container,
+            ipc_host=True,
+        )
         made_ = flags_file(body, engine, ctx)
         env, _ = environment(at(doc, "backend", f"{role}_environment"))
-        out += [msgspec.structs.replace(x, kind="srt-slurm", name=role, model=model, setup=setup, env=env, line=line_of(body), resource=role) for x in made_]
+        out += [
+            msgspec.structs.replace(
+                x, kind="srt-slurm", name=role, model=model, setup=setup, env=env, line=line_of(body), resource=role
+            )
+            for x in made_
+        ]
     if not out:
         setup = Setup(hardware=words, gpu_granted=True, container=True, image=container)
         out = [Launch(file=ctx.file, line=line_of(doc), kind="srt-slurm", engine=engine, model=model, setup=setup)]

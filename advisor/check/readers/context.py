@@ -72,7 +72,9 @@ def inside(folder: Path | None, name: str) -> Path | None:
         return None
 
 
-def made(ctx: Context, kind: str, started: list[Started], name: str | None, setup: Setup | None = None, **more: Any) -> list[Launch]:
+def made(
+    ctx: Context, kind: str, started: list[Started], name: str | None, setup: Setup | None = None, **more: Any
+) -> list[Launch]:
     """Launches from what was found to be started."""
     return [
         Launch(
@@ -109,7 +111,7 @@ def nested(ctx: Context, value: Text, hint: str = "") -> list[Launch]:
 
 
 def environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
-    """(variables, names whose value comes from elsewhere) of a list `K=V`, a mapping, or Kubernetes' name/value list."""
+    """(variables, names whose value comes from elsewhere) of `K=V` lists, mappings, or name/value lists."""
     out: dict[str, Text] = {}
     elsewhere: list[str] = []
     if isinstance(value, dict):
@@ -119,7 +121,11 @@ def environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
             elif v is None:
                 elsewhere.append(str(k))
             elif isinstance(v, dict):
-                (elsewhere.append(str(k)) if "value" not in v else out.__setitem__(str(k), string(v["value"]) or text("")))
+                (
+                    elsewhere.append(str(k))
+                    if "value" not in v
+                    else out.__setitem__(str(k), string(v["value"]) or text(""))
+                )
     elif isinstance(value, list):
         for item in value:
             if isinstance(item, Text):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.check.launch import Launch
+from advisor.check.launch import Launch, Setup
 from advisor.check.located import Text, at, documents, find_all, line_of, mapping, sequence, string, truth
 from advisor.check.readers import compose, configs, envfile, helm, kubernetes, units
 from advisor.check.readers.context import Context, environment, finder, made, nested
@@ -71,7 +71,11 @@ def kind_of(source: str, name: str) -> str:
     lines = [x for x in head.splitlines() if not _COMMENT.match(x)][:200]
     if base.endswith(".env") or base.startswith(".env") or ".env." in base:
         return "env"
-    if lines and all(_ENV_LINE.match(x) for x in lines) and not any(re.search(r"\s\w", x.partition("=")[2].strip("\"'")) for x in lines):
+    if (
+        lines
+        and all(_ENV_LINE.match(x) for x in lines)
+        and not any(re.search(r"\s\w", x.partition("=")[2].strip("\"'")) for x in lines)
+    ):
         return "env"
     if re.search(r"^[ \t]*(- )?[\"']?[\w./-]+[\"']?:(\s|$)", head, re.M) or head.lstrip()[:1] in ("{", "["):
         return "yaml"
@@ -92,13 +96,17 @@ def _documents(docs: list[Any], ctx: Context) -> list[Launch]:
 def _document(doc: dict[str, Any], ctx: Context) -> list[Launch]:
     """One YAML or JSON document that is no Kubernetes object."""
     services = doc.get("services")
-    if isinstance(services, dict) and any(isinstance(s, dict) and ({"image", "build", "command", "extends"} & set(s)) for s in services.values()):
+    if isinstance(services, dict) and any(
+        isinstance(s, dict) and ({"image", "build", "command", "extends"} & set(s)) for s in services.values()
+    ):
         return compose.read_document(doc, ctx)
     if any(isinstance(at(m, "cmd"), Text) for m in mapping(doc.get("models")).values()):
         return configs.llama_swap(doc, ctx)
     if helm.applies(doc):
         return helm.read_document(doc, ctx)
-    if isinstance(doc.get("containers"), list) and any(k in doc for k in ("chain", "forward_stats", "docker", "server", "rate_limit", "startup_wait")):
+    if isinstance(doc.get("containers"), list) and any(
+        k in doc for k in ("chain", "forward_stats", "docker", "server", "rate_limit", "startup_wait")
+    ):
         return configs.infernet(doc, ctx)
     if isinstance(at(doc, "model", "model_id"), Text):
         return configs.recipe(doc, ctx)
@@ -130,7 +138,7 @@ def generic(doc: Any, ctx: Context) -> list[Launch]:
             continue
         env, _ = environment(body.get("env"))
         args = [w for w in sequence(words) if isinstance(w, Text)]
-        found = finder(ctx).container(image, None, args, env, kubernetes.Setup(container=True, image=image))
+        found = finder(ctx).container(image, None, args, env, Setup(container=True, image=image))
         out += made(ctx, "yaml", found, string(body.get("name")))
     if out:
         return out
@@ -140,10 +148,19 @@ def generic(doc: Any, ctx: Context) -> list[Launch]:
     for body in find_all(doc, "image") if not out else ():
         image = string(body.get("image")) or _repository(body.get("image"))
         entry = ctx.know.image(image_of(image, ctx.know).name) if image is not None else None
-        if image is not None and entry is not None and entry.entry in ("serve", "opaque") and truth(body.get("disabled")) is not True:
-            setup = kubernetes.Setup(container=True, image=str(image))
+        if (
+            image is not None
+            and entry is not None
+            and entry.entry in ("serve", "opaque")
+            and truth(body.get("disabled")) is not True
+        ):
+            setup = Setup(container=True, image=str(image))
             said = ("its arguments: they stand elsewhere",)
-            out.append(Launch(file=ctx.file, line=line_of(body), kind="yaml", engine=entry.engine, setup=setup, unresolved=said))
+            out.append(
+                Launch(
+                    file=ctx.file, line=line_of(body), kind="yaml", engine=entry.engine, setup=setup, unresolved=said
+                )
+            )
     if out:
         return out
     for value in _texts(doc):
@@ -152,11 +169,17 @@ def generic(doc: Any, ctx: Context) -> list[Launch]:
                 out += _fenced(value, ctx._replace(line=line_of(value) + (1 if value.block else 0)))
             elif "\n" in value or " " in value:
                 first = line_of(value) + (1 if value.block else 0)
-                out += made(ctx, "yaml", finder(ctx).script(value, first), None) or nested(ctx, value) or _templated(value, first, ctx)
+                out += (
+                    made(ctx, "yaml", finder(ctx).script(value, first), None)
+                    or nested(ctx, value)
+                    or _templated(value, first, ctx)
+                )
     return out
 
 
-_MENTIONS = re.compile(r"\b(vllm|sglang|trtllm-serve|text-generation-launcher|lmdeploy|llama-server|ollama|llama-swap|mlx_lm|mlc_llm)\b")
+_MENTIONS = re.compile(
+    r"\b(vllm|sglang|trtllm-serve|text-generation-launcher|lmdeploy|llama-server|ollama|llama-swap|mlx_lm|mlc_llm)\b"
+)
 
 
 def _templated(value: Text, line: int, ctx: Context) -> list[Launch]:

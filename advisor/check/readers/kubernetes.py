@@ -90,7 +90,9 @@ class _Around:
             wanted = mapping(at(s, "spec", "selector"))
             if wanted and all(labels.get(k) == v for k, v in wanted.items()):
                 for p in sequence(at(s, "spec", "ports")):
-                    target = whole(at(p, "targetPort")) or (whole(at(p, "port")) if at(p, "targetPort") is None else None)
+                    target = whole(at(p, "targetPort")) or (
+                        whole(at(p, "port")) if at(p, "targetPort") is None else None
+                    )
                     if target:
                         return target, line_of(p)
         return None
@@ -102,7 +104,9 @@ def pod_specs(o: Any, depth: int = 0, above: tuple[Any, ...] = ()) -> Iterator[t
         return
     if isinstance(o, dict):
         c = o.get("containers")
-        if isinstance(c, list) and any(isinstance(x, dict) and ({"image", "command", "args", "name"} & set(x)) for x in c):
+        if isinstance(c, list) and any(
+            isinstance(x, dict) and ({"image", "command", "args", "name"} & set(x)) for x in c
+        ):
             yield o, above
         for k, v in o.items():
             if k not in ("containers", "initContainers") and isinstance(v, (dict, list)):
@@ -132,7 +136,13 @@ def _pods(o: dict[str, Any], kind: str, name: str | None, ctx: Context, around: 
 
 
 def containers(
-    spec: Mapping[str, Any], pod: Setup, name: str | None, ctx: Context, around: _Around | None = None, labels: Mapping[str, Any] | None = None, kind: str = "kubernetes"
+    spec: Mapping[str, Any],
+    pod: Setup,
+    name: str | None,
+    ctx: Context,
+    around: _Around | None = None,
+    labels: Mapping[str, Any] | None = None,
+    kind: str = "kubernetes",
 ) -> list[Launch]:
     """The launches of a pod spec's containers."""
     out: list[Launch] = []
@@ -147,7 +157,11 @@ def containers(
         command = [w for w in sequence(c.get("command")) if isinstance(w, Text)]
         args = [w for w in sequence(c.get("args")) if isinstance(w, Text)]
         started = finder(ctx).container(
-            string(c.get("image")), [_filled(w, env) for w in command] or None, [_filled(w, env) for w in args], env, setup
+            string(c.get("image")),
+            [_filled(w, env) for w in command] or None,
+            [_filled(w, env) for w in args],
+            env,
+            setup,
         )
         own = string(c.get("name"))
         label = name if len(here) == 1 or own is None else f"{name or 'pod'}/{own}"
@@ -155,11 +169,22 @@ def containers(
         target = around.port(labels or {}) if around is not None else None
         if target is not None and found:
             ports = (*found[0].setup.ports, (None, None, target[0]))
-            found = [msgspec.structs.replace(x, setup=msgspec.structs.replace(x.setup, ports=ports, places={**x.setup.places, "ports": target[1]})) for x in found]
+            found = [
+                msgspec.structs.replace(
+                    x,
+                    setup=msgspec.structs.replace(x.setup, ports=ports, places={**x.setup.places, "ports": target[1]}),
+                )
+                for x in found
+            ]
         if around is not None and found:
             line = next((n for s, n in around.service_names.items() if s == "vllm"), 0)
             if line:
-                found = [msgspec.structs.replace(x, setup=msgspec.structs.replace(x.setup, places={**x.setup.places, "service:vllm": line})) for x in found]
+                found = [
+                    msgspec.structs.replace(
+                        x, setup=msgspec.structs.replace(x.setup, places={**x.setup.places, "service:vllm": line})
+                    )
+                    for x in found
+                ]
         out += [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(c)) for x in found]
     return out
 
@@ -207,7 +232,10 @@ def pod_setup(spec: Mapping[str, Any], ctx: Context, metadata: Mapping[str, Any]
         if len(values) == 1:
             labels.setdefault(key, values[0])
     found = accelerators.from_labels(labels, ctx.know)
-    tolerates = any("gpu" in str(at(t, "key") or "") or at(t, "key") is None or "nvidia" in str(t) for t in sequence(spec.get("tolerations")))
+    tolerates = any(
+        "gpu" in str(at(t, "key") or "") or at(t, "key") is None or "nvidia" in str(t)
+        for t in sequence(spec.get("tolerations"))
+    )
     return Setup(
         container=True,
         cluster=True,
@@ -241,13 +269,15 @@ def gpu_setup(setup: Setup, limits: Mapping[str, Any], requests: Mapping[str, An
     limit = next(((str(k), v) for k, v in limits.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
     wanted = next(((str(k), v) for k, v in requests.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
     named = limit or wanted
-    fraction = any(v is not None and re.fullmatch(r"\d*\.\d+|\d+m", str(v)) for _, v in (limit or ("", None), wanted or ("", None)))
+    fraction = any(
+        v is not None and re.fullmatch(r"\d*\.\d+|\d+m", str(v)) for _, v in (limit or ("", None), wanted or ("", None))
+    )
     count = whole(limit[1]) if limit else None
     setup = msgspec.structs.replace(
         setup,
         gpu_count=count,
         gpu_requests=whole(wanted[1]) if wanted else None,
-        gpu_granted=(count is None or count > 0) if limit else True if setup.gpu_granted or wanted else False,
+        gpu_granted=(count is None or count > 0) if limit else bool(setup.gpu_granted or wanted),
         gpu_resource=named[0] if named else None,
         gpu_fraction=fraction,
     )
@@ -260,7 +290,9 @@ def gpu_setup(setup: Setup, limits: Mapping[str, Any], requests: Mapping[str, An
     return setup
 
 
-def container_setup(c: Mapping[str, Any], spec: Mapping[str, Any], pod: Setup, ctx: Context, around: _Around | None) -> Setup:
+def container_setup(
+    c: Mapping[str, Any], spec: Mapping[str, Any], pod: Setup, ctx: Context, around: _Around | None
+) -> Setup:
     """What is around a container's process."""
     limits, requests = resources(c)
     setup = gpu_setup(pod, limits, requests, ctx)

@@ -12,7 +12,23 @@ from advisor.check.located import Text, text
 from advisor.check.readers.context import Context, finder, made, nested
 from advisor.check.readers.envfile import variables_of
 
-_UNIT_WORDS = frozenset("After Wants Restart RestartSec MemoryMax User Group SupplementaryGroups PrivateDevices ProtectHome ProtectSystem TimeoutStartSec DynamicUser".split())
+_UNIT_WORDS = frozenset(
+    [
+        "After",
+        "Wants",
+        "Restart",
+        "RestartSec",
+        "MemoryMax",
+        "User",
+        "Group",
+        "SupplementaryGroups",
+        "PrivateDevices",
+        "ProtectHome",
+        "ProtectSystem",
+        "TimeoutStartSec",
+        "DynamicUser",
+    ]
+)
 
 
 def systemd(source: str, ctx: Context) -> list[Launch]:
@@ -47,12 +63,24 @@ def systemd(source: str, ctx: Context) -> list[Launch]:
     setup = Setup(unit={"present": "yes", **unit}, places=places, memory_limit=limit, user=unit.get("User"))
     out: list[Launch] = []
     for start in starts:
-        known = {k: v for k, v in env.items()}
-        words = [text(w, start.line, start.column, w.unknown) for w in shell.words(start.replace("%", "%"), start.line, start.column, known)]
+        known = dict(env.items())
+        words = [
+            text(w, start.line, start.column, w.unknown)
+            for w in shell.words(start.replace("%", "%"), start.line, start.column, known)
+        ]
         found = finder(ctx).command(words, env, start.line)
         out += made(ctx, "systemd", found, None, setup)
     if not starts and any(k.startswith("OLLAMA_") for k in env):
-        out.append(Launch(file=ctx.file, line=min(v.line for v in env.values()), kind="systemd", engine="ollama", env=env, setup=setup))
+        out.append(
+            Launch(
+                file=ctx.file,
+                line=min(v.line for v in env.values()),
+                kind="systemd",
+                engine="ollama",
+                env=env,
+                setup=setup,
+            )
+        )
     return [msgspec.structs.replace(x, setup=setup) if not x.setup.container else x for x in out]
 
 
@@ -127,8 +155,14 @@ def dockerfile(source: str, ctx: Context) -> list[Launch]:
     setup = Setup(container=True, image=image, gpu_granted=None, places=places)
     found = fd.container(image, entry, command, env, setup)
     if not found and pulled:
-        return [Launch(file=ctx.file, line=places["ollama-pull"], kind="dockerfile", engine="ollama", env=env, setup=setup)]
-    entry_known = image is not None and (e := ctx.know.image(str(image).partition("@")[0].rpartition(":")[0] or str(image))) is not None and e.entry != "shell"
+        return [
+            Launch(file=ctx.file, line=places["ollama-pull"], kind="dockerfile", engine="ollama", env=env, setup=setup)
+        ]
+    entry_known = (
+        image is not None
+        and (e := ctx.know.image(str(image).partition("@")[0].rpartition(":")[0] or str(image))) is not None
+        and e.entry != "shell"
+    )
     if not entry and not command and not entry_known:
         return []
     return made(ctx, "dockerfile", found, None)
@@ -168,9 +202,13 @@ def _docker_lines(source: str, first: int) -> list[tuple[int, str]]:
 def script(source: str, ctx: Context) -> list[Launch]:
     """The launches of a shell script; `#SBATCH` says what it runs on. Manifests in heredocs are read as such."""
     setup = _slurm(source, ctx)
-    out = made(ctx, "slurm" if setup else "shell", finder(ctx).script(source, ctx.line, dict(ctx.variables)), None, setup)
+    out = made(
+        ctx, "slurm" if setup else "shell", finder(ctx).script(source, ctx.line, dict(ctx.variables)), None, setup
+    )
     for c in shell.commands(source, ctx.line):
-        if c.heredoc is not None and re.search(r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models)\b", c.heredoc, re.M):
+        if c.heredoc is not None and re.search(
+            r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models)\b", c.heredoc, re.M
+        ):
             out += nested(ctx, c.heredoc)
     return out
 
