@@ -133,5 +133,4 @@ def check(
     """
     from advisor.check.run import check as run
 
-    listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    return run(listed, rules=rules, on=on, **options)
+    return run(paths, rules=rules, on=on, **options)

@@ -17,7 +17,7 @@ class _Callable(ModuleType):
     """`advisor.check` names this package and the function of the library: calling the package calls the function."""
 
     def __call__(self, *paths: Any, **options: Any) -> Any:
-        from advisor.library import check
+        from advisor.check.run import check
 
         return check(*paths, **options)
 

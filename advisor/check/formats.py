@@ -104,7 +104,8 @@ def fingerprint(f: Finding) -> str:
 
 def sarif(r: Report, rules: Catalog) -> str:
     """SARIF 2.1.0. Rules carry their whole help, since GitHub shows no help address."""
-    from advisor import __version__
+    from importlib.metadata import version
+
     from advisor.check.knowledge import Knowledge
     from advisor.check.rules import load
 
@@ -175,7 +176,7 @@ def sarif(r: Report, rules: Catalog) -> str:
         results.append(result)
     driver = {
         "name": "advise",
-        "version": __version__,
+        "version": version("advisor"),
         "informationUri": "https://pypi.org/project/advisor/",
         "rules": described,
     }

@@ -108,7 +108,7 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def check(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     *,
     rules: Catalog | None = None,
     stdin: str | None = None,
@@ -116,7 +116,8 @@ def check(
     **options: Any,
 ) -> Report:
     """Check deployment files; `options` are the fields of Options. Raises BadInput for one that cannot be used."""
-    return check_files(list(files_of(paths)), Options(**options), rules or catalog(), stdin, progress)
+    listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
+    return check_files(list(files_of(listed)), Options(**options), rules or catalog(), stdin, progress)
 
 
 def check_files(
