@@ -133,11 +133,11 @@ def _unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
 
 def _close(a: str, b: str) -> bool:
     """Whether two names are one slip of the keyboard apart."""
-    if abs(len(a) - len(b)) > 2:
+    if abs(len(a) - len(b)) > 3:
         return False
     import difflib
 
-    return difflib.SequenceMatcher(None, a, b).ratio() > 0.9
+    return difflib.SequenceMatcher(None, a, b).ratio() > 0.88
 
 
 def _own_parser(v: Verdict) -> bool:

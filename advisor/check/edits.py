@@ -5,6 +5,7 @@ Comments and layout stay; a place that is not plain is left alone.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -60,8 +61,10 @@ def remove_argument(a: Argument, source: str) -> tuple[Edit, ...]:
             return (Edit(line=a.place.line, old=found, new=""), Edit(line=value.line, old=after, new=""))
         return ()
     tail = rf"(?:=\S+|\s+{re.escape(value)})?(?=\s|$)" if value is not None else r"(?:=\S+)?(?=\s|$)"
+    if "[" in found:
+        return _from_flow_list(a, found, value)
     hits = re.findall(rf"(?<!\S){own}{tail}", found)
-    if len(hits) != 1 or "[" in found:
+    if len(hits) != 1:
         return ()
     if value is not None and value not in hits[0]:
         return ()
@@ -71,6 +74,15 @@ def remove_argument(a: Argument, source: str) -> tuple[Edit, ...]:
     if new.strip() == "\\":  # a continued line of nothing would still continue
         return (Edit(line=a.place.line, old=found, new=""),)
     return (Edit(line=a.place.line, old=found, new=new.rstrip() if not found.rstrip().endswith("\\") else new),)
+
+
+def _from_flow_list(a: Argument, found: str, value: str | None) -> tuple[Edit, ...]:
+    """The flag and its value taken out of `[a, --flag, value]`; only where they stand there once."""
+    more = rf"\s*,\s*(?P<w>['\"]?){re.escape(value)}(?P=w)" if value is not None else ""
+    pattern = rf",\s*(?P<q>['\"]?){re.escape(a.written)}(?:=[^,'\"\]]*)?(?P=q){more}(?=\s*[,\]])"
+    if len(re.findall(pattern, found)) != 1:
+        return ()
+    return (Edit(line=a.place.line, old=found, new=re.sub(pattern, "", found)),)
 
 
 def edits_of(kind: str, at: Sequence[str], v: Verdict, source: str) -> tuple[Edit, ...]:
@@ -94,28 +106,36 @@ def edits_of(kind: str, at: Sequence[str], v: Verdict, source: str) -> tuple[Edi
     return ()
 
 
-def apply(source: str, edits: Sequence[Edit]) -> str:
-    """The text with the edits made; of two for one line the first is made. A removed line goes with its line end."""
-    lines = source.splitlines(keepends=True)
-    done: set[int] = set()
+def _together(bare: str, edits: Sequence[Edit]) -> str:
+    """One line with all its edits: what each changes between the parts it keeps; of two that overlap the first counts."""
+    spans: list[tuple[int, int, str]] = []
     for e in edits:
-        if e.line in done or not 0 < e.line <= len(lines):
-            continue
-        whole = lines[e.line - 1]
+        if e.new == "":
+            return ""
+        head = len(os.path.commonprefix([e.old, e.new]))
+        tail = len(os.path.commonprefix([e.old[head:][::-1], e.new[head:][::-1]]))
+        span = (head, len(e.old) - tail, e.new[head : len(e.new) - tail])
+        if all(span[1] <= s[0] or span[0] >= s[1] for s in spans):
+            spans.append(span)
+    for begin, end, text in sorted(spans, reverse=True):
+        bare = bare[:begin] + text + bare[end:]
+    return bare
+
+
+def apply(source: str, edits: Sequence[Edit]) -> str:
+    """The text with the edits made. A removed line goes with its line end."""
+    lines = source.splitlines(keepends=True)
+    by_line: dict[int, list[Edit]] = {}
+    for e in edits:
+        if 0 < e.line <= len(lines) and lines[e.line - 1].rstrip("\r\n") == e.old:
+            by_line.setdefault(e.line, []).append(e)
+    for n, here in sorted(by_line.items()):
+        whole = lines[n - 1]
         bare = whole.rstrip("\r\n")
-        if bare != e.old:
-            continue
-        done.add(e.line)
-        end = whole[len(bare) :]
-        last = (
-            e.new == ""
-            and e.line > 1
-            and not bare.rstrip().endswith("\\")
-            and lines[e.line - 2].rstrip().endswith("\\")
-        )
-        lines[e.line - 1] = e.new + end if e.new else ""
-        if last:  # the line before continued onto this one
-            before = lines[e.line - 2]
+        new = _together(bare, here)
+        lines[n - 1] = new + whole[len(bare) :] if new else ""
+        if new == "" and n > 1 and not bare.rstrip().endswith("\\") and lines[n - 2].rstrip().endswith("\\"):
+            before = lines[n - 2]  # it continued onto the line that is gone
             cut = before.rstrip("\r\n").rstrip()
-            lines[e.line - 2] = cut[:-1].rstrip() + before[len(before.rstrip("\r\n")) :]
+            lines[n - 2] = cut[:-1].rstrip() + before[len(before.rstrip("\r\n")) :]
     return "".join(lines)

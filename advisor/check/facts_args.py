@@ -42,7 +42,7 @@ def _tp(s: Seen) -> int | None:
     if a is None:
         return None if s.v.arguments.open else 1
     n = value(s, *TP)
-    return int(n) if n is not None else None
+    return int(n) if n is not None and n >= 1 else None
 
 
 @fact("pp", "int", "pipeline-parallel size (1 where none is given)")
@@ -51,7 +51,7 @@ def _pp(s: Seen) -> int | None:
     if a is None:
         return None if s.v.arguments.open else 1
     n = value(s, *PP)
-    return int(n) if n is not None else None
+    return int(n) if n is not None and n >= 1 else None
 
 
 @fact("ranks", "int", "devices the launch asks for")

@@ -108,7 +108,7 @@ def without_templates(source: str) -> str:
         if _ONLY_TEMPLATE.match(raw) and not raw.lstrip().startswith("- "):
             lines.append("")
         else:
-            lines.append(_TEMPLATE.sub(lambda m: "${" + _inside(m[0]) + "}", raw))
+            lines.append(_TEMPLATE.sub(lambda m: f"TEMPLATE({_inside(m[0])})", raw))
     return "\n".join(lines)
 
 
@@ -201,7 +201,8 @@ def _plain(node: Any, where: object, shift: int, budget: list[int], depth: int =
 
 def _variables(value: str) -> tuple[str, ...]:
     """Templates inside a scalar: nothing here fills them in."""
-    return tuple(_inside(t) for t in _TEMPLATE.findall(value)) if "{" in value else ()
+    found = [_inside(t) for t in _TEMPLATE.findall(value)] if "{" in value else []
+    return tuple(found + (re.findall(r"TEMPLATE\(([\w.]+)\)", value) if "TEMPLATE(" in value else []))
 
 
 # ---- reading plain data without surprises

@@ -250,7 +250,8 @@ def memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
             if isinstance(names, dict)
             else []
         )
-        know.memo[key] = MEMORY_FLAGS | frozenset(str(x) for x in own)
+        drafts = (*entry.draft.model, *entry.draft.json) if entry is not None and entry.draft is not None else ()
+        know.memo[key] = MEMORY_FLAGS | frozenset(str(x) for x in (*own, *drafts))
     return know.memo[key]  # type: ignore[no-any-return]
 
 
@@ -293,9 +294,37 @@ def _settings(launch: Launch, a: Arguments, know: Knowledge) -> tuple[dict[str, 
                 out[x.name] = False
     for name, body in nested.items():
         out.setdefault(name, body)
-    if "nnodes" in out:
-        out.pop("nnodes")
+    out.pop("nnodes", None)
+    _catalogue_drafts(out, launch.engine, know)
     return out, unread
+
+
+NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
+UNKNOWN_DRAFT = "a draft model outside of the catalogue"
+
+
+def _catalogue_drafts(settings: dict[str, Any], engine: str, know: Knowledge) -> None:
+    """Draft models by their catalogue name. No path that a file names is ever opened, so others stay unknown."""
+    entry = know.rules.engines().get(engine)
+    if entry is None or entry.draft is None:
+        return
+    for key in entry.draft.model:
+        for spelling in (key, key.replace("-", "_")):
+            if isinstance(settings.get(spelling), str) and settings[spelling].strip().lower() not in NO_DRAFT:
+                found = model_names.find(settings[spelling], know)
+                settings[spelling] = found.name if found is not None else UNKNOWN_DRAFT
+    for key in entry.draft.json:
+        body = settings.get(key)
+        if isinstance(body, str):
+            import msgspec
+
+            try:
+                body = msgspec.json.decode(body)
+            except (msgspec.DecodeError, RecursionError, UnicodeError):
+                continue
+        if isinstance(body, dict) and isinstance(body.get("model"), str) and body["model"].lower() not in NO_DRAFT:
+            found = model_names.find(body["model"], know)
+            settings[key] = {**body, "model": found.name if found is not None else UNKNOWN_DRAFT}
 
 
 def _deep(into: dict[str, Any], key: str, value: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -189,9 +190,12 @@ def number(value: str | None) -> float | None:
     if value is None:
         return None
     m = _SIZED.match(value.strip())
+    if len(value) > 40:
+        return None
     if m and m[2]:
         return float(m[1]) * {"k": 1e3, "K": 1024, "m": 1e6, "M": 1024**2, "g": 1e9, "G": 1024**3}[m[2]]
-    return float(value) if _NUMBER.match(value.strip()) else None
+    n = float(value) if _NUMBER.match(value.strip()) else math.inf
+    return n if math.isfinite(n) else None
 
 
 def as_setting(a: Argument, entry: FlagEntry | None) -> str | int | float | bool | None:

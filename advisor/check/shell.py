@@ -77,6 +77,7 @@ class _Piece(NamedTuple):
     unknown: tuple[str, ...]
     split: bool = False  # came from an unquoted variable: blanks in it end the word
     array: tuple[Text, ...] | None = None
+    origin: Text | None = None  # the word of an array that it is, with its own place
 
 
 class _Each(tuple[Text, ...]):
@@ -210,7 +211,8 @@ class _Reader:
     def _word(self) -> None:
         line, column, begin = self.line, self._column(), self.i
         m = _ASSIGN.match(self.s, self.i)
-        if m and (not self.now or self.now[0] in _DECLARES) and self.s[m.end() : m.end() + 1] == "(":
+        first = all(w in _KEYWORDS for w in self.now) or self.now[0] in _DECLARES
+        if m and first and self.s[m.end() : m.end() + 1] == "(":
             self.i = m.end() + 1
             self._array(m[1], bool(m[2]))
             return
@@ -264,7 +266,7 @@ class _Reader:
                 nxt = self.s[self.i + 1 : self.i + 2]
                 if nxt in ("\n", "\r"):
                     self._continued()
-                    break
+                    continue
                 out.append(_Piece(nxt, True, ()))
                 self.i += 2
             elif c == "'":
@@ -299,13 +301,13 @@ class _Reader:
         self.i = min(to, len(self.s))
 
     def _double(self, expand: bool) -> list[_Piece]:
-        out = [_Piece("", True, ())]
+        out: list[_Piece] = []
         self.i += 1
         while self.i < len(self.s):
             c = self.s[self.i]
             if c == '"':
                 self.i += 1
-                return out
+                return out or [_Piece("", True, ())]
             if c == "\\" and self.s[self.i + 1 : self.i + 2] in tuple('"\\$`\n'):
                 if self.s[self.i + 1] != "\n":
                     out.append(_Piece(self.s[self.i + 1], True, ()))
@@ -467,36 +469,44 @@ def _joined(pieces: list[_Piece]) -> Text:
 
 
 def _fields(pieces: list[_Piece], line: int, column: int) -> list[Text]:
-    """The words that a run of pieces makes: arrays and unquoted variables may be several."""
+    """The words that a run of pieces makes. Arrays and unquoted variables may be several: their first word joins what
+    stands before them, their last what follows."""
     out: list[Text] = []
     now: list[_Piece] = []
-    started = False
+
+    def end() -> None:
+        if any(p.quoted or p.value for p in now):
+            whole = [p for p in now if p.value]
+            alone = whole[0].origin if len(whole) == 1 else None
+            out.append(alone if alone is not None else _placed(now, line, column))
+        now.clear()
+
     for p in pieces:
         if p.array is not None and p.unknown and any(q.value for q in pieces if q is not p):
             now.append(p._replace(array=None))  # one word of a loop inside a longer word
-            started = True
-            continue
-        if p.array is not None:
-            out += p.array
-            continue
-        if p.split and (not p.value or re.search(r"\s", p.value)):
-            parts = p.value.split()
-            if not parts:
-                continue
-            for k, part in enumerate(parts):
-                if k or (now and p.value[:1].isspace()):
-                    if now:
-                        out.append(_placed(now, line, column))
-                    now = []
+        elif p.array is not None:
+            parts = [
+                w if p.quoted else text(x, w.line, w.column, w.unknown)
+                for w in p.array
+                for x in ([w] if p.quoted else w.split())
+            ]
+            for k, w in enumerate(parts):
+                if k:
+                    end()
+                now.append(_Piece(w, p.quoted, w.unknown, origin=w))
+        elif p.split and re.search(r"\s", p.value):
+            if p.value[:1].isspace():
+                end()
+            for k, part in enumerate(p.value.split()):
+                if k:
+                    end()
                 now.append(_Piece(part, False, p.unknown))
-                started = True
-            continue
-        now.append(p)
-        started = True
-    arrays = any(p.array is not None for p in pieces)
-    if started and now and not (arrays and not any(p.value for p in now)):
-        out.append(_placed(now, line, column))
-    return [w for w in out if w or any(p.quoted for p in pieces)]
+            if p.value[-1:].isspace():
+                end()
+        else:
+            now.append(p)
+    end()
+    return out
 
 
 def _placed(pieces: list[_Piece], line: int, column: int) -> Text:

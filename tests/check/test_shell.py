@@ -17,11 +17,9 @@ PIECE = st.one_of(
     PLAIN,
     INSIDE.map(lambda s: f"'{s}'"),
     INSIDE.map(lambda s: '"' + s.replace("!", "") + '"'),
+    st.sampled_from(["\\ ", "\\'", '\\"', "\\$", "\\\\", '"\\""', '"\\$X"', "${A}", '"$A"', '"${A:-x y}"', "${B:-d}"]),
     st.sampled_from(
-        ["\\ ", "\\'", '\\"', "\\$", "\\\\", '"\\""', '"\\$X"', "$A", "${A}", '"$A"', '"${A:-x y}"', "${B:-d}"]
-    ),
-    st.sampled_from(
-        ['"${B:-two words}"', "${B:-${A}}", "\\\n", '"a\\\nb"', '""', "''", "$E", '"$E"', '"${L[@]}"', "${L[@]}"]
+        ['"${B:-two words}"', "${B:-${A}}", "\\\n", '"a\\\nb"', '""', "''", '"$E"', '"${L[@]}"', "${L[@]}"]
     ),
 )
 WORD = st.lists(PIECE, min_size=1, max_size=4).map("".join)

@@ -48,7 +48,7 @@ def systemd(source: str, ctx: Context) -> list[Launch]:
         if not eq or key.startswith(("#", ";")):
             continue
         if key == "Environment" and section == "Service":
-            for w in shell.words(value.replace("$", "\\$"), n):
+            for w in shell.words("x " + value.replace("$", "\\$"), n)[1:]:
                 k, has, v = w.partition("=")
                 if has:
                     env[k] = text(v, n)
@@ -131,7 +131,7 @@ def dockerfile(source: str, ctx: Context) -> list[Launch]:
             entry, command = None, []
             places["image"] = n
         elif word == "ENV":
-            for w in shell.words(rest, n, known=args):
+            for w in shell.words("x " + rest, n, known=args)[1:]:
                 k, eq, v = w.partition("=")
                 if eq:
                     env[k] = text(v, n)
