@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from advisor.library import check as check
     from advisor.library import estimate as estimate
     from advisor.library import explain as explain
     from advisor.library import fetch_headers as fetch_headers
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from advisor.library import probe as probe
     from advisor.library import recommend as recommend
 
-_LIBRARY = ("estimate", "explain", "fetch_headers", "hardware", "machine", "model", "probe", "recommend")
+_LIBRARY = ("check", "estimate", "explain", "fetch_headers", "hardware", "machine", "model", "probe", "recommend")
 __all__ = ["__version__", *_LIBRARY]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from advisor.advice.explain import Explained
 from advisor.advice.hardware_types import Shopping
 from advisor.advice.types import Advice
 from advisor.catalog import Catalog, catalog
+from advisor.check.findings import Report
 from advisor.deployment import Deployment, MemoryEstimate, Workload
 from advisor.estimation import estimate as _estimate
 from advisor.machines.types import Machine
@@ -156,3 +157,16 @@ def explain(
     rules = catalog()
     here = machine_of(machine, rules) if isinstance(machine, str) else machine
     return answer(Question(model, quantization, engine, here, context, concurrency), rules)
+
+
+def check(
+    paths: str | Path | Sequence[str | Path], *, on: str | None = None, rules: Catalog | None = None, **options: Any
+) -> Report:
+    """Whether deployment files will start and fit: verdicts, findings and rules that could not be answered.
+
+    `on` is the hardware where the files name none. `options` are those of `advise check`: fit, engine_version,
+    variables, select, ignore, suppressions. Raises BadInput for a path that is not there or an unknown rule.
+    """
+    from advisor.check.run import check as run
+
+    return run(paths, rules=rules, on=on, **options)

@@ -19,6 +19,7 @@ COMMANDS = {
     "hardware": ("advisor.cli.hardware", "What to buy or rent for a model, users and a budget."),
     "migrate": ("advisor.cli.migrate", "What changes from one engine to another, flag by flag."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
+    "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
     "probe": ("advisor.cli.probe", "What this machine has."),
     "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),

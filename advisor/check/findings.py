@@ -1,0 +1,97 @@
+"""What a check answers: findings, judged deployments, skipped rules, and the report of all of it."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from advisor.record import Record
+
+Severity = Literal["error", "warning", "info"]
+ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
+
+
+class Edit(Record, frozen=True, kw_only=True):
+    """A safe change of one place in a file: the text there, and what takes its place (None = the line goes)."""
+
+    line: int
+    old: str
+    new: str
+
+
+class Finding(Record, frozen=True, kw_only=True):
+    """One result: which rule, how bad, where, what is wrong, what to do."""
+
+    rule: str
+    severity: Severity
+    file: str
+    line: int
+    column: int = 1
+    message: str
+    fix: str
+    phase: str = "start"
+    resource: str | None = None
+    engine: str | None = None
+    error: str | None = None  # what the engine itself says
+    edits: tuple[Edit, ...] = ()
+
+
+class Skipped(Record, frozen=True, kw_only=True):
+    """A rule that could not be answered for a deployment, and what is missing."""
+
+    rule: str
+    file: str
+    resource: str | None = None
+    missing: tuple[str, ...] = ()
+
+
+class Judged(Record, frozen=True, kw_only=True):
+    """One deployment of a file with its verdict; `fits` None = cannot be told, `why` says why."""
+
+    source: str
+    line: int
+    kind: str
+    name: str | None
+    engine: str
+    engine_version: str | None
+    version_from: str | None
+    model: str | None
+    quantization: str | None
+    hardware: str | None
+    hardware_from: str | None
+    fits: bool | None
+    why: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    ranks: int | None = None
+    memory: dict[str, Any] | None = None
+
+
+class Problem(Record, frozen=True, kw_only=True):
+    """A file that could not be read."""
+
+    file: str
+    line: int | None
+    message: str
+
+
+class Report(Record, frozen=True, kw_only=True):
+    """Everything that `advise check` found, in a stable order."""
+
+    deployments: tuple[Judged, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    suppressed: tuple[Finding, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    files: int = 0
+    rules: int = 0  # rules in force
+    asked_fit: bool = True
+
+    def status(self, fail_on: str = "error", strict: bool = False) -> int:
+        """Exit status: 1 does not fit or findings at or above the threshold, 2 cannot tell, 0 all well."""
+        least = ORDER["warning" if strict and fail_on == "error" else fail_on] if fail_on != "none" else -1
+        if any(ORDER[f.severity] <= least for f in self.findings):
+            return 1
+        if self.asked_fit and any(d.fits is False for d in self.deployments):
+            return 1
+        if self.problems or (self.asked_fit and any(d.fits is None for d in self.deployments)):
+            return 2
+        return 0

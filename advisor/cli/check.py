@@ -1,0 +1,166 @@
+"""`advise check`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from advisor.cli import options
+
+FORMATS = ("text", "json", "sarif", "junit", "github", "gitlab", "markdown")
+
+
+@click.command(
+    "check",
+    epilog="""\b
+Examples:
+  advise check compose.yaml --on "2x RTX 3090"
+  advise check deploy/ --no-fit                     rules alone, no hardware needed
+  advise check k8s/*.yaml --format github
+  advise check serve.sh --format sarif --output advise.sarif --format text
+  helm template chart | advise check - --on "8x H100 80GB SXM"
+  advise check --explain flag-removed
+
+\b
+In a file: `# advise: on=2x H100 80GB SXM`, `# advise: ignore[rule] reason`.
+Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cannot tell or usage error.
+""",
+)
+@click.argument("paths", nargs=-1, metavar="[FILE|DIR|GLOB|-]...")
+@options.hardware
+@click.option("--no-fit", is_flag=True, help="Rules alone: no verdict on memory is asked for.")
+@click.option("--engine-version", metavar="V", help="Version of the engine where the file states none.")
+@click.option(
+    "--set", "variables", multiple=True, metavar="NAME=VALUE", help="Value of a variable that a file leaves open."
+)
+@click.option(
+    "--select",
+    multiple=True,
+    metavar="RULE|PHASE",
+    help="Only these rules: ids, phases (start, memory, perf, security, ...), all.",
+)
+@click.option("--ignore", multiple=True, metavar="RULE|PHASE", help="Not these rules.")
+@click.option("--no-suppressions", is_flag=True, help="Show what comments and annotations suppress.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "info", "none"]),
+    default="error",
+    show_default=True,
+    help="Least severity that fails.",
+)
+@click.option("--strict", is_flag=True, help="Warnings fail, too.")
+@click.option("--exit-zero", is_flag=True, help="Exit status 0 whatever is found.")
+@click.option(
+    "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Output format; repeat it with --output."
+)
+@click.option(
+    "--output", "outputs", multiple=True, metavar="FILE", help="Where the format goes (default: standard output)."
+)
+@click.option("--baseline", metavar="FILE", help="Report only what this file does not hold.")
+@click.option("--create-baseline", metavar="FILE", help="Write all present findings to this file.")
+@click.option("--fix", is_flag=True, help="Make the safe changes, and show them.")
+@click.option("--diff", is_flag=True, help="Show the safe changes and make none.")
+@click.option("--explain", metavar="RULE", help="What a rule means, with examples.")
+@options.rules
+@options.as_json
+@options.quiet
+def command(paths: tuple[str, ...], **given: Any) -> int:
+    """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
+    from advisor.catalog import catalog
+    from advisor.check import report, run
+    from advisor.errors import BadInput
+
+    rules = catalog(options.roots())
+    if given["explain"]:
+        from advisor.check.explain import explained
+
+        click.echo(explained(given["explain"], rules), nl=False)
+        return 0
+    if not paths:
+        raise BadInput("name a file, a folder or `-`; see `advise check --help`")
+    settings = config_of(given)
+    asked = run.Options(
+        on=_hardware(given, settings),
+        on_from="--on" if given["on"] else "--machine" if given["snapshot"] else "the configuration",
+        fit=not given["no_fit"],
+        engine_version=given["engine_version"],
+        variables=_variables(given["variables"]),
+        select=_words(given["select"]) or tuple(settings.get("select", ())),
+        ignore=(*_words(given["ignore"]), *settings.get("ignore", ())),
+        suppressions=not given["no_suppressions"],
+    )
+    files = list(run.files_of(paths))
+    stdin = sys.stdin.read(4 * 2**20 + 1) if "-" in files else None
+    found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]))
+    if given["create_baseline"]:
+        from advisor.check.baseline import write
+
+        write(found, given["create_baseline"])
+    if given["baseline"]:
+        from advisor.check.baseline import without
+
+        found = without(found, given["baseline"])
+    if given["fix"] or given["diff"]:
+        from advisor.check.fix import fixed
+
+        text = fixed(found, write=given["fix"])
+        if text:
+            click.echo(text, nl=False, err=bool(given["as_json"]))
+    wanted = ("json",) if given["as_json"] and not given["formats"] else given["formats"] or (report.default_format(),)
+    for i, name in enumerate(wanted):
+        body = report.render(found, name, rules)
+        target = given["outputs"][i] if i < len(given["outputs"]) else None
+        if target is None or target == "-":
+            click.echo(body, nl=not body.endswith("\n"))
+        else:
+            report.save(body, target)
+    if not given["quiet"] and not found.deployments and not found.problems:
+        click.echo("advise: no launch of an inference engine was found", err=True)
+    return 0 if given["exit_zero"] else found.status(given["fail_on"], given["strict"])
+
+
+def config_of(given: dict[str, Any]) -> dict[str, Any]:
+    """`[tool.advisor.check]` of pyproject.toml or `[check]` of advisor.toml in the current folder."""
+    from advisor.check.config import load
+
+    return load()
+
+
+def _hardware(given: dict[str, Any], settings: dict[str, Any]) -> str | None:
+    from advisor.errors import BadInput
+
+    if given["on"] and given["snapshot"]:
+        raise BadInput("--on and --machine exclude each other")
+    if given["snapshot"]:
+        raise BadInput("--machine is not read by check yet: say the hardware in words with --on")
+    on = given["on"] or settings.get("on")
+    return str(on) if on else None
+
+
+def _words(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(w.strip() for v in values for w in v.split(",") if w.strip())
+
+
+def _variables(values: tuple[str, ...]) -> dict[str, str]:
+    from advisor.errors import BadInput
+
+    out = {}
+    for v in values:
+        name, eq, value = v.partition("=")
+        if not eq or not name:
+            raise BadInput(f"--set {v}: NAME=VALUE is wanted")
+        out[name] = value
+    return out
+
+
+def _progress(files: list[str], quiet: bool) -> Any:
+    if quiet or len(files) < 50 or not sys.stderr.isatty():
+        return None
+
+    def show(done: int) -> None:
+        if done % 25 == 0 or done == len(files):
+            click.echo(f"\r\033[K{done:,} of {len(files):,} files", nl=done == len(files), err=True)
+
+    return show

@@ -1,0 +1,36 @@
+"""Helpers: check a text, and read its launches."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+
+from advisor.catalog import catalog
+from advisor.check.knowledge import Knowledge
+from advisor.check.launch import Launch
+from advisor.check.readers.context import Context
+from advisor.check.readers.detect import read_text
+from advisor.check.rules import Rulebook
+from advisor.check.run import FileResult, Options, check_source
+
+
+@lru_cache(maxsize=1)
+def knowledge() -> Knowledge:
+    return Knowledge(catalog())
+
+
+@lru_cache(maxsize=1)
+def every_rule() -> Rulebook:
+    return Rulebook(knowledge(), ("all",))
+
+
+def check_text(source: str, name: str = "x", folder: Path | None = None, **options: object) -> FileResult:
+    return check_source(source, name, folder, knowledge(), every_rule(), Options(**options), {})  # type: ignore[arg-type]
+
+
+def launches(source: str, name: str = "x", folder: Path | None = None, **variables: str) -> list[Launch]:
+    return read_text(source, name, 1, Context(name, knowledge(), variables, folder))
+
+
+def rules_of(found: FileResult) -> set[str]:
+    return {f.rule for f in found.findings}

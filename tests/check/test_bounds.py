@@ -1,0 +1,51 @@
+"""Texts made to hurt: they are refused in one line, quickly, and nothing in them is run."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+from checking import check_text, launches
+
+from advisor.check.run import check
+from advisor.errors import BadFile
+
+BOMBS = {
+    "aliases": "a: &a [x,x,x,x,x,x,x,x,x,x]\n"
+    + "".join(f"{b}: &{b} [{','.join('*' + a for _ in range(10))}]\n" for a, b in zip("abcdefgh", "bcdefghi")),
+    "nesting": "[" * 60_000,
+    "block nesting": "\n".join(" " * i + "- a:" for i in range(3000)),
+    "self": "a: &a\n  b: *a\n",
+    "large": "x: " + "y" * (5 * 2**20),
+    "tag": "!!python/object/apply:os.system ['touch owned']\n",
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_bombs(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    began = time.monotonic()
+    try:
+        assert launches(BOMBS[kind], "a.yaml") == []
+    except BadFile as e:
+        assert len(e.line()) < 300
+    assert time.monotonic() - began < 5
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_bad_file_is_a_problem_not_a_crash(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: [b\nc: d\n")
+    (tmp_path / "b.yaml").write_bytes(b"a: \xff\xfe\n")
+    (tmp_path / "c.sh").write_text("vllm serve Qwen/Qwen3-8B\n")
+    report = check([tmp_path], fit=False)
+    assert [Path(p.file).name for p in report.problems] == ["a.yaml", "b.yaml"]
+    assert len(report.deployments) == 1
+    assert report.status() == 2
+
+
+def test_unknown_never_passes() -> None:
+    for source in ("vllm serve $MODEL\n", "vllm serve Qwen/Qwen3-8B\n", "vllm serve /models/mine\n"):
+        found = check_text(source)
+        assert [d.fits for d in found.verdicts] == [None]
+        assert found.verdicts[0].why

@@ -1,0 +1,171 @@
+"""`advise check` as a user runs it: exit status, suppressions, baseline, fixes, configuration."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import advisor
+
+ADVISE = str(Path(sys.executable).parent / "advise")
+FITS = "vllm serve Qwen/Qwen3-4B --max-model-len 4096\n"
+BIG = "vllm serve meta-llama/Llama-3.3-70B-Instruct --max-model-len 4096\n"
+SWAP = "# keep me\nvllm serve Qwen/Qwen3-4B --max-model-len 4096 --swap-space 16  # and me\n"
+
+
+def advise(folder: Path, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [ADVISE, "check", *words], cwd=folder, input=stdin, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "status"),
+    [
+        (FITS, ["--on", "1x RTX 4090"], 0),
+        (BIG, ["--on", "1x RTX 4090"], 1),
+        (BIG, ["--on", "1x RTX 4090", "--exit-zero"], 0),
+        (FITS, [], 2),
+        (FITS, ["--no-fit"], 0),
+        ("vllm serve $M\n", ["--on", "1x RTX 4090"], 2),
+        ("vllm serve $M\n", ["--on", "1x RTX 4090", "--set", "M=Qwen/Qwen3-0.6B"], 0),
+        (SWAP, ["--no-fit"], 1),
+        (SWAP, ["--no-fit", "--fail-on", "none"], 0),
+        (SWAP, ["--no-fit", "--ignore", "swap-space-removed"], 0),
+        (FITS.replace("4096", "4096 --enforce-eager"), ["--no-fit"], 0),
+        (FITS.replace("4096", "4096 --enforce-eager"), ["--no-fit", "--strict"], 1),
+        (FITS, ["--on", "1x RTX 4099"], 2),
+        (FITS, ["--select", "no-such-rule"], 2),
+    ],
+)
+def test_exit_status(source: str, words: list[str], status: int, tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text(source)
+    p = advise(tmp_path, "s.sh", *words)
+    assert p.returncode == status, (p.stdout, p.stderr)
+    assert "Traceback" not in p.stderr
+    q = advise(tmp_path, "s.sh", *words, "--json")
+    assert q.returncode == status
+    json.loads(q.stdout)
+
+
+def test_stdin_and_json(tmp_path: Path) -> None:
+    p = advise(tmp_path, "-", "--on", "1x RTX 4090", "--json", stdin=BIG)
+    found = json.loads(p.stdout)
+    assert p.returncode == 1
+    (d,) = found["deployments"]
+    assert (d["engine"], d["model"], d["fits"]) == ("vllm", "meta-llama/Llama-3.3-70B-Instruct", False)
+    assert {"rule", "severity", "file", "line", "message", "fix"} <= set(found["findings"][0])
+
+
+def test_verdict_is_the_estimators(tmp_path: Path) -> None:
+    """check and estimate cannot disagree about bytes."""
+    (tmp_path / "s.sh").write_text("vllm serve Qwen/Qwen3-8B --max-model-len 8192 --gpu-memory-utilization 0.9\n")
+    found = advisor.check(tmp_path / "s.sh", on="1x RTX 4090").deployments[0]
+    asked = advisor.estimate(
+        {
+            "model": "Qwen/Qwen3-8B",
+            "engine": "vllm",
+            "hardware": "1x RTX 4090",
+            "settings": {"max-model-len": 8192, "gpu-memory-utilization": 0.9},
+        }
+    )
+    assert found.memory is not None
+    assert found.fits == asked.fits
+    assert found.memory["devices"] == asked.to_dict()["devices"]
+
+
+def test_suppression_and_its_audit(tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text(
+        "# advise: ignore[swap-space-removed] pinned elsewhere\n" + SWAP.splitlines()[1] + "\n"
+    )
+    assert advise(tmp_path, "s.sh", "--no-fit").returncode == 0
+    assert advise(tmp_path, "s.sh", "--no-fit", "--no-suppressions").returncode == 1
+    (tmp_path / "s.sh").write_text("# advise: ignore[swap-space-removed]\n" + FITS)
+    p = advise(tmp_path, "s.sh", "--no-fit")
+    assert "suppression-unused" in p.stdout
+
+
+def test_annotation_suppresses(tmp_path: Path) -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations: {%s: known}\nspec: {containers: [{name: v, "
+        "image: 'vllm/vllm-openai:v0.33.0', args: [Qwen/Qwen3-4B, --swap-space, '4'], resources: {limits: {nvidia.com/gpu: 1}}}]}\n"
+    )
+    (tmp_path / "p.yaml").write_text(pod % "x/y")
+    assert advise(tmp_path, "p.yaml", "--no-fit").returncode == 1
+    (tmp_path / "p.yaml").write_text(pod % "advise.check/ignore-swap-space-removed")
+    assert advise(tmp_path, "p.yaml", "--no-fit").returncode == 0
+
+
+def test_baseline(tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text(SWAP)
+    advise(tmp_path, "s.sh", "--no-fit", "--create-baseline", "b.json")
+    assert advise(tmp_path, "s.sh", "--no-fit", "--baseline", "b.json").returncode == 0
+    (tmp_path / "s.sh").write_text("\n\n" + SWAP)  # moved lines are no new findings
+    assert advise(tmp_path, "s.sh", "--no-fit", "--baseline", "b.json").returncode == 0
+    (tmp_path / "s.sh").write_text(SWAP.replace("--swap-space 16", "--swap-space 16 --task embed"))
+    p = advise(tmp_path, "s.sh", "--no-fit", "--baseline", "b.json")
+    assert p.returncode == 1
+    assert "task-flag-old" in p.stdout
+    assert "swap-space-removed" not in p.stdout
+
+
+def test_fix_and_diff(tmp_path: Path) -> None:
+    file = tmp_path / "s.sh"
+    file.write_text(SWAP)
+    shown = advise(tmp_path, "s.sh", "--no-fit", "--diff")
+    assert "-vllm serve" in shown.stdout
+    assert file.read_text() == SWAP
+    advise(tmp_path, "s.sh", "--no-fit", "--fix")
+    assert file.read_text() == SWAP.replace(" --swap-space 16", "")
+    assert advise(tmp_path, "s.sh", "--no-fit").returncode == 0
+
+
+def test_fix_removes_a_continued_line(tmp_path: Path) -> None:
+    file = tmp_path / "s.sh"
+    file.write_text("vllm serve Qwen/Qwen3-4B \\\n  --max-model-len 4096 \\\n  --swap-space 16\n")
+    advise(tmp_path, "s.sh", "--no-fit", "--fix")
+    assert file.read_text() == "vllm serve Qwen/Qwen3-4B \\\n  --max-model-len 4096\n"
+    assert advise(tmp_path, "s.sh", "--no-fit").returncode == 0
+
+
+def test_configuration(tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text(FITS)
+    (tmp_path / "advisor.toml").write_text('[check]\non = "1x RTX 4090"\n')
+    assert advise(tmp_path, "s.sh").returncode == 0
+    (tmp_path / "advisor.toml").write_text('[check]\nonn = "1x RTX 4090"\n')
+    p = advise(tmp_path, "s.sh")
+    assert p.returncode == 2
+    assert "did you mean on" in p.stderr
+
+
+def test_several_formats_at_once(tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text(SWAP)
+    p = advise(tmp_path, "s.sh", "--no-fit", "--format", "sarif", "--output", "a.sarif", "--format", "text")
+    assert json.loads((tmp_path / "a.sarif").read_text())["version"] == "2.1.0"
+    assert "swap-space-removed" in p.stdout
+
+
+def test_explain(tmp_path: Path) -> None:
+    p = advise(tmp_path, "--explain", "shm-missing-tp")
+    assert p.returncode == 0
+    assert "passes:" in p.stdout
+    q = advise(tmp_path, "--explain", "shm-mising-tp")
+    assert q.returncode == 2
+    assert "shm-missing-tp" in q.stderr
+
+
+def test_no_launch_is_said(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("a: b\n")
+    p = advise(tmp_path, "a.yaml")
+    assert p.returncode == 0
+    assert "no launch" in p.stderr
+
+
+def test_module_and_function_share_a_name() -> None:
+    import advisor.check.run  # binds the package as an attribute
+
+    assert callable(advisor.check)

@@ -1,0 +1,150 @@
+"""Every rule fires on its failing snippet and not on its passing one; safe fixes make the failing one pass."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from checking import check_text, every_rule, rules_of
+
+from advisor.check.edits import apply
+from advisor.check.rules import RuleEntry
+from advisor.errors import BadInput, UnknownName
+
+ENTRIES = [r.entry for r in every_rule().all.values()]
+FIXABLE = [e for e in ENTRIES if e.edit]
+
+
+def ids(e: RuleEntry) -> str:
+    return e.id
+
+
+def test_there_are_many() -> None:
+    assert len(ENTRIES) >= 150
+    assert len([e for e in ENTRIES if e.default]) >= 150
+
+
+@pytest.mark.parametrize("e", ENTRIES, ids=ids)
+def test_failing_snippet(e: RuleEntry) -> None:
+    assert e.bad is not None
+    found = check_text(e.bad)
+    hits = [f for f in found.findings if f.rule == e.id]
+    assert hits
+    for f in hits:
+        assert f.fix.strip()
+        assert 1 <= f.line <= len(e.bad.splitlines())
+        for text in (f.message, f.fix):
+            assert not re.search(r"\{[a-z]+[\w.-]*\}", text.replace("{method:mtp}", "")), text
+            assert "unknown" not in text or "unknown" in e.message, text
+
+
+@pytest.mark.parametrize("e", ENTRIES, ids=ids)
+def test_passing_snippet(e: RuleEntry) -> None:
+    assert e.good is not None
+    found = check_text(e.good)
+    assert e.id not in rules_of(found)
+    assert found.verdicts  # silence of a text that nothing reads would prove nothing
+
+
+@pytest.mark.parametrize("e", FIXABLE, ids=ids)
+def test_safe_fix(e: RuleEntry) -> None:
+    """What --fix does to the failing snippet makes it pass, and keeps all that has no part in it."""
+    assert e.bad is not None
+    found = check_text(e.bad)
+    edits = [x for f in found.findings if f.rule == e.id for x in f.edits]
+    assert edits
+    after = apply(e.bad, edits)
+    assert e.id not in rules_of(check_text(after))
+    touched = {x.line for x in edits}
+    kept = [line for n, line in enumerate(e.bad.splitlines(), 1) if n not in touched]
+    assert [line for line in after.splitlines() if line in kept] == kept
+
+
+@pytest.mark.parametrize("e", [e for e in ENTRIES if e.versions], ids=ids)
+def test_versions_bound_rules(e: RuleEntry) -> None:
+    """Outside of its versions a rule is silent on the very same text."""
+    assert e.bad is not None
+    assert e.versions is not None
+    outside = "0.0.1" if e.versions.at_least else "99.0"
+    text = re.sub(r"(vllm/vllm-openai|lmsysorg/sglang):v[\d.]+", rf"\1:v{outside}", e.bad)
+    assert e.id not in rules_of(check_text(text, engine_version=outside))
+
+
+def test_one_flag_three_versions() -> None:
+    """--disable-log-requests left in 0.17.1 and came back in 0.33.0."""
+    text = "services: {{v: {{image: 'vllm/vllm-openai:v{}', command: [Qwen/Qwen3-8B, --disable-log-requests], gpus: all}}}}"
+    fires = {
+        v: "disable-log-requests" in rules_of(check_text(text.format(v)))
+        for v in ("0.10.0", "0.17.1", "0.32.0", "0.33.0")
+    }
+    assert fires == {"0.10.0": False, "0.17.1": True, "0.32.0": True, "0.33.0": False}
+
+
+def test_docker_options_are_not_the_engines() -> None:
+    text = "docker run --device /dev/kfd --gpus all --ipc host vllm/vllm-openai:v0.33.0 Qwen/Qwen3-8B\n"
+    assert "device-flag-old" not in rules_of(check_text(text))
+    inside = text.replace("Qwen/Qwen3-8B", "Qwen/Qwen3-8B --device cuda")
+    assert "device-flag-old" in rules_of(check_text(inside))
+
+
+def test_missing_facts_are_skipped_not_passed() -> None:
+    found = check_text("vllm serve Qwen/Qwen3-8B --dtype bfloat16\n")
+    assert "bf16-below-sm80" not in rules_of(found)
+    skipped = {s.rule: s.missing for s in found.skipped}
+    assert "gpu.vendor" in skipped["bf16-below-sm80"] or "gpu.compute_capability" in skipped["bf16-below-sm80"]
+    with_card = check_text("# advise: on=1x H100 80GB SXM\nvllm serve Qwen/Qwen3-8B --dtype bfloat16\n")
+    assert "bf16-below-sm80" not in {s.rule for s in with_card.skipped}
+
+
+def test_api_key_rule_is_silent_inside_the_cluster() -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {app: v}}\n"
+        "spec: {containers: [{name: v, image: 'vllm/vllm-openai:v0.33.0', args: [Qwen/Qwen3-8B], "
+        "resources: {limits: {nvidia.com/gpu: 1}}}]}\n---\n"
+        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {type: %s, selector: {app: v}, ports: [{port: 8000}]}\n"
+    )
+    assert "exposed-no-auth" not in rules_of(check_text(pod % "ClusterIP"))
+    assert "exposed-no-auth" in rules_of(check_text(pod % "LoadBalancer"))
+
+
+def test_version_that_nobody_states_makes_errors_warnings() -> None:
+    """In an image of unknown version a removed flag may still be there."""
+    text = "services: {v: {image: '%s', command: [Qwen/Qwen3-8B, --swap-space, '4'], gpus: all}}"
+    levels = {
+        image: next(f.severity for f in check_text(text % image).findings if f.rule == "swap-space-removed")
+        for image in ("vllm/vllm-openai:v0.33.0", "vllm/vllm-openai:latest", "example.com/our-vllm:7")
+    }
+    assert levels == {
+        "vllm/vllm-openai:v0.33.0": "error",
+        "vllm/vllm-openai:latest": "error",
+        "example.com/our-vllm:7": "warning",
+    }
+
+
+def test_select_and_ignore() -> None:
+    from checking import knowledge
+
+    from advisor.check.rules import Rulebook
+
+    assert Rulebook(knowledge(), ("security",)).size < Rulebook(knowledge()).size
+    assert not Rulebook(knowledge(), ("flag-removed",), ("start",)).rules
+    with pytest.raises(UnknownName) as e:
+        Rulebook(knowledge(), ("flag-remved",))
+    assert "flag-removed" in e.value.near
+
+
+def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
+    from pathlib import Path
+
+    from advisor.catalog import catalog, rule_roots
+    from advisor.check.knowledge import Knowledge
+    from advisor.check.rules import load
+
+    root = Path(str(tmp_path))
+    (root / "checks" / "rules").mkdir(parents=True)
+    (root / "checks" / "rules" / "mine.yaml").write_text(
+        "rules:\n- {id: mine, severity: error, phase: start, when: {field: modle.moe, is: true}, message: m, fix: f, source: s}\n"
+    )
+    rules = catalog([*rule_roots(), root])
+    with pytest.raises(BadInput, match=r"mine\.yaml: mine: when\.field: unknown field 'modle\.moe'.*model\.moe"):
+        load(rules, Knowledge(rules))

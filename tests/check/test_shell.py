@@ -1,0 +1,96 @@
+"""Shell words against bash itself."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from advisor.check.shell import MAX_VALUE, MAX_WORDS, commands, words
+
+PLAIN = st.text("abcXYZ019-_=./,:@%+", min_size=1, max_size=8).filter(lambda s: not s.startswith("="))
+INSIDE = st.text("ab 1-_=.,:;|&<>()#{}[]*?!~\t", max_size=10)
+PIECE = st.one_of(
+    PLAIN,
+    INSIDE.map(lambda s: f"'{s}'"),
+    INSIDE.map(lambda s: '"' + s.replace("!", "") + '"'),
+    st.sampled_from(["\\ ", "\\'", '\\"', "\\$", "\\\\", '"\\""', '"\\$X"', "${A}", '"$A"', '"${A:-x y}"', "${B:-d}"]),
+    st.sampled_from(
+        ['"${B:-two words}"', "${B:-${A}}", "\\\n", '"a\\\nb"', '""', "''", '"$E"', '"${L[@]}"', "${L[@]}"]
+    ),
+)
+WORD = st.lists(PIECE, min_size=1, max_size=4).map("".join)
+PREFIX = "A='one two'; E=''; L=(p 'q r' \"\"s)\n"
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@settings(max_examples=150, deadline=None)
+@given(st.lists(WORD, min_size=1, max_size=5))
+def test_words_are_bashs(parts: list[str]) -> None:
+    line = "cmd " + " ".join(parts)
+    said = subprocess.run(
+        ["bash", "-c", PREFIX + "cmd() { printf '%s\\0' \"$@\"; }\n" + line],
+        capture_output=True,
+        timeout=20,
+        check=False,
+    )
+    wanted = said.stdout.decode().split("\0")[:-1]
+    if not wanted and said.returncode == 0:
+        wanted = []
+    found = [c for c in commands(PREFIX + line) if c.words and c.words[0] == "cmd"]
+    assert [str(w) for w in found[0].words[1:]] == (wanted if wanted != [""] or len(found[0].words) > 1 else [])
+
+
+def test_lines_and_continuations() -> None:
+    found = commands("export X=1\nvllm serve \\\n  m \\\n  --a b # c\nother\n")
+    assert [(c.line, [str(w) for w in c.words]) for c in found] == [
+        (2, ["vllm", "serve", "m", "--a", "b"]),
+        (5, ["other"]),
+    ]
+    assert [w.line for w in found[0].words] == [2, 2, 3, 4, 4]
+    assert found[0].exported == {"X": "1"}
+
+
+def test_what_is_not_known_is_named() -> None:
+    (c,) = commands("serve --a $X --b $(nproc) --c ${Y} --d `date` $1\n")
+    assert [w.unknown for w in c.words if w.unknown] == [("X",), ("$(nproc)",), ("Y",), ("$(date)",), ("$1",)]
+
+
+def test_positional_words() -> None:
+    (c,) = commands('exec serve "$@" --b $1', positional=commands("m 'x y'")[0].words)
+    assert [str(w) for w in c.words] == ["exec", "serve", "m", "x y", "--b", "m"]
+
+
+def test_loop_over_arguments() -> None:
+    source = 'ARGS=()\nfor a in "$@"; do ARGS+=("$a"); done\nserve "${ARGS[@]}"\n'
+    given_ = commands("--a 1 --b 2")[0].words
+    assert [str(w) for w in commands(source, positional=given_)[-1].words] == ["serve", "--a", "1", "--b", "2"]
+
+
+def test_heredoc() -> None:
+    found = commands("cat <<'E' | bash\nvllm serve x\nE\nnext\n")
+    assert [str(c.heredoc) for c in found if c.heredoc is not None] == ["vllm serve x\n"]
+    assert found[-1].words == ("next",)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A=x\n" + "A=$A$A\n" * 200 + "c $A",
+        "A=(a)\n" + 'A+=("${A[@]}" "${A[@]}")\n' * 60 + 'c "${A[@]}"',
+        "${a:-" * 5000,
+        "$(" * 5000,
+        '"' * 9999,
+    ],
+)
+def test_bounded(text: str) -> None:
+    found = commands(text)
+    assert all(len(w) <= MAX_VALUE for c in found for w in c.words)
+    assert sum(len(c.words) for c in found) <= 2 * MAX_WORDS + 100
+
+
+def test_words_of_a_command_over_lines() -> None:
+    assert words("a\n  b 'c d'") == ["a", "b", "c d"]

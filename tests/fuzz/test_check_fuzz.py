@@ -1,0 +1,42 @@
+"""Deployment-file readers against 100,000 mutated inputs: no crash, no hang, nothing run, nothing read outside."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+
+
+def findings(count: int, seed: int) -> tuple[list[str], dict[str, float]]:
+    """What went wrong, and the totals of the run."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "mutate_check.py"), str(count), str(seed)],
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    return [line["error"] for line in lines[:-1]], lines[-1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the memory bound is set the Linux way")
+def test_a_few() -> None:
+    errors, totals = findings(1000, 11)
+    assert not errors
+    assert totals["refused"] > 0
+    assert totals["launches"] > 300
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_many() -> None:
+    errors, totals = findings(100_000, 20261121)
+    assert not errors
+    assert totals["slowest"] < 2
