@@ -9,7 +9,6 @@ import msgspec
 
 from advisor import engines, formats
 from advisor.advice.defaults import Orders, orders
-from advisor.advice.tool_parsers import tool_parser
 from advisor.advice.types import Tried
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
@@ -19,6 +18,7 @@ from advisor.decision.filters import judge
 from advisor.decision.policy import Policy
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
+from advisor.engines.answers import tool_parser
 from advisor.engines.flags import own_flag, smaller_caches, takes_share_of_device
 from advisor.engines.pool import heads
 from advisor.errors import BadInput
@@ -166,7 +166,7 @@ def _hopeless(
 
 def _added(entry: Engine, w: Wanted, rules: Catalog) -> Additions:
     """What the guide adds to this engine's launch for the workload."""
-    return additions(w.guide, {**w.facts, "model.tool_parser": tool_parser(entry.id, w.model, rules)}, entry.id)
+    return additions(w.guide, {**w.facts, "model.tool_parser": tool_parser(w.model, entry)}, entry.id)
 
 
 def _foreign_gguf(entry: Engine, w: Wanted, rules: Catalog) -> Reason | None:

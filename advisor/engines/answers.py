@@ -8,6 +8,7 @@ from advisor.catalog.types import AnswerParser, Engine
 from advisor.deployment import Deployment
 from advisor.engines.base import Decided, get
 from advisor.engines.versions import key
+from advisor.models.types import Model
 
 
 def parser_of(d: Deployment, entry: Engine) -> AnswerParser | None:
@@ -17,6 +18,11 @@ def parser_of(d: Deployment, entry: Engine) -> AnswerParser | None:
         if re.search(p.models, d.model.id) and not (version and version < key(p.since)):
             return p
     return None
+
+
+def tool_parser(model: Model, entry: Engine) -> str | None:
+    """The parser of tool calls for a model, whatever the version; None where none is known."""
+    return next((p.tool_calls for p in entry.parsers if re.search(p.models, model.id)), None)
 
 
 def settings(d: Deployment, entry: Engine, *, enable: str | None = None) -> list[Decided]:

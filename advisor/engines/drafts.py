@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,8 +28,7 @@ def draft_name(settings: dict[str, Setting], entry: Engine) -> str | None:
     return None if name.lower() in _NO_MODEL else name
 
 
-@dataclass(frozen=True)
-class LlamaDraft:
+class LlamaDraft(NamedTuple):
     """llama-server's spellings of what the draft context may be told apart from the model's."""
 
     type_k: tuple[str, ...] = ("spec-draft-type-k", "cache-type-k-draft", "ctkd")
