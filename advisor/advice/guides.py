@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from advisor.advice.types import Advice
 from advisor.advice.workload import pairs
 from advisor.catalog import Catalog
-from advisor.decision.evaluate import evaluate
+from advisor.decision.evaluate import answer_of, evaluate
+from advisor.decision.facts import facts
+from advisor.decision.fields import FIELDS
 from advisor.decision.guides import load_guide, parse_answers, tree_named
-from advisor.decision.types import Guide
+from advisor.decision.types import Guide, Tree
+from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
+from advisor.machines.types import Machine
 from advisor.near import near_matches
 
 
@@ -28,6 +33,29 @@ def load(name: str, rules: Catalog) -> Guide:
         raise UnknownName("guide", name, near_matches(name, known) or known)
     path = f"guides/{name}.yaml"
     return load_guide(rules.document(path), path, None, rules.engines(), check=len(rules.roots) > 1)
+
+
+def looked_at(
+    name: str, tree: str | None, answers: Sequence[str], machine: Machine | None, load_: Workload, rules: Catalog
+) -> tuple[Guide, Tree, dict[str, bool | None]]:
+    """A guide, one of its trees, and what each node came to: taken, not taken, unknown; nodes never reached are absent.
+
+    Source guides take `answers` (KEY=VALUE), the advisor's own looks at the machine and the workload.
+    """
+    guide = load(name, rules)
+    asked = tree_named(guide, tree)
+    seen: Mapping[str, Any]
+    if guide.kind == "advice":
+        if answers:
+            raise BadInput(
+                f"guide {name} asks no questions: it looks at the machine (--on), the model and the workload"
+            )
+        here = machine or Machine(source="text")
+        seen = facts(here, None, load_, rules.accelerators(), rules.engines()) if machine else dict.fromkeys(FIELDS)
+    else:
+        seen = parse_answers(asked, dict(pairs(answers, "--answer")))
+    steps = answer_of(guide, asked, seen).trace
+    return guide, asked, {s.rule.rsplit("/", 1)[1]: s.held for s in steps}
 
 
 def guided(a: Advice, name: str, tree: str | None, answers: Sequence[str], rules: Catalog) -> Advice:

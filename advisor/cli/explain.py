@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from advisor.cli import options
+
+
+def _guide(
+    name: str, tree: str | None, answers: tuple[str, ...], machine: Any, users: int, rules: Any, as_json: bool
+) -> int:
+    from advisor.advice.guides import looked_at
+    from advisor.deployment import Workload
+    from advisor.report.guides import drawn
+
+    found, asked, held = looked_at(name, tree, answers, machine, Workload(concurrency=users), rules)
+    if as_json:
+        options.print_json({"guide": found.name, "tree": asked.name, "held": held})
+    else:
+        click.echo(drawn(found, asked, held))
+    return 0
 
 
 @click.command(
@@ -15,24 +32,28 @@ Examples:
   advise explain --model Qwen/Qwen3-30B-A3B --quant Q4_K_M --on "RTX 4090" --context 32k
   advise explain --model ./model.gguf --on this --concurrency 4
   advise explain --model ./model.gguf --verify
+  advise explain --guide choosing-a-backend --answer gpu=nvidia
   advise explain --model llama3.1:8b --engine vllm --on "2x RTX 3090" --json
 
 Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or usage error.
 """,
 )
-@options.model(required=True)
+@options.model()
 @options.hardware
 @click.option(
     "--verify",
     is_flag=True,
     help="Ask the engine itself (llama-fit-params) about a GGUF file on this machine; a difference is exit status 1.",
 )
+@click.option("--guide", metavar="NAME", help="Print a decision guide as a tree with the path taken marked.")
+@click.option("--tree", metavar="NAME", help="Which tree of the guide.")
+@click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="An answer to a question of the guide.")
 @options.rules
 @options.as_json
 @options.verbose
 @options.quiet
 def command(
-    model: str,
+    model: str | None,
     quant: str | None,
     engine: str | None,
     context: str | None,
@@ -40,6 +61,9 @@ def command(
     on: str | None,
     snapshot: str | None,
     verify: bool,
+    guide: str | None,
+    tree: str | None,
+    answers: tuple[str, ...],
     as_json: bool,
     verbose: bool,
     quiet: bool,
@@ -49,6 +73,12 @@ def command(
     from advisor.catalog import catalog
 
     rules = catalog(options.roots())
+    if guide is not None:
+        return _guide(guide, tree, answers, options.machine(on, snapshot, rules), concurrency or 1, rules, as_json)
+    if answers or tree:
+        raise click.UsageError("--answer and --tree belong to --guide NAME (`advise list guides`)")
+    if model is None:
+        raise click.UsageError("Missing option '--model' (or --guide NAME).")
     if verify and (snapshot or (on or "this").strip().lower() != "this"):
         raise click.UsageError("--verify asks the engine on this machine: leave --on and --machine out")
     machine = options.machine("this" if verify else on, snapshot, rules)

@@ -13,20 +13,38 @@ from advisor.cli import options
 Examples:
   advise migrate --from tgi --to vllm
   advise migrate --from ollama --to vllm
+  advise migrate --from compose.yaml --to sglang
   advise migrate --from transformers --to sglang --json
 """,
 )
-@click.option("--from", "source", required=True, metavar="ENGINE", callback=options._said, help="What runs today.")
+@click.option(
+    "--from",
+    "source",
+    required=True,
+    metavar="ENGINE|FILE",
+    callback=options._said,
+    help="What runs today: an engine, or a file that starts one (compose.yaml, a script, a unit).",
+)
 @click.option("--to", "target", required=True, metavar="ENGINE", callback=options._said, help="What is to run.")
 @options.rules
 @options.as_json
 @options.quiet
 def command(source: str, target: str, as_json: bool, quiet: bool) -> int:
     """What changes from one engine to another: flags one by one, defaults, formats, clients, features."""
+    from pathlib import Path
+
     from advisor.advice.migrate import migrate
     from advisor.catalog import catalog
 
-    made = migrate(source, target, catalog(options.roots()))
+    rules, given = catalog(options.roots()), None
+    if Path(source).is_file():
+        from advisor.check.settings_of import launch_settings
+
+        found = launch_settings(source, rules)
+        source, given = found.engine, found.settings
+        if found.others and not quiet:
+            click.echo(f"advise: the first of {found.others + 1} launches in the file is shown", err=True)
+    made = migrate(source, target, rules, given)
     if as_json:
         options.print_json(made.to_dict())
     else:

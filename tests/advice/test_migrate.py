@@ -83,3 +83,36 @@ def test_bad_questions() -> None:
         migrate("vllm", "vllm", RULES)
     with pytest.raises(UnknownName):
         migrate("vlmm", "sglang", RULES)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_names_are_flags_of_the_engines_own_parser(engine: str) -> None:
+    from advisor.advice.migrate import FILE
+    from advisor.render.flags import table
+
+    known = table(engine, RULES)
+    if known is None:
+        pytest.skip(f"the flags of {engine} were not read")
+    names = {n.lstrip("-").replace("_", "-") for n in known.names()}
+    for concept in RULES.document(FILE)["concepts"]:
+        said = concept["names"].get(engine, "")
+        for name in (n for n in said.split(", ") if n and not n.startswith("(") and n.upper() != n):
+            if "(" in name:
+                continue
+            assert name.replace("_", "-") in names, f"{concept['id']}: {engine} has no --{name}"
+
+
+def test_a_file_that_starts_an_engine(tmp_path: Path) -> None:
+    path = tmp_path / "compose.yaml"
+    path.write_text(
+        "services:\n  llm:\n    image: ghcr.io/huggingface/text-generation-inference:3.3.5\n"
+        "    command: --model-id meta-llama/Llama-3.1-8B-Instruct --max-total-tokens 8192 --num-shard 2\n"
+    )
+    done = CliRunner().invoke(root, ["migrate", "--from", str(path), "--to", "vllm", "--json"], standalone_mode=False)
+    body = json.loads(done.stdout)
+    assert body["source"] == "tgi"
+    assert {s["after"]: s["value"] for s in body["settings"]} == {
+        "(first argument)": "meta-llama/Llama-3.1-8B-Instruct",
+        "max-model-len": "8192",
+        "tensor-parallel-size": "2",
+    }

@@ -1,0 +1,151 @@
+"""Workload overlays, order and growth of `recommend`: settings by condition, points by criterion, limits that hold."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+import advisor
+from advisor.advice.guides import looked_at
+from advisor.advice.recommend import Question, recommend
+from advisor.advice.types import Advice
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.cli.main import root
+from advisor.decision.additions import additions
+from advisor.decision.conditions import Problem
+from advisor.decision.fields import FIELDS, fields_in, filled
+from advisor.decision.guides import load_guide
+from advisor.deployment import Workload
+from advisor.errors import BadFile
+from advisor.estimation import estimate
+
+RULES = catalog([shipped_root()])
+
+
+def ask(hardware: str, model: str, engine: str | None = None, models: tuple[str, ...] = (), **load: Any) -> Advice:
+    q = Question(
+        advisor.machine(hardware), msgspec.convert(load, Workload), model, None, engine, 1 + len(models), models
+    )
+    return recommend(q, RULES)
+
+
+@pytest.mark.parametrize(
+    ("engine", "load", "wanted", "never"),
+    [
+        ("vllm", {"lora_adapters": 8, "lora_rank": 24, "concurrency": 3},
+         {"enable-lora": True, "max-loras": 3, "max-lora-rank": 32}, ()),
+        ("vllm", {"use_case": "voice", "concurrency": 8}, {"max-num-batched-tokens": 1024}, ()),
+        ("vllm", {"use_case": "batch", "concurrency": 64}, {"max-num-batched-tokens": 16384}, ()),
+        ("vllm", {"extra": {"speculative": "true"}, "lora_adapters": 2},
+         {"enable-lora": True}, ("speculative-config",)),
+        ("llama.cpp", {"lora_adapters": 2, "extra": {"lora_format": "gguf"}},
+         {"lora": "adapter-1.gguf,adapter-2.gguf"}, ()),
+        ("llama.cpp", {"extra": {"lock_memory": "true"}}, {"load-mode": "mlock"}, ("mlock",)),
+        ("lmdeploy", {"lora_adapters": 2}, {"backend": "pytorch"}, ()),
+        ("transformers", {"concurrency": 4}, {"continuous-batching": True}, ()),
+    ],
+)  # fmt: skip
+def test_settings_of_a_workload(
+    engine: str, load: dict[str, Any], wanted: dict[str, Any], never: tuple[str, ...]
+) -> None:
+    chosen = ask("H100 80GB SXM, 256GB RAM, linux", "llama3.1:8b", engine, **load).chosen
+    assert chosen is not None
+    assert {k: chosen.settings.get(k) for k in wanted} == wanted
+    assert all(chosen.because[k] for k in wanted)
+    assert not set(never) & set(chosen.settings)
+    assert chosen.command is not None
+    for name, value in wanted.items():
+        assert name in chosen.command
+        assert value is True or str(value) in chosen.command
+
+
+def test_adapters_take_memory_in_the_estimate() -> None:
+    bare, loaded = (ask("H100 80GB SXM", "llama3.1:8b", "vllm", lora_adapters=n, concurrency=8).chosen for n in (0, 4))
+    assert bare is not None and bare.memory is not None  # noqa: PT018
+    assert loaded is not None and loaded.memory is not None  # noqa: PT018
+    assert loaded.memory.devices[0].weights_bytes > bare.memory.devices[0].weights_bytes  # type: ignore[operator]
+
+
+def test_prediction_block_of_the_model_itself() -> None:
+    load = {"concurrency": 2, "extra": {"speculative": "true"}}
+    chosen = ask("H100 80GB SXM", "Qwen/Qwen3.6-27B", "vllm", **load).chosen
+    assert chosen is not None
+    assert json.loads(str(chosen.settings["speculative-config"]))["method"] == "mtp"
+    without = ask("H100 80GB SXM", "llama3.1:8b", "vllm", **load).chosen
+    assert without is not None
+    assert "speculative-config" not in without.settings
+    assert any("draft" in n for n in without.notes)
+
+
+def test_resident_models_leave_less_of_the_card() -> None:
+    load = {"concurrency": 2, "context": 4096, "extra": {"swap": "resident"}}
+    alone = ask("RTX A6000", "llama3.1:8b", "vllm", concurrency=2, context=4096).chosen
+    beside = ask("RTX A6000", "llama3.1:8b", "vllm", ("qwen3:14b",), **load)
+    assert alone is not None
+    assert beside.chosen is not None
+    assert beside.chosen.settings["gpu-memory-utilization"] < alone.settings["gpu-memory-utilization"]  # type: ignore[operator]
+    assert any("stay loaded" in w for w in beside.warnings)
+
+
+def test_points_order_the_answer_and_the_sum_is_shown() -> None:
+    a = ask("RTX 4090, 64GB RAM, linux", "llama3.1:8b", concurrency=8)
+    assert a.chosen is not None
+    sums = [sum(x.points.values()) for x in (a.chosen, *a.alternatives)]
+    assert sums == sorted(sums)
+    assert next(x for x in a.alternatives if x.engine == "ollama").points["held_back"] == 400
+
+
+def test_growth_limits_are_the_estimators() -> None:
+    a = ask("RTX 4090, 64GB RAM, linux", "llama3.1:8b", concurrency=2, context=8192)
+    assert a.chosen is not None
+    d = a.chosen.deployment
+    assert d is not None
+    users = int(next(g for g in a.growth if "at once" in g and "holds" in g).split("holds up to ")[1].split()[0])
+    assert estimate(msgspec.structs.replace(d, sequences=users), RULES).fits is True
+    assert estimate(msgspec.structs.replace(d, sequences=users + 1), RULES).fits is not True
+
+
+def test_growth_names_the_engine_that_comes_next() -> None:
+    a = ask("RTX 4090, 64GB RAM, linux", "llama3.1:8b", concurrency=1, priority="ease")
+    assert any("from 5 at once on the guide puts forward vllm or sglang" in g for g in a.growth)
+
+
+def test_braces_in_texts_are_fields_that_exist() -> None:
+    assert fields_in("{model.heads} of {gpu.count}") == ("model.heads", "gpu.count")
+    assert filled("{model.heads}", {"model.heads": 64}) == 64
+    assert filled("a {model.heads} b", {"model.heads": 64}) == "a 64 b"
+    assert filled("a {model.heads} b", {"model.heads": None}) is None
+    raw = {
+        "name": "x", "title": "x", "kind": "advice", "as_of": "2026", "sources": {"s": {"title": "t"}},
+        "trees": [{"name": "t", "role": "settings", "order": "none", "nodes": [
+            {"id": "n", "if": {"field": "gpu.count", "above": 1}, "settings": {"x": "{model.headz}"},
+             "because": "b", "source": "s"}]}],
+    }  # fmt: skip
+    with pytest.raises((BadFile, Problem), match="headz"):
+        load_guide(raw, "x")
+
+
+def test_a_setting_whose_field_is_unknown_is_left_out() -> None:
+    from advisor.advice.question import main_guide
+
+    known = {**dict.fromkeys(FIELDS), "workload.lora_adapters": 2}
+    assert "max-lora-rank" not in additions(main_guide(RULES), known, "vllm").settings
+
+
+def test_the_guide_as_a_tree_with_the_path_marked() -> None:
+    guide, tree, held = looked_at(
+        "advisor", None, (), advisor.machine("Tesla V100 16GB, linux"), Workload(concurrency=9), RULES
+    )
+    assert held["nvidia-volta"] is True
+    assert held["nvidia-before-volta"] is False
+    assert "nvidia-server" not in held  # after the first that holds nothing is looked at
+    assert (guide.name, tree.name) == ("advisor", "engine")
+    words = ["explain", "--guide", "choosing-a-backend", "--answer", "gpu=amd"]
+    shown = CliRunner().invoke(root, words, standalone_mode=False)
+    assert "[x] amd: gpu is amd → ollama" in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 80
