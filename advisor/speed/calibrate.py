@@ -121,7 +121,10 @@ def problem(rows: Sequence[Sample]) -> Problem:
             which: _Arrays(**{a: np.array([getattr(getattr(s.steps, which), a) for s in rows], float) for a in PASS})
             for which in ("decode", "prefill")
         },
-        **{a: np.array([getattr(s.steps, a) for s in rows], float) for a in ("chunks", "running", "batch", "asked")},
+        **{
+            a: np.array([getattr(s.steps, a) for s in rows], float)
+            for a in ("chunks", "running", "batch", "asked", "side_by_side")
+        },
     )
     return Problem(
         names=list(names),

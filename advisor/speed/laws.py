@@ -69,12 +69,15 @@ def added(p: Any, e: Efficiency) -> Any:
     return p.products_s / e.products + p.attention_s / e.attention + p.link_s / e.link
 
 
-def times(s: Any, output: Any, decode: Efficiency, prefill: Efficiency, w: Waits) -> Times:
-    """Times of a load. `s` holds the passes (steps.Steps), `output` tokens of a request."""
-    step = seconds(s.decode, decode)
+def times(s: Any, output: Any, decode: Efficiency, prefill: Efficiency, w: Waits, step: Any = None) -> Times:
+    """Times of a load. `s` holds the passes (steps.Steps), `output` tokens of a request.
+
+    `step` replaces the seconds of a decode step per token (speculative decoding makes several at once).
+    """
+    step = seconds(s.decode, decode) if step is None else step
     prompt = seconds(s.prefill, prefill) * s.chunks
     others = s.batch - 1
-    between = step + others * w.mixing * added(s.prefill, prefill) * s.chunks / output
+    between = step + others * w.mixing * added(s.prefill, prefill) * s.chunks / s.side_by_side / output
     request = output * between + prompt + w.fixed
     busy = s.batch * added(s.prefill, prefill) * s.chunks / request  # part of the time that prompts are worked on
     queued = (s.asked / s.running - 1) * request

@@ -20,6 +20,7 @@ from advisor.speed.work import Work
 if TYPE_CHECKING:
     from advisor.speed.steps import Load
 
+INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 # Families of engines whose kernels and schedulers are alike
 FAMILIES = {
     "llama.cpp": "ggml", "ollama": "ggml", "lm-studio": "ggml", "docker-model-runner": "ggml", "ramalama": "ggml",
@@ -61,7 +62,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
     def compute_bits(self, q: Quantization) -> float:
         """Width that the matrix products run in: servers use narrow tensor cores, others widen to 16 bit."""
         if self.family == "ggml":
-            return 7.0
+            return INTEGER
         if self.family != "server":
             return 16.0
         return {"FP8": 8.0, "NVFP4": 4.0, "MXFP4": 4.0}.get(q.id, 16.0)
@@ -75,7 +76,7 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
         return max(1.0, most), most < load.concurrency
 
 
-def placed(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work) -> Placed | None:
+def placed(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work) -> Placed:
     """How the deployment's ranks share the work. Raises BadInput as the memory estimate does."""
     family = FAMILIES.get(entry.id, entry.id)
     if family == "server":
