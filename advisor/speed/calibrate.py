@@ -261,13 +261,26 @@ SOURCE = "published measurements (tests/data/speed_rows.csv names each source)"
 COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml"
 
 
+# what is reported together -> kinds of rows
+QUANTITIES = {
+    "decode, one request": ("decode",),
+    "prefill": ("prefill",),
+    "closed loop": ("closed", "static"),
+    "offline throughput": ("offline",),
+    "time between tokens": ("tpot",),
+    "time to first token": ("ttft",),
+}
+
+
 def report(c: Calibration) -> list[str]:
     """Errors per kind of quantity and hardware class: fitted, and unseen."""
     out = [
         f"{'quantity, class':34} {'rows':>5}  {'fitted':>13}  {'unseen':>13}  bias %   (median / 90th percentile, %)"
     ]
-    for kind in dict.fromkeys(e.sample.row.kind for e in c.unseen):
-        pairs = [(a, b) for a, b in zip(c.fitted, c.unseen, strict=True) if a.sample.row.kind == kind]
+    for kind, kinds in QUANTITIES.items():
+        pairs = [(a, b) for a, b in zip(c.fitted, c.unseen, strict=True) if a.sample.row.kind in kinds]
+        if not pairs:
+            continue
         out.append(_line(kind, pairs))
         for name in sorted({a.sample.row.hardware_class for a, _ in pairs}):
             out.append(_line(f"  {name}", [x for x in pairs if x[0].sample.row.hardware_class == name]))
