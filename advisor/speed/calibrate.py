@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from advisor.catalog import catalog
 from advisor.speed import laws
-from advisor.speed.calibrated import Error, quantile, spread, text
+from advisor.speed.calibrated import QUANTITIES, Error, quantile, spread, text, unseen
 from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, Keys
 from advisor.speed.laws import Efficiency, Waits
 from advisor.speed.rows import Sample, read, samples
@@ -261,17 +261,6 @@ SOURCE = "published measurements (tests/data/speed_rows.csv names each source)"
 COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml"
 
 
-# what is reported together -> kinds of rows
-QUANTITIES = {
-    "decode, one request": ("decode",),
-    "prefill": ("prefill",),
-    "closed loop": ("closed", "static"),
-    "offline throughput": ("offline",),
-    "time between tokens": ("tpot",),
-    "time to first token": ("ttft",),
-}
-
-
 def report(c: Calibration) -> list[str]:
     """Errors per kind of quantity and hardware class: fitted, and unseen."""
     out = [
@@ -312,7 +301,7 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.write(f"{len(measured) - len(rows)} of {len(measured)} rows could not be asked\n")
     date = max(r.date for r in measured)
     head = {"source": SOURCE, "as_of": date, "command": COMMAND}
-    options.rules.write_text(text(head, made.coefficients, spread(made.unseen)), encoding="utf-8")
+    options.rules.write_text(text(head, made.coefficients, unseen(made.unseen), spread(made.unseen)), encoding="utf-8")
     return 0
 
 

@@ -39,6 +39,14 @@ class Spread(msgspec.Struct, frozen=True):
     covered: float  # percent of the rows inside
 
 
+class Unseen(msgspec.Struct, frozen=True):
+    """Errors of cross-validated predictions, percent."""
+
+    rows: int
+    median_error: float
+    p90_error: float
+
+
 class Rules(msgspec.Struct, frozen=True):
     """rules/speed.yaml."""
 
@@ -46,6 +54,7 @@ class Rules(msgspec.Struct, frozen=True):
     as_of: str
     command: str
     coefficients: dict[str, Coefficient]
+    unseen: dict[str, Unseen]
     spread: dict[str, dict[str, Spread]]
 
 
