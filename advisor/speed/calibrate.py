@@ -1,6 +1,6 @@
 """Fit the efficiencies of rules/speed.yaml to measured rows, and say how well rows are predicted that it had not seen.
 
-    python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml
+    python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
 
 Each coefficient is a base times factors (see efficiencies). Bases and factors are fitted together to the logarithms of
 all rows by least squares on log errors that grow linearly beyond `ROBUST` (Huber's idea: a wrong row pulls, but not
@@ -34,7 +34,7 @@ PRIORS: dict[str, Prior] = {
                {"f": 0.3, "e": 0.2, "v": 0.2, "c": 0.3, "q": 0.2, "f/c": 0.2}),
     "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.3, "c": 0.2}),
     "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3, {"f": 0.4, "c": 0.3, "f/c": 0.2}),
-    "host": ("share", "of the host's memory bandwidth", 0.6, 0.1, {}),
+    "host": ("share", "of the host's memory bandwidth", 0.5, 0.2, {}),
     "products": ("share", "of the peak compute rate, products of a decoded batch", 0.4, 0.5,
                  {"f": 0.3, "e": 0.2, "g": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.2}),
     "attention": ("share", "of the peak compute rate, attention of a decoded batch", 0.3, 0.5, {"f": 0.4, "c": 0.3}),
@@ -258,7 +258,7 @@ def calibrate(rows: Sequence[Sample], validate: bool = True) -> Calibration:
 
 
 SOURCE = "published measurements (tests/data/speed_rows.csv names each source)"
-COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml"
+COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
 
 
 def report(c: Calibration) -> list[str]:
@@ -292,7 +292,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("rows", nargs="+", type=Path, help="CSV with the columns of tests/data/speed_rows.csv")
     parser.add_argument("rules", type=Path, help="YAML file to write")
+    parser.add_argument("--force", action="store_true", help="overwrite RULES where it exists")
     options = parser.parse_args(arguments)
+    if options.rules.exists() and not options.force:
+        parser.error(f"{options.rules} exists: --force overwrites it")
     measured = [r for path in options.rows for r in read(path)]
     rows = samples(measured, catalog())
     made = calibrate(rows)

@@ -64,27 +64,28 @@ def speed(d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load) -> Speed
     one = bound(table, "decode", k)
     whole = bound(table, "offline" if s.limited else "closed", k) if many else one
     between = bound(table, "tpot", k) if many else one
-    prompts = not s.prompt_unknown
+    prompts = not s.products_unknown
+    reading = prompts or not many  # one sequence's step is all reading
     return SpeedEstimate(
-        decode_tps=around(1 / t.step, bound(table, "static", k) if many else one, *unsure),
+        decode_tps=around(1 / t.step, bound(table, "static", k) if many else one, *unsure) if reading else None,
         prefill_tps=around(load.prompt / t.prompt, bound(table, "prefill", k)) if prompts else None,
         ttft_s=around(t.first, bound(table, "ttft", k)) if prompts else None,
-        tpot_s=around(t.between, between, unsure[1], unsure[0]),
-        output_tps=around(t.rate, whole, *unsure),
+        tpot_s=around(t.between, between, unsure[1], unsure[0]) if reading else None,
+        output_tps=around(t.rate, whole, *unsure) if prompts else None,
         basis="modelled",
         limited=s.limited,
-        notes=_notes(s, load, whole, table.as_of, drafted is not None),
+        notes=_notes(s, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted is not None),
     )
 
 
-def _notes(s: Steps, load: Load, whole: Bound, as_of: str, drafted: bool) -> tuple[str, ...]:
-    out = [f"efficiencies and bounds from published measurements up to {as_of}: {whole.text}"]
+def _notes(s: Steps, load: Load, rests_on: tuple[str, ...], as_of: str, drafted: bool) -> tuple[str, ...]:
+    out = [f"efficiencies and bounds from published measurements up to {as_of}: {', '.join(rests_on)}"]
     if s.limited:
         out.append(f"{math.floor(s.running)} of {load.concurrency} requests run at once, the rest waits")
     if s.host == "assumed":
         out.append("the bandwidth of the host's memory is not known: wide bounds")
-    if s.prompt_unknown:
-        out.append("the processor's cores are not known, so prompts are not timed")
+    if s.products_unknown:
+        out.append("the processor's cores are not known: neither prompts nor batches are timed")
     if drafted:
         out.append("speculative decoding: the share of drafted tokens that is accepted depends on the text")
     return tuple(out)

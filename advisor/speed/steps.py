@@ -22,7 +22,6 @@ from advisor.speed.work import Work
 
 GB = 1e9
 TERA = 1e12
-UNKNOWN_TFLOPS = 0.4  # of a processor whose cores are not known: four of them; prompts are not answered then
 HostUse = Literal["none", "known", "assumed"]
 
 
@@ -63,7 +62,7 @@ class Steps(msgspec.Struct, kw_only=True):
     limited: bool  # the cache or the engine admits fewer than asked
     link: str  # between ranks: direct or pcie (with whole experts on ranks, -experts); stages or alone without
     host: HostUse  # whether host memory is read, and with a bandwidth that is known
-    prompt_unknown: bool  # a processor works on the prompt and its cores are not known
+    products_unknown: bool  # a processor multiplies and its cores are not known: only its reading can be timed
 
 
 class Tokens(NamedTuple):
@@ -109,7 +108,7 @@ def steps(
         limited=limited,
         link=_link(p, s),
         host=_host(p, s),
-        prompt_unknown=not s.gbs and s.host_tflops is None,
+        products_unknown=not s.gbs and s.host_tflops is None,
     )
     return made, p
 
@@ -189,8 +188,8 @@ def one_pass(d: Deployment, w: Work, p: Placed, s: Rates, n: Tokens, decode: boo
     per_byte, per_product = on / (GB * (s.gbs or 1)), on / (TERA * (s.tflops or 1))
     host_read = dense * p.host_dense + experts * p.host_experts + cache * p.host_cache
     host_s = host_read / (GB * (s.host_gbs if decode else s.host_prompt_gbs))
-    if not on:
-        host_s += (products + attention) / (TERA * (s.host_tflops or UNKNOWN_TFLOPS))
+    if not on and s.host_tflops:
+        host_s += (products + attention) / (TERA * s.host_tflops)
     return Pass(
         weights_s=dense * (1 - p.host_dense) * per_byte,
         experts_s=experts * (1 - p.host_experts) * per_byte,
