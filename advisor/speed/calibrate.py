@@ -123,7 +123,7 @@ def problem(rows: Sequence[Sample]) -> Problem:
         },
         **{
             a: np.array([getattr(s.steps, a) for s in rows], float)
-            for a in ("chunks", "running", "batch", "asked", "side_by_side")
+            for a in ("chunks", "running", "batch", "asked", "side_by_side", "joins")
         },
     )
     return Problem(

@@ -17,7 +17,7 @@ from advisor.engines.versions import key
 from advisor.machines.types import Device
 from advisor.speed.laws import Efficiency, Waits
 
-AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0}  # a share of the peak bandwidth, or of `memory`
+AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0}  # shares of a bandwidth, or of `memory`
 
 
 class Coefficient(msgspec.Struct, frozen=True):

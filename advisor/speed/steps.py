@@ -59,6 +59,7 @@ class Steps(msgspec.Struct, kw_only=True):
     batch: float  # of one replica
     asked: float  # requests at once
     side_by_side: float  # stages that work at the same time on other requests
+    joins: float  # 1: prompts share passes with decoding; 0: they have passes of their own
     limited: bool  # the cache or the engine admits fewer than asked
     link: str  # between ranks: direct or pcie (with whole experts on ranks, -experts); stages or alone without
     host: HostUse  # whether host memory is read, and with a bandwidth that is known
@@ -105,6 +106,7 @@ def steps(
         batch=per,
         asked=float(load.concurrency),
         side_by_side=float(p.stages) if p.family == "server" else 1.0,
+        joins=1.0 if p.family == "server" else 0.0,
         limited=limited,
         link=_link(p, s),
         host=_host(p, s),
