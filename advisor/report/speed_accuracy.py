@@ -78,7 +78,7 @@ def _judged(rows: Sequence[Sample], table: Rules) -> list[Judged]:
     out = []
     for s, ideal in zip(rows, ideals, strict=True):
         ours = predict(s, table)
-        wide = bound(table, s.row.kind, s.keys).factor
+        wide = bound(table, s.keys, s.row.kind).factor
         roofline = ideal * share[s.row.kind, s.row.hardware_class] if ideal else None
         out.append(Judged(s, ours, roofline, ours / wide <= s.row.value <= ours * wide))
     return out
@@ -124,7 +124,7 @@ def _overall(judged: Sequence[Judged], table: Rules) -> list[str]:
         if not rows:
             continue
         s = table.spread[kind]["all"]
-        wide = statistics.median(bound(table, kind, j.sample.keys).factor for j in rows)
+        wide = statistics.median(bound(table, j.sample.keys, kind).factor for j in rows)
         cells = (str(len(rows)), _two(s), _ours(rows), _roofline(rows), _inside(rows), f"x/÷ {wide:.2f}")
         out.append(f"| {name} | {' | '.join(cells)} |")
     return out

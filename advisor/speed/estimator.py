@@ -61,25 +61,33 @@ def speed(d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load) -> Speed
         wide = max(b.factor, HOST_BOUND[s.host])
         return Interval(value=value, low=value / wide / slower, high=value * wide * faster)
 
-    one = bound(table, "decode", k)
-    whole = bound(table, "offline" if s.limited else "closed", k) if many else one
-    between = bound(table, "tpot", k) if many else one
+    one = bound(table, k, "decode", "tpot")
+    kinds = ("offline", "closed", "tpot") if s.limited else ("closed", "offline", "tpot")
+    whole = bound(table, k, *kinds) if many else one
+    between = bound(table, k, "tpot", "static", "closed") if many else one
+    prefill = bound(table, k, "prefill", "ttft")
     prompts = not s.products_unknown
     reading = prompts or not many  # one sequence's step is all reading
     return SpeedEstimate(
-        decode_tps=around(1 / t.step, bound(table, "static", k) if many else one, *unsure) if reading else None,
-        prefill_tps=around(load.prompt / t.prompt, bound(table, "prefill", k)) if prompts else None,
-        ttft_s=around(t.first, bound(table, "ttft", k)) if prompts else None,
+        decode_tps=around(1 / t.step, bound(table, k, "static", "tpot", "closed") if many else one, *unsure)
+        if reading
+        else None,
+        prefill_tps=around(load.prompt / t.prompt, prefill) if prompts else None,
+        ttft_s=around(t.first, bound(table, k, "ttft") if many else prefill) if prompts else None,
         tpot_s=around(t.between, between, unsure[1], unsure[0]) if reading else None,
         output_tps=around(t.rate, whole, *unsure) if prompts else None,
         basis="modelled",
         limited=s.limited,
-        notes=_notes(s, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted is not None),
+        notes=_notes(m, s, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted is not None),
     )
 
 
-def _notes(s: Steps, load: Load, rests_on: tuple[str, ...], as_of: str, drafted: bool) -> tuple[str, ...]:
+def _notes(
+    m: MemoryEstimate, s: Steps, load: Load, rests_on: tuple[str, ...], as_of: str, drafted: bool
+) -> tuple[str, ...]:
     out = [f"efficiencies and bounds from published measurements up to {as_of}: {', '.join(rests_on)}"]
+    if m.fits is False:
+        out.append("it does not fit as it is: this is its speed if it did")
     if s.limited:
         out.append(f"{math.floor(s.running)} of {load.concurrency} requests run at once, the rest waits")
     if s.host == "assumed":

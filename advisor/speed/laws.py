@@ -9,7 +9,8 @@ Plain arithmetic, so that the calibration can pass arrays where an estimate pass
     rate of all = running x output tokens / time of a request
 
 While B requests run, each of the other B - 1 brings one prompt per output of this one. Servers work on it in the passes
-of decoding, whose weights are read anyway (its products alone count); elsewhere it has passes of its own. A step of a batch and a chunk of a prompt obey the same law with efficiencies of their own.
+of decoding, whose weights are read anyway (its products alone count); elsewhere it has passes of its own. A step of a
+batch and a chunk of a prompt obey the same law with efficiencies of their own.
 """
 
 from __future__ import annotations

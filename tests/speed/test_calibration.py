@@ -74,7 +74,7 @@ def test_bars_hold_fitted_and_unseen(quantity: str) -> None:
 def test_bounds_hold_most_rows_and_are_narrow() -> None:
     inside, wide = [], []
     for s in SAMPLES:
-        b = bound(TABLE, s.row.kind, s.keys).factor
+        b = bound(TABLE, s.keys, s.row.kind).factor
         inside.append(1 / b <= s.row.value / predict(s, TABLE) <= b)
         wide.append(b * b)
     assert 0.75 <= sum(inside) / len(inside) <= 0.95
