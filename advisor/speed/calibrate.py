@@ -31,9 +31,9 @@ FOLDS = 20
 Prior = tuple[str, str, float, float, dict[str, float]]
 PRIORS: dict[str, Prior] = {
     "memory": ("share", "of the peak memory bandwidth, weights read in decoding", 0.75, 0.3,
-               {"f": 0.3, "e": 0.2, "v": 0.2, "c": 0.3, "q": 0.2, "f/c": 0.2}),
+               {"f": 0.3, "e": 0.2, "g": 0.2, "v": 0.2, "c": 0.3, "q": 0.2, "f/c": 0.2}),
     "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.3, "c": 0.2}),
-    "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3, {"f": 0.4, "c": 0.3, "f/c": 0.2}),
+    "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3, {"f": 0.4, "g": 0.3, "c": 0.3, "f/c": 0.2}),
     "host": ("share", "of the host's memory bandwidth", 0.5, 0.2, {}),
     "products": ("share", "of the peak compute rate, products of a decoded batch", 0.4, 0.5,
                  {"f": 0.3, "e": 0.2, "g": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.2}),
@@ -47,7 +47,7 @@ PRIORS: dict[str, Prior] = {
     "prompt_products": ("share", "of the peak compute rate, products of a prompt", 0.4, 0.5,
                         {"f": 0.4, "e": 0.3, "g": 0.3, "v": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.3}),
     "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.3, 0.5,
-                         {"f": 0.4, "c": 0.4, "f/c": 0.3}),
+                         {"f": 0.4, "g": 0.3, "c": 0.4, "f/c": 0.3}),
     "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.5, "v": 0.4, "c": 0.2}),
     "prompt_moe_layer": ("seconds", "per layer with routed experts, on top", 20e-6, 0.5,
                          {"f": 0.5, "v": 0.4, "c": 0.2}),

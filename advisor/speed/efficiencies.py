@@ -96,9 +96,17 @@ WAITS = ("mixing", "queue", "fixed")
 
 
 def engine_generation(engine: str, version: str | None) -> str:
-    """A name for engine versions whose scheduler was slower: vLLM before its V1 engine was the default (0.8)."""
-    if engine == "vllm" and version is not None and key(version) and key(version) < key("0.8"):
+    """A name for engine versions with slower kernels or schedulers.
+
+    vLLM before its V1 engine was the default (0.8); llama.cpp of 2024 (before b4000), whose quantised kernels and flash
+    attention for tensor cores were new or missing.
+    """
+    if version is None or not key(version):
+        return ""
+    if engine == "vllm" and key(version) < key("0.8"):
         return "vllm-v0"
+    if engine == "llama.cpp" and version.startswith("b") and key(version) < key("b4000"):
+        return "llama.cpp-2024"
     return ""
 
 
