@@ -89,8 +89,7 @@ class _Arrays:
 
 def _levels(k: Keys) -> dict[str, str]:
     f, e, g, v, c, q, x = k
-    plain = {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x}
-    return plain | {"f/c": f"{f}/{c}", "q/v": f"{q}/{v}", "q/c": f"{q}/{c}", "f/v": f"{f}/{v}", "e/c": f"{e}/{c}"}
+    return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "f/c": f"{f}/{c}"}
 
 
 def problem(rows: Sequence[Sample]) -> Problem:

@@ -72,11 +72,7 @@ class Keys(NamedTuple):
     def all(self) -> tuple[str, ...]:
         """Every name that a factor may have for this deployment, once each."""
         f, e, g, v, c, q, x = self
-        return tuple(
-            x
-            for x in dict.fromkeys((f, e, g, v, c, q, x, f"{f}/{c}", f"{f}/{v}", f"{q}/{v}", f"{q}/{c}", f"{e}/{c}"))
-            if x
-        )
+        return tuple(n for n in dict.fromkeys((f, e, g, v, c, q, x, f"{f}/{c}")) if n)
 
 
 class Efficiencies(NamedTuple):
