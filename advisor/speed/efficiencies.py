@@ -6,16 +6,17 @@ A factor may stand for an engine family, an engine, a vendor, a hardware class, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
 from advisor.catalog.types import Quantization
 from advisor.engines.versions import key
 from advisor.machines.types import Device
+from advisor.memory.memo import by_identity
 from advisor.speed.laws import Efficiency, Waits
+from advisor.speed.remembered import remembered
 
 AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0}  # shares of a bandwidth, or of `memory`
 
@@ -144,26 +145,12 @@ def hardware_class(device: Device | None, rules: Catalog) -> str:
 
 
 def rules_of(rules: Catalog) -> Rules:
-    """rules/speed.yaml, decoded once per catalogue. Raises BadInput when an overlay spoiled it."""
-    found = _RULES.get(id(rules))
-    if found is None or found[0] is not rules:
-        found = _RULES[id(rules)] = (rules, typed(rules, "speed.yaml", Rules), {})
-    return found[1]
+    """rules/speed.yaml. Raises BadInput when an overlay spoiled it."""
+    return remembered(rules, "speed.yaml", Rules)
 
 
-_RULES: dict[int, tuple[Catalog, Rules, dict[Any, Efficiencies]]] = {}
-
-
-def efficiencies(k: Keys, rules: Catalog) -> Efficiencies:
-    """The efficiencies of a deployment."""
-    table = rules_of(rules)
-    kept = _RULES[id(rules)][2]
-    if k not in kept:
-        kept[k] = of_table(k, table)
-    return kept[k]
-
-
-def of_table(k: Keys, table: Rules) -> Efficiencies:
+@by_identity
+def of_table(table: Rules, k: Keys) -> Efficiencies:
     """The efficiencies by these rules."""
     names = k.all()
 

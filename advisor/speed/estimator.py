@@ -19,10 +19,10 @@ from advisor.speed import laws, speculation
 from advisor.speed.efficiencies import (
     Efficiencies,
     Keys,
-    efficiencies,
     engine_generation,
     format_class,
     hardware_class,
+    of_table,
     rules_of,
 )
 from advisor.speed.intervals import Bound, bound
@@ -50,10 +50,10 @@ def speed(d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load) -> Speed
         return None
     s, p = made
     k = keys_of(d, q, p, s.link, rules)
-    e = efficiencies(k, rules)
+    table = rules_of(rules)
+    e = of_table(table, k)
     drafted = _drafted(d, m, entry, q, rules, load, e)
     t = laws.times(s, load.output, e.decode, e.prefill, e.waits, drafted[1] if drafted else None)
-    table = rules_of(rules)
     many = load.concurrency > 1
     unsure = (drafted[1] / drafted[0], drafted[2] / drafted[1]) if drafted else (1.0, 1.0)
 
@@ -119,7 +119,7 @@ def _drafted(
         if found is None:
             return None
         k = keys_of(alone, d.draft.quantization, found[1], found[0].link, rules)
-        draft = laws.seconds(found[0].decode, efficiencies(k, rules).decode)
+        draft = laws.seconds(found[0].decode, of_table(rules_of(rules), k).decode)
     elif asked.method == "prediction" and d.model.layout is not None:
         draft = seconds / d.model.layout.n_layers  # a block is one more layer
     return speculation.per_token(seconds, draft, asked)

@@ -94,7 +94,7 @@ def samples(rows: list[Measured], rules: Catalog) -> list[Sample]:
 
 def predict(s: Sample, table: Rules) -> float:
     """What the rules say of a row's quantity."""
-    e = of_table(s.keys, table)
+    e = of_table(table, s.keys)
     t = laws.times(s.steps, s.row.load.output, e.decode, e.prefill, e.waits)
     values = {
         "decode": 1 / t.step, "static": 1 / t.step, "prefill": s.row.load.prompt / t.prompt, "closed": t.rate,

@@ -86,14 +86,14 @@ def steps(
     w = cost.work(d, q)
     if w is None:
         return None
-    p = placed(d, m, entry, w)
+    p = placed(d, m, entry, w, rules)
     s = rates(d, p, q, rules)
     if s is None:
         return None
     batch, limited = p.running(load)
     per = batch / p.replicas
     # stages of a server work on shares of the batch at the same time
-    at_once = max(1.0, per / p.stages) if p.family == "server" else per
+    at_once = max(1.0, per / p.stages) if p.server else per
     mean_depth = load.depth + load.prompt + load.output / 2
     chunk = float(min(load.prompt, p.chunk))
     before = load.depth + (load.prompt - chunk) / 2
@@ -105,8 +105,8 @@ def steps(
         running=batch,
         batch=per,
         asked=float(load.concurrency),
-        side_by_side=float(p.stages) if p.family == "server" else 1.0,
-        joins=1.0 if p.family == "server" else 0.0,
+        side_by_side=float(p.stages) if p.server else 1.0,
+        joins=1.0 if p.server else 0.0,
         limited=limited,
         link=_link(p, s),
         host=_host(p, s),
@@ -122,7 +122,7 @@ def checking(
     w = cost.work(d, q)
     if w is None:
         return None
-    p = placed(d, m, entry, w)
+    p = placed(d, m, entry, w, rules)
     s = rates(d, p, q, rules)
     if s is None:
         return None

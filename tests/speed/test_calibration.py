@@ -84,7 +84,7 @@ def test_bounds_hold_most_rows_and_are_narrow() -> None:
 def test_efficiencies_are_possible() -> None:
     """Shares of peak bandwidth stay below 1 for every deployment of the rows; launches cost microseconds."""
     for k in {s.keys for s in SAMPLES}:
-        e = of_table(k, TABLE)
+        e = of_table(TABLE, k)
         assert 0.05 < e.decode.memory < 1
         assert 0.1 < e.decode.cache <= 1
         assert 1e-6 < e.decode.layer < 1e-3
