@@ -103,7 +103,7 @@ def _drafted(
     d: Deployment, m: MemoryEstimate, entry: Engine, q: Quantization, rules: Catalog, load: Load, e: Efficiencies
 ) -> tuple[float, float, float] | None:
     """Seconds a token (low, value, high) with the speculative decoding that the settings ask for; None without."""
-    asked = speculation.asked(d, entry)
+    asked = speculation.asked(d, entry, rules)
     if asked is None:
         return None
     check = checking(d, m, entry, q, rules, load, asked.tokens)

@@ -16,7 +16,7 @@ from advisor.engines import fitting, pool_constants, pool_settings
 from advisor.engines.base import flag, get, integer
 from advisor.memory import hf_weights
 from advisor.memory.ggml import BLOCKS
-from advisor.speed.remembered import remembered
+from advisor.speed.engine_rules import EngineRules, engine_rules
 from advisor.speed.work import Work
 
 if TYPE_CHECKING:
@@ -70,22 +70,12 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
         return max(1.0, most), most < load.concurrency
 
 
-class Families(msgspec.Struct, frozen=True):
-    """rules/speed-engines.yaml."""
-
-    source: str
-    as_of: str
-    families: dict[str, tuple[str, ...]]
-    admits: dict[str, int]
-    tensor_split: tuple[str, ...]
-
-
 def placed(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work, rules: Catalog) -> Placed:
     """How the deployment's ranks share the work; `entry` is the engine that runs underneath.
 
     Raises BadInput as the memory estimate does.
     """
-    known = remembered(rules, "speed-engines.yaml", Families)
+    known = engine_rules(rules)
     named = next((f for f, ids in known.families.items() if d.engine in ids or entry.id in ids), None)
     if "fraction_of" in entry.memory:
         return _server(d, m, entry, named or "server", known)
@@ -94,7 +84,7 @@ def placed(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work, rules: Cata
     return _plain(d, m, named or entry.id, known)
 
 
-def _server(d: Deployment, m: MemoryEstimate, entry: Engine, family: str, known: Families) -> Placed:
+def _server(d: Deployment, m: MemoryEstimate, entry: Engine, family: str, known: EngineRules) -> Placed:
     r = pool_settings.resolve(d, entry, pool_constants.constants(entry))
     tp, dp, tokens = r.tp, r.dp, m.kv_cache.tokens
     if r.dp == 1 and flag(d.settings, "enable_attention_dp"):  # TensorRT-LLM: every rank attends for its own requests
@@ -169,7 +159,7 @@ def _ggml(d: Deployment, m: MemoryEstimate, w: Work, family: str) -> Placed:
     )
 
 
-def _plain(d: Deployment, m: MemoryEstimate, family: str, known: Families) -> Placed:
+def _plain(d: Deployment, m: MemoryEstimate, family: str, known: EngineRules) -> Placed:
     n = max(1, len(m.devices))
     on = sum(x.weights_bytes or 0 for x in m.devices)
     host = (m.host.weights_bytes or 0) if m.host else 0

@@ -11,20 +11,13 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import get, integer
+from advisor.speed.engine_rules import Acceptance, engine_rules
 
 Method = Literal["draft", "prediction", "ngram"]
-
-
-class Acceptance(msgspec.Struct, frozen=True):
-    """Share of drafted tokens that the model accepts."""
-
-    low: float
-    value: float
-    high: float
-    source: str
 
 
 class Speculation(NamedTuple):
@@ -32,21 +25,14 @@ class Speculation(NamedTuple):
 
     method: Method
     tokens: int  # drafted a round
+    accepts: Acceptance
 
 
-USUAL_TOKENS = {"draft": 4, "prediction": 1, "ngram": 4}
-# Assumed. Published runs: drafts of the same family 0.6 to 0.8 on prose and more on code; prediction blocks 0.8 to 0.9
-# for the first token (DeepSeek-V3 report); n-grams near 0 on new text, high where the prompt is quoted or edited.
-ACCEPTANCE = {
-    "draft": Acceptance(0.4, 0.65, 0.85, "Leviathan et al. 2023, table 3 and later reports; assumed"),
-    "prediction": Acceptance(0.5, 0.75, 0.9, "DeepSeek-V3 technical report, 2024-12: 85 to 90 % of second tokens"),
-    "ngram": Acceptance(0.0, 0.3, 0.8, "assumed: depends on how much of the answer stands in the prompt"),
-}
 _JSON = ("speculative-config", "speculative_config")
 _COUNT = ("draft-max", "draft", "spec-draft-n-max", "num_speculative_tokens", "speculative-num-draft-tokens")
 
 
-def asked(d: Deployment, entry: Engine) -> Speculation | None:
+def asked(d: Deployment, entry: Engine, rules: Catalog) -> Speculation | None:
     """The speculation that the settings ask for; None without. Raises BadInput for a count that is none."""
     config = _config(get(d.settings, *_JSON))
     method = str(config.get("method", "")).lower()
@@ -64,7 +50,8 @@ def asked(d: Deployment, entry: Engine) -> Speculation | None:
     said = config.get("num_speculative_tokens")
     if count is None and isinstance(said, int) and 1 <= said <= 64:
         count = said
-    return Speculation(kind, count or USUAL_TOKENS[kind])
+    usual = engine_rules(rules).speculation[kind]
+    return Speculation(kind, count or usual.tokens, usual)
 
 
 def _config(value: Setting | None) -> dict[str, object]:
@@ -82,6 +69,6 @@ def accepted(rate: float, tokens: int) -> float:
 
 def per_token(check: float, draft: float, s: Speculation) -> tuple[float, float, float]:
     """Seconds a token (low, value, high) when a check costs `check` and a drafted token `draft` seconds."""
-    a = ACCEPTANCE[s.method]
+    a = s.accepts
     cost = check + s.tokens * draft
     return cost / accepted(a.high, s.tokens), cost / accepted(a.value, s.tokens), cost / accepted(a.low, s.tokens)

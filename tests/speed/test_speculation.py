@@ -9,6 +9,7 @@ import pytest
 from speed_asking import RULES, ask, made
 
 from advisor.speed import speculation
+from advisor.speed.engine_rules import engine_rules
 from advisor.speed.speculation import Speculation, accepted, per_token
 
 
@@ -25,22 +26,23 @@ def test_tokens_of_a_round_against_drawing(rate: float, tokens: int) -> None:
 
 
 def test_a_costly_draft_that_is_never_accepted_only_costs() -> None:
-    low, value, high = per_token(0.01, 0.002, Speculation("ngram", 4))
+    low, value, high = per_token(0.01, 0.002, Speculation("ngram", 4, engine_rules(RULES).speculation["ngram"]))
     assert low < value < high
     assert high == pytest.approx(0.018)  # nothing accepted at the low end: a whole round for one token
 
 
 def test_settings_that_ask_for_it() -> None:
-    def method(engine: str, settings: dict[str, object], model: str = "70B") -> Speculation | None:
+    def method(engine: str, settings: dict[str, object], model: str = "70B") -> tuple[str, int] | None:
         d, _ = made(model, None, "4x H100 80GB SXM", engine, settings=settings)
-        return speculation.asked(d, RULES.engine(engine))
+        found = speculation.asked(d, RULES.engine(engine), RULES)
+        return found and (found.method, found.tokens)
 
     tp = {"tensor-parallel-size": 4}
     assert method("vllm", tp) is None
     ngram = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 4}
-    assert method("vllm", tp | {"speculative-config": json.dumps(ngram)}) == Speculation("ngram", 3)
+    assert method("vllm", tp | {"speculative-config": json.dumps(ngram)}) == ("ngram", 3)
     draft = {"model": "meta-llama/Llama-3.2-1B-Instruct", "num_speculative_tokens": 5}
-    assert method("vllm", tp | {"speculative-config": json.dumps(draft)}) == Speculation("draft", 5)
+    assert method("vllm", tp | {"speculative-config": json.dumps(draft)}) == ("draft", 5)
 
 
 def test_a_small_draft_helps_one_request_and_widens_the_bounds() -> None:
