@@ -122,6 +122,7 @@ class SpeedEstimate(Record, frozen=True, kw_only=True):
     tpot_s: Interval | None = None
     output_tps: Interval | None = None
     basis: Basis = "modelled"
+    limited: bool = False  # the cache or the engine admits fewer requests than asked: the rest waits
     notes: tuple[str, ...] = ()
 
 

@@ -16,6 +16,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.engines.versions import key
 from advisor.estimation import deployment, estimate
 from advisor.models.types import Mla, Model
+from advisor.report import speed_accuracy
 from advisor.report.activation_fit import median_error, peak_errors, peaks
 from advisor.report.measured import POOL, Compared, compare, llama_request, planned_request, read_rows
 from advisor.units import MIB
@@ -82,7 +83,7 @@ def page(data: Path, rules: Catalog | None = None) -> str:
     found = peaks(data)
     plain, held_out = peak_errors(found, rules, fit=False), peak_errors(found, rules, fit=True)
     return "\n".join([
-        "# How accurate the memory estimates are",
+        "# How accurate the estimates are",
         "",
         "<!-- made by: python -m advisor.report.accuracy tests/data docs/accuracy.md -->",
         "",
@@ -121,6 +122,7 @@ def page(data: Path, rules: Catalog | None = None) -> str:
             for (g, a, x), (_, b, _) in zip(plain, held_out, strict=True)
         ),
         "",
+        *speed_accuracy.section(data, rules),
     ])  # fmt: skip
 
 

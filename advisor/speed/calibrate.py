@@ -1,6 +1,6 @@
 """Fit the efficiencies of rules/speed.yaml to measured rows, and say how well rows are predicted that it had not seen.
 
-    python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml
+    python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
 
 Each coefficient is a base times factors (see efficiencies). Bases and factors are fitted together to the logarithms of
 all rows by least squares on log errors that grow linearly beyond `ROBUST` (Huber's idea: a wrong row pulls, but not
@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from advisor.catalog import catalog
 from advisor.speed import laws
-from advisor.speed.calibrated import Error, quantile, spread, text
+from advisor.speed.calibrated import QUANTITIES, Error, quantile, spread, text, unseen
 from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, Keys
 from advisor.speed.laws import Efficiency, Waits
 from advisor.speed.rows import Sample, read, samples
@@ -31,12 +31,12 @@ FOLDS = 20
 Prior = tuple[str, str, float, float, dict[str, float]]
 PRIORS: dict[str, Prior] = {
     "memory": ("share", "of the peak memory bandwidth, weights read in decoding", 0.75, 0.3,
-               {"f": 0.3, "e": 0.2, "v": 0.2, "c": 0.3, "q": 0.2, "f/c": 0.2, "q/v": 0.1, "q/c": 0.1}),
+               {"f": 0.3, "e": 0.2, "g": 0.2, "v": 0.2, "c": 0.3, "q": 0.2, "f/c": 0.2}),
     "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.3, "c": 0.2}),
-    "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3, {"f": 0.4, "c": 0.3, "f/c": 0.2}),
-    "host": ("share", "of the host's memory bandwidth", 0.6, 0.1, {}),
+    "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3, {"f": 0.4, "g": 0.3, "c": 0.3, "f/c": 0.2}),
+    "host": ("share", "of the host's memory bandwidth", 0.5, 0.2, {}),
     "products": ("share", "of the peak compute rate, products of a decoded batch", 0.4, 0.5,
-                 {"f": 0.3, "e": 0.2, "g": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.2, "q/c": 0.2}),
+                 {"f": 0.3, "e": 0.2, "g": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.2}),
     "attention": ("share", "of the peak compute rate, attention of a decoded batch", 0.3, 0.5, {"f": 0.4, "c": 0.3}),
     "layer": ("seconds", "per layer of a decode step: launches", 6e-6, 0.5,
               {"f": 0.5, "e": 0.2, "g": 0.4, "v": 0.3, "c": 0.15}),
@@ -45,10 +45,9 @@ PRIORS: dict[str, Prior] = {
     "exchange": ("seconds", "per exchange between tensor-parallel ranks", 12e-6, 0.5, {"x": 0.5}),
     "link": ("share", "of the link's bandwidth", 0.5, 0.3, {"x": 0.3}),
     "prompt_products": ("share", "of the peak compute rate, products of a prompt", 0.4, 0.5,
-                        {"f": 0.4, "e": 0.3, "g": 0.3, "v": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.3,
-                         "q/c": 0.3}),
+                        {"f": 0.4, "e": 0.3, "g": 0.3, "v": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.3}),
     "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.3, 0.5,
-                         {"f": 0.4, "c": 0.4, "f/c": 0.3}),
+                         {"f": 0.4, "g": 0.3, "c": 0.4, "f/c": 0.3}),
     "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.5, "v": 0.4, "c": 0.2}),
     "prompt_moe_layer": ("seconds", "per layer with routed experts, on top", 20e-6, 0.5,
                          {"f": 0.5, "v": 0.4, "c": 0.2}),
@@ -90,8 +89,7 @@ class _Arrays:
 
 def _levels(k: Keys) -> dict[str, str]:
     f, e, g, v, c, q, x = k
-    plain = {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x}
-    return plain | {"f/c": f"{f}/{c}", "q/v": f"{q}/{v}", "q/c": f"{q}/{c}", "f/v": f"{f}/{v}", "e/c": f"{e}/{c}"}
+    return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "f/c": f"{f}/{c}"}
 
 
 def problem(rows: Sequence[Sample]) -> Problem:
@@ -122,7 +120,10 @@ def problem(rows: Sequence[Sample]) -> Problem:
             which: _Arrays(**{a: np.array([getattr(getattr(s.steps, which), a) for s in rows], float) for a in PASS})
             for which in ("decode", "prefill")
         },
-        **{a: np.array([getattr(s.steps, a) for s in rows], float) for a in ("chunks", "running", "batch", "asked")},
+        **{
+            a: np.array([getattr(s.steps, a) for s in rows], float)
+            for a in ("chunks", "running", "batch", "asked", "side_by_side", "joins")
+        },
     )
     return Problem(
         names=list(names),
@@ -256,7 +257,7 @@ def calibrate(rows: Sequence[Sample], validate: bool = True) -> Calibration:
 
 
 SOURCE = "published measurements (tests/data/speed_rows.csv names each source)"
-COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml"
+COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
 
 
 def report(c: Calibration) -> list[str]:
@@ -264,8 +265,10 @@ def report(c: Calibration) -> list[str]:
     out = [
         f"{'quantity, class':34} {'rows':>5}  {'fitted':>13}  {'unseen':>13}  bias %   (median / 90th percentile, %)"
     ]
-    for kind in dict.fromkeys(e.sample.row.kind for e in c.unseen):
-        pairs = [(a, b) for a, b in zip(c.fitted, c.unseen, strict=True) if a.sample.row.kind == kind]
+    for kind, kinds in QUANTITIES.items():
+        pairs = [(a, b) for a, b in zip(c.fitted, c.unseen, strict=True) if a.sample.row.kind in kinds]
+        if not pairs:
+            continue
         out.append(_line(kind, pairs))
         for name in sorted({a.sample.row.hardware_class for a, _ in pairs}):
             out.append(_line(f"  {name}", [x for x in pairs if x[0].sample.row.hardware_class == name]))
@@ -288,7 +291,10 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("rows", nargs="+", type=Path, help="CSV with the columns of tests/data/speed_rows.csv")
     parser.add_argument("rules", type=Path, help="YAML file to write")
+    parser.add_argument("--force", action="store_true", help="overwrite RULES where it exists")
     options = parser.parse_args(arguments)
+    if options.rules.exists() and not options.force:
+        parser.error(f"{options.rules} exists: --force overwrites it")
     measured = [r for path in options.rows for r in read(path)]
     rows = samples(measured, catalog())
     made = calibrate(rows)
@@ -297,7 +303,7 @@ def main(arguments: Sequence[str]) -> int:
     sys.stdout.write(f"{len(measured) - len(rows)} of {len(measured)} rows could not be asked\n")
     date = max(r.date for r in measured)
     head = {"source": SOURCE, "as_of": date, "command": COMMAND}
-    options.rules.write_text(text(head, made.coefficients, spread(made.unseen)), encoding="utf-8")
+    options.rules.write_text(text(head, made.coefficients, unseen(made.unseen), spread(made.unseen)), encoding="utf-8")
     return 0
 
 

@@ -15,6 +15,17 @@ LEAST = 5  # rows a class needs for bounds of its own
 SMALL = 0.005  # logarithm below which a factor is not worth a line
 
 
+# what is reported together -> kinds of rows
+QUANTITIES = {
+    "decode, one request": ("decode",),
+    "prefill": ("prefill",),
+    "closed loop": ("closed", "static"),
+    "offline throughput": ("offline",),
+    "time between tokens": ("tpot",),
+    "time to first token": ("ttft",),
+}
+
+
 class Error(NamedTuple):
     """A row predicted by a fit that had not seen its group."""
 
@@ -36,6 +47,20 @@ def quantile(values: Sequence[float], p: float) -> float:
     """The nearest-rank quantile of values, which must not be empty."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(p * (len(ordered) - 1)))]
+
+
+def unseen(errors: Sequence[Error]) -> dict[str, dict[str, float]]:
+    """Rows and errors in percent of each quantity."""
+    out = {}
+    for name, kinds in QUANTITIES.items():
+        mine = [100 * e.relative for e in errors if e.sample.row.kind in kinds]
+        if mine:
+            out[name] = {
+                "rows": len(mine),
+                "median_error": round(quantile(mine, 0.5), 1),
+                "p90_error": round(quantile(mine, 0.9), 1),
+            }
+    return out
 
 
 def spread(errors: Sequence[Error]) -> dict[str, dict[str, dict[str, float]]]:
@@ -68,6 +93,7 @@ def spread(errors: Sequence[Error]) -> dict[str, dict[str, dict[str, float]]]:
 def text(
     head: Mapping[str, str],
     coefficients: Mapping[str, tuple[str, str, float, Mapping[str, float]]],
+    figures: Mapping[str, Mapping[str, float]],
     errors: Mapping[str, Mapping[str, Mapping[str, float]]],
 ) -> str:
     """rules/speed.yaml. `coefficients`: name -> unit, meaning, base, factors."""
@@ -86,10 +112,9 @@ def text(
             continue
         out.append("    factors:")
         out += _wrapped([f"{f}: {_number(x)}" for f, x in sorted(kept.items())], "      ")
-    out += [
-        "# Errors of rows predicted by a fit without their group, percent; bound: value / bound to value x bound.",
-        "spread:",
-    ]
+    out += ["# Errors of rows predicted by a fit without their group, percent.", "unseen:"]
+    out += [f"  {name}: {{{', '.join(f'{k}: {v:g}' for k, v in e.items())}}}" for name, e in figures.items()]
+    out += ["# The same per kind of row and class; bounds: value / bound, value x bound.", "spread:"]
     for kind, classes in errors.items():
         out.append(f"  {kind}:")
         for name, e in classes.items():

@@ -6,18 +6,19 @@ A factor may stand for an engine family, an engine, a vendor, a hardware class, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
 from advisor.catalog.types import Quantization
 from advisor.engines.versions import key
 from advisor.machines.types import Device
+from advisor.memory.memo import by_identity
 from advisor.speed.laws import Efficiency, Waits
+from advisor.speed.remembered import remembered
 
-AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0}  # a share of the peak bandwidth, or of `memory`
+AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0}  # shares of a bandwidth, or of `memory`
 
 
 class Coefficient(msgspec.Struct, frozen=True):
@@ -39,6 +40,14 @@ class Spread(msgspec.Struct, frozen=True):
     covered: float  # percent of the rows inside
 
 
+class Unseen(msgspec.Struct, frozen=True):
+    """Errors of cross-validated predictions, percent."""
+
+    rows: int
+    median_error: float
+    p90_error: float
+
+
 class Rules(msgspec.Struct, frozen=True):
     """rules/speed.yaml."""
 
@@ -46,6 +55,7 @@ class Rules(msgspec.Struct, frozen=True):
     as_of: str
     command: str
     coefficients: dict[str, Coefficient]
+    unseen: dict[str, Unseen]
     spread: dict[str, dict[str, Spread]]
 
 
@@ -63,11 +73,7 @@ class Keys(NamedTuple):
     def all(self) -> tuple[str, ...]:
         """Every name that a factor may have for this deployment, once each."""
         f, e, g, v, c, q, x = self
-        return tuple(
-            x
-            for x in dict.fromkeys((f, e, g, v, c, q, x, f"{f}/{c}", f"{f}/{v}", f"{q}/{v}", f"{q}/{c}", f"{e}/{c}"))
-            if x
-        )
+        return tuple(n for n in dict.fromkeys((f, e, g, v, c, q, x, f"{f}/{c}")) if n)
 
 
 class Efficiencies(NamedTuple):
@@ -87,9 +93,17 @@ WAITS = ("mixing", "queue", "fixed")
 
 
 def engine_generation(engine: str, version: str | None) -> str:
-    """A name for engine versions whose scheduler was slower: vLLM before its V1 engine was the default (0.8)."""
-    if engine == "vllm" and version is not None and key(version) and key(version) < key("0.8"):
+    """A name for engine versions with slower kernels or schedulers.
+
+    vLLM before its V1 engine was the default (0.8); llama.cpp of 2024 (before b4000), whose quantised kernels and flash
+    attention for tensor cores were new or missing.
+    """
+    if version is None or not key(version):
+        return ""
+    if engine == "vllm" and key(version) < key("0.8"):
         return "vllm-v0"
+    if engine == "llama.cpp" and version.startswith("b") and key(version) < key("b4000"):
+        return "llama.cpp-2024"
     return ""
 
 
@@ -131,26 +145,12 @@ def hardware_class(device: Device | None, rules: Catalog) -> str:
 
 
 def rules_of(rules: Catalog) -> Rules:
-    """rules/speed.yaml, decoded once per catalogue. Raises BadInput when an overlay spoiled it."""
-    found = _RULES.get(id(rules))
-    if found is None or found[0] is not rules:
-        found = _RULES[id(rules)] = (rules, typed(rules, "speed.yaml", Rules), {})
-    return found[1]
+    """rules/speed.yaml. Raises BadInput when an overlay spoiled it."""
+    return remembered(rules, "speed.yaml", Rules)
 
 
-_RULES: dict[int, tuple[Catalog, Rules, dict[Any, Efficiencies]]] = {}
-
-
-def efficiencies(k: Keys, rules: Catalog) -> Efficiencies:
-    """The efficiencies of a deployment."""
-    table = rules_of(rules)
-    kept = _RULES[id(rules)][2]
-    if k not in kept:
-        kept[k] = of_table(k, table)
-    return kept[k]
-
-
-def of_table(k: Keys, table: Rules) -> Efficiencies:
+@by_identity
+def of_table(table: Rules, k: Keys) -> Efficiencies:
     """The efficiencies by these rules."""
     names = k.all()
 

@@ -6,16 +6,31 @@ bounds from rules/speed.yaml, which `python -m advisor.speed.calibrate` makes fr
 
 from __future__ import annotations
 
+import math
+
+import msgspec
+
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.types import Quantization
+from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.engines import fitting
-from advisor.speed import laws
-from advisor.speed.efficiencies import Keys, efficiencies, engine_generation, format_class, hardware_class, rules_of
-from advisor.speed.intervals import bound
+from advisor.speed import laws, speculation
+from advisor.speed.efficiencies import (
+    Efficiencies,
+    Keys,
+    engine_generation,
+    format_class,
+    hardware_class,
+    of_table,
+    rules_of,
+)
+from advisor.speed.intervals import Bound, bound
 from advisor.speed.placing import Placed
-from advisor.speed.steps import Load, steps
+from advisor.speed.steps import Load, Steps, checking, steps
+
+# Host memory is behind few measured rows: bounds are at least these factors. Assumed
+HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0}
 
 
 def speed(d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load) -> SpeedEstimate | None:
@@ -23,37 +38,91 @@ def speed(d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load) -> Speed
 
     `decode_tps` is one request's rate while only decoding goes on; `tpot_s` its mean time between tokens with the other
     requests' prompts in between; `ttft_s` includes the wait of those that the cache or the engine cannot hold yet.
-    None for encoders, for stubs, and where a bandwidth is not known.
+    None for encoders, for models whose layers are not known, and where a bandwidth or compute peak is not known.
+    Raises BadInput where a setting allows no answer.
     """
     if d.model.kind != "chat":
         return None
     q = rules.quantization(d.quantization)
-    made = steps(d, m, engines.find(d.engine, rules.engines())[1], q, rules, load)
+    entry = engines.find(d.engine, rules.engines())[1]
+    made = steps(d, m, entry, q, rules, load)
     if made is None:
         return None
     s, p = made
     k = keys_of(d, q, p, s.link, rules)
-    e = efficiencies(k, rules)
-    t = laws.times(s, load.output, e.decode, e.prefill, e.waits)
     table = rules_of(rules)
+    e = of_table(table, k)
+    drafted = _drafted(d, m, entry, q, rules, load, e)
+    t = laws.times(s, load.output, e.decode, e.prefill, e.waits, drafted[1] if drafted else None)
     many = load.concurrency > 1
+    unsure = (drafted[1] / drafted[0], drafted[2] / drafted[1]) if drafted else (1.0, 1.0)
 
-    def around(value: float, *kinds: str) -> Interval:
-        b = max(bound(table, kind, k) for kind in kinds)
-        return Interval(value=value, low=value / b, high=value * b)
+    def around(value: float, b: Bound, faster: float = 1.0, slower: float = 1.0) -> Interval:
+        wide = max(b.factor, HOST_BOUND[s.host])
+        return Interval(value=value, low=value / wide / slower, high=value * wide * faster)
 
-    notes = [f"{table.source} ({table.as_of})"]
-    if s.limited:
-        notes.append(f"{s.running:.0f} of {load.concurrency} requests run at once, the rest waits")
+    one = bound(table, k, "decode", "tpot")
+    kinds = ("offline", "closed", "tpot") if s.limited else ("closed", "offline", "tpot")
+    whole = bound(table, k, *kinds) if many else one
+    between = bound(table, k, "tpot", "static", "closed") if many else one
+    prefill = bound(table, k, "prefill", "ttft")
+    prompts = not s.products_unknown
+    reading = prompts or not many  # one sequence's step is all reading
     return SpeedEstimate(
-        decode_tps=around(1 / t.step, "static" if many else "decode"),
-        prefill_tps=around(load.prompt / t.prompt, "prefill") if load.prompt > 1 else None,
-        ttft_s=around(t.first, "ttft"),
-        tpot_s=around(t.between, "tpot" if many else "decode"),
-        output_tps=around(t.rate, ("offline" if s.limited else "closed") if many else "decode"),
+        decode_tps=around(1 / t.step, bound(table, k, "static", "tpot", "closed") if many else one, *unsure)
+        if reading
+        else None,
+        prefill_tps=around(load.prompt / t.prompt, prefill) if prompts else None,
+        ttft_s=around(t.first, bound(table, k, "ttft") if many else prefill) if prompts else None,
+        tpot_s=around(t.between, between, unsure[1], unsure[0]) if reading else None,
+        output_tps=around(t.rate, whole, *unsure) if prompts else None,
         basis="modelled",
-        notes=tuple(notes),
+        limited=s.limited,
+        notes=_notes(m, s, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted is not None),
     )
+
+
+def _notes(
+    m: MemoryEstimate, s: Steps, load: Load, rests_on: tuple[str, ...], as_of: str, drafted: bool
+) -> tuple[str, ...]:
+    out = [f"efficiencies and bounds from published measurements up to {as_of}: {', '.join(rests_on)}"]
+    if m.fits is False:
+        out.append("it does not fit as it is: this is its speed if it did")
+    if s.limited:
+        out.append(f"{math.floor(s.running)} of {load.concurrency} requests run at once, the rest waits")
+    if s.host == "assumed":
+        out.append("the bandwidth of the host's memory is not known: wide bounds")
+    if s.products_unknown:
+        out.append("the processor's cores are not known: neither prompts nor batches are timed")
+    if drafted:
+        out.append("speculative decoding: the share of drafted tokens that is accepted depends on the text")
+    return tuple(out)
+
+
+def _drafted(
+    d: Deployment, m: MemoryEstimate, entry: Engine, q: Quantization, rules: Catalog, load: Load, e: Efficiencies
+) -> tuple[float, float, float] | None:
+    """Seconds a token (low, value, high) with the speculative decoding that the settings ask for; None without."""
+    asked = speculation.asked(d, entry, rules)
+    if asked is None:
+        return None
+    check = checking(d, m, entry, q, rules, load, asked.tokens)
+    if check is None:
+        return None
+    seconds = laws.seconds(check, e.decode)
+    draft = 0.0
+    if asked.method == "draft" and d.draft is not None:
+        alone = msgspec.structs.replace(
+            d, model=d.draft.model, quantization=d.draft.quantization.id, model_path=d.draft.path, draft=None
+        )
+        found = steps(alone, m, entry, d.draft.quantization, rules, load)
+        if found is None:
+            return None
+        k = keys_of(alone, d.draft.quantization, found[1], found[0].link, rules)
+        draft = laws.seconds(found[0].decode, of_table(rules_of(rules), k).decode)
+    elif asked.method == "prediction" and d.model.layout is not None:
+        draft = seconds / d.model.layout.n_layers  # a block is one more layer
+    return speculation.per_token(seconds, draft, asked)
 
 
 def keys_of(d: Deployment, q: Quantization, p: Placed, link: str, rules: Catalog) -> Keys:

@@ -2,13 +2,32 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from advisor.speed.efficiencies import Keys, Rules
 
+WIDER = 1.5  # for hardware of a vendor, or an engine family, that no row is of: the bounds of its parent, times this
+NO_ROWS = 3.0
 
-def bound(table: Rules, kind: str, k: Keys) -> float:
-    """The factor around a value of this kind: of the narrowest class that the rules have errors for."""
-    known = table.spread.get(kind, {})
-    for name in (f"{k.family}/{k.hardware}", f"{k.family}/{k.vendor}", k.family):
-        if name in known:
-            return known[name].bound
-    return max(known["all"].bound, 2.0) if "all" in known else 3.0
+
+class Bound(NamedTuple):
+    """The factor around a value, and which rows it rests on."""
+
+    factor: float
+    text: str
+
+
+def bound(table: Rules, k: Keys, *kinds: str) -> Bound:
+    """The factor around a value, from rows of the first of these kinds that the narrowest known class has.
+
+    Kinds are near to each other (a prefill rate and a time to first token): rows of the same hardware and engines of a
+    neighbouring kind say more than rows of other hardware.
+    """
+    names = (f"{k.family}/{k.hardware}", f"{k.family}/{k.vendor}", k.family, "all")
+    for i, name in enumerate(names):
+        for kind in kinds:
+            found = table.spread.get(kind, {}).get(name)
+            if found is not None:
+                whose = "other hardware and engines" if name == "all" else name
+                return Bound(found.bound * WIDER ** max(0, i - 1), f"{kind}: {found.rows} rows of {whose}")
+    return Bound(NO_ROWS, f"{kinds[0]}: no rows")

@@ -4,12 +4,13 @@ Plain arithmetic, so that the calibration can pass arrays where an estimate pass
 
     pass   = (memory^p + products^p)^(1/p) + launches + exchanges + host
     memory = weights/m + experts/(m e) + cache/(m k)            products = matrices/c + attention/a
-    time between tokens of B running requests = decode step + (B - 1) x mixing x prompt's products / output tokens
+    time between tokens of B running requests = decode step + (B - 1) x mixing x a prompt's share / output tokens
     time of a request = output tokens x time between tokens + prompt + fixed
     rate of all = running x output tokens / time of a request
 
-While B requests run, each of the other B - 1 brings one prompt per output of this one; it is worked on between (or in)
-the decode steps. A step of a batch and a chunk of a prompt obey the same law with efficiencies of their own.
+While B requests run, each of the other B - 1 brings one prompt per output of this one. Servers work on it in the passes
+of decoding, whose weights are read anyway (its products alone count); elsewhere it has passes of its own. A step of a
+batch and a chunk of a prompt obey the same law with efficiencies of their own.
 """
 
 from __future__ import annotations
@@ -69,14 +70,18 @@ def added(p: Any, e: Efficiency) -> Any:
     return p.products_s / e.products + p.attention_s / e.attention + p.link_s / e.link
 
 
-def times(s: Any, output: Any, decode: Efficiency, prefill: Efficiency, w: Waits) -> Times:
-    """Times of a load. `s` holds the passes (steps.Steps), `output` tokens of a request."""
-    step = seconds(s.decode, decode)
+def times(s: Any, output: Any, decode: Efficiency, prefill: Efficiency, w: Waits, step: Any = None) -> Times:
+    """Times of a load. `s` holds the passes (steps.Steps), `output` tokens of a request.
+
+    `step` replaces the seconds of a decode step per token (speculative decoding makes several at once).
+    """
+    step = seconds(s.decode, decode) if step is None else step
     prompt = seconds(s.prefill, prefill) * s.chunks
     others = s.batch - 1
-    between = step + others * w.mixing * added(s.prefill, prefill) * s.chunks / output
+    joined = s.joins * added(s.prefill, prefill) * s.chunks + (1 - s.joins) * prompt  # what a prompt takes from others
+    between = step + others * w.mixing * joined / s.side_by_side / output
     request = output * between + prompt + w.fixed
-    busy = s.batch * added(s.prefill, prefill) * s.chunks / request  # part of the time that prompts are worked on
+    busy = s.batch * joined / request  # part of the time that prompts are worked on
     queued = (s.asked / s.running - 1) * request
     first = prompt * (1 + w.queue * others * busy / (1 + busy)) + w.fixed + step + queued
     return Times(

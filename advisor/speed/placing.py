@@ -9,30 +9,23 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import fitting, pool_constants, pool_settings
 from advisor.engines.base import flag, get, integer
 from advisor.memory import hf_weights
 from advisor.memory.ggml import BLOCKS
+from advisor.speed.engine_rules import EngineRules, engine_rules
 from advisor.speed.work import Work
 
 if TYPE_CHECKING:
     from advisor.speed.steps import Load
 
-# Families of engines whose kernels and schedulers are alike
-FAMILIES = {
-    "llama.cpp": "ggml", "ollama": "ggml", "lm-studio": "ggml", "docker-model-runner": "ggml", "ramalama": "ggml",
-    "llama-swap": "ggml", "lemonade": "ggml", "mlx-lm": "mlx", "vllm-mlx": "mlx", "vllm-metal": "mlx",
-    "vllm": "server", "sglang": "server", "tensorrt-llm": "server", "lmdeploy": "server", "tgi": "server",
-    "max": "server", "nim": "server", "dynamo": "server", "llm-d": "server",
-    "exllamav3": "exl", "mlc-llm": "mlc", "transformers": "eager",
-}  # fmt: skip
+INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
 
 
-# Requests an engine admits by default: TensorRT-LLM's max_batch_size; SGLang limits by memory alone
-ADMITTED = {"tensorrt-llm": 2048, "sglang": 2048}
 WHOLE_EXPERTS = ("enable-expert-parallel", "ep-size", "moe_expert_parallel_size")
 
 
@@ -41,6 +34,8 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
     family: str
     devices: int
+    server: bool = False  # prompts join decode passes, narrow tensor cores, stages work side by side
+    integer: bool = False  # products of quantised weights on integer units
     tensor: int = 1  # ranks that split every layer
     stages: int = 1  # groups of layers one after the other
     replicas: int = 1
@@ -60,9 +55,9 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
 
     def compute_bits(self, q: Quantization) -> float:
         """Width that the matrix products run in: servers use narrow tensor cores, others widen to 16 bit."""
-        if self.family == "ggml":
-            return 7.0
-        if self.family != "server":
+        if self.integer:
+            return INTEGER
+        if not self.server:
             return 16.0
         return {"FP8": 8.0, "NVFP4": 4.0, "MXFP4": 4.0}.get(q.id, 16.0)
 
@@ -75,17 +70,21 @@ class Placed(msgspec.Struct, frozen=True, kw_only=True):
         return max(1.0, most), most < load.concurrency
 
 
-def placed(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work) -> Placed | None:
-    """How the deployment's ranks share the work. Raises BadInput as the memory estimate does."""
-    family = FAMILIES.get(entry.id, entry.id)
-    if family == "server":
-        return _server(d, m, entry)
-    if family == "ggml":
-        return _ggml(d, m, w)
-    return _plain(d, m, family)
+def placed(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work, rules: Catalog) -> Placed:
+    """How the deployment's ranks share the work; `entry` is the engine that runs underneath.
+
+    Raises BadInput as the memory estimate does.
+    """
+    known = engine_rules(rules)
+    named = next((f for f, ids in known.families.items() if d.engine in ids or entry.id in ids), None)
+    if "fraction_of" in entry.memory:
+        return _server(d, m, entry, named or "server", known)
+    if "compute_width" in entry.memory:
+        return _ggml(d, m, w, named or "ggml")
+    return _plain(d, m, named or entry.id, known)
 
 
-def _server(d: Deployment, m: MemoryEstimate, entry: Engine) -> Placed:
+def _server(d: Deployment, m: MemoryEstimate, entry: Engine, family: str, known: EngineRules) -> Placed:
     r = pool_settings.resolve(d, entry, pool_constants.constants(entry))
     tp, dp, tokens = r.tp, r.dp, m.kv_cache.tokens
     if r.dp == 1 and flag(d.settings, "enable_attention_dp"):  # TensorRT-LLM: every rank attends for its own requests
@@ -97,7 +96,8 @@ def _server(d: Deployment, m: MemoryEstimate, entry: Engine) -> Placed:
         host = (m.host.weights_bytes or 0) / whole if whole else 0.0
     alone = not fitting.devices(d)
     return Placed(
-        family="server",
+        family=family,
+        server=True,
         devices=r.ranks,
         tensor=tp,
         stages=r.pp,
@@ -112,7 +112,7 @@ def _server(d: Deployment, m: MemoryEstimate, entry: Engine) -> Placed:
         key_bytes=r.kv_bytes,
         value_bytes=r.kv_bytes,
         chunk=max(16, r.batched_tokens),
-        most_running=r.sequences if r.sequences_given else max(r.sequences, ADMITTED.get(entry.id, 0)),
+        most_running=r.sequences if r.sequences_given else max(r.sequences, known.admits.get(entry.id, 0)),
         pool_tokens=tokens,
     )
 
@@ -123,7 +123,7 @@ def _whole_experts(d: Deployment, r: pool_settings.Resolved) -> bool:
     return (value is not None and str(value).lower() not in ("0", "1", "false")) and max(r.ep, r.tp) > 1
 
 
-def _ggml(d: Deployment, m: MemoryEstimate, w: Work) -> Placed:
+def _ggml(d: Deployment, m: MemoryEstimate, w: Work, family: str) -> Placed:
     keys = str(get(d.settings, "cache-type-k", "ctk") or d.kv_cache_type.k).upper()
     values = str(get(d.settings, "cache-type-v", "ctv") or d.kv_cache_type.v).upper()
     k, v = (BLOCKS.get("F16" if x == "AUTO" else x, (1, 2)) for x in (keys, values))
@@ -144,7 +144,8 @@ def _ggml(d: Deployment, m: MemoryEstimate, w: Work) -> Placed:
             dense = experts = missing / (w.dense_bytes + w.expert_bytes)
     both = host_kv + sum(cached)
     return Placed(
-        family="ggml",
+        family=family,
+        integer=True,
         devices=max(1, len(rows)),
         stages=max(1, len(rows)),
         shares=tuple(x / on for x in rows) if on else (1.0,),
@@ -158,14 +159,14 @@ def _ggml(d: Deployment, m: MemoryEstimate, w: Work) -> Placed:
     )
 
 
-def _plain(d: Deployment, m: MemoryEstimate, family: str) -> Placed:
+def _plain(d: Deployment, m: MemoryEstimate, family: str, known: EngineRules) -> Placed:
     n = max(1, len(m.devices))
     on = sum(x.weights_bytes or 0 for x in m.devices)
     host = (m.host.weights_bytes or 0) if m.host else 0
     alone = not m.devices
     off = 1.0 if alone else host / (on + host) if on + host else 0.0
     element = KV_BYTES.get(d.kv_cache_type.k, 2.0)
-    split = family == "mlc" and n > 1
+    split = family in known.tensor_split and n > 1
     return Placed(
         family=family,
         devices=n,
@@ -182,4 +183,4 @@ def _plain(d: Deployment, m: MemoryEstimate, family: str) -> Placed:
     )
 
 
-__all__ = ["FAMILIES", "Placed", "placed"]
+__all__ = ["INTEGER", "Placed", "placed"]

@@ -1,4 +1,4 @@
-"""Decode rate at the context a deployment is sized for: what `recommend` ranks and prints."""
+"""Speed at the context a deployment is sized for: what `recommend` ranks and prints where no load is said."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.speed.estimator import speed
 from advisor.speed.steps import Load
 
-OUTPUT = 128  # tokens
-
 
 def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 1) -> SpeedEstimate | None:
-    """Speed with the estimate's context half filled, `concurrency` requests at once. None where it is not known."""
-    prompt = max(1, m.context_length // 2 - OUTPUT // 2)
-    return speed(d, m, rules, Load(concurrency=concurrency, prompt=prompt, output=OUTPUT))
+    """Speed of `concurrency` requests whose prompt and output fill half of the estimate's context each.
+
+    None where it is not known. Raises BadInput where a setting allows no answer.
+    """
+    half = max(1, m.context_length // 2)
+    return speed(d, m, rules, Load(concurrency=concurrency, prompt=half, output=half))

@@ -18,7 +18,8 @@ from advisor.errors import AdvisorError, BadFile
 from advisor.estimation import LoadSpec, Request, deployment, estimate
 from advisor.files import read_text
 from advisor.machines.types import Machine
-from advisor.speed.efficiencies import Keys
+from advisor.speed import laws
+from advisor.speed.efficiencies import Keys, Rules, of_table
 from advisor.speed.estimator import keys_of
 from advisor.speed.steps import Load, Steps, steps
 
@@ -89,6 +90,17 @@ def samples(rows: list[Measured], rules: Catalog) -> list[Sample]:
         if found is not None:
             out.append(found._replace(row=row))
     return out
+
+
+def predict(s: Sample, table: Rules) -> float:
+    """What the rules say of a row's quantity."""
+    e = of_table(table, s.keys)
+    t = laws.times(s.steps, s.row.load.output, e.decode, e.prefill, e.waits)
+    values = {
+        "decode": 1 / t.step, "static": 1 / t.step, "prefill": s.row.load.prompt / t.prompt, "closed": t.rate,
+        "offline": t.rate, "tpot": t.between, "ttft": t.first,
+    }  # fmt: skip
+    return float(values[s.row.kind])
 
 
 def _sample(row: Measured, rules: Catalog, machines: dict[str, Machine]) -> Sample | None:

@@ -8,21 +8,21 @@ through one after the other.
 from __future__ import annotations
 
 import math
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.types import Accelerator, Engine, Quantization
+from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
-from advisor.engines import fitting
-from advisor.machines.types import Device
 from advisor.speed import work as cost
 from advisor.speed.placing import Placed, placed
+from advisor.speed.rates import Rates, rates
 from advisor.speed.work import Work
 
 GB = 1e9
 TERA = 1e12
-INTEGER = 7.0  # stands for 8-bit integers among the widths of `peak`
+HostUse = Literal["none", "known", "assumed"]
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,83 +58,25 @@ class Steps(msgspec.Struct, kw_only=True):
     running: float  # sequences that decode at once, all replicas
     batch: float  # of one replica
     asked: float  # requests at once
-    replicas: float
+    side_by_side: float  # stages that work at the same time on other requests
+    joins: float  # 1: prompts share passes with decoding; 0: they have passes of their own
     limited: bool  # the cache or the engine admits fewer than asked
-    link: str  # between ranks: direct, pcie; alone for one
+    link: str  # between ranks: direct or pcie (with whole experts on ranks, -experts); stages or alone without
+    host: HostUse  # whether host memory is read, and with a bandwidth that is known
+    products_unknown: bool  # a processor multiplies and its cores are not known: only its reading can be timed
+
+
+class Tokens(NamedTuple):
+    """Of one pass: sequences, new tokens of each, and tokens in the cache before them."""
+
+    sequences: float
+    each: float
+    depth: float
 
 
 def touched(share: float, tokens: float) -> float:
     """Part of the routed experts that `tokens` tokens go through together, each through `share` of them."""
     return 1 - (1 - share) ** tokens if share < 1 else 1.0
-
-
-def bandwidth(device: Device, rules: Catalog) -> float | None:
-    """Memory bandwidth of a device, GB/s: read from it, or the catalogue's; a MIG slice has its share of the memory."""
-    if device.bandwidth_gbs:
-        return device.bandwidth_gbs
-    entry = rules.accelerators().get(device.accelerator or "")
-    if entry is None or entry.bandwidth_gbs is None:
-        return None
-    if device.mig_profile:
-        if device.total_bytes is None or entry.memory_bytes is None:
-            return None
-        return entry.bandwidth_gbs * min(1.0, device.total_bytes / entry.memory_bytes)
-    return entry.bandwidth_gbs / entry.devices_per_card
-
-
-def peak(device: Device, rules: Catalog, bits: float) -> float | None:
-    """Dense TFLOPS at the width a format multiplies in: 4, 8 or 16 bit, or the next wider one that the device has.
-
-    8 bits means FP8 for servers; `INTEGER` the integer rate, which llama.cpp's kernels use.
-    """
-    entry = rules.accelerators().get(device.accelerator or "")
-    if entry is None:
-        return None
-    known = entry.tflops
-    sixteen = max(known.get("fp16", 0.0), known.get("bf16", 0.0), known.get("fp32", 0.0)) or _narrow(known)
-    wide = [sixteen]
-    if bits == INTEGER:
-        # tensor cores: twice the rate of 16-bit products that are summed in 16 bit, on cards for players too
-        integer = known.get("int8", 0.0)
-        wide.append(integer if integer > sixteen else 2 * sixteen)
-    elif bits <= 8 and "fp8" in known:
-        wide.append(known["fp8"])
-        if bits <= 4 and "fp4" in known:
-            wide.append(known["fp4"])
-    best = max(wide) / entry.devices_per_card
-    if device.mig_profile and device.total_bytes and entry.memory_bytes:
-        best *= min(1.0, device.total_bytes / entry.memory_bytes)
-    return best or None
-
-
-def _narrow(known: dict[str, float]) -> float:
-    """16-bit rate of a device whose maker states the 4-bit one only: a quarter of it."""
-    return known.get("fp8", 0.0) / 2 or known.get("fp4", 0.0) / 4
-
-
-def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float, bool]:
-    """GB/s one way between neighbouring ranks, and whether it is a direct link.
-
-    `nvlink` None = as the catalogue has the card: server modules are linked, cards need a bridge that is rarely there.
-    """
-    entry = rules.accelerators().get(device.accelerator or "")
-    direct = entry.nvlink_gbs if entry else None
-    if direct and (nvlink or (nvlink is None and entry is not None and _module(entry))):
-        return direct / 2, True
-    generation = device.pcie_generation or _pcie(entry.pcie if entry else None)
-    return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
-
-
-PCIE_GBS = {1: 4.0, 2: 8.0, 3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}  # one way, 16 lanes
-
-
-def _pcie(text: str | None) -> int:
-    """Generation of `4.0 x16`; 3 where the catalogue is silent."""
-    return int(text[0]) if text and text[0].isdigit() else 3
-
-
-def _module(entry: Accelerator) -> bool:
-    return "card" not in (entry.form or "")
 
 
 def steps(
@@ -144,75 +86,58 @@ def steps(
     w = cost.work(d, q)
     if w is None:
         return None
-    p = placed(d, m, entry, w)
-    if p is None:
+    p = placed(d, m, entry, w, rules)
+    s = rates(d, p, q, rules)
+    if s is None:
         return None
-    used = fitting.devices(d)[: p.devices] if fitting.devices(d) else ()
-    rates = [(bandwidth(x, rules), peak(x, rules, p.compute_bits(q))) for x in used]
-    if any(b is None or c is None for b, c in rates):
-        return None
-    known = [(b, c) for b, c in rates if b and c]
-    s = _Speeds(d, p, known, rules)
     batch, limited = p.running(load)
     per = batch / p.replicas
+    # stages of a server work on shares of the batch at the same time
+    at_once = max(1.0, per / p.stages) if p.server else per
     mean_depth = load.depth + load.prompt + load.output / 2
     chunk = float(min(load.prompt, p.chunk))
-    chunks = load.prompt / chunk
     before = load.depth + (load.prompt - chunk) / 2
-    return (
-        Steps(
-            decode=_pass(d, w, p, s, per, 1.0, mean_depth, decode=True),
-            prefill=_pass(d, w, p, s, 1.0, chunk, before, decode=False),
-            chunks=chunks,
-            running=batch,
-            batch=per,
-            asked=float(load.concurrency),
-            replicas=float(p.replicas),
-            limited=limited,
-            link=_link(p, s),
-        ),
-        p,
+    many = Tokens(at_once, 1.0, mean_depth)
+    made = Steps(
+        decode=one_pass(d, w, p, s, many, decode=True),
+        prefill=one_pass(d, w, p, s, Tokens(1.0, chunk, before), decode=False),
+        chunks=load.prompt / chunk,
+        running=batch,
+        batch=per,
+        asked=float(load.concurrency),
+        side_by_side=float(p.stages) if p.server else 1.0,
+        joins=1.0 if p.server else 0.0,
+        limited=limited,
+        link=_link(p, s),
+        host=_host(p, s),
+        products_unknown=not s.gbs and s.host_tflops is None,
     )
+    return made, p
 
 
-class _Speeds:
-    """Peak rates of the ranks: of a tensor split the slowest rank's, of stages their mean by what each holds."""
-
-    def __init__(self, d: Deployment, p: Placed, rates: list[tuple[float, float]], rules: Catalog) -> None:
-        if not rates:
-            self.gbs = self.tflops = 0.0
-        elif p.stages == 1:
-            self.gbs = min(b for b, _ in rates)
-            self.tflops = min(c for _, c in rates)
-        else:
-            shares = p.shares[: len(rates)]
-            rates = rates if len(shares) == len(rates) else rates[:1]
-            shares = shares if len(shares) == len(rates) else (1.0,)
-            self.gbs = 1 / sum(x / b for x, (b, _) in zip(shares, rates, strict=True))
-            self.tflops = 1 / sum(x / c for x, (_, c) in zip(shares, rates, strict=True))
-        self.link, self.direct = PCIE_GBS[3], False
-        devices = fitting.devices(d)
-        if devices and max(p.tensor, p.expert_ranks) > 1:
-            said = d.machine.interconnect if d.machine else None
-            nvlink = None if said is None else "nvlink" in said or "xgmi" in said
-            self.link, self.direct = link_gbs(devices[0], rules, nvlink)
-        self.host = host_bandwidth(d, rules)
-
-
-UNKNOWN_HOST_GBS = 40.0
-
-
-def host_bandwidth(d: Deployment, rules: Catalog) -> float | None:
-    """Bandwidth of the host's memory, GB/s over all sockets; None when the platform is not known."""
-    if d.machine is None:
+def checking(
+    d: Deployment, m: MemoryEstimate, entry: Engine, q: Quantization, rules: Catalog, load: Load, drafted: int
+) -> Pass | None:
+    """The pass that checks `drafted` tokens of each running sequence; None as for `steps`."""
+    w = cost.work(d, q)
+    if w is None:
         return None
-    entry = rules.cpu_platforms().get(d.machine.cpu.platform or "")
-    if entry is None or entry.bandwidth_gbs_per_socket is None:
+    p = placed(d, m, entry, w, rules)
+    s = rates(d, p, q, rules)
+    if s is None:
         return None
-    return entry.bandwidth_gbs_per_socket * (d.machine.cpu.sockets or 1)
+    per = max(1.0, p.running(load)[0] / p.replicas)
+    depth = load.depth + load.prompt + load.output / 2
+    return one_pass(d, w, p, s, Tokens(per, drafted + 1.0, depth), decode=True)
 
 
-def _link(p: Placed, s: _Speeds) -> str:
+def _host(p: Placed, s: Rates) -> HostUse:
+    if not (p.host_dense or p.host_experts or p.host_cache):
+        return "none"
+    return "known" if s.host_known else "assumed"
+
+
+def _link(p: Placed, s: Rates) -> str:
     if max(p.tensor, p.expert_ranks) == 1:
         return "alone" if p.stages == 1 else "stages"
     return ("direct" if s.direct else "pcie") + ("-experts" if p.whole_experts else "")
@@ -244,37 +169,38 @@ def _exchanges(w: Work, p: Placed, tokens: float) -> tuple[float, float]:
     return sent, float(count)
 
 
-def _pass(
-    d: Deployment, w: Work, p: Placed, s: _Speeds, sequences: float, tokens: float, depth: float, decode: bool
-) -> Pass:
-    """A pass of `sequences` x `tokens` tokens of one replica; `depth` cached tokens before each."""
-    share = w.active_share
-    through = sequences * tokens
+def one_pass(d: Deployment, w: Work, p: Placed, s: Rates, n: Tokens, decode: bool) -> Pass:
+    """A pass of one replica. In decoding every new token needs the output matrix, a prompt its last one only."""
+    through = n.sequences * n.each
     expert_tokens = through * (p.replicas if p.experts_over_replicas else 1)
-    picked = min(1.0, touched(share, expert_tokens) * _busiest(w, p, expert_tokens)) if w.experts else 0.0
-    head = w.head_params * sequences  # a prompt needs its last token's only
-    dense_products = through * w.dense_params + head
-    expert_products = expert_tokens * share * w.expert_params
-    on_device = 1.0 - p.host_dense
-    experts_on_device = 1.0 - p.host_experts
-    read_cache = sequences * cost.cache_bytes(d.model, depth + tokens / 2, p.key_bytes, p.value_bytes, p.tensor)
-    state = sequences * cost.state_bytes(d.model) / p.tensor
-    pairs = sequences * cost.pair_products(d.model, tokens, depth) / p.tensor
-    dense_read = w.dense_bytes / p.tensor
-    expert_read = w.expert_bytes * picked / p.expert_ranks
-    host = dense_read * p.host_dense + expert_read * p.host_experts + (read_cache + state) * p.host_cache
-    gbs, tflops = s.gbs or 1.0, s.tflops or 1.0
+    picked = min(1.0, touched(w.active_share, expert_tokens) * _busiest(w, p, expert_tokens)) if w.experts else 0.0
+    head = w.head_params * (through if decode else n.sequences)
+    products = 2 * (
+        (through * w.dense_params + head) / p.tensor + expert_tokens * w.active_share * w.expert_params / p.expert_ranks
+    )
+    attention = 2 * n.sequences * cost.pair_products(d.model, n.each, n.depth) / p.tensor
+    rows = cost.cache_bytes(d.model, n.depth + n.each / 2, p.key_bytes, p.value_bytes, p.tensor)
+    cache = n.sequences * (rows + cost.state_bytes(d.model) / p.tensor)
+    dense = w.dense_bytes / p.tensor
+    experts = w.expert_bytes * picked / p.expert_ranks
+    sent, exchanges = _exchanges(w, p, through)
+    if not s.direct:
+        exchanges *= max(1, p.tensor - 1)  # a ring's steps; direct links reach all ranks in one
     on = 1.0 if s.gbs else 0.0
-    exchanged, exchanges = _exchanges(w, p, through)
+    per_byte, per_product = on / (GB * (s.gbs or 1)), on / (TERA * (s.tflops or 1))
+    host_read = dense * p.host_dense + experts * p.host_experts + cache * p.host_cache
+    host_s = host_read / (GB * (s.host_gbs if decode else s.host_prompt_gbs))
+    if not on and s.host_tflops:
+        host_s += (products + attention) / (TERA * s.host_tflops)
     return Pass(
-        weights_s=on * dense_read * on_device / (GB * gbs),
-        experts_s=on * expert_read * experts_on_device / (GB * gbs),
-        cache_s=on * (read_cache + state) * (1 - p.host_cache) / (GB * gbs),
-        host_s=host / (GB * (s.host or UNKNOWN_HOST_GBS)),
-        products_s=on * 2 * (dense_products / p.tensor + expert_products / p.expert_ranks) / (TERA * tflops),
-        attention_s=on * 2 * pairs / (TERA * tflops),
-        link_s=exchanged / (GB * s.link),
-        layers=float(w.layers) * on,
-        moe_layers=float(w.moe_layers) * on,
+        weights_s=dense * (1 - p.host_dense) * per_byte,
+        experts_s=experts * (1 - p.host_experts) * per_byte,
+        cache_s=cache * (1 - p.host_cache) * per_byte,
+        host_s=host_s,
+        products_s=products * per_product,
+        attention_s=attention * per_product,
+        link_s=sent / (GB * s.link_gbs),
+        layers=w.layers * on,
+        moe_layers=w.moe_layers * on,
         exchanges=exchanges,
     )

@@ -1,0 +1,185 @@
+"""The speed section of docs/accuracy.md: errors on unseen rows by class, beside the simplest roofline."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from advisor.catalog import Catalog
+from advisor.speed.calibrated import LEAST, quantile
+from advisor.speed.efficiencies import Rules, Spread, rules_of
+from advisor.speed.intervals import bound
+from advisor.speed.rows import Sample, predict, read, samples
+
+NAMES = {
+    "decode": "Decode, one request",
+    "prefill": "Prefill",
+    "closed": "Output of all requests, closed loop",
+    "static": "Decode of a batch, prompts timed apart",
+    "offline": "Output of all requests, everything queued at once",
+    "tpot": "Time between tokens, data centre",
+    "ttft": "Time to first token, data centre",
+}
+# The simplest roofline per class on rows kept apart, as published with the rows: median / 90th percentile, percent
+PUBLISHED_ROOFLINE = {
+    "decode, one request": "27 / 104",
+    "prefill": "40 / 99",
+    "closed loop": "31 / 103",
+    "offline throughput": "55 / 217",
+}
+
+
+class Judged(NamedTuple):
+    """A row with our answer and the roofline's (None where it has none)."""
+
+    sample: Sample
+    ours: float
+    roofline: float | None
+    held: bool
+
+
+def section(data: Path, rules: Catalog) -> list[str]:
+    """Lines of the page."""
+    table = rules_of(rules)
+    rows = samples(list(read(data / "speed_rows.csv")), rules)
+    judged = _judged(rows, table)
+    return [
+        "## Speed",
+        "",
+        f"{len(rows)} measured figures of `speed_rows.csv` (published up to {table.as_of}). What is modelled and what",
+        "is not: [speed.md](speed.md). *Unseen*: each group of rows (source, hardware, model, format) predicted by a",
+        "fit without it; *fitted*: by the rules as shipped. Median / 90th percentile of the absolute error, percent.",
+        "*Roofline*: one efficiency per hardware class, peak bandwidth or peak compute and active parameters only; its",
+        "efficiencies are fitted to the very rows it is judged on. Inside: share of rows within our [low, high].",
+        "",
+        *_overall(judged, table),
+        "",
+        "The simplest roofline on rows kept apart, as published with the rows:",
+        f"{', '.join(f'{k} {v}' for k, v in PUBLISHED_ROOFLINE.items())}.",
+        "",
+        *(line for kind in NAMES for line in _by_class(kind, judged, table)),
+        *_by_engine(judged),
+        "",
+        *_where_not(judged, table),
+        "",
+    ]
+
+
+def _judged(rows: Sequence[Sample], table: Rules) -> list[Judged]:
+    fits: dict[tuple[str, str], list[float]] = defaultdict(list)
+    ideals = [_ideal(s) for s in rows]
+    for s, ideal in zip(rows, ideals, strict=True):
+        if ideal:
+            fits[s.row.kind, s.row.hardware_class].append(s.row.value / ideal)
+    share = {k: statistics.median(v) for k, v in fits.items()}
+    out = []
+    for s, ideal in zip(rows, ideals, strict=True):
+        ours = predict(s, table)
+        wide = bound(table, s.keys, s.row.kind).factor
+        roofline = ideal * share[s.row.kind, s.row.hardware_class] if ideal else None
+        out.append(Judged(s, ours, roofline, ours / wide <= s.row.value <= ours * wide))
+    return out
+
+
+def _ideal(s: Sample) -> float | None:
+    """Rate at peak bandwidth over weights (decode), at peak compute over products without attention (prefill)."""
+    if s.row.kind == "decode":
+        seconds = s.steps.decode.weights_s + s.steps.decode.experts_s
+        return 1 / seconds if seconds else None
+    if s.row.kind == "prefill":
+        seconds = s.steps.prefill.products_s * s.steps.chunks
+        return s.row.load.prompt / seconds if seconds else None
+    return None
+
+
+def _error(pairs: Sequence[tuple[float, float]]) -> str:
+    if not pairs:
+        return "-"
+    errors = [100 * abs(a / b - 1) for a, b in pairs]
+    return f"{quantile(errors, 0.5):.0f} / {quantile(errors, 0.9):.0f}"
+
+
+def _ours(rows: Sequence[Judged]) -> str:
+    return _error([(j.ours, j.sample.row.value) for j in rows])
+
+
+def _roofline(rows: Sequence[Judged]) -> str:
+    return _error([(j.roofline, j.sample.row.value) for j in rows if j.roofline is not None])
+
+
+def _inside(rows: Sequence[Judged]) -> str:
+    return f"{100 * sum(j.held for j in rows) / len(rows):.0f} %"
+
+
+def _overall(judged: Sequence[Judged], table: Rules) -> list[str]:
+    out = [
+        "| quantity | rows | unseen | fitted | roofline | inside | bounds |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for kind, name in NAMES.items():
+        rows = [j for j in judged if j.sample.row.kind == kind]
+        if not rows:
+            continue
+        s = table.spread[kind]["all"]
+        wide = statistics.median(bound(table, j.sample.keys, kind).factor for j in rows)
+        cells = (str(len(rows)), _two(s), _ours(rows), _roofline(rows), _inside(rows), f"x/÷ {wide:.2f}")
+        out.append(f"| {name} | {' | '.join(cells)} |")
+    return out
+
+
+def _two(s: Spread) -> str:
+    return f"{s.median_error:.0f} / {s.p90_error:.0f}"
+
+
+def _by_class(kind: str, judged: Sequence[Judged], table: Rules) -> list[str]:
+    groups: dict[str, list[Judged]] = defaultdict(list)
+    for j in judged:
+        if j.sample.row.kind == kind:
+            groups[f"{j.sample.keys.family}/{j.sample.keys.hardware}"].append(j)
+    known = {k: v for k, v in sorted(groups.items()) if k in table.spread[kind] and len(v) >= LEAST}
+    if not known:
+        return []
+    head = f"**{NAMES[kind]}**, by engine family and hardware class:"
+    out = [head, "", "| class | rows | unseen | fitted | roofline | inside |", "| --- | --- | --- | --- | --- | --- |"]
+    for name, rows in known.items():
+        s = table.spread[kind][name]
+        out.append(f"| {name} | {len(rows)} | {_two(s)} | {_ours(rows)} | {_roofline(rows)} | {_inside(rows)} |")
+    return [*out, ""]
+
+
+def _by_engine(judged: Sequence[Judged]) -> list[str]:
+    groups: dict[str, dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
+    for j in judged:
+        groups[j.sample.keys.engine][j.sample.row.kind].append(j)
+    shown = ("decode", "prefill", "closed", "offline", "tpot")
+    out = [
+        "**Fitted, by engine** (rows: error):",
+        "",
+        f"| engine | {' | '.join(shown)} |",
+        "| --- |" + " --- |" * len(shown),
+    ]
+    for engine, kinds in sorted(groups.items()):
+        cells = [f"{len(kinds[k])}: {_ours(kinds[k])}" if kinds[k] else "-" for k in shown]
+        out.append(f"| {engine} | {' | '.join(cells)} |")
+    return out
+
+
+def _where_not(judged: Sequence[Judged], table: Rules) -> list[str]:
+    """Classes where unseen rows are predicted no better than by the roofline fitted to them."""
+    worse = []
+    for kind in ("decode", "prefill"):
+        groups: dict[str, list[Judged]] = defaultdict(list)
+        for j in judged:
+            if j.sample.row.kind == kind and j.roofline is not None:
+                groups[f"{j.sample.keys.family}/{j.sample.keys.hardware}"].append(j)
+        for name, rows in sorted(groups.items()):
+            s = table.spread[kind].get(name)
+            simple = quantile([100 * abs((j.roofline or 0) / j.sample.row.value - 1) for j in rows], 0.5)
+            if s is not None and s.median_error >= simple:
+                worse.append(f"{kind} on {name} ({s.median_error:.0f} against {simple:.0f} %, {len(rows)} rows)")
+    if not worse:
+        return ["In every class above the median error is below the roofline's."]
+    return ["No better than a roofline fitted to the same rows: " + "; ".join(worse) + "."]

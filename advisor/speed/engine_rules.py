@@ -1,0 +1,34 @@
+"""rules/speed-engines.yaml: families of engines, what they admit, how much of a draft is accepted."""
+
+from __future__ import annotations
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.speed.remembered import remembered
+
+
+class Acceptance(msgspec.Struct, frozen=True):
+    """Tokens drafted a round by default, and the share of them that the model accepts."""
+
+    tokens: int
+    low: float
+    value: float
+    high: float
+    source: str
+
+
+class EngineRules(msgspec.Struct, frozen=True):
+    """rules/speed-engines.yaml."""
+
+    source: str
+    as_of: str
+    families: dict[str, tuple[str, ...]]
+    admits: dict[str, int]
+    tensor_split: tuple[str, ...]
+    speculation: dict[str, Acceptance]
+
+
+def engine_rules(rules: Catalog) -> EngineRules:
+    """The document. Raises BadInput when an overlay spoiled it."""
+    return remembered(rules, "speed-engines.yaml", EngineRules)

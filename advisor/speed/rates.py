@@ -1,0 +1,168 @@
+"""Peak rates of a deployment's hardware: memory bandwidth, compute, links between ranks, host memory.
+
+From the device where a probe read them, else from the catalogue of accelerators and processor platforms.
+"""
+
+from __future__ import annotations
+
+from advisor.catalog import Catalog
+from advisor.catalog.types import Accelerator, Quantization
+from advisor.deployment import Deployment
+from advisor.engines import fitting
+from advisor.machines.types import Device
+from advisor.record import Record
+from advisor.speed.placing import INTEGER, Placed
+
+
+class Rates(Record, frozen=True, kw_only=True):
+    """Peak rates of one rank; 0 = no device. Of a tensor split the slowest rank's, of stages their mean by share."""
+
+    gbs: float
+    tflops: float
+    link_gbs: float
+    direct: bool  # ranks are joined by NVLink or its like
+    host_gbs: float  # what host memory is read with in decoding
+    host_known: bool
+    host_prompt_gbs: float  # what a prompt's pass gets weights of host memory with
+    host_tflops: float | None  # None = the processor is not known
+
+
+def rates(d: Deployment, p: Placed, q: Quantization, rules: Catalog) -> Rates | None:
+    """Peak rates of the deployment's ranks; None where a device's bandwidth or compute peak is not known."""
+    devices = fitting.devices(d)
+    gbs = tflops = 0.0
+    if devices:
+        known = []
+        for x in devices[: p.devices]:
+            b, c = bandwidth(x, rules), peak(x, rules, p.compute_bits(q))
+            if b is None or c is None:
+                return None
+            known.append((b, c))
+        gbs, tflops = _of_ranks(known, p)
+    link, direct = _link(d, p, rules)
+    host = host_bandwidth(d, rules)
+    pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
+    host_gbs = host or UNKNOWN_HOST_GBS
+    return Rates(
+        gbs=gbs,
+        tflops=tflops,
+        link_gbs=link,
+        direct=direct,
+        host_gbs=host_gbs,
+        host_known=host is not None,
+        host_prompt_gbs=min(host_gbs, pcie) if pcie else host_gbs,
+        host_tflops=host_tflops(d),
+    )
+
+
+def _of_ranks(known: list[tuple[float, float]], p: Placed) -> tuple[float, float]:
+    if p.stages == 1 or len(p.shares) != len(known):
+        return min(b for b, _ in known), min(c for _, c in known)
+    pairs = list(zip(p.shares, known, strict=True))
+    return 1 / sum(x / b for x, (b, _) in pairs), 1 / sum(x / c for x, (_, c) in pairs)
+
+
+def _link(d: Deployment, p: Placed, rules: Catalog) -> tuple[float, bool]:
+    devices = fitting.devices(d)
+    if not devices or max(p.tensor, p.expert_ranks) == 1:
+        return PCIE_GBS[3], False
+    said = d.machine.interconnect if d.machine else None
+    nvlink = None if said is None else "nvlink" in said or "xgmi" in said
+    link, direct = link_gbs(devices[0], rules, nvlink)
+    return (link, True) if direct else (link * 2 / max(2, p.tensor), False)  # all ranks share the way through the host
+
+
+def bandwidth(device: Device, rules: Catalog) -> float | None:
+    """Memory bandwidth of a device, GB/s: read from it, or the catalogue's; a MIG slice has its share of the memory."""
+    if device.bandwidth_gbs:
+        return device.bandwidth_gbs
+    entry = rules.accelerators().get(device.accelerator or "")
+    if entry is None or entry.bandwidth_gbs is None:
+        return None
+    if device.mig_profile:
+        if device.total_bytes is None or entry.memory_bytes is None:
+            return None
+        return entry.bandwidth_gbs * min(1.0, device.total_bytes / entry.memory_bytes)
+    return entry.bandwidth_gbs / entry.devices_per_card
+
+
+def peak(device: Device, rules: Catalog, bits: float) -> float | None:
+    """Dense TFLOPS at the width a format multiplies in: 4, 8 or 16 bit, or the next wider one that the device has.
+
+    8 bits means FP8 for servers; `INTEGER` the integer rate, which llama.cpp's kernels use.
+    """
+    entry = rules.accelerators().get(device.accelerator or "")
+    if entry is None:
+        return None
+    known = entry.tflops
+    sixteen = max(known.get("fp16", 0.0), known.get("bf16", 0.0), known.get("fp32", 0.0)) or _narrow(known)
+    wide = [sixteen]
+    if bits == INTEGER:
+        # tensor cores: twice the rate of 16-bit products that are summed in 16 bit, on cards for players too
+        integer = known.get("int8", 0.0)
+        wide.append(integer if integer > sixteen else 2 * sixteen)
+    elif bits <= 8 and "fp8" in known:
+        wide.append(known["fp8"])
+        if bits <= 4 and "fp4" in known:
+            wide.append(known["fp4"])
+    best = max(wide) / entry.devices_per_card
+    if device.mig_profile and device.total_bytes and entry.memory_bytes:
+        best *= min(1.0, device.total_bytes / entry.memory_bytes)
+    return best or None
+
+
+def _narrow(known: dict[str, float]) -> float:
+    """16-bit rate of a device whose maker states the 4-bit one only: a quarter of it."""
+    return known.get("fp8", 0.0) / 2 or known.get("fp4", 0.0) / 4
+
+
+def link_gbs(device: Device, rules: Catalog, nvlink: bool | None) -> tuple[float, bool]:
+    """GB/s one way between neighbouring ranks, and whether it is a direct link.
+
+    `nvlink` None = as the catalogue has the card: server modules are linked, cards need a bridge that is rarely there.
+    """
+    entry = rules.accelerators().get(device.accelerator or "")
+    direct = entry.nvlink_gbs if entry else None
+    if direct and (nvlink or (nvlink is None and entry is not None and _module(entry))):
+        return direct / 2, True
+    generation = device.pcie_generation or _pcie(entry.pcie if entry else None)
+    return PCIE_GBS.get(generation, 15.75) * (device.pcie_width or 16) / 16, False
+
+
+PCIE_GBS = {1: 4.0, 2: 8.0, 3: 15.75, 4: 31.5, 5: 63.0, 6: 121.0}  # one way, 16 lanes
+
+
+def _pcie(text: str | None) -> int:
+    """Generation of `4.0 x16`; 3 where the catalogue is silent."""
+    return int(text[0]) if text and text[0].isdigit() else 3
+
+
+def _module(entry: Accelerator) -> bool:
+    return "card" not in (entry.form or "")
+
+
+UNKNOWN_HOST_GBS = 40.0
+
+
+def host_bandwidth(d: Deployment, rules: Catalog) -> float | None:
+    """Bandwidth of the host's memory, GB/s over all sockets; None when the platform is not known."""
+    if d.machine is None:
+        return None
+    entry = rules.cpu_platforms().get(d.machine.cpu.platform or "")
+    if entry is None or entry.bandwidth_gbs_per_socket is None:
+        return None
+    return entry.bandwidth_gbs_per_socket * (d.machine.cpu.sockets or 1)
+
+
+# A core's products: two units of 8 fused multiply-adds at 3 GHz (AVX2), more where the processor says so. Assumed
+CORE_TFLOPS = 0.096
+WIDER = (("amx_int8", 8.0), ("avx512f", 2.0))
+
+
+def host_tflops(d: Deployment) -> float | None:
+    """Peak of the processor's cores, TFLOPS; None when their number is not known."""
+    cpu = d.machine.cpu if d.machine else None
+    cores = (cpu.usable_cores or cpu.physical_cores) if cpu else None
+    if cpu is None or not cores:
+        return None
+    return cores * CORE_TFLOPS * next((f for flag, f in WIDER if flag in (cpu.flags or ())), 1.0)
