@@ -163,6 +163,26 @@ def _run(target: str, file: str, name: str) -> str:
     return said if " " not in file and ("(" in said or "merge" in said) else f"`{said}`"
 
 
+def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[File, ...]:
+    """A llama-swap file that holds several models, one of which runs at a time. Raises BadInput for two of one name."""
+    servers: list[dict[str, Any]] = []
+    seen: dict[str, Any] = {}
+    for d in ds:
+        entry = rules.engine(d.engine)
+        if not matrix.cell(entry.id, "llama-swap", rules)[0]:
+            raise BadInput(f"{entry.name} has no llama-swap file: {matrix.cell(entry.id, 'llama-swap', rules)[1]}")
+        mine = context(d, entry, rules, "llama-swap")
+        servers += mine["servers"]
+        seen = seen or mine
+    labels = [s["label"] for s in servers]
+    twice = next((x for x in labels if labels.count(x) > 1), None)
+    if twice is not None:
+        raise BadInput(f"{twice} is named twice; llama-swap tells its models apart by name")
+    values = {**seen, "servers": servers, "script": True, "verbose": False, "target": "llama-swap"}
+    text = _filled(environment(tuple(template_roots())), (f"{SHARED}/llama-swap.j2",), values)
+    return (File(name="llama-swap.yaml", content=text),)
+
+
 def _filled(env: Environment, candidates: tuple[str, ...], values: dict[str, Any]) -> str:
     """The first template there is, with its values. Raises BadInput for one that is wrong (a user's own may be)."""
     from jinja2 import TemplateError, TemplateSyntaxError

@@ -286,3 +286,19 @@ def test_a_server_without_a_key_is_said() -> None:
     ]
     assert "asks its clients for no key" in run(*asked, "--engine", "ollama").stderr
     assert "no key" not in run(*asked, "--engine", "vllm").stderr
+
+
+def test_several_models_in_one_llama_swap_file() -> None:
+    import yaml
+
+    asked = ["render", "--target", "llama-swap", "--on", "RTX 4090, 64GB RAM, linux", "--context", "8k", "--output", "-"]
+    done = run(*asked, "--models", "qwen3:8b, llama3.1:8b")
+    assert done.returncode == 0, done.stderr
+    body = yaml.safe_load(done.stdout)
+    assert list(body["models"]) == ["Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct"]
+    assert body["groups"]["main"]["members"] == list(body["models"])
+    assert body["groups"]["main"]["swap"] is True
+    assert all(m["cmd"].startswith("llama-server ") and "${PORT}" in m["cmd"] for m in body["models"].values())
+    assert run(*asked, "--models", "qwen3:8b,qwen3:8b").returncode == 2
+    assert run(*asked, "--models", "qwen3:8b,deepseek-r1:671b", "--quant", "Q8_0").returncode == 1
+    assert run(*asked[:2], "compose", *asked[3:], "--models", "qwen3:8b,llama3.1:8b").returncode == 2
