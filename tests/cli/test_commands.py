@@ -291,7 +291,17 @@ def test_a_server_without_a_key_is_said() -> None:
 def test_several_models_in_one_llama_swap_file() -> None:
     import yaml
 
-    asked = ["render", "--target", "llama-swap", "--on", "RTX 4090, 64GB RAM, linux", "--context", "8k", "--output", "-"]
+    asked = [
+        "render",
+        "--target",
+        "llama-swap",
+        "--on",
+        "RTX 4090, 64GB RAM, linux",
+        "--context",
+        "8k",
+        "--output",
+        "-",
+    ]
     done = run(*asked, "--models", "qwen3:8b, llama3.1:8b")
     assert done.returncode == 0, done.stderr
     body = yaml.safe_load(done.stdout)
