@@ -12,7 +12,7 @@ from advisor.errors import BadInput
 from advisor.record import Record
 from advisor.render import matrix
 from advisor.render.context import context
-from advisor.render.environment import environment, template_roots
+from advisor.render.environment import environment, shell, shell_call, template_roots
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +43,20 @@ def targets(engine_id: str, rules: Catalog) -> list[str]:
 
 def command(d: Deployment, rules: Catalog) -> str:
     """The shell command that starts the deployment, ready to paste. Raises BadInput where there is no template."""
+    entry = rules.engine(d.engine)
+    there, _ = matrix.cell(entry.id, "command", rules)
+    if there and not _has_own_template(entry.id, "command"):
+        seen = context(d, entry, rules)  # what targets/command.j2 says, without the time that Jinja takes to load
+        return "".join(f"{k}={shell(v)} " for k, v in seen["environment"].items()) + shell_call(seen["lines"])
     return _render(d, "command", rules, script=False)[1].strip()
+
+
+def _has_own_template(engine_id: str, target: str) -> bool:
+    """Whether an engine's own or a user's template stands before the shared one."""
+    *users, shipped = template_roots()
+    return (shipped / engine_id / f"{target}.j2").is_file() or any(
+        (r / folder / f"{target}.j2").is_file() for r in users for folder in (engine_id, SHARED)
+    )
 
 
 def render(
