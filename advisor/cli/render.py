@@ -18,6 +18,7 @@ Examples:
   advise render --target docker --output deploy --on "2x RTX 3090" --model 70B --engine vllm --quant AWQ
   advise render --target compose --output - --model qwen3:8b          prints instead of writing
   advise render --target all --output deploy --engine vllm -v         every file, each setting with its reason
+  advise render --target llama-swap --output deploy --models qwen3:8b,gemma3:12b
   advise render --target openai-client --output - --endpoint http://10.0.0.5:8000/v1
 
 Targets: command, install, docker, compose, systemd, kubernetes; lws, ray, kserve, skypilot, slurm, dynamo, llm-d for
@@ -38,6 +39,7 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @click.option("--priority", type=click.Choice(["ease", "throughput", "latency"]), help="What matters most.")
 @click.option("--host", metavar="ADDRESS", help="Address to listen on (default 127.0.0.1).")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port (default: the engine's own).")
+@click.option("--models", metavar="M1,M2", help="Several models in one llama-swap file; one runs at a time.")
 @click.option(
     "--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already (openai-client, litellm)."
 )
@@ -62,6 +64,8 @@ def command(**given: Any) -> int:
     if given["endpoint"]:
         made = render_client(given["endpoint"], given["model"], given["target"], rules)
         return _out(made, given, {"engine": "remote-openai", "model": given["model"], "quantization": None})
+    if given["models"]:
+        return _several(given, rules)
     advice = _advice(given, rules)
     if advice.chosen is None or advice.chosen.deployment is None:
         click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
@@ -95,6 +99,27 @@ def _advice(given: dict[str, Any], rules: Any) -> Any:
         engine=given["engine"],
     )
     return recommend(asked, rules)
+
+
+def _several(given: dict[str, Any], rules: Any) -> int:
+    """A llama-swap file over several models."""
+    from advisor.errors import BadInput
+    from advisor.render import render_together
+
+    if given["target"] != "llama-swap" or given["model"]:
+        raise BadInput("--models is for --target llama-swap, and in place of --model")
+    import msgspec
+
+    wanted = [m.strip() for m in given["models"].split(",") if m.strip()]
+    ds = []
+    for model in wanted:
+        chosen = _advice({**given, "model": model, "engine": given["engine"] or "llama.cpp"}, rules).chosen
+        if chosen is None or chosen.deployment is None:
+            click.echo(f"advise: {model} does not fit; `advise recommend --model {model}` says why", err=True)
+            return 1
+        ds.append(msgspec.structs.replace(chosen.deployment, host=given["host"], port=given["port"]))
+    made = render_together(tuple(ds), rules)
+    return _out(made, given, {"engine": "llama-swap", "model": ",".join(wanted), "quantization": None})
 
 
 def _files(d: Any, given: dict[str, Any], rules: Any, work: Any) -> Any:

@@ -7,6 +7,7 @@ from advisor.render.files import names as names
 from advisor.render.files import readme as readme
 from advisor.render.files import render as render
 from advisor.render.files import render_client as render_client
+from advisor.render.files import render_together as render_together
 from advisor.render.files import targets as targets
 
-__all__ = ["File", "command", "is_outside", "names", "readme", "render", "render_client", "targets"]
+__all__ = ["File", "command", "is_outside", "names", "readme", "render", "render_client", "render_together", "targets"]

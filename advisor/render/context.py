@@ -48,6 +48,26 @@ def arguments(decided: tuple[Decided, ...]) -> list[Argument]:
     return out
 
 
+OWN_PLACE = {"host", "port", "model", "model-path", "server-name", "server-port", "hostname", "api-key", "api-keys"}
+
+
+def _asked(d: Deployment, decided: tuple[Decided, ...], known: flags.FlagTable | None) -> list[Decided]:
+    """Settings of the deployment that are flags of the program and that nothing else has written yet."""
+    if known is None:
+        return []
+    names = known.names()
+    written = {names.get(f"--{x.name}", f"--{x.name}") for x in decided}
+    out = []
+    for k, v in d.settings.items():
+        flag = next((f for f in (f"--{k}", f"--{k.replace('_', '-')}") if f in names or f in known.gone), None)
+        if flag is None or names.get(flag, flag) in written or flag.removeprefix("--") in OWN_PLACE:
+            continue
+        if isinstance(v, str) and v.lower() == "auto" and names.get(flag, flag) not in known.choices:
+            continue  # the engine's own value
+        out.append(Decided(name=flag.removeprefix("--"), value=v, because="as asked"))
+    return out
+
+
 def text(value: Setting) -> str:
     """A setting as the engines read it."""
     if isinstance(value, bool):
@@ -150,6 +170,7 @@ def context(
     version = d.engine_version or entry.version
     ref, host = model_ref(d, rules), d.host or "127.0.0.1"
     known = flags.table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
+    decided = (*decided, *_asked(d, decided, known))
     every = [a.to_dict() for a in arguments(decided)]
     left_out = [{"flag": a["flag"], "because": why} for a in every if (why := flags.lacking(known, a["flag"], version))]
     kept = [a for a in every if a["flag"] not in {x["flag"] for x in left_out}]

@@ -35,6 +35,11 @@ def shell(value: object) -> str:
     return shlex.quote(str(value))
 
 
+def shell_call(lines: list[list[Mapping[str, Any]]]) -> str:
+    """The words of a launch as one shell command, a line for words that belong together."""
+    return " \\\n  ".join(" ".join(shell(w) for w in line) for line in lines)
+
+
 def yaml_scalar(value: object) -> str:
     """A value as a double-quoted YAML scalar in plain ASCII (JSON's surrogate pairs would not be YAML)."""
     return '"' + "".join(_yaml_character(c) for c in str(value)) + '"'
@@ -135,6 +140,7 @@ def environment(roots: tuple[Path, ...]) -> Environment:
     )
     env.filters.update(
         sh=shell,
+        call=shell_call,
         yaml=yaml_scalar,
         compose=compose_scalar,
         kube=kube_scalar,

@@ -12,7 +12,7 @@ from advisor.errors import BadInput
 from advisor.record import Record
 from advisor.render import matrix
 from advisor.render.context import context
-from advisor.render.environment import environment, template_roots
+from advisor.render.environment import environment, shell, shell_call, template_roots
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +43,20 @@ def targets(engine_id: str, rules: Catalog) -> list[str]:
 
 def command(d: Deployment, rules: Catalog) -> str:
     """The shell command that starts the deployment, ready to paste. Raises BadInput where there is no template."""
+    entry = rules.engine(d.engine)
+    there, _ = matrix.cell(entry.id, "command", rules)
+    if there and not _has_own_template(entry.id, "command"):
+        seen = context(d, entry, rules)  # what targets/command.j2 says, without the time that Jinja takes to load
+        return "".join(f"{k}={shell(v)} " for k, v in seen["environment"].items()) + shell_call(seen["lines"])
     return _render(d, "command", rules, script=False)[1].strip()
+
+
+def _has_own_template(engine_id: str, target: str) -> bool:
+    """Whether an engine's own or a user's template stands before the shared one."""
+    *users, shipped = template_roots()
+    return (shipped / engine_id / f"{target}.j2").is_file() or any(
+        (r / folder / f"{target}.j2").is_file() for r in users for folder in (engine_id, SHARED)
+    )
 
 
 def render(
@@ -161,6 +174,26 @@ def _run(target: str, file: str, name: str) -> str:
     """How a file is started, as a cell of the README's table."""
     said = STARTS.get(target, "./{file}").replace("{file}", file).replace("{name}", name)
     return said if " " not in file and ("(" in said or "merge" in said) else f"`{said}`"
+
+
+def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[File, ...]:
+    """A llama-swap file that holds several models, one of which runs at a time. Raises BadInput for two of one name."""
+    servers: list[dict[str, Any]] = []
+    seen: dict[str, Any] = {}
+    for d in ds:
+        entry = rules.engine(d.engine)
+        if not matrix.cell(entry.id, "llama-swap", rules)[0]:
+            raise BadInput(f"{entry.name} has no llama-swap file: {matrix.cell(entry.id, 'llama-swap', rules)[1]}")
+        mine = context(d, entry, rules, "llama-swap")
+        servers += mine["servers"]
+        seen = seen or mine
+    labels = [s["label"] for s in servers]
+    twice = next((x for x in labels if labels.count(x) > 1), None)
+    if twice is not None:
+        raise BadInput(f"{twice} is named twice; llama-swap tells its models apart by name")
+    values = {**seen, "servers": servers, "script": True, "verbose": False, "target": "llama-swap"}
+    text = _filled(environment(tuple(template_roots())), (f"{SHARED}/llama-swap.j2",), values)
+    return (File(name="llama-swap.yaml", content=text),)
 
 
 def _filled(env: Environment, candidates: tuple[str, ...], values: dict[str, Any]) -> str:

@@ -76,6 +76,7 @@ class Start(Record, frozen=True, kw_only=True):
     address: str | None = None  # variable that holds host:port, for programs without flags
     online: str | None = None  # flag for the format that the engine makes while loading
     key: Key | None = None
+    key_hint: str | None = None  # what to do where there is none and others reach the server
     image: ImageStart | None = None
     after: tuple[str, ...] = ()  # run once the server answers
     extra: tuple[str, ...] = ()  # words behind the model

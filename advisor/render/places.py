@@ -44,6 +44,22 @@ def swap_lines(d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, 
     ]
 
 
+def swapped(d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any) -> dict[str, Any]:
+    """One model of a llama-swap file."""
+    from advisor.render.environment import comment
+
+    name = f"{seen['engine']['name']} {seen['engine']['version'] or ''}".strip()
+    return {
+        "title": f"# {comment(name)}: {comment(d.model.id)}, {comment(d.quantization)}",
+        "label": d.served_name or d.model.id,
+        "words": swap_lines(d, entry, rules, seen, told),
+        "health_path": seen["health_path"],
+        "environment": seen["environment"],
+        "start_seconds": seen["start_seconds"],
+        "missing": seen["model"]["missing"] if not seen["model"]["path"] else None,
+    }
+
+
 def swap_scalar(value: object) -> str:
     """A value, or words, as a YAML scalar of a llama-swap file, which expands `${...}` and splits at line ends.
 
@@ -109,7 +125,7 @@ def beyond(
             "sky_nodes": several_nodes(s, "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK", "HEAD"),
         }
     if target == "llama-swap":
-        return {"swap_lines": swap_lines(d, entry, rules, seen, told)}
+        return {"servers": [swapped(d, entry, rules, seen, told)]}
     if target in ("ray", "dynamo", "llm-d"):
         i = doc.places[target]
         inner = rules.engine(entry.runs[0]) if entry.id in ("dynamo", "llm-d") else entry

@@ -227,3 +227,88 @@ def test_an_engine_of_an_overlay_does_not_break_the_others(tmp_path: Path) -> No
 def test_gpt_oss_downloads_a_file_that_exists() -> None:
     body = answer("recommend", "--on", "cpu, 32GB RAM", "--model", "gpt-oss:20b")
     assert "-hf ggml-org/gpt-oss-20b-GGUF:MXFP4 " in body["chosen"]["command"]
+
+
+def test_all_launch_files_with_a_readme(tmp_path: Path) -> None:
+    """One folder, a README that names each file, nothing overwritten, reasons on request."""
+    asked = [
+        "render",
+        "--target",
+        "all",
+        "--on",
+        "RTX 4090, linux",
+        "--model",
+        "llama3.1:8b",
+        "--engine",
+        "vllm",
+        "--context",
+        "8k",
+    ]
+    out = tmp_path / "deploy"
+    done = run(*asked, "--output", str(out), "-v")
+    assert done.returncode == 0, done.stderr
+    names = {p.name for p in out.iterdir()}
+    assert {Path(x).name for x in done.stdout.split()} == names
+    assert {"run.sh", "install.sh", "compose.yaml", "kubernetes.yaml", "README.md"} <= names
+    readme = (out / "README.md").read_text()
+    assert all(n in readme for n in names - {"README.md"})
+    assert "# --max-num-seqs: " in (out / "run.sh").read_text()
+    assert os.access(out / "run.sh", os.X_OK)
+    (out / "run.sh").write_text("mine")
+    again = run(*asked, "--output", str(out))
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    assert (out / "run.sh").read_text() == "mine"
+
+
+def test_files_for_an_endpoint_that_is_there() -> None:
+    done = run("render", "--target", "openai-client", "--endpoint", "http://10.0.0.5:8000/v1", "--output", "-")
+    assert done.returncode == 0
+    assert "http://10.0.0.5:8000/v1" in done.stdout
+    done = run("render", "--target", "systemd", "--endpoint", "http://10.0.0.5:8000/v1", "--output", "-")
+    assert done.returncode == 2
+    assert "openai-client" in done.stderr
+
+
+def test_a_server_without_a_key_is_said() -> None:
+    asked = [
+        "render",
+        "--target",
+        "command",
+        "--on",
+        "RTX 4090, linux",
+        "--model",
+        "llama3.1:8b",
+        "--output",
+        "-",
+        "--host",
+        "0.0.0.0",
+    ]
+    assert "asks its clients for no key" in run(*asked, "--engine", "ollama").stderr
+    assert "no key" not in run(*asked, "--engine", "vllm").stderr
+
+
+def test_several_models_in_one_llama_swap_file() -> None:
+    import yaml
+
+    asked = [
+        "render",
+        "--target",
+        "llama-swap",
+        "--on",
+        "RTX 4090, 64GB RAM, linux",
+        "--context",
+        "8k",
+        "--output",
+        "-",
+    ]
+    done = run(*asked, "--models", "qwen3:8b, llama3.1:8b")
+    assert done.returncode == 0, done.stderr
+    body = yaml.safe_load(done.stdout)
+    assert list(body["models"]) == ["Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct"]
+    assert body["groups"]["main"]["members"] == list(body["models"])
+    assert body["groups"]["main"]["swap"] is True
+    assert all(m["cmd"].startswith("llama-server ") and "${PORT}" in m["cmd"] for m in body["models"].values())
+    assert run(*asked, "--models", "qwen3:8b,qwen3:8b").returncode == 2
+    assert run(*asked, "--models", "qwen3:8b,deepseek-r1:671b", "--quant", "Q8_0").returncode == 1
+    assert run(*asked[:2], "compose", *asked[3:], "--models", "qwen3:8b,llama3.1:8b").returncode == 2

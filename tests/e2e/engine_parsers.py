@@ -29,6 +29,16 @@ LMDEPLOY = ["--no-deps", "lmdeploy==0.18.0", "fire", "termcolor", "mmengine-lite
             "platformdirs"]  # fmt: skip
 
 
+MAX = ["--no-deps", "max==26.7.0", "max-core==26.7.0", "mojo==1.2.0", "mojo-compiler==1.2.0", "max-mojo-libs==26.7.0",
+       "mojo-compiler-mojo-libs==1.2.0", "av"]  # fmt: skip
+MAX_LIGHT = """
+click exceptiongroup msgspec numpy psutil rich taskgroup typing-extensions pydantic pydantic-settings pyyaml jinja2
+huggingface-hub requests regex transformers>=5.12,<5.13 pillow fastapi uvicorn prometheus-client aiofiles asgiref gguf
+jsonschema tqdm cyclopts opentelemetry-api opentelemetry-sdk opentelemetry-exporter-prometheus
+opentelemetry-exporter-otlp-proto-http sse-starlette scipy sentencepiece pyzmq uvloop python-json-logger httpx
+""".split()  # noqa: SIM905
+
+
 class Parser(NamedTuple):
     """An environment (steps of pip install) and code that defines `parse(words)`, which exits to refuse."""
 
@@ -84,6 +94,23 @@ def parse(words):
         app.commands["serve"].make_context("serve", list(words))
     except click.ClickException as e:
         raise SystemExit(e.message)
+"""),
+    "max": Parser("max", (MAX, MAX_LIGHT), """
+import click
+from max._entrypoints.pipelines import cli_serve
+def parse(words):
+    try:
+        cli_serve.make_context("serve", list(words))
+    except click.ClickException as e:
+        raise SystemExit(e.message)
+"""),
+    "skypilot": Parser("sky", (["skypilot==0.14.1"],), """
+import yaml, sky
+def parse(words):
+    try:
+        sky.Task.from_yaml_config(yaml.safe_load(words[0]), secrets_overrides=[("HF_TOKEN", "x"), ("API_KEY", "y")])
+    except Exception as e:
+        raise SystemExit(str(e))
 """),
     "mlx-lm": Parser("mlx-lm", (["mlx-lm[cpu]==0.32.2"],), """
 import argparse, sys

@@ -193,14 +193,33 @@ def test_llama_servers_own_parser_takes_every_command() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("engine", list(engine_parsers.PARSERS))
-def test_the_engines_own_parser_takes_every_command(engine: str) -> None:
-    folder = os.environ.get("ADVISOR_ENGINES")
-    python = Path(folder or "/nonexistent") / engine_parsers.PARSERS[engine].environment / "bin" / "python"
+def test_skypilots_own_loader_takes_every_task() -> None:
+    from test_outside import samples
+
+    python = environment_of("skypilot")
+    tasks = [[content] for _, content in samples("skypilot")]
+    assert len(tasks) > 20
+    verdicts = engine_parsers.ask(python, "skypilot", [*tasks, ["resources: {no_such_key: 1}"]])
+    assert verdicts.pop() is not None, "the loader refuses nothing"
+    assert not [v for v in verdicts if v is not None]
+
+
+def environment_of(engine: str) -> Path:
+    """The Python of an engine's environment; without one the test is skipped with what would make it."""
+    folder = os.environ.get("ADVISOR_ENGINES", "/nonexistent")
+    python = Path(folder) / engine_parsers.PARSERS[engine].environment / "bin" / "python"
     if not python.exists():
         pytest.skip(
-            f"no environment with {engine}: python tests/e2e/engine_parsers.py FOLDER {engine}, ADVISOR_ENGINES=FOLDER"
+            f"no {engine} here: python tests/e2e/engine_parsers.py FOLDER {engine}, then ADVISOR_ENGINES=FOLDER"
         )
+    return python
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("engine", [e for e in engine_parsers.PARSERS if e != "skypilot"])
+def test_the_engines_own_parser_takes_every_command(engine: str) -> None:
+    python = environment_of(engine)
     lists = words_of(engine, 3)
     assert lists
     verdicts = engine_parsers.ask(python, engine, [*lists, [*lists[0], "--no-such-flag-at-all"]])

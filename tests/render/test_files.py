@@ -124,8 +124,17 @@ def test_scripts_are_shell_and_listen_on_loopback(engine: str, target: str, tmp_
 
 
 def test_the_pasted_command_is_the_scripts_own() -> None:
-    for engine in ("llama.cpp", "vllm", "sglang"):
-        d = launch(engine)
+    for engine in (
+        "llama.cpp",
+        "vllm",
+        "sglang",
+        "lmdeploy",
+        "transformers",
+        "tensorrt-llm",
+        "ktransformers",
+        "ramalama",
+    ):
+        d = launch(engine, served_name="it's $(mine)")
         assert rendered(d, "command").content.split("exec ", 1)[1].strip() == command(d, RULES)
 
 

@@ -160,3 +160,20 @@ def test_a_flag_that_the_version_lacks_is_left_out_and_said() -> None:
     assert "  --language-model-only" not in script
     assert "# Left out: --language-model-only came with 0.17.1." in script
     assert "vLLM 0.15.1" in script
+
+
+def test_settings_that_nothing_else_writes_are_written_as_asked() -> None:
+    asked = {"max-num-partial-prefills": 2, "block-size": 32, "disable-log-stats": True, "enable-prefix-caching": False}
+    d = launch("vllm", settings=asked)
+    words = argv("command", rendered(d, "command").content, None) or []
+    assert words[words.index("--block-size") + 1] == "32"
+    assert "--disable-log-stats" in words
+    assert "--no-enable-prefix-caching" in words
+    assert "--max-num-partial-prefills" not in words  # gone from 0.27.1 on
+    assert "--max-num-partial-prefills is gone" in rendered(d, "command").content
+    assert problems("vllm", words) == []
+    d = launch("llama.cpp", settings={"fit": "off", "ctx-size": 4096, "c": 4096, "host": "0.0.0.0"})
+    words = argv("command", rendered(d, "command").content, None) or []
+    assert words[words.index("--fit") + 1] == "off"
+    assert words.count("--ctx-size") == 1
+    assert words[words.index("--host") + 1] == "127.0.0.1"
