@@ -5,7 +5,6 @@ Comments and layout stay; a place that is not plain is left alone.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -106,14 +105,19 @@ def edits_of(kind: str, at: Sequence[str], v: Verdict, source: str) -> tuple[Edi
     return ()
 
 
+def _common(a: str, b: str) -> int:
+    """Characters that both begin with."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+
 def _together(bare: str, edits: Sequence[Edit]) -> str:
-    """One line with all its edits: what each changes between the parts it keeps; of two that overlap the first counts."""
+    """One line with all its edits, each reduced to what it changes; of two that overlap the first counts."""
     spans: list[tuple[int, int, str]] = []
     for e in edits:
         if e.new == "":
             return ""
-        head = len(os.path.commonprefix([e.old, e.new]))
-        tail = len(os.path.commonprefix([e.old[head:][::-1], e.new[head:][::-1]]))
+        head = _common(e.old, e.new)
+        tail = _common(e.old[head:][::-1], e.new[head:][::-1])
         span = (head, len(e.old) - tail, e.new[head : len(e.new) - tail])
         if all(span[1] <= s[0] or span[0] >= s[1] for s in spans):
             spans.append(span)

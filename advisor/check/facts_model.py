@@ -65,7 +65,9 @@ def _machine_fact(name: str) -> Any:
         key = ("machine facts", id(s.v.machine))
         if key not in s.know.memo:
             s.know.memo[key] = (s.v.machine, machine_facts(s.v.machine, None, Workload(), s.know.rules.accelerators()))
-        return s.know.memo[key][1].get(name)
+        found = s.know.memo[key][1].get(name)
+        # hardware in words says so where it is WSL
+        return False if name == "os.wsl" and found is None and s.v.machine.source == "text" else found
 
     return read
 

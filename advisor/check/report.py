@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 from advisor.catalog import Catalog
-from advisor.check.findings import Report
+from advisor.check.findings import Finding, Judged, Problem, Report
 from advisor.errors import BadFile
+from advisor.record import Record
 
 
 def render(r: Report, name: str, rules: Catalog) -> str:
@@ -31,33 +31,63 @@ def save(body: str, target: str) -> None:
         raise BadFile(target, f"cannot be written: {e.strerror or e}") from None
 
 
-def as_json(r: Report) -> dict[str, Any]:
-    """The report as plain data, as `--json` prints it."""
-    data = r.to_dict()
-    return {
-        "deployments": data["deployments"],
-        "findings": data["findings"],
-        "skipped": _counted(data["skipped"]),
-        "suppressed": data["suppressed"],
-        "problems": data["problems"],
-        "summary": {
-            "files": r.files,
-            "rules": r.rules,
-            "errors": sum(f.severity == "error" for f in r.findings),
-            "warnings": sum(f.severity == "warning" for f in r.findings),
-            "infos": sum(f.severity == "info" for f in r.findings),
-            "rules_skipped": len(r.skipped),
-        },
-    }
+class SkippedRule(Record, frozen=True, kw_only=True):
+    """A rule that could not be answered for deployments of a file, and the facts that were missing."""
+
+    rule: str
+    file: str
+    missing: list[str]
+    deployments: int
 
 
-def _counted(skipped: list[dict[str, Any]]) -> list[dict[str, Any]]:
+class Summary(Record, frozen=True, kw_only=True):
+    """Counts of a run."""
+
+    files: int
+    rules: int  # in force
+    errors: int
+    warnings: int
+    infos: int
+    rules_skipped: int
+
+
+class CheckAnswer(Record, frozen=True, kw_only=True):
+    """`advise check --json`."""
+
+    deployments: list[Judged]
+    findings: list[Finding]
+    skipped: list[SkippedRule]
+    suppressed: list[Finding]
+    problems: list[Problem]
+    summary: Summary
+
+
+def as_json(r: Report) -> CheckAnswer:
+    """The report as `--json` prints it."""
+    levels = [f.severity for f in r.findings]
+    return CheckAnswer(
+        deployments=list(r.deployments),
+        findings=list(r.findings),
+        skipped=_counted(r),
+        suppressed=list(r.suppressed),
+        problems=list(r.problems),
+        summary=Summary(
+            files=r.files,
+            rules=r.rules,
+            errors=levels.count("error"),
+            warnings=levels.count("warning"),
+            infos=levels.count("info"),
+            rules_skipped=len(r.skipped),
+        ),
+    )
+
+
+def _counted(r: Report) -> list[SkippedRule]:
     """Skipped rules by file and rule."""
-    out: dict[tuple[str, str], dict[str, Any]] = {}
-    for s in skipped:
-        row = out.setdefault(
-            (s["file"], s["rule"]), {"rule": s["rule"], "file": s["file"], "missing": [], "deployments": 0}
-        )
-        row["deployments"] += 1
-        row["missing"] = sorted({*row["missing"], *s["missing"]})
-    return list(out.values())
+    missing: dict[tuple[str, str], set[str]] = {}
+    counts: dict[tuple[str, str], int] = {}
+    for s in r.skipped:
+        key = (s.file, s.rule)
+        missing.setdefault(key, set()).update(s.missing)
+        counts[key] = counts.get(key, 0) + 1
+    return [SkippedRule(rule=k[1], file=k[0], missing=sorted(m), deployments=counts[k]) for k, m in missing.items()]

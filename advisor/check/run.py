@@ -126,8 +126,11 @@ def check_files(
     rules: Catalog,
     stdin: str | None = None,
     progress: Callable[[int], None] | None = None,
+    jobs: int = 1,
+    keep: bool = False,
 ) -> Report:
-    """The report on a list of files."""
+    """The report on a list of files, over `jobs` processes; with `keep` unchanged files are not read again."""
+    from advisor.check import batch
     from advisor.check.rules import Rulebook
 
     know = Knowledge(rules)
@@ -136,12 +139,8 @@ def check_files(
 
         machine_of(options.on, rules)  # a hardware string that means nothing is the caller's mistake, said at once
     book = Rulebook(know, options.select, options.ignore)
-    machines: dict[str, Any] = {}
-    results = []
-    for n, f in enumerate(files):
-        results.append(check_file(f, know, book, options, machines, stdin))
-        if progress is not None:
-            progress(n + 1)
+    cache = batch.Cache(rules, options) if keep else None
+    results = batch.run(files, options, rules, book, know, stdin=stdin, jobs=jobs, cache=cache, progress=progress)
     return collect(results, book.size, options, len(files))
 
 

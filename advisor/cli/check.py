@@ -62,6 +62,10 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 @click.option("--create-baseline", metavar="FILE", help="Write all present findings to this file.")
 @click.option("--fix", is_flag=True, help="Make the safe changes, and show them.")
 @click.option("--diff", is_flag=True, help="Show the safe changes and make none.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes for many files."
+)
+@click.option("--no-cache", is_flag=True, help="Read every file, whatever an earlier run kept.")
 @click.option("--explain", metavar="RULE", help="What a rule means, with examples.")
 @options.rules
 @options.as_json
@@ -93,7 +97,8 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     )
     files = list(run.files_of(paths))
     stdin = sys.stdin.read(4 * 2**20 + 1) if "-" in files else None
-    found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]))
+    keep = not given["no_cache"] and len(files) > 1
+    found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]), given["jobs"], keep)
     if given["create_baseline"]:
         from advisor.check.baseline import write
 

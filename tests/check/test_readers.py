@@ -42,13 +42,13 @@ CASES = {
     ),
     "deployment": (
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: d}\nspec: {template: {spec: {containers: "
-        "[{name: c, image: 'vllm/vllm-openai:v0.33.0', args: ['--model=$(M)'], env: [{name: M, value: Qwen/Qwen3-8B}]}]}}}\n",
+        "[{name: c, image: 'vllm/vllm-openai:v0.33.0', args: ['--model=$(M)'], env: [{name: M, value: Qwen/Qwen3-8B}]}]}}}\n",  # noqa: E501
         "vllm",
         "Qwen/Qwen3-8B",
     ),
     "list": (
-        "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: p}\n  spec: {containers: "
-        "[{image: 'lmsysorg/sglang:v0.5.23', command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B]}]}\n",
+        "apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Pod\n  metadata: {name: p}\n  spec: {containers: "  # noqa: E501
+        "[{image: 'lmsysorg/sglang:v0.5.23', command: [python3, -m, sglang.launch_server, --model-path, Qwen/Qwen3-8B]}]}\n",  # noqa: E501
         "sglang",
         "Qwen/Qwen3-8B",
     ),
@@ -82,24 +82,24 @@ CASES = {
         "phi-4",
     ),
     "ray": (
-        "apiVersion: ray.io/v1\nkind: RayService\nmetadata: {name: r}\nspec:\n  serveConfigV2: |\n    applications:\n    - args:\n"
+        "apiVersion: ray.io/v1\nkind: RayService\nmetadata: {name: r}\nspec:\n  serveConfigV2: |\n    applications:\n    - args:\n"  # noqa: E501
         "        llm_configs:\n        - model_loading_config: {model_source: Qwen/Qwen3-8B}\n",
         "vllm",
         "Qwen/Qwen3-8B",
     ),
     "production-stack": (
-        "servingEngineSpec: {modelSpec: [{name: a, repository: vllm/vllm-openai, tag: v0.33.0, modelURL: Qwen/Qwen3-8B}]}\n",
+        "servingEngineSpec: {modelSpec: [{name: a, repository: vllm/vllm-openai, tag: v0.33.0, modelURL: Qwen/Qwen3-8B}]}\n",  # noqa: E501
         "vllm",
         "Qwen/Qwen3-8B",
     ),
     "modelservice": (
         "modelArtifacts: {uri: 'hf://Qwen/Qwen3-8B', name: Qwen/Qwen3-8B}\n"
-        "decode: {create: true, containers: [{name: vllm, image: 'ghcr.io/llm-d/llm-d-cuda:v0.9.0', args: [--enforce-eager]}]}\n",
+        "decode: {create: true, containers: [{name: vllm, image: 'ghcr.io/llm-d/llm-d-cuda:v0.9.0', args: [--enforce-eager]}]}\n",  # noqa: E501
         "vllm",
         "Qwen/Qwen3-8B",
     ),
     "systemd": (
-        "[Unit]\nDescription=x\n[Service]\nEnvironment=M=Qwen/Qwen3-8B\nExecStart=/usr/bin/vllm serve ${M} \\\n  --port 8000\n",
+        "[Unit]\nDescription=x\n[Service]\nEnvironment=M=Qwen/Qwen3-8B\nExecStart=/usr/bin/vllm serve ${M} \\\n  --port 8000\n",  # noqa: E501
         "vllm",
         "Qwen/Qwen3-8B",
     ),
@@ -127,7 +127,7 @@ CASES = {
         "Qwen/Qwen3-8B",
     ),
     "skypilot": (
-        "resources: {accelerators: 'H100:2'}\nrun: |\n  vllm serve Qwen/Qwen3-8B --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE\n",
+        "resources: {accelerators: 'H100:2'}\nrun: |\n  vllm serve Qwen/Qwen3-8B --tensor-parallel-size $SKYPILOT_NUM_GPUS_PER_NODE\n",  # noqa: E501
         "vllm",
         "Qwen/Qwen3-8B",
     ),
@@ -198,7 +198,7 @@ def test_clients_are_no_launches() -> None:
         "services:\n  ui:\n    image: ghcr.io/open-webui/open-webui:ollama-client\n    environment: [OLLAMA_BASE_URL=http://o:11434]\n",
         "OLLAMA_API_BASE_URL=http://10.0.0.1:11434\nNODE_ENV=production\n",
         "curl http://localhost:8000/v1/models\npip install vllm\n",
-        "apiVersion: v1\nkind: Pod\nspec: {containers: [{image: 'vllm/vllm-openai:v0.33.0', command: [sleep, infinity]}]}\n",
+        "apiVersion: v1\nkind: Pod\nspec: {containers: [{image: 'vllm/vllm-openai:v0.33.0', command: [sleep, infinity]}]}\n",  # noqa: E501
     ):
         assert launches(source) == []
 
@@ -225,7 +225,7 @@ def test_nothing_outside_the_folder_is_read(tmp_path: Path) -> None:
 def test_templates_are_named_not_guessed() -> None:
     source = (
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: {{ .Values.name }}\nspec:\n  containers:\n"
-        "  {{- if .Values.gpu }}\n  - image: vllm/vllm-openai:v0.33.0\n    args: [--model, {{ .Values.model }}]\n  {{- end }}\n"
+        "  {{- if .Values.gpu }}\n  - image: vllm/vllm-openai:v0.33.0\n    args: [--model, {{ .Values.model }}]\n  {{- end }}\n"  # noqa: E501
     )
     (d,) = check_text(source, "pod.yaml").verdicts
     assert d.fits is None

@@ -72,7 +72,7 @@ def test_versions_bound_rules(e: RuleEntry) -> None:
 
 def test_one_flag_three_versions() -> None:
     """--disable-log-requests left in 0.17.1 and came back in 0.33.0."""
-    text = "services: {{v: {{image: 'vllm/vllm-openai:v{}', command: [Qwen/Qwen3-8B, --disable-log-requests], gpus: all}}}}"
+    text = "services: {{v: {{image: 'vllm/vllm-openai:v{}', command: [Qwen/Qwen3-8B, --disable-log-requests], gpus: all}}}}"  # noqa: E501
     fires = {
         v: "disable-log-requests" in rules_of(check_text(text.format(v)))
         for v in ("0.10.0", "0.17.1", "0.32.0", "0.33.0")
@@ -101,7 +101,7 @@ def test_api_key_rule_is_silent_inside_the_cluster() -> None:
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {app: v}}\n"
         "spec: {containers: [{name: v, image: 'vllm/vllm-openai:v0.33.0', args: [Qwen/Qwen3-8B], "
         "resources: {limits: {nvidia.com/gpu: 1}}}]}\n---\n"
-        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {type: %s, selector: {app: v}, ports: [{port: 8000}]}\n"
+        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {type: %s, selector: {app: v}, ports: [{port: 8000}]}\n"  # noqa: E501
     )
     assert "exposed-no-auth" not in rules_of(check_text(pod % "ClusterIP"))
     assert "exposed-no-auth" in rules_of(check_text(pod % "LoadBalancer"))
@@ -143,7 +143,7 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
     root = Path(str(tmp_path))
     (root / "checks" / "rules").mkdir(parents=True)
     (root / "checks" / "rules" / "mine.yaml").write_text(
-        "rules:\n- {id: mine, severity: error, phase: start, when: {field: modle.moe, is: true}, message: m, fix: f, source: s}\n"
+        "rules:\n- {id: mine, severity: error, phase: start, when: {field: modle.moe, is: true}, message: m, fix: f, source: s}\n"  # noqa: E501
     )
     rules = catalog([*rule_roots(), root])
     with pytest.raises(BadInput, match=r"mine\.yaml: mine: when\.field: unknown field 'modle\.moe'.*model\.moe"):
