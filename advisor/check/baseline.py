@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 
 from advisor.check.findings import Finding, Report
-from advisor.check.formats import _relative
+from advisor.check.format_common import relative
 from advisor.errors import BadFile
 from advisor.files import read_json
 
 
 def _key(f: Finding) -> tuple[str, str, str]:
-    return _relative(f.file), f.resource or "", f.rule
+    return relative(f.file), f.resource or "", f.rule
 
 
 def write(r: Report, path: str) -> None:
@@ -48,7 +48,7 @@ def without(r: Report, path: str) -> Report:
             gone.append(f)
         else:
             kept.append(f)
-    checked = {_relative(d.source) for d in r.deployments} | {_relative(f.file) for f in r.findings}
+    checked = {relative(d.source) for d in r.deployments} | {relative(f.file) for f in r.findings}
     for (file, resource, rule), n in sorted(left.items()):
         if n > 0 and file in checked:
             kept.append(

@@ -157,7 +157,15 @@ class Facts(Mapping[str, Any]):
 
 def load_all() -> None:
     """Import the modules that register facts."""
-    from advisor.check import facts_args, facts_model, facts_setup  # noqa: F401 - importing registers
+    from advisor.check import (  # noqa: F401 - importing registers
+        facts_args,
+        facts_cluster,
+        facts_downloads,
+        facts_fit,
+        facts_model,
+        facts_network,
+        facts_setup,
+    )
 
 
 def scalar(value: Any) -> Scalar | None:

@@ -48,6 +48,7 @@ class Recognition(msgspec.Struct, frozen=True):
     images: tuple[ImageEntry, ...]
     wrappers: dict[str, tuple[str, ...]]
     others: tuple[str, ...]
+    variables: dict[str, str]
     servers: dict[str, ServerFacts]
     source: str
 

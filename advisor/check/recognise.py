@@ -235,6 +235,8 @@ class Finder:
         """The launches of a container: its image, what replaces the entry point, the arguments."""
         image = image_of(reference, self.know) if reference else None
         entry = image.entry if image else None
+        if entry is None and reference is not None:
+            entry = _by_variable(reference, self.know)
         words = [*(entrypoint or []), *args]
         found = self.command(words, env, line_of(words[0]), depth + 1) if words else []
         if not found and len(words) == 1 and " " in words[0]:
@@ -317,6 +319,17 @@ def _nim_engine(args: Sequence[Text], env: Mapping[str, Text]) -> str:
         if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words):
             return engine
     return "nim"
+
+
+def _by_variable(reference: Text, know: Knowledge) -> ImageEntry | None:
+    """An image that a variable names (`${VLLM_IMAGE}:${VLLM_VERSION}`): the variable's name says whose it is."""
+    m = re.match(r"\$\{?([A-Za-z0-9_]+)", reference)
+    if m is None or not re.search(r"IMAGE", m[1], re.I) or re.search(r"ROUTER|PROXY|UI_|CLIENT|BOOTSTRAP", m[1], re.I):
+        return None
+    for word, engine in know.recognition.variables.items():
+        if re.search(rf"(^|_){word}(_|$)", m[1], re.I):
+            return ImageEntry(match="", engine=engine, entry="derived")
+    return None
 
 
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])

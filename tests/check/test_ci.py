@@ -72,11 +72,17 @@ def test_action_runs_its_script(source: str, on: str, status: int, tmp_path: Pat
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         cwd=tmp_path,
-        env={**os.environ, **env, "PATH": f"{ADVISE.parent}:{os.environ['PATH']}", "GITHUB_STEP_SUMMARY": str(summary), "GITHUB_OUTPUT": str(output)},
+        env={
+            **os.environ,
+            **env,
+            "PATH": f"{ADVISE.parent}:{os.environ['PATH']}",
+            "GITHUB_STEP_SUMMARY": str(summary),
+            "GITHUB_OUTPUT": str(output),
+        },
         capture_output=True,
         text=True,
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == status, done.stderr
     assert output.read_text() == f"status={status}\n"
     assert "## advise check" in summary.read_text()

@@ -11,7 +11,20 @@ import msgspec
 from advisor.check import accelerators
 from advisor.check.docker_run import size
 from advisor.check.launch import Launch, Mount, Probe, Setup
-from advisor.check.located import Map, Text, at, documents, line_of, mapping, sequence, string, text, truth, whole
+from advisor.check.located import (
+    Map,
+    Text,
+    at,
+    documents,
+    find_all,
+    line_of,
+    mapping,
+    sequence,
+    string,
+    text,
+    truth,
+    whole,
+)
 from advisor.check.readers import crds
 from advisor.check.readers.context import Context, environment, finder, made, nested
 
@@ -132,6 +145,12 @@ def _pods(o: dict[str, Any], kind: str, name: str | None, ctx: Context, around: 
             places={**pod.places, "object": line_of(o), "kind:" + kind: 1},
         )
         out += containers(spec, pod, name, ctx, around, labels)
+    if not out:  # resources that fill a pod in from one container (`mainContainer`)
+        for body in find_all(o, "image"):
+            if isinstance(body.get("image"), Text) and (
+                body.get("args") is not None or body.get("command") is not None
+            ):
+                out += containers({"containers": [body]}, pod_setup({}, ctx, {}), name, ctx)
     return out
 
 
