@@ -162,6 +162,7 @@ def load_all() -> None:
         facts_cluster,
         facts_downloads,
         facts_fit,
+        facts_llama,
         facts_model,
         facts_network,
         facts_setup,

@@ -124,7 +124,7 @@ def model_of(launch: Launch, a: Arguments) -> Text | None:
             return a.positional[1]
         return launch.model
     if launch.engine == "nim":
-        from advisor.check.readers.crds import nim_model
+        from advisor.check.readers.crds_common import nim_model
 
         image = launch.setup.image
         return launch.model or (nim_model(text(image, launch.line)) if image else None)

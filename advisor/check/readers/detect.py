@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.check.launch import Launch, Setup
 from advisor.check.located import Text, at, documents, find_all, line_of, mapping, sequence, string, truth
-from advisor.check.readers import compose, configs, envfile, helm, kubernetes, units
+from advisor.check.readers import compose, configs, envfile, helm, kubernetes, launchers, units
 from advisor.check.readers.context import Context, environment, finder, made, nested
 from advisor.check.recognise import image_of
 from advisor.errors import BadFile
@@ -107,13 +107,13 @@ def _document(doc: dict[str, Any], ctx: Context) -> list[Launch]:
     if isinstance(doc.get("containers"), list) and any(
         k in doc for k in ("chain", "forward_stats", "docker", "server", "rate_limit", "startup_wait")
     ):
-        return configs.infernet(doc, ctx)
+        return launchers.infernet(doc, ctx)
     if isinstance(at(doc, "model", "model_id"), Text):
-        return configs.recipe(doc, ctx)
+        return launchers.recipe(doc, ctx)
     if isinstance(at(doc, "model", "container"), Text) and isinstance(doc.get("resources"), dict):
-        return configs.srt_slurm(doc, ctx)
+        return launchers.srt_slurm(doc, ctx)
     if isinstance(doc.get("run"), Text) and ("resources" in doc or "envs" in doc or "setup" in doc):
-        return configs.skypilot(doc, ctx)
+        return launchers.skypilot(doc, ctx)
     engine = configs.flags_of(doc, ctx)
     if engine is not None:
         return configs.flags_file(doc, engine, ctx)

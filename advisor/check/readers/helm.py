@@ -13,7 +13,7 @@ from advisor.check.docker_run import size
 from advisor.check.launch import Launch, Mount, Setup
 from advisor.check.located import Text, at, line_of, mapping, sequence, string, text, truth, whole
 from advisor.check.readers.context import Context, environment
-from advisor.check.readers.crds import uri_model
+from advisor.check.readers.crds_common import uri_model
 from advisor.check.recognise import image_of, image_version
 
 # values of the production-stack chart -> vLLM's flags
