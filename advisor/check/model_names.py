@@ -128,6 +128,11 @@ def _without_suffix(short: str, quant: str | None, know: Knowledge) -> Named | N
     return None
 
 
+def locked_id(path: str) -> str:
+    """What a lock file calls the model at a path: words that nothing takes for a path."""
+    return "locked " + re.sub(r"[^A-Za-z0-9]+", " ", path).strip()
+
+
 def known(name: str, know: Knowledge) -> bool:
     """Whether the catalogue has a model of exactly this name (case and punctuation aside)."""
     names = know.memo.get("models")

@@ -181,14 +181,20 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
             reasons.append(_unknown_model(model))
         elif named.assumed:
             assumed.append(named.assumed)
-    by_path = named is not None and model is not None and model_names.is_path(model)
+    by_path = (
+        named is not None
+        and model is not None
+        and model_names.is_path(model)
+        and named.name != model_names.locked_id(model)
+    )
     settings, unread = _settings(launch, a, know)
     reasons += unread
     quantization = _quantization(launch, a, named)
     if isinstance(quantization, Exception):
         reasons.append(str(quantization))
         quantization = None
-    if launch.engine == "llama.cpp" and named is not None and quantization is None and by_path:
+    in_a_file = model is not None and model_names.is_path(model)
+    if launch.engine == "llama.cpp" and named is not None and quantization is None and in_a_file:
         reasons.append(f"the weight format of {model} is not in its name")
     if hardware is None:
         reasons.append("the hardware is not known: say it with --on, or `# advise: on=...` in the file")
@@ -215,6 +221,8 @@ def _unknown_model(model: Text) -> str:
 
 
 def _named(model: Text, know: Knowledge) -> model_names.Named | None:
+    if model_names.is_path(model) and model_names.known(model_names.locked_id(model), know):
+        return model_names.Named(model_names.locked_id(model))
     if model_names.is_path(model):
         base = re.sub(r"/+$", "", model).rpartition("/")[2]
         m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)

@@ -76,7 +76,7 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     from advisor.check import report, run
     from advisor.errors import BadInput
 
-    rules = catalog(options.roots())
+    rules = catalog(check_roots())
     if given["explain"]:
         from advisor.check.explain import explained
 
@@ -124,6 +124,17 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     if not given["quiet"] and not found.deployments and not found.problems:
         click.echo("advise: no launch of an inference engine was found", err=True)
     return 0 if given["exit_zero"] else found.status(given["fail_on"], given["strict"])
+
+
+def check_roots() -> Any:
+    """Rule folders, the lock file of the current folder among them."""
+    from pathlib import Path
+
+    from advisor.catalog import rule_roots
+    from advisor.check.lock import overlay
+
+    said, pinned = options.roots(), overlay(Path())
+    return said if pinned is None else [*(said or rule_roots()), pinned]
 
 
 def config_of(given: dict[str, Any]) -> dict[str, Any]:

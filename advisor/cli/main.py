@@ -17,6 +17,8 @@ COMMANDS = {
     "estimate": ("advisor.cli.estimate", "Memory of many deployments: JSON lines in, JSON lines out."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
+    "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory and findings."),
+    "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
     "probe": ("advisor.cli.probe", "What this machine has."),
     "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),
 }
