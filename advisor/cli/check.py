@@ -73,12 +73,12 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 def command(paths: tuple[str, ...], **given: Any) -> int:
     """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
     from advisor.catalog import catalog
-    from advisor.check import report, run
+    from advisor.checks import report, run
     from advisor.errors import BadInput
 
     rules = catalog(check_roots())
     if given["explain"]:
-        from advisor.check.explain import explained
+        from advisor.checks.explain import explained
 
         click.echo(explained(given["explain"], rules), nl=False)
         return 0
@@ -100,15 +100,15 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     keep = not given["no_cache"] and len(files) > 1
     found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]), given["jobs"], keep)
     if given["create_baseline"]:
-        from advisor.check.baseline import write
+        from advisor.checks.baseline import write
 
         write(found, given["create_baseline"])
     if given["baseline"]:
-        from advisor.check.baseline import without
+        from advisor.checks.baseline import without
 
         found = without(found, given["baseline"])
     if given["fix"] or given["diff"]:
-        from advisor.check.fix import fixed
+        from advisor.checks.fix import fixed
 
         text = fixed(found, write=given["fix"])
         if text:
@@ -131,7 +131,7 @@ def check_roots() -> Any:
     from pathlib import Path
 
     from advisor.catalog import rule_roots
-    from advisor.check.lock import overlay
+    from advisor.checks.lock import overlay
 
     said, pinned = options.roots(), overlay(Path())
     return said if pinned is None else [*(said or rule_roots()), pinned]
@@ -139,7 +139,7 @@ def check_roots() -> Any:
 
 def config_of(given: dict[str, Any]) -> dict[str, Any]:
     """`[tool.advisor.check]` of pyproject.toml or `[check]` of advisor.toml in the current folder."""
-    from advisor.check.config import load
+    from advisor.checks.config import load
 
     return load()
 

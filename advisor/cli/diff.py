@@ -26,8 +26,8 @@ Exit status: 0 no worse, 1 the new file does not fit or has new errors, 2 cannot
 def command(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> int:
     """What a change of a deployment file does to memory, verdicts and findings."""
     from advisor.catalog import catalog
-    from advisor.check.compare import compare, text
-    from advisor.check.run import check
+    from advisor.checks.compare import compare, text
+    from advisor.checks.run import check
     from advisor.cli.check import check_roots
 
     rules = catalog(check_roots())

@@ -25,7 +25,7 @@ def command(model: str, name: str | None, output: str, quiet: bool) -> int:
     from pathlib import Path
 
     from advisor.catalog import catalog
-    from advisor.check.lock import lock
+    from advisor.checks.lock import lock
 
     pinned = lock(model, name, Path(output), catalog(options.roots()))
     if not quiet:

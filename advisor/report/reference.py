@@ -269,7 +269,7 @@ def main(argv: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages(catalog([shipped_root()])).items():
         (folder / name).write_text(text, encoding="utf-8")
-    from advisor.check.explain import pages as check_pages
+    from advisor.checks.explain import pages as check_pages
 
     (folder / "checks").mkdir(exist_ok=True)
     for name, text in check_pages(catalog([shipped_root()])).items():

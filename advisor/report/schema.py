@@ -14,7 +14,7 @@ import msgspec
 from advisor.advice.explain import Change, Fits
 from advisor.advice.limits import Limits
 from advisor.advice.types import Tried
-from advisor.check.report import CheckAnswer
+from advisor.checks.report import CheckAnswer
 from advisor.decision.types import Check, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
 from advisor.engines.llama_cpp_verify import Verified

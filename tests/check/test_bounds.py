@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from checking import check_text, launches
 
-from advisor.check.run import check
+from advisor.checks.run import check
 from advisor.errors import BadFile
 
 BOMBS = {

@@ -163,9 +163,3 @@ def test_no_launch_is_said(tmp_path: Path) -> None:
     p = advise(tmp_path, "a.yaml")
     assert p.returncode == 0
     assert "no launch" in p.stderr
-
-
-def test_module_and_function_share_a_name() -> None:
-    import advisor.check.run  # binds the package as an attribute
-
-    assert callable(advisor.check)

@@ -11,8 +11,8 @@ import msgspec
 import advisor
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.check.explain import pages
-from advisor.check.report import as_json
+from advisor.checks.explain import pages
+from advisor.checks.report import as_json
 
 TOP = Path(__file__).resolve().parents[2]
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from advisor.catalog import catalog
-from advisor.check.knowledge import Knowledge
-from advisor.check.rules import Rulebook
-from advisor.check.run import Options, check_source
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.rules import Rulebook
+from advisor.checks.run import Options, check_source
 from advisor.errors import BadFile
 
 EXTRA_BYTES = 300 * 10**6
