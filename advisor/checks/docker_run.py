@@ -81,6 +81,17 @@ def parse(words: list[Text]) -> Run | None:
     return Run(image, entrypoint, words[i + 1 :], env, tuple(passed), _setup(options), name)
 
 
+def inside(words: list[Text]) -> list[Text]:
+    """The command of a `docker exec`; empty for any other docker command."""
+    start = next((i for i, w in enumerate(words[1:4], 1) if w == "exec"), None)
+    if start is None:
+        return []
+    i = start + 1
+    while i < len(words) and words[i].startswith("-"):
+        i += _option(words, i)[2]
+    return words[i + 1 :]
+
+
 def _option(words: Sequence[Text], i: int) -> tuple[str, Text | None, int]:
     """(option, value, words used)."""
     w = words[i]

@@ -105,7 +105,7 @@ class Finder:
         unique: dict[tuple[str, tuple[str, ...]], Started] = {}
         for s in found:
             unique.setdefault((s.engine, tuple(map(str, s.argv))), s)
-        return _ollama_merged(list(unique.values()))
+        return ollama_merged(list(unique.values()))
 
     def _note_pins(self, words: Sequence[str]) -> None:
         for w in words:
@@ -215,7 +215,8 @@ class Finder:
     def _container(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Started]:
         run = docker_run.parse(words)
         if run is None:
-            return []
+            inner = docker_run.inside(words)
+            return self.command(inner, env, line, depth + 1) if inner else []
         inside = {**run.env}
         for name in run.passed:
             if name in env:
@@ -352,7 +353,7 @@ def _after(entry: ProgramEntry, rest: Sequence[str]) -> int | None:
     return None
 
 
-def _ollama_merged(found: list[Started]) -> list[Started]:
+def ollama_merged(found: list[Started]) -> list[Started]:
     """`ollama serve` and the `ollama run`/`pull` beside it are one server and the models it is to load."""
     servers = [s for s in found if s.engine == "ollama" and not (s.argv and s.argv[0] in ("run", "pull"))]
     clients = [s for s in found if s.engine == "ollama" and s not in servers]

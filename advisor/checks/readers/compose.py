@@ -38,7 +38,19 @@ def read_document(doc: Any, ctx: Context) -> list[Launch]:
         if isinstance(raw, dict):
             service = _expanded(_extended(raw, services, ctx, 0), known)
             out += _service(str(name), service, ctx, line_of(name))
-    return out
+    return _pulled(out)
+
+
+def _pulled(found: list[Launch]) -> list[Launch]:
+    """An Ollama server and the service that pulls its models are one launch a model."""
+    clients = [x for x in found if x.engine == "ollama" and x.argv[:1] in (("pull",), ("run",))]
+    servers = [x for x in found if x.engine == "ollama" and x not in clients]
+    if not clients or len(servers) != 1:
+        return found
+    (server,) = servers
+    models = [x.argv[1] for x in clients if len(x.argv) > 1]
+    merged = [msgspec.structs.replace(server, argv=(text("run"), m)) for m in models] or [server]
+    return [y for x in found if x not in clients for y in (merged if x is server else [x])]
 
 
 def _dotenv(ctx: Context) -> dict[str, str]:
