@@ -21,6 +21,7 @@ from advisor.checks.each_item import Each
 from advisor.checks.each_value import (
     helm_keys,
     kv_types,
+    left_open,
     modelfile_deprecated,
     modelfile_unknown,
     near_models,
@@ -54,6 +55,7 @@ EACH: dict[str, Each] = {
     "quantizations": quantizations,
     "helm_keys": helm_keys,
     "near_models": near_models,
+    "left_open": left_open,
     "flash_values": flash_values,
 }
 

@@ -210,6 +210,21 @@ def helm_keys(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
             yield Item(name, {"name": name, "hint": hint}, (line, 1), fix=hint)
 
 
+def left_open(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """Parts of a launch that the file leaves open."""
+    line = v.launch.line
+    seen: set[str] = set()
+    for what in (*v.launch.unresolved, *v.arguments.open):
+        if what not in seen:
+            seen.add(what)
+            yield Item(what, {"what": what[:100]}, (line, 1))
+    for a in v.arguments.given:
+        value = a.value
+        if value is not None and value.unknown and a.name not in seen:
+            seen.add(a.name)
+            yield Item(a.name, {"what": f"{a.written} {value[:60]}"}, place_of(value))
+
+
 def near_models(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Hub ids that are one slip away from one of the catalogue."""
     m = v.reading.model

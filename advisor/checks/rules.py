@@ -22,7 +22,7 @@ from advisor.errors import BadInput, UnknownName
 from advisor.near import near_matches
 
 PHASES = ("start", "memory", "runtime", "perf", "ops", "security", "correctness", "lint")
-LINT = ("suppression-unused", "parse-incomplete", "assumption-used")  # made by the checker itself
+LINT = ("suppression-unused",)  # made by the checker itself
 
 
 class Versions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

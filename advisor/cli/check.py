@@ -51,6 +51,9 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
     help="Least severity that fails.",
 )
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
+@click.option(
+    "--fail-if-no-objects-found", "fail_if_none", is_flag=True, help="Exit status 2 where no launch is found."
+)
 @click.option("--exit-zero", is_flag=True, help="Exit status 0 whatever is found.")
 @click.option(
     "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Output format; repeat it with --output."
@@ -121,8 +124,11 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
             click.echo(body, nl=not body.endswith("\n"))
         else:
             report.save(body, target)
-    if not given["quiet"] and not found.deployments and not found.problems:
-        click.echo("advise: no launch of an inference engine was found", err=True)
+    if not found.deployments and not found.problems:
+        if not given["quiet"]:
+            click.echo("advise: no launch of an inference engine was found", err=True)
+        if given["must_find"] and not given["exit_zero"]:
+            return 2
     return 0 if given["exit_zero"] else found.status(given["fail_on"], given["strict"])
 
 

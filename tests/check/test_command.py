@@ -163,3 +163,4 @@ def test_no_launch_is_said(tmp_path: Path) -> None:
     p = advise(tmp_path, "a.yaml")
     assert p.returncode == 0
     assert "no launch" in p.stderr
+    assert advise(tmp_path, "a.yaml", "--fail-if-no-objects-found").returncode == 2
