@@ -12,7 +12,7 @@ from advisor.advice.explain import Explained
 from advisor.advice.hardware_types import Shopping
 from advisor.advice.types import Advice
 from advisor.catalog import Catalog, catalog
-from advisor.check.findings import Report
+from advisor.checks.findings import Report
 from advisor.deployment import Deployment, MemoryEstimate, Workload
 from advisor.estimation import estimate as _estimate
 from advisor.machines.types import Machine
@@ -167,6 +167,6 @@ def check(
     `on` is the hardware where the files name none. `options` are those of `advise check`: fit, engine_version,
     variables, select, ignore, suppressions. Raises BadInput for a path that is not there or an unknown rule.
     """
-    from advisor.check.run import check as run
+    from advisor.checks.run import check as run
 
     return run(paths, rules=rules, on=on, **options)

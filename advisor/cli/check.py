@@ -51,6 +51,9 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
     help="Least severity that fails.",
 )
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
+@click.option(
+    "--fail-if-no-objects-found", "fail_if_none", is_flag=True, help="Exit status 2 where no launch is found."
+)
 @click.option("--exit-zero", is_flag=True, help="Exit status 0 whatever is found.")
 @click.option(
     "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Output format; repeat it with --output."
@@ -62,6 +65,10 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 @click.option("--create-baseline", metavar="FILE", help="Write all present findings to this file.")
 @click.option("--fix", is_flag=True, help="Make the safe changes, and show them.")
 @click.option("--diff", is_flag=True, help="Show the safe changes and make none.")
+@click.option(
+    "-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes for many files."
+)
+@click.option("--no-cache", is_flag=True, help="Read every file, whatever an earlier run kept.")
 @click.option("--explain", metavar="RULE", help="What a rule means, with examples.")
 @options.rules
 @options.as_json
@@ -69,12 +76,12 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 def command(paths: tuple[str, ...], **given: Any) -> int:
     """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
     from advisor.catalog import catalog
-    from advisor.check import report, run
+    from advisor.checks import report, run
     from advisor.errors import BadInput
 
-    rules = catalog(options.roots())
+    rules = catalog(check_roots())
     if given["explain"]:
-        from advisor.check.explain import explained
+        from advisor.checks.explain import explained
 
         click.echo(explained(given["explain"], rules), nl=False)
         return 0
@@ -93,17 +100,18 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     )
     files = list(run.files_of(paths))
     stdin = sys.stdin.read(4 * 2**20 + 1) if "-" in files else None
-    found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]))
+    keep = not given["no_cache"] and len(files) > 1
+    found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]), given["jobs"], keep)
     if given["create_baseline"]:
-        from advisor.check.baseline import write
+        from advisor.checks.baseline import write
 
         write(found, given["create_baseline"])
     if given["baseline"]:
-        from advisor.check.baseline import without
+        from advisor.checks.baseline import without
 
         found = without(found, given["baseline"])
     if given["fix"] or given["diff"]:
-        from advisor.check.fix import fixed
+        from advisor.checks.fix import fixed
 
         text = fixed(found, write=given["fix"])
         if text:
@@ -116,14 +124,28 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
             click.echo(body, nl=not body.endswith("\n"))
         else:
             report.save(body, target)
-    if not given["quiet"] and not found.deployments and not found.problems:
-        click.echo("advise: no launch of an inference engine was found", err=True)
+    if not found.deployments and not found.problems:
+        if not given["quiet"]:
+            click.echo("advise: no launch of an inference engine was found", err=True)
+        if given["must_find"] and not given["exit_zero"]:
+            return 2
     return 0 if given["exit_zero"] else found.status(given["fail_on"], given["strict"])
+
+
+def check_roots() -> Any:
+    """Rule folders, the lock file of the current folder among them."""
+    from pathlib import Path
+
+    from advisor.catalog import rule_roots
+    from advisor.checks.lock import overlay
+
+    said, pinned = options.roots(), overlay(Path())
+    return said if pinned is None else [*(said or rule_roots()), pinned]
 
 
 def config_of(given: dict[str, Any]) -> dict[str, Any]:
     """`[tool.advisor.check]` of pyproject.toml or `[check]` of advisor.toml in the current folder."""
-    from advisor.check.config import load
+    from advisor.checks.config import load
 
     return load()
 

@@ -20,6 +20,8 @@ COMMANDS = {
     "migrate": ("advisor.cli.migrate", "What changes from one engine to another, flag by flag."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
+    "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory and findings."),
+    "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
     "probe": ("advisor.cli.probe", "What this machine has."),
     "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),

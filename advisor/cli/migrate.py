@@ -38,7 +38,7 @@ def command(source: str, target: str, as_json: bool, quiet: bool) -> int:
 
     rules, given = catalog(options.roots()), None
     if Path(source).is_file():
-        from advisor.check.settings_of import launch_settings
+        from advisor.checks.settings_of import launch_settings
 
         found = launch_settings(source, rules)
         source, given = found.engine, found.settings

@@ -269,6 +269,11 @@ def main(argv: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in pages(catalog([shipped_root()])).items():
         (folder / name).write_text(text, encoding="utf-8")
+    from advisor.checks.explain import pages as check_pages
+
+    (folder / "checks").mkdir(exist_ok=True)
+    for name, text in check_pages(catalog([shipped_root()])).items():
+        (folder / "checks" / name).write_text(text, encoding="utf-8")
     return 0
 
 

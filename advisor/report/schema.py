@@ -18,6 +18,7 @@ from advisor.advice.limits import Limits
 from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
 from advisor.advice.types import Tried
+from advisor.checks.report import CheckAnswer
 from advisor.decision.types import Check, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
 from advisor.engines.llama_cpp_verify import Verified
@@ -208,6 +209,7 @@ SHAPES: dict[str, type] = {
     "estimate": EstimateAnswer,
     "explain": ExplainAnswer,
     "recommend": RecommendAnswer,
+    "check": CheckAnswer,
     "hardware": HardwareAnswer,
     "compare": CompareAnswer,
     "migrate": Migration,

@@ -6,12 +6,12 @@ from functools import lru_cache
 from pathlib import Path
 
 from advisor.catalog import catalog
-from advisor.check.knowledge import Knowledge
-from advisor.check.launch import Launch
-from advisor.check.readers.context import Context
-from advisor.check.readers.detect import read_text
-from advisor.check.rules import Rulebook
-from advisor.check.run import FileResult, Options, check_source
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.launch import Launch
+from advisor.checks.readers.context import Context
+from advisor.checks.readers.detect import read_text
+from advisor.checks.rules import Rulebook
+from advisor.checks.run import FileResult, Options, check_source
 
 
 @lru_cache(maxsize=1)

@@ -92,7 +92,7 @@ def test_suppression_and_its_audit(tmp_path: Path) -> None:
 def test_annotation_suppresses(tmp_path: Path) -> None:
     pod = (
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations: {%s: known}\nspec: {containers: [{name: v, "
-        "image: 'vllm/vllm-openai:v0.33.0', args: [Qwen/Qwen3-4B, --swap-space, '4'], resources: {limits: {nvidia.com/gpu: 1}}}]}\n"
+        "image: 'vllm/vllm-openai:v0.33.0', args: [Qwen/Qwen3-4B, --swap-space, '4'], resources: {limits: {nvidia.com/gpu: 1}}}]}\n"  # noqa: E501
     )
     (tmp_path / "p.yaml").write_text(pod % "x/y")
     assert advise(tmp_path, "p.yaml", "--no-fit").returncode == 1
@@ -163,9 +163,4 @@ def test_no_launch_is_said(tmp_path: Path) -> None:
     p = advise(tmp_path, "a.yaml")
     assert p.returncode == 0
     assert "no launch" in p.stderr
-
-
-def test_module_and_function_share_a_name() -> None:
-    import advisor.check.run  # binds the package as an attribute
-
-    assert callable(advisor.check)
+    assert advise(tmp_path, "a.yaml", "--fail-if-no-objects-found").returncode == 2

@@ -10,9 +10,9 @@ import pytest
 
 import advisor
 from advisor.catalog import catalog
-from advisor.check.knowledge import Knowledge
-from advisor.check.rules import Rulebook
-from advisor.check.run import Options, check_file
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.rules import Rulebook
+from advisor.checks.run import Options, check_file
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 pytestmark = pytest.mark.skipif(not (CORPUS / "index.csv").exists(), reason="../shared/corpus is not there")

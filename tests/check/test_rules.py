@@ -7,8 +7,8 @@ import re
 import pytest
 from checking import check_text, every_rule, rules_of
 
-from advisor.check.edits import apply
-from advisor.check.rules import RuleEntry
+from advisor.checks.edits import apply
+from advisor.checks.rules import RuleEntry
 from advisor.errors import BadInput, UnknownName
 
 ENTRIES = [r.entry for r in every_rule().all.values()]
@@ -72,7 +72,7 @@ def test_versions_bound_rules(e: RuleEntry) -> None:
 
 def test_one_flag_three_versions() -> None:
     """--disable-log-requests left in 0.17.1 and came back in 0.33.0."""
-    text = "services: {{v: {{image: 'vllm/vllm-openai:v{}', command: [Qwen/Qwen3-8B, --disable-log-requests], gpus: all}}}}"
+    text = "services: {{v: {{image: 'vllm/vllm-openai:v{}', command: [Qwen/Qwen3-8B, --disable-log-requests], gpus: all}}}}"  # noqa: E501
     fires = {
         v: "disable-log-requests" in rules_of(check_text(text.format(v)))
         for v in ("0.10.0", "0.17.1", "0.32.0", "0.33.0")
@@ -101,7 +101,7 @@ def test_api_key_rule_is_silent_inside_the_cluster() -> None:
         "apiVersion: v1\nkind: Pod\nmetadata: {name: p, labels: {app: v}}\n"
         "spec: {containers: [{name: v, image: 'vllm/vllm-openai:v0.33.0', args: [Qwen/Qwen3-8B], "
         "resources: {limits: {nvidia.com/gpu: 1}}}]}\n---\n"
-        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {type: %s, selector: {app: v}, ports: [{port: 8000}]}\n"
+        "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {type: %s, selector: {app: v}, ports: [{port: 8000}]}\n"  # noqa: E501
     )
     assert "exposed-no-auth" not in rules_of(check_text(pod % "ClusterIP"))
     assert "exposed-no-auth" in rules_of(check_text(pod % "LoadBalancer"))
@@ -124,7 +124,7 @@ def test_version_that_nobody_states_makes_errors_warnings() -> None:
 def test_select_and_ignore() -> None:
     from checking import knowledge
 
-    from advisor.check.rules import Rulebook
+    from advisor.checks.rules import Rulebook
 
     assert Rulebook(knowledge(), ("security",)).size < Rulebook(knowledge()).size
     assert not Rulebook(knowledge(), ("flag-removed",), ("start",)).rules
@@ -137,13 +137,13 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
     from pathlib import Path
 
     from advisor.catalog import catalog, rule_roots
-    from advisor.check.knowledge import Knowledge
-    from advisor.check.rules import load
+    from advisor.checks.knowledge import Knowledge
+    from advisor.checks.rules import load
 
     root = Path(str(tmp_path))
     (root / "checks" / "rules").mkdir(parents=True)
     (root / "checks" / "rules" / "mine.yaml").write_text(
-        "rules:\n- {id: mine, severity: error, phase: start, when: {field: modle.moe, is: true}, message: m, fix: f, source: s}\n"
+        "rules:\n- {id: mine, severity: error, phase: start, when: {field: modle.moe, is: true}, message: m, fix: f, source: s}\n"  # noqa: E501
     )
     rules = catalog([*rule_roots(), root])
     with pytest.raises(BadInput, match=r"mine\.yaml: mine: when\.field: unknown field 'modle\.moe'.*model\.moe"):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.check.shell import MAX_VALUE, MAX_WORDS, commands, words
+from advisor.checks.shell import MAX_VALUE, MAX_WORDS, commands, words
 
 PLAIN = st.text("abcXYZ019-_=./,:@%+", min_size=1, max_size=8).filter(lambda s: not s.startswith("="))
 INSIDE = st.text("ab 1-_=.,:;|&<>()#{}[]*?!~\t", max_size=10)

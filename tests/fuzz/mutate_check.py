@@ -1,4 +1,4 @@
-"""Deployment-file readers against mutated inputs: run by test_check_fuzz.py in a process of its own, with little memory.
+"""Deployment-file readers against mutated inputs: run by test_check_fuzz.py in a process of its own.
 
 python mutate_check.py COUNT SEED: prints a JSON line for each finding, and a last one with the totals. Anything but a
 result or a Problem is a finding; so is more than two seconds for one input, or any attempt to start a process, open a
@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from advisor.catalog import catalog
-from advisor.check.knowledge import Knowledge
-from advisor.check.rules import Rulebook
-from advisor.check.run import Options, check_source
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.rules import Rulebook
+from advisor.checks.run import Options, check_source
 from advisor.errors import BadFile
 
 EXTRA_BYTES = 300 * 10**6

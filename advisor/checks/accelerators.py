@@ -1,0 +1,88 @@
+"""Which accelerator a file's labels, instance types and resource names mean, as words for `--on`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from advisor.catalog.documents import typed
+from advisor.checks.knowledge import Knowledge
+
+GPU_RESOURCE = re.compile(
+    r"^(nvidia\.com/(gpu|mig-[\w.]+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/\w+|habana\.ai/gaudi|google\.com/tpu|"
+    r"aws\.amazon\.com/neuron\w*|intel\.com/gpu|nvidia\.com/[A-Z][\w.-]*|metax-tech\.com/gpu|huawei\.com/\w+)$"
+)
+
+
+class _Names(msgspec.Struct, frozen=True):
+    labels: tuple[str, ...]
+    instance_labels: tuple[str, ...]
+    accelerators: dict[str, str]
+    instances: dict[str, str]
+    source: str
+
+
+def _names(know: Knowledge) -> _Names:
+    found = know.memo.get("accelerators")
+    if found is None:
+        found = know.memo["accelerators"] = typed(know.rules, "checks/hardware.yaml", _Names)
+    return found
+
+
+def from_labels(labels: Mapping[str, str], know: Knowledge) -> tuple[str, str] | None:
+    """(words, where they come from) of node labels; None where they name no accelerator."""
+    names = _names(know)
+    for key in names.labels:
+        value = labels.get(key)
+        if value:
+            words = accelerator(value, know)
+            if words:
+                return words, f"{key}: {value}"
+    for key in names.instance_labels:
+        value = labels.get(key)
+        if value:
+            words = instance(value, know)
+            if words:
+                return words, f"{key}: {value}"
+    return None
+
+
+def instance(value: str, know: Knowledge) -> str | None:
+    """`8x H100 80GB SXM` for an instance type; None for one that is not in the table."""
+    return _names(know).instances.get(value.strip().lower().removeprefix("ml."))
+
+
+def accelerator(value: str, know: Knowledge) -> str | None:
+    """The catalogue's words for a name as labels write it; None for what no catalogue entry is called."""
+    key = ("accelerator", value)
+    if key not in know.memo:
+        know.memo[key] = _accelerator(value, know)
+    return know.memo[key]  # type: ignore[no-any-return]
+
+
+def _accelerator(value: str, know: Knowledge) -> str | None:
+    names = _names(know)
+    plain = value.strip().lower()
+    found = names.accelerators.get(plain) or names.accelerators.get(re.sub(r"^nvidia[-_ ]", "", plain))
+    if found:
+        return found
+    from advisor.catalog.hardware_names import parse_hardware
+    from advisor.errors import AdvisorError
+
+    words = re.sub(r"[-_]+", " ", value).strip()
+    if not re.search(r"\d", words) or "$" in words or len(words) > 80:
+        return None
+    try:
+        machine = parse_hardware(re.sub(r"(?i)^nvidia ", "", words), know.rules)
+    except AdvisorError:
+        return None
+    return machine.devices[0].name if len(machine.devices) == 1 else None
+
+
+def counted(words: str, count: int | None) -> str:
+    """The words with the number of devices a container has; without one the words' own count, else 1."""
+    bare = re.sub(r"^\d+x ", "", words)
+    own = re.match(r"^(\d+)x ", words)
+    return f"{count if count is not None else int(own[1]) if own else 1}x {bare}"

@@ -1,0 +1,66 @@
+"""Baselines: the findings of today, so that CI reports new ones only. Keyed by file, resource and rule, not by line."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from advisor.checks.findings import Finding, Report
+from advisor.checks.format_common import relative
+from advisor.errors import BadFile
+from advisor.files import read_json
+
+
+def _key(f: Finding) -> tuple[str, str, str]:
+    return relative(f.file), f.resource or "", f.rule
+
+
+def write(r: Report, path: str) -> None:
+    """Write the findings of a report as a baseline. Raises BadFile."""
+    counts = Counter(_key(f) for f in r.findings)
+    rows = [{"file": f, "resource": res, "rule": rule, "count": n} for (f, res, rule), n in sorted(counts.items())]
+    try:
+        Path(path).write_text(json.dumps({"version": 1, "findings": rows}, indent=2) + "\n", encoding="utf-8")
+    except OSError as e:
+        raise BadFile(path, f"cannot be written: {e.strerror or e}") from None
+
+
+def without(r: Report, path: str) -> Report:
+    """The report without what the baseline holds; entries that match nothing are findings. Raises BadFile."""
+    data = read_json(path)
+    rows = data.get("findings") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not all(isinstance(x, dict) for x in rows):
+        raise BadFile(path, "is no baseline: `advise check --create-baseline FILE` writes one")
+    left: Counter[tuple[str, str, str]] = Counter()
+    for x in rows:
+        count = x.get("count", 1)
+        left[(str(x.get("file")), str(x.get("resource") or ""), str(x.get("rule")))] += (
+            count if isinstance(count, int) else 1
+        )
+    kept: list[Finding] = []
+    gone: list[Finding] = list(r.suppressed)
+    for f in r.findings:
+        if left[_key(f)] > 0:
+            left[_key(f)] -= 1
+            gone.append(f)
+        else:
+            kept.append(f)
+    checked = {relative(d.source) for d in r.deployments} | {relative(f.file) for f in r.findings}
+    for (file, resource, rule), n in sorted(left.items()):
+        if n > 0 and file in checked:
+            kept.append(
+                Finding(
+                    rule="suppression-unused",
+                    severity="info",
+                    file=file,
+                    line=1,
+                    phase="lint",
+                    resource=resource or None,
+                    message=f"the baseline holds {rule}, which is not found any more",
+                    fix="Write the baseline anew",
+                )
+            )
+    return msgspec.structs.replace(r, findings=tuple(kept), suppressed=tuple(gone))

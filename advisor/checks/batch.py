@@ -1,0 +1,179 @@
+"""Many files: over several processes, and without reading again what has not changed.
+
+A result is kept under the hash of everything it depends on: the file's name and content, the options, the rules, the
+program. Files whose meaning depends on others beside them (`.env`, `extends`, `env_file`) are always read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.catalog.roots import cache_dir
+from advisor.checks.findings import Finding, Judged, Problem, Skipped
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.run import FileResult, Options, check_file
+from advisor.record import Record
+
+LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
+CHUNK = 32
+MOST_KEPT = 20_000
+_LIMIT = 256 * 2**20
+
+
+class _Kept(Record, frozen=True, kw_only=True):
+    """A FileResult as it is kept."""
+
+    verdicts: tuple[Judged, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    suppressed: tuple[Finding, ...] = ()
+    skipped: tuple[Skipped, ...] = ()
+    problem: Problem | None = None
+
+
+class Cache:
+    """Results of earlier runs, in one file of the user's cache."""
+
+    def __init__(self, rules: Catalog, options: Options, path: Path | None = None) -> None:
+        self.path = path or cache_dir() / "check.json"
+        self.salt = _salt(rules, options)
+        self.usable = (options.on or "").strip().lower() != "this"
+        self.old = self._load() if self.usable else {}
+        self.new: dict[str, msgspec.Raw] = {}
+        self.hits = 0
+
+    def _load(self) -> dict[str, msgspec.Raw]:
+        try:
+            with self.path.open("rb") as f:
+                data = f.read(_LIMIT + 1)
+            return msgspec.json.decode(data, type=dict[str, msgspec.Raw]) if len(data) <= _LIMIT else {}
+        except (OSError, msgspec.MsgspecError, ValueError):
+            return {}
+
+    def key(self, name: str) -> str | None:
+        """What a file's result is kept under; None for a file that must be read."""
+        if not self.usable or name == "-":
+            return None
+        try:
+            data = Path(name).read_bytes() if Path(name).stat().st_size <= 2**20 else b""
+        except OSError:
+            return None
+        if not data or b"extends" in data or b"env_file" in data or (Path(name).parent / ".env").exists():
+            return None
+        return hashlib.blake2b(data + b"\0" + name.encode(), key=self.salt, digest_size=16).hexdigest()
+
+    def get(self, key: str | None) -> FileResult | None:
+        """An earlier result."""
+        raw = self.old.get(key or "")
+        if key is None or raw is None:
+            return None
+        try:
+            k = msgspec.json.decode(raw, type=_Kept)
+        except msgspec.MsgspecError:
+            return None
+        self.new[key] = raw
+        self.hits += 1
+        return FileResult(k.verdicts, k.findings, k.suppressed, k.skipped, k.problem)
+
+    def put(self, key: str | None, r: FileResult) -> None:
+        """Keep a result."""
+        if key is not None:
+            self.new[key] = msgspec.Raw(msgspec.json.encode(_Kept(**r._asdict())))
+
+    def save(self) -> None:
+        """Write what this run saw, and of older results as many as there is room for. No cache is no error."""
+        if not self.usable or not self.new or self.hits == len(self.new):
+            return
+        import contextlib
+        import tempfile
+
+        kept = dict(list({**self.old, **self.new}.items())[-MOST_KEPT:])
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            fd, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".check-")
+            try:
+                with os.fdopen(fd, "wb") as f:
+                    f.write(msgspec.json.encode(kept))
+                Path(temporary).replace(self.path)
+            except OSError:
+                Path(temporary).unlink(missing_ok=True)
+
+
+def _salt(rules: Catalog, options: Options) -> bytes:
+    """The part of a key that is the same for all files: rules, program, options."""
+    from advisor.catalog.compiled import stamp
+
+    here = Path(__file__).parent
+    code = [f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in sorted(here.rglob("*.py"))]
+    said = repr(sorted(options._asdict().items()))
+    return hashlib.blake2b("\n".join([stamp(rules.roots), *code, said]).encode(), digest_size=32).digest()
+
+
+def run(
+    files: Sequence[str],
+    options: Options,
+    rules: Catalog,
+    book: Any,
+    know: Knowledge,
+    *,
+    stdin: str | None = None,
+    jobs: int = 1,
+    cache: Cache | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[FileResult]:
+    """The results of all files, in their order."""
+    keys = [cache.key(f) if cache is not None else None for f in files]
+    found: list[FileResult | None] = [cache.get(k) if cache is not None else None for k in keys]
+    left = [i for i, r in enumerate(found) if r is None]
+    done = len(files) - len(left)
+    for i, r in _fresh([files[i] for i in left], options, rules, book, know, stdin, jobs):
+        found[left[i]] = r
+        if cache is not None:
+            cache.put(keys[left[i]], r)
+        done += 1
+        if progress is not None:
+            progress(done)
+    if cache is not None:
+        cache.save()
+    return [r for r in found if r is not None]
+
+
+def _fresh(
+    files: Sequence[str], options: Options, rules: Catalog, book: Any, know: Knowledge, stdin: str | None, jobs: int
+) -> Any:
+    if jobs > 1 and len(files) >= LEAST_FOR_JOBS and "-" not in files:
+        from concurrent.futures import ProcessPoolExecutor
+
+        chunks = [list(files[i : i + CHUNK]) for i in range(0, len(files), CHUNK)]
+        n = 0
+        with ProcessPoolExecutor(max_workers=jobs, initializer=_start, initargs=(options, rules.roots)) as pool:
+            for results in pool.map(_chunk, chunks):
+                for r in results:
+                    yield n, r
+                    n += 1
+        return
+    machines: dict[str, Any] = {}
+    for n, f in enumerate(files):
+        yield n, check_file(f, know, book, options, machines, stdin)
+
+
+_worker: dict[str, Any] = {}
+
+
+def _start(options: Options, roots: tuple[Path, ...]) -> None:
+    from advisor.catalog import catalog
+    from advisor.checks.rules import Rulebook
+
+    know = Knowledge(catalog(roots))
+    _worker.update(know=know, book=Rulebook(know, options.select, options.ignore), options=options, machines={})
+
+
+def _chunk(files: list[str]) -> list[FileResult]:
+    w = _worker
+    return [check_file(f, w["know"], w["book"], w["options"], w["machines"]) for f in files]

@@ -1,0 +1,292 @@
+"""Flags that are gone, unknown, too new, or written wrongly."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from advisor.checks.each_item import Item, gone_now, nearly, place_of
+from advisor.checks.edits import remove_argument, rename_argument
+from advisor.checks.judge import Verdict
+from advisor.checks.knowledge import FlagEntry, Knowledge
+from advisor.checks.settings import Argument, number
+from advisor.engines.versions import key
+from advisor.near import near_matches
+
+if TYPE_CHECKING:
+    from advisor.checks.facts import Facts
+
+
+def removed_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """Flags that the launch's version no longer has, and an older one had."""
+    h = know.history
+    rows = {"vllm": h.vllm_removed_flags, "sglang": h.sglang_removed_flags, "llama.cpp": h.llama_removed_flags}.get(
+        v.launch.engine, ()
+    )
+    version = v.launch.version
+    source = facts._seen.source
+    for a in v.arguments.given:
+        bare = a.written.lstrip("-").replace("_", "-")
+        for g in rows:
+            if g.flag != bare or (v.launch.engine != "llama.cpp" and not a.written.startswith("--")):
+                continue
+            if version is None and a.known and v.launch.engine != "llama.cpp":
+                continue  # the current version has it
+            if v.launch.engine == "llama.cpp" and not _llama_gone(bare, version):
+                continue
+            if v.launch.engine != "llama.cpp" and not gone_now(g, version or v.judged.engine_version):
+                continue
+            instead = g.instead or "remove it"
+            words = {
+                "flag": a.written,
+                "instead": instead,
+                "last": g.last_seen or "an older version",
+                "version": version or v.judged.engine_version or "the current version",
+            }
+            m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
+            edits = (
+                rename_argument(a, instead, source)
+                if m and "*" not in instead
+                else remove_argument(a, source)
+                if instead.startswith("remove")
+                else ()
+            )
+            yield Item(bare, words, place_of(a.place), edits, fix=_instead(a.written, instead))
+            break
+
+
+def _instead(written: str, instead: str) -> str:
+    return (
+        f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "")
+        if instead.startswith("remove")
+        else f"Use {instead} in place of {written}"
+    )
+
+
+def _llama_gone(flag: str, version: str | None) -> bool:
+    """Whether a llama.cpp build lacks a flag; builds before b10964 still have the loading and web flags."""
+    build = key(version or "")
+    if flag in ("mlock", "mmap", "no-mmap", "direct-io", "dio"):
+        return not build or build[0] >= 11434
+    if flag == "no-webui":
+        return not build or build[0] >= 10964
+    return not build or build[0] >= 10434
+
+
+def unknown_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """Flags that no version of the engine is known to have."""
+    if v.launch.kind not in ("vllm-config", "sglang-config"):
+        yield from _unknown(v, facts, know)
+
+
+def _unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    table = know.flags(v.launch.engine)
+    if table is None or not table.table.flags or not own_parser(v):
+        return
+    h = know.history
+    gone = {g.flag for g in (*h.vllm_removed_flags, *h.sglang_removed_flags, *h.llama_removed_flags)} | _SPECULATIVE
+    source = facts._seen.source
+    for a in v.arguments.given:
+        bare = a.written.lstrip("-").replace("_", "-")
+        if a.known or bare in gone or a.place.unknown or not a.written.startswith("-"):
+            continue
+        near = near_matches(bare, list(table.table.flags), n=1)
+        hint = f"Did you mean --{near[0]}?" if near else "Look it up in the engine's own --help, or remove it"
+        close = bool(near) and nearly(bare, near[0])
+        edits = rename_argument(a, f"--{near[0]}", source) if close else ()
+        yield Item(bare, {"flag": a.written, "hint": hint}, place_of(a.place), edits, fix=hint)
+
+
+def own_parser(v: Verdict) -> bool:
+    """Whether the arguments go to the engine's own parser, not to a wrapper's (dynamo, huggingfaceserver, NIM)."""
+    program = v.launch.program or ""
+    image = v.launch.setup.image or ""
+    return (
+        not re.search(
+            r"dynamo\.|huggingfaceserver|llama_cpp\.server|aphrodite|_router|ik[-_]llama|llamafile|beellama|llama-cli|/nim/",
+            f"{program} {image}",
+        )
+        and not any(a.written == "--omni" for a in v.arguments.given)
+        and v.launch.kind not in ("tensorrt-llm-config",)
+    )
+
+
+_SPECULATIVE = frozenset(
+    (
+        "speculative-model",
+        "num-speculative-tokens",
+        "speculative-draft-tensor-parallel-size",
+        "ngram-prompt-lookup-max",
+        "ngram-prompt-lookup-min",
+        "speculative-max-model-len",
+        "use-v2-block-manager-spec",
+    )
+)
+
+
+def gone_for_good(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """vLLM's speculation flags of before `--speculative-config`; they left before the versions that were looked at."""
+    if v.launch.version is not None and key(v.launch.version) < (0, 8):
+        return
+    for a in v.arguments.given:
+        bare = a.written.lstrip("-").replace("_", "-")
+        if bare in _SPECULATIVE and not a.known:
+            yield Item(bare, {"flag": a.written}, place_of(a.place))
+
+
+def config_keys(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """Keys of a configuration file that are no flags."""
+    if v.launch.kind in ("vllm-config", "sglang-config"):
+        yield from _unknown(v, facts, know)
+
+
+def newer_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """Flags that joined after the version that is pinned."""
+    if v.launch.engine != "vllm" or v.launch.version is None:
+        return
+    mine = key(v.launch.version)
+    first = {f: version for version, flags in know.history.vllm_first_seen.items() for f in flags}
+    versions = sorted((key(x), x) for x in know.history.vllm_first_seen)
+    for a in v.arguments.given:
+        bare = a.written.lstrip("-").replace("_", "-")
+        since = first.get(bare)
+        if since is None:
+            continue
+        before = max((k for k, _ in versions if k < key(since)), default=(0, 8, 5))
+        if mine <= before:
+            yield Item(bare, {"flag": a.written, "since": since, "version": v.launch.version}, place_of(a.place))
+
+
+def _entry(a: Argument, v: Verdict, know: Knowledge) -> FlagEntry | None:
+    table = know.flags(v.launch.engine)
+    return table.table.flags.get(a.name) if table and a.known else None
+
+
+def bad_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """Values that are none of a flag's choices or not of its type."""
+    if v.launch.engine == "llama.cpp" and not own_parser(v):
+        return
+    for a in v.arguments.given:
+        e = _entry(a, v, know)
+        if e is None or a.value is None or a.value.unknown or a.key is not None or a.value.startswith("{{"):
+            continue
+        if e.t == "flag" or a.name in (
+            "flash-attn",
+            "kv-cache-dtype",
+            "quantization",
+            "quantize",
+            "cache-type-k",
+            "cache-type-v",
+        ):
+            continue
+        if e.c and not e.n:
+            if a.value not in e.c:
+                near = near_matches(a.value, e.c, n=1)
+                hint = (f"Did you mean {near[0]}? " if near else "") + "It takes " + ", ".join(e.c[:12])
+                yield Item(
+                    a.name, {"flag": a.written, "value": a.value[:80], "hint": hint}, place_of(a.value), fix=hint
+                )
+        elif (
+            e.t in ("int", "float")
+            and not e.n
+            and number(a.value) is None
+            and a.value.lower() not in ("auto", "none", "all", "-1", "")
+        ):
+            hint = "A whole number is wanted" if e.t == "int" else "A number is wanted"
+            yield Item(a.name, {"flag": a.written, "value": a.value[:80], "hint": hint}, place_of(a.value), fix=hint)
+        elif (
+            e.t == "int"
+            and v.launch.engine != "llama.cpp"
+            and not e.n
+            and (n := number(a.value)) is not None
+            and n != int(n)
+        ):
+            yield Item(
+                a.name,
+                {"flag": a.written, "value": a.value[:80], "hint": "A whole number is wanted"},
+                place_of(a.value),
+                fix="A whole number is wanted",
+            )
+
+
+def abbreviated(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """Flags written as a prefix of their name."""
+    source = facts._seen.source
+    for a in v.arguments.given:
+        if a.abbreviated:
+            yield Item(
+                a.name,
+                {"flag": a.written, "full": f"--{a.name}"},
+                place_of(a.place),
+                rename_argument(a, f"--{a.name}", source),
+            )
+
+
+def stray_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """`true` behind a flag that takes no value."""
+    if v.launch.engine not in ("vllm", "sglang") or v.launch.kind.endswith("-config") or not own_parser(v):
+        return
+    for a in v.arguments.given:
+        if a.stray is not None and a.place.startswith("-"):
+            yield Item(a.name, {"flag": a.written, "value": a.stray}, place_of(a.stray))
+
+
+def missing_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """A flag at the end, or before another flag, that wants a value."""
+    if not own_parser(v):
+        return
+    for a in v.arguments.given:
+        if a.missing and a.name != "flash-attn" and a.place.startswith("-"):
+            yield Item(a.name, {"flag": a.written}, place_of(a.place))
+
+
+def bad_json(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """JSON arguments that are no JSON once quotes are gone."""
+    for a in v.arguments.given:
+        e = _entry(a, v, know)
+        if e is None or e.t != "json" or a.value is None or a.value.unknown or a.key is not None or e.n:
+            continue
+        value = a.value.strip()
+        if a.name == "compilation-config" and re.fullmatch(r"\d", value):
+            continue
+        if a.name in ("hf-overrides", "chat-template") and not value.startswith(("{", "[")):
+            continue
+        if a.name in (
+            "json-model-override-args",
+            "speculative-config",
+            "kv-transfer-config",
+            "limit-mm-per-prompt",
+            "hf-overrides",
+            "override-generation-config",
+            "mm-processor-kwargs",
+            "default-chat-template-kwargs",
+            "model-loader-extra-config",
+            "compilation-config",
+            "allowed-origins",
+        ):
+            if "$" in value or re.search(r":\s*[,}]", value):
+                continue  # a variable that is filled in later
+            try:
+                json.loads(value)
+            except (ValueError, RecursionError):
+                yield Item(a.name, {"flag": a.written, "value": value[:60]}, place_of(a.value))
+
+
+def flash_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
+    """`-fa` without on, off or auto."""
+    source = facts._seen.source
+    for a in v.arguments.given:
+        if a.name != "flash-attn" or not a.place.startswith("-"):
+            continue
+        if a.missing or (
+            a.value is not None
+            and a.value.lower() not in ("on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled")
+        ):
+            yield Item(
+                "flash-attn",
+                {"flag": a.written},
+                place_of(a.place),
+                rename_argument(a._replace(value=None), f"{a.written} on", source),
+            )

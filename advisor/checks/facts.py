@@ -1,0 +1,177 @@
+"""The named facts that rules ask about, computed for one launch when they are asked for. Unknown is None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from advisor.checks.findings import Edit
+from advisor.checks.judge import Verdict
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.settings import number
+from advisor.decision.fields import Field, FieldType, Scalar
+
+
+class _Absent:
+    """An argument or variable that the launch does not have (which is known, not unknown)."""
+
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT: Any = _Absent()
+
+
+class Seen(NamedTuple):
+    """What a fact is computed from."""
+
+    v: Verdict
+    know: Knowledge
+    siblings: Sequence[Verdict]
+    source: str
+    facts: Facts
+
+
+Fact = Callable[[Seen], Any]
+FIELDS: dict[str, Field] = {}
+_FACTS: dict[str, Fact] = {}
+
+
+def fact(name: str, kind: FieldType, doc: str) -> Callable[[Fact], Fact]:
+    """Registers a fact: its name, type and one line of what it means."""
+
+    def add(f: Fact) -> Fact:
+        FIELDS[name] = Field(name=name, type=kind, doc=doc)
+        _FACTS[name] = f
+        return f
+
+    return add
+
+
+_TYPES: dict[str, FieldType] = {"int": "float", "float": "float", "flag": "bool", "json": "str", "str": "str"}
+
+
+class Fields(dict[str, Field]):
+    """All fields: the registered facts, and `arg.X`, `given.X`, `env.X`, `has.X` of any flag or variable."""
+
+    def __init__(self, know: Knowledge, engines: Sequence[str] = ()) -> None:
+        super().__init__(FIELDS)
+        self._know = know
+        self._engines = engines
+
+    def get(self, name: Any, default: Any = None) -> Any:
+        found = super().get(name)
+        if found is not None:
+            return found
+        head, _, rest = str(name).partition(".")
+        if not rest:
+            return default
+        if head == "arg":
+            made = Field(name=name, type=self._type(rest), doc=f"value of --{rest}")
+        elif head in ("given", "has"):
+            made = Field(name=name, type="bool", doc=f"whether {rest} is given")
+        elif head == "env":
+            made = Field(name=name, type="str", doc=f"value of the variable {rest}")
+        else:
+            return default
+        self[name] = made
+        return made
+
+    def __missing__(self, name: str) -> Field:
+        found = self.get(name)
+        if found is None:
+            raise KeyError(name)
+        return found  # type: ignore[no-any-return]
+
+    def _type(self, flag: str) -> FieldType:
+        for e in self._engines or tuple(self._know.recognition.servers):
+            table = self._know.flags(e)
+            entry = table.table.flags.get(flag) if table else None
+            if entry is not None:
+                return _TYPES[entry.t]
+        return "str"
+
+
+class Facts(Mapping[str, Any]):
+    """The facts of one launch. A fact is computed once, when a rule asks for it."""
+
+    def __init__(self, v: Verdict, know: Knowledge, siblings: Sequence[Verdict], source: str) -> None:
+        self._seen = Seen(v, know, siblings, source, self)
+        self._values: dict[str, Any] = {}
+        key = ("fields", v.launch.engine)
+        if key not in know.memo:
+            know.memo[key] = Fields(know, (v.launch.engine,))
+        self.fields: Fields = know.memo[key]
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._values:
+            self._values[name] = self._compute(name)
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(FIELDS)
+
+    def __len__(self) -> int:
+        return len(FIELDS)
+
+    def _compute(self, name: str) -> Any:
+        found = _FACTS.get(name)
+        if found is not None:
+            return found(self._seen)
+        head, _, rest = name.partition(".")
+        v = self._seen.v
+        if head in ("arg", "given"):
+            return self._argument(head, rest)
+        if head == "env":
+            value = v.launch.env.get(rest)
+            return ABSENT if value is None else None if value.unknown else str(value)
+        if head == "has":
+            return rest in v.launch.env
+        raise KeyError(name)
+
+    def _argument(self, head: str, flag: str) -> Any:
+        v = self._seen.v
+        a = v.arguments.last(flag)
+        if a is None:
+            open_ = bool(v.arguments.open or v.launch.unresolved)
+            return None if open_ else False if head == "given" else ABSENT
+        if head == "given":
+            return True
+        kind = self.fields[f"arg.{flag}"].type
+        if kind == "bool":
+            return not a.off
+        if a.value is None or a.value.unknown:
+            return None
+        if kind == "float":
+            return number(a.value)
+        return str(a.value)
+
+    def edits(self, entry: Any) -> tuple[Edit, ...]:
+        """The safe change of a rule without `each`: what its `edit` does to its first argument or variable."""
+        if not entry.edit:
+            return ()
+        from advisor.checks.edits import edits_of
+
+        return edits_of(entry.edit, entry.at, self._seen.v, self._seen.source)
+
+
+def load_all() -> None:
+    """Import the modules that register facts."""
+    from advisor.checks import (  # noqa: F401 - importing registers
+        facts_args,
+        facts_cluster,
+        facts_downloads,
+        facts_fit,
+        facts_llama,
+        facts_model,
+        facts_network,
+        facts_setup,
+    )
+
+
+def scalar(value: Any) -> Scalar | None:
+    """A fact's value as conditions take it."""
+    return value if isinstance(value, (bool, int, float, str)) else None
+
+
+load_all()

@@ -1,0 +1,100 @@
+"""Facts about who can reach the server, and on which port."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.checks.facts import Seen, fact
+from advisor.checks.facts_setup import image_ref
+
+
+@fact("setup.exposed", "bool", "reachable from beyond the machine or cluster")
+def _exposed(s: Seen) -> bool:
+    return exposure(s) is not None
+
+
+@fact("setup.exposure", "str", "how it is reachable")
+def _exposure(s: Seen) -> str | None:
+    return exposure(s)
+
+
+def exposure(s: Seen) -> str | None:
+    """How the server is reachable from beyond the machine or cluster; None where it is not."""
+    setup, launch = s.v.launch.setup, s.v.launch
+    if setup.container:
+        return setup.exposed
+    host = s.v.arguments.value("host", "server-name", "hostname")
+    if launch.engine == "ollama":
+        return f"OLLAMA_HOST={launch.env['OLLAMA_HOST']}" if s.facts["ollama.all_interfaces"] else None
+    if host is not None and host in ("0.0.0.0", "::", "[::]", "*"):  # noqa: S104 - compared, not bound
+        return f"--host {host}"
+    return None
+
+
+@fact("setup.loopback", "bool", "listens on loopback only")
+def _loopback(s: Seen) -> bool | None:
+    launch = s.v.launch
+    host = s.v.arguments.value("host", "server-name", "hostname")
+    known = s.know.recognition.servers.get(launch.engine)
+    if host is not None:
+        return None if host.unknown else host in ("127.0.0.1", "localhost", "::1")
+    if s.v.arguments.open or launch.unresolved or known is None:
+        return None
+    image = image_ref(s)
+    own = image is not None and image.entry is not None and image.entry.engine == launch.engine
+    default = known.image_host if own and known.image_host else known.host
+    return default in ("127.0.0.1", "localhost")
+
+
+@fact("setup.published", "bool", "a port is published or a service points at it")
+def _published(s: Seen) -> bool:
+    return bool(s.v.launch.setup.ports) and not s.v.launch.setup.host_network
+
+
+def own_port(s: Seen) -> int | None:
+    """The port the server listens on: as asked, else the engine's own; None where it cannot be told."""
+    launch = s.v.launch
+    a = s.v.arguments.value("port", "server-port", "rest_port")
+    if a is not None:
+        return int(a) if a.isdigit() else None
+    if launch.unresolved or s.v.arguments.open:
+        return None
+    if launch.engine == "ollama":
+        m = re.search(r":(\d{2,5})$", launch.env.get("OLLAMA_HOST", ""))
+        return int(m[1]) if m else 11434
+    known = s.know.recognition.servers.get(launch.engine)
+    if known is None or (launch.engine == "tgi" and "PORT" in launch.env):
+        return None
+    image = image_ref(s)
+    inside = (
+        image is not None
+        and image.entry is not None
+        and image.entry.engine == launch.engine
+        and image.entry.entry != "derived"
+    )
+    if image is not None and image.entry is not None and image.entry.entry in ("derived", "opaque"):
+        return None
+    return known.image_port if inside and known.image_port else known.port
+
+
+@fact("port.own", "int", "the port the server listens on")
+def _own(s: Seen) -> int | None:
+    return own_port(s)
+
+
+@fact("port.mismatch", "bool", "no published port leads to the one the server listens on")
+def _mismatch(s: Seen) -> bool | None:
+    inside = [p[2] for p in s.v.launch.setup.ports if p[2] is not None]
+    if not inside or s.v.launch.setup.host_network or s.v.launch.kind == "helm":  # charts set ports of their own
+        return False
+    mine = own_port(s)
+    if s.v.launch.setup.cluster:
+        inside = [p[2] for p in s.v.launch.setup.ports[-1:] if p[2] is not None and p[1] is None]
+        if len(s.v.launch.setup.ports) > 1:
+            inside = [p[2] for p in s.v.launch.setup.ports if p[2] is not None]
+    return None if mine is None else mine not in inside
+
+
+@fact("port.published", "str", "container ports that are published")
+def _ports(s: Seen) -> str:
+    return ", ".join(str(p[2]) for p in s.v.launch.setup.ports if p[2] is not None)

@@ -1,0 +1,409 @@
+"""Facts about what is around the process: devices, memory, images."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.checks.facts import Seen, fact
+from advisor.checks.facts_args import value
+from advisor.checks.facts_model import weight_bytes
+from advisor.checks.launch import Mount
+from advisor.checks.recognise import Image, image_of
+from advisor.units import GIB
+
+_FLOATING = re.compile(
+    r"^(latest|nightly|main|dev|master|edge|stable|cuda\d*|server|server-[a-z]+\d*|full|light|rocm|vulkan|cpu|gpu|v?\d+|.*-latest|latest-.*|nightly-.*|.*nightly)$"
+)
+
+
+def image_ref(s: Seen) -> Image | None:
+    ref = s.v.launch.setup.image
+    return image_of(ref, s.know) if ref else None
+
+
+def mount_of(s: Seen, path: str) -> Mount | None:
+    """The mount that holds a path; None where no mount does."""
+    plain = path.rstrip("/") or "/"
+    for m in sorted(s.v.launch.setup.mounts, key=lambda m: -len(m.target)):
+        t = m.target.rstrip("/")
+        if plain == t or plain.startswith(t + "/"):
+            return m
+    return None
+
+
+def _boolean(name: str, doc: str, read: str) -> None:
+    fact(name, "bool", doc)(lambda s: bool(getattr(s.v.launch.setup, read)))
+
+
+_boolean("setup.container", "runs in a container", "container")
+
+
+_boolean("setup.cluster", "runs in a cluster", "cluster")
+
+
+_boolean("setup.privileged", "the container is privileged", "privileged")
+
+
+_boolean("setup.host_pid", "shares the host's process ids", "host_pid")
+
+
+_boolean("setup.host_network", "uses the host's network", "host_network")
+
+
+_boolean("setup.ipc_host", "shares the host's memory segments", "ipc_host")
+
+
+_boolean("setup.gpu_fraction", "a fraction of a GPU is asked for", "gpu_fraction")
+
+
+_boolean("setup.gpu_block_wrong", "the device block is not valid", "gpu_block")
+
+
+_boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
+
+
+@fact("setup.gpu_granted", "bool", "an accelerator is handed to the process")
+def _granted(s: Seen) -> bool | None:
+    return s.v.launch.setup.gpu_granted
+
+
+@fact("setup.gpu_block", "str", "what is wrong with the device block")
+def _block(s: Seen) -> str:
+    return "; ".join(s.v.launch.setup.gpu_block)
+
+
+@fact("setup.gpu_request_differs", "bool", "GPUs requested differ from GPUs in limits")
+def _request(s: Seen) -> bool:
+    x = s.v.launch.setup
+    return x.cluster and x.gpu_requests is not None and x.gpu_requests != x.gpu_count
+
+
+@fact("shm.missing", "bool", "neither shared IPC nor a larger /dev/shm")
+def _shm(s: Seen) -> bool | None:
+    x = s.v.launch.setup
+    if not x.container:
+        return False
+    if x.ipc_host or x.shm_bytes is not None or mount_of(s, "/dev/shm") is not None:  # noqa: S108 - a mount point
+        return False
+    return None if s.v.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
+
+
+@fact("shm.small", "bool", "shared memory below 1 GiB a rank")
+def _shm_small(s: Seen) -> bool | None:
+    x, n = s.v.launch.setup, s.facts["ranks"]
+    if x.ipc_host or x.shm_bytes is None:
+        return False
+    if n is not None and x.gpu_count:
+        n = min(n, x.gpu_count)
+    return None if n is None else n > 1 and x.shm_bytes < n * GIB
+
+
+@fact("shm.gib", "float", "size of /dev/shm, GiB")
+def _shm_gib(s: Seen) -> float | None:
+    b = s.v.launch.setup.shm_bytes
+    return b / GIB if b is not None else None
+
+
+@fact("memory.limit_gib", "float", "memory limit of the container or unit, GiB")
+def _limit(s: Seen) -> float | None:
+    b = s.v.launch.setup.memory_limit
+    return round(b / GIB, 2) if b is not None else None
+
+
+@fact("memory.host_need_gib", "float", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)")
+def _host_need(s: Seen) -> float | None:
+    offload = value(s, "cpu-offload-gb") or 0.0
+    pool = value(s, "kv-offloading-size") or 0.0
+    swap = value(s, "swap-space") or 0.0
+    ranks, tp = s.facts["ranks"], s.facts["tp"]
+    if ranks is None or tp is None:
+        return None
+    env = s.v.launch.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
+    lm = float(env) if env and re.fullmatch(r"\d+(\.\d+)?", env) else 0.0
+    return float(8.0 + 1.9 * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
+
+
+@fact("memory.pools", "bool", "host memory pools are asked for")
+def _pools(s: Seen) -> bool:
+    return bool(
+        value(s, "cpu-offload-gb") or value(s, "kv-offloading-size") or "LMCACHE_MAX_LOCAL_CPU_SIZE" in s.v.launch.env
+    )
+
+
+@fact("memory.limit_below_need", "bool", "the memory limit is below what host pools need")
+def _below(s: Seen) -> bool | None:
+    limit, need = s.facts["memory.limit_gib"], s.facts["memory.host_need_gib"]
+    if limit is None or not s.facts["memory.pools"]:
+        return False
+    return None if need is None else limit < need
+
+
+@fact("memory.shm_exceeds_limit", "bool", "memory-backed mounts and the process exceed the memory limit")
+def _shm_limit(s: Seen) -> bool | None:
+    limit = s.v.launch.setup.memory_limit
+    sizes = [m.size_bytes for m in s.v.launch.setup.mounts if m.kind == "memory" and m.size_bytes]
+    if limit is None or not sizes:
+        return False
+    return sum(sizes) + 4 * GIB > limit
+
+
+@fact("memory.limit_small", "bool", "a memory limit below 8 GiB")
+def _small(s: Seen) -> bool:
+    limit = s.v.launch.setup.memory_limit
+    size_ = weight_bytes(s)
+    if size_ is not None and size_ < 2 * GIB:
+        return False
+    return limit is not None and limit < 8 * GIB
+
+
+@fact("memory.prompt_cache_exceeds", "bool", "llama-server's prompt cache of 8 GiB does not fit into the memory limit")
+def _cache_ram(s: Seen) -> bool | None:
+    limit = s.v.launch.setup.memory_limit
+    if limit is None:
+        return False
+    if s.v.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in s.v.launch.env:
+        return False
+    return limit < 8 * GIB
+
+
+@fact("cpu.small", "bool", "CPU limit below 2 and one for each GPU")
+def _cpu(s: Seen) -> bool | None:
+    limit, n = s.v.launch.setup.cpu_limit, s.v.launch.setup.gpu_count
+    return False if limit is None or not n else limit < 2 + n
+
+
+@fact("offload.exceeds_host", "bool", "weights offloaded to the host (x 1.9) exceed its memory")
+def _offload(s: Seen) -> bool | None:
+    gb = value(s, "cpu-offload-gb")
+    if not gb:
+        return False
+    have, n = s.facts["host.memory_gib"], s.facts["ranks"]
+    return None if have is None or n is None else gb * n * 1.9 > have
+
+
+@fact("image.floating", "bool", "the image's tag moves")
+def _floating(s: Seen) -> bool | None:
+    x = image_ref(s)
+    if x is None or x.digest:
+        return False
+    if x.tag is None:
+        return True
+    return None if "$" in x.tag else _FLOATING.match(x.tag) is not None
+
+
+@fact("image.name", "str", "the image")
+def _image_name(s: Seen) -> str | None:
+    return s.v.launch.setup.image
+
+
+@fact("image.repository", "str", "the image without tag")
+def _repository(s: Seen) -> str | None:
+    x = image_ref(s)
+    return x.name if x else None
+
+
+@fact("image.tag", "str", "the image's tag")
+def _tag(s: Seen) -> str | None:
+    x = image_ref(s)
+    return x.tag if x else None
+
+
+@fact("image.official", "bool", "an image of the engine's own makers")
+def _official(s: Seen) -> bool:
+    x = image_ref(s)
+    return x is not None and x.entry is not None and x.entry.tag == "version"
+
+
+@fact("image.cpu_only", "bool", "an image without any GPU support")
+def _cpu_only(s: Seen) -> bool:
+    x = image_ref(s)
+    if x is None:
+        return False
+    if s.v.launch.engine == "llama.cpp" and x.entry is not None and x.entry.tag == "version":
+        return re.fullmatch(r"(server|full|light)(-b\d+)?", x.tag or "") is not None
+    return re.search(r"(^|[-_/])cpu([-_]|$)", f"{x.name}:{x.tag}".replace(":", "-")) is not None
+
+
+@fact("image.vendor", "str", "the vendor whose accelerators the image is for")
+def _vendor(s: Seen) -> str | None:
+    x = image_ref(s)
+    if x is None or x.entry is None:
+        return None
+    words = f"{x.name}:{x.tag or ''}".lower()
+    for word, vendor in (
+        ("rocm", "amd"),
+        ("gaudi", "habana"),
+        ("hpu", "habana"),
+        ("xpu", "intel"),
+        ("intel", "intel"),
+        ("tpu", "google"),
+        ("neuron", "aws"),
+        ("cpu", "none"),
+        ("vulkan", "any"),
+        ("npu", "other"),
+        ("musa", "other"),
+    ):
+        if word in words:
+            return vendor
+    return (
+        "nvidia"
+        if x.entry.tag == "version" and x.entry.engine not in ("ollama", "llama.cpp")
+        else "nvidia"
+        if "cuda" in words
+        else None
+    )
+
+
+@fact("image.wrong_vendor", "bool", "the image is for another vendor's accelerators than the hardware's")
+def _wrong(s: Seen) -> bool | None:
+    mine, have = s.facts["image.vendor"], s.facts["gpu.vendor"]
+    if mine in (None, "any", "other"):
+        return False
+    if have is None:
+        return None
+    return mine != have and have not in ("mixed", "none") and mine != "none"
+
+
+@fact("image.doubled", "bool", "the arguments repeat the program that the image starts by itself")
+def _doubled(s: Seen) -> bool:
+    return "doubled" in s.v.launch.setup.places
+
+
+@fact("image.cuda", "version", "CUDA the image's tag names")
+def _cuda(s: Seen) -> str | None:
+    x = image_ref(s)
+    m = re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", (x.tag or "") if x else "")
+    return f"{m[1]}.{m[2] or 0}" if m else None
+
+
+@fact("image.driver_too_old", "bool", "the image's CUDA is newer than the driver supports")
+def _driver(s: Seen) -> bool | None:
+    from advisor.engines.versions import key
+
+    mine, have = s.facts["image.cuda"], s.facts["driver.cuda"]
+    if mine is None:
+        return False
+    return None if have is None else key(mine)[0] > key(have)[0]
+
+
+@fact("image.arch_too_new", "bool", "the GPU's architecture is newer or older than the image's kernels")
+def _arch(s: Seen) -> bool | None:
+    version, have = s.v.launch.version, s.facts["gpu.compute_capability"]
+    if s.v.launch.engine not in ("vllm", "sglang") or version is None:
+        return False if version is not None else None
+    if have is None:
+        return None
+    from advisor.engines.versions import key
+
+    v = key(version)
+    if s.v.launch.engine == "vllm":
+        return (have >= 10.0 and v < (0, 9)) or (have < 7.5 and v >= (0, 12)) or have < 7.0
+    return (have >= 10.0 and v < (0, 4, 7)) or (have < 7.5 and v >= (0, 5, 20))
+
+
+@fact("devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice")
+def _visible(s: Seen) -> bool:
+    mask = s.v.launch.env.get("CUDA_VISIBLE_DEVICES")
+    if mask is None or mask.unknown or not re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", mask):
+        return False
+    ids = [int(x) for x in mask.split(",")]
+    have = s.v.launch.setup.gpu_count if s.v.launch.setup.container else None
+    return len(set(ids)) < len(ids) or (have is not None and max(ids) >= have)
+
+
+@fact("devices.visible_mig", "bool", "visible devices name a MIG slice or GPU by its id")
+def _mig_uuid(s: Seen) -> bool:
+    return re.match(r"\s*(MIG-|GPU-)", s.v.launch.env.get("CUDA_VISIBLE_DEVICES", "")) is not None
+
+
+@fact("devices.mig", "bool", "the devices are MIG slices")
+def _mig(s: Seen) -> bool | None:
+    if "mig-" in (s.v.launch.setup.gpu_resource or ""):
+        return True
+    return s.facts["gpu.mig"] if s.v.machine is not None else False
+
+
+@fact("devices.overridden", "bool", "visible devices are set in a pod that the device plugin serves")
+def _overridden(s: Seen) -> bool:
+    env = s.v.launch.env
+    return (
+        s.v.launch.setup.cluster
+        and bool(s.v.launch.setup.gpu_count)
+        and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
+    )
+
+
+@fact("gpu.shared_overcommit", "bool", "launches of this file on the same GPU ask for more than it has")
+def _shared(s: Seen) -> bool | None:
+    mine = s.v.launch.setup.gpu_ids
+    if not mine or s.v.launch.engine not in ("vllm", "sglang"):
+        return False
+    total = 0.0
+    for v in s.siblings:
+        if v.launch.setup.gpu_ids and set(v.launch.setup.gpu_ids) & set(mine) and v.launch.engine in ("vllm", "sglang"):
+            a = v.arguments.value("gpu-memory-utilization", "mem-fraction-static")
+            total += (
+                float(a)
+                if a is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", a)
+                else 0.92
+                if v.launch.engine == "vllm"
+                else 0.85
+            )
+    return total > 1.0
+
+
+@fact(
+    "setup.standard_pod",
+    "bool",
+    "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in",
+)
+def _standard(s: Seen) -> bool:
+    kinds = {p.partition(":")[2] for p in s.v.launch.setup.places if p.startswith("kind:")}
+    return bool(
+        kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"}
+    )
+
+
+@fact("setup.hardware_named", "bool", "the file names the accelerator")
+def _named(s: Seen) -> bool:
+    return s.v.launch.setup.hardware is not None
+
+
+@fact("setup.restart_always", "bool", "restart: always")
+def _restart(s: Seen) -> bool:
+    return s.v.launch.setup.restart == "always"
+
+
+@fact("setup.ray", "bool", "a Ray cluster runs the launch")
+def _ray(s: Seen) -> bool:
+    return "ray" in s.v.launch.setup.places
+
+
+@fact("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
+def _ray_short(s: Seen) -> bool | None:
+    have, n = s.v.launch.setup.gpu_count, s.v.judged.ranks
+    return False if have is None else None if n is None else have < n
+
+
+@fact("model.native_family", "bool", "a family that the engines have had native for long")
+def _native(s: Seen) -> bool | None:
+    family = s.facts["model.family"]
+    if family is None:
+        return None
+    return str(family) in (
+        "qwen2",
+        "qwen2.5",
+        "qwen2.5-coder",
+        "qwen3",
+        "llama-2",
+        "llama-3",
+        "llama-3.1",
+        "llama-3.2",
+        "llama-3.3",
+        "mistral",
+        "mixtral",
+        "gemma-2",
+        "gemma-3",
+        "gpt-oss",
+        "granite",
+    )

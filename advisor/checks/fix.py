@@ -1,0 +1,45 @@
+"""`--fix` and `--diff`: the safe changes of all findings, file by file."""
+
+from __future__ import annotations
+
+import difflib
+from pathlib import Path
+
+from advisor.checks.edits import apply
+from advisor.checks.findings import Edit, Report
+from advisor.errors import BadFile
+
+
+def fixed(r: Report, write: bool) -> str:
+    """A unified diff of the safe changes; with `write` they are made. Raises BadFile for a file that cannot be written.
+
+    A file is read again and changed only where its lines are still what was checked.
+    """
+    out: list[str] = []
+    by_file: dict[str, list[Edit]] = {}
+    for f in r.findings:
+        if f.edits and f.file != "-":
+            by_file.setdefault(f.file, []).extend(f.edits)
+    for file, edits in sorted(by_file.items()):
+        before = _read(file)
+        after = apply(before, edits)
+        if after == before:
+            continue
+        out += difflib.unified_diff(
+            before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{file}", f"b/{file}"
+        )
+        if write:
+            try:
+                with Path(file).open("w", encoding="utf-8", newline="") as f2:
+                    f2.write(after)
+            except OSError as e:
+                raise BadFile(file, f"cannot be written: {e.strerror or e}") from None
+    return "".join(x if x.endswith("\n") else x + "\n\\ No newline at end of file\n" for x in out)
+
+
+def _read(file: str) -> str:
+    try:
+        with Path(file).open(encoding="utf-8", newline="") as f:
+            return f.read()
+    except (OSError, UnicodeDecodeError) as e:
+        raise BadFile(file, f"cannot be read: {e}") from None

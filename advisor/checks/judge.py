@@ -1,0 +1,137 @@
+"""The verdict on one launch: its hardware, its Deployment, and what the one estimator says about it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from advisor.checks import read as reading
+from advisor.checks import settings
+from advisor.checks.findings import Judged
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.launch import Launch
+from advisor.checks.settings import Arguments
+from advisor.deployment import Deployment, MemoryEstimate
+from advisor.errors import AdvisorError
+from advisor.estimation import answer, estimate
+from advisor.machines.types import Machine
+
+
+class Asked(NamedTuple):
+    """What the caller says about all files."""
+
+    on: str | None = None
+    on_from: str = "--on"
+    fit: bool = True
+    engine_version: str | None = None
+    variables: dict[str, str] | None = None
+
+
+class Verdict(NamedTuple):
+    """A launch with everything that was found out about it."""
+
+    launch: Launch
+    arguments: Arguments
+    judged: Judged
+    reading: reading.Reading
+    machine: Machine | None
+    deployment: Deployment | None
+    estimate: MemoryEstimate | None
+
+
+def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any]) -> Verdict:
+    """The verdict on a launch. Never raises for what a file says; what cannot be told is named in `why`."""
+    if asked.engine_version is not None and launch.version is None:
+        launch = msgspec.structs.replace(launch, version=asked.engine_version, version_from="--engine-version")
+    a = settings.read(launch, know)
+    words = (asked.on, asked.on_from) if asked.on is not None else reading.hardware_words(launch, a)
+    r = reading.read(launch, a, know, words[0] if words else None)
+    why, assumed = list(r.open), list(r.assumed)
+    d: Deployment | None = None
+    e: MemoryEstimate | None = None
+    notes: tuple[str, ...] = ()
+    machine = _machine(words[0], know, machines) if words else None
+    if r.request is not None:
+        try:
+            d, notes = reading.deployment(r.request, know, machines)
+            if asked.fit:
+                e = estimate(d, know.rules)
+        except AdvisorError as x:
+            why.append(x.line())
+    fits = e.fits if e is not None else None
+    if e is not None and fits is None:
+        why += [*e.not_modelled, *(w for w in e.warnings)] or ["a figure it depends on is not known"]
+    if e is not None and fits is False:
+        why += e.short or tuple(w for w in e.warnings)
+        if not length_given(a) and _shorter_fits(e):
+            fits = None  # the engine refuses to start like this, which a finding says; what length is wanted is open
+            tokens = e.kv_cache.tokens or 0
+            why.insert(
+                0,
+                f"no context length is set: {e.context_length:,} tokens, the model's own, do not fit, "
+                f"about {tokens:,} do",
+            )
+        if r.by_path:
+            fits = None
+            why.insert(0, "it would not fit if the name of the path is the model's")
+    entry = know.rules.engines().get(launch.engine)
+    version = launch.version or (entry.version if entry else None)
+    judged = Judged(
+        source=launch.file,
+        line=launch.line,
+        kind=launch.kind,
+        name=_plain(launch.name),
+        engine=launch.engine,
+        engine_version=_plain(version),
+        version_from=launch.version_from or ("current" if version else None),
+        model=str(r.model) if r.model is not None else None,
+        quantization=_plain(d.quantization if d is not None else r.named.quantization if r.named else None),
+        hardware=_plain(words[0]) if words else None,
+        hardware_from=_plain(words[1]) if words else None,
+        fits=fits,
+        why=tuple(dict.fromkeys(str(w) for w in why)),
+        assumed=tuple(map(str, assumed)),
+        ranks=reading.ranks(a, launch.engine),
+        memory=answer(e, d, notes) if e is not None and d is not None else None,
+    )
+    return Verdict(launch, a, judged, r, machine, d, e)
+
+
+SHORTEST = 2048  # tokens; a server that holds less serves nobody
+
+
+def length_given(a: Arguments) -> bool:
+    """Whether the longest request is set by hand, or may be in what cannot be read."""
+    return (
+        bool(a.open)
+        or a.last(
+            "max-model-len",
+            "context-length",
+            "max_seq_len",
+            "session-len",
+            "max-total-tokens",
+            "ctx-size",
+            "max-length",
+        )
+        is not None
+    )
+
+
+def _shorter_fits(e: MemoryEstimate) -> bool:
+    """Whether the weights fit and the pool holds requests of some length, only not of the whole one."""
+    return bool(e.kv_cache.tokens and e.kv_cache.tokens >= SHORTEST and e.kv_cache.tokens < e.context_length)
+
+
+def _plain(value: str | None) -> str | None:
+    """Without its place: answers are plain text."""
+    return None if value is None else str(value)
+
+
+def _machine(words: str, know: Knowledge, machines: dict[str, Any]) -> Machine | None:
+    from advisor.estimation import machine_of
+
+    try:
+        return machine_of(words, know.rules, machines)
+    except AdvisorError:
+        return None

@@ -1,0 +1,405 @@
+"""A launch as the Deployment it makes: engine arguments become the settings that the one estimator reads.
+
+This is the inverse of rendering a launch: what `render` writes out, `read` gives back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from advisor.checks import accelerators, model_names
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.launch import Launch
+from advisor.checks.located import Text, line_of, text
+from advisor.checks.settings import MODEL_FLAGS, Argument, Arguments, as_setting
+from advisor.deployment import Deployment
+from advisor.errors import AdvisorError
+from advisor.estimation import Request
+from advisor.estimation import deployment as resolved
+
+# flags that decide memory, beside those that rules/engines names for the engine
+MEMORY_FLAGS = frozenset(
+    [
+        "quantization",
+        "quantize",
+        "dtype",
+        "enable-lora",
+        "max-loras",
+        "max-lora-rank",
+        "speculative-config",
+        "cpu-offload-gb",
+        "block-size",
+        "ctx-size",
+        "parallel",
+        "gpu-layers",
+        "cache-type-k",
+        "cache-type-v",
+        "batch-size",
+        "ubatch-size",
+        "flash-attn",
+        "n-cpu-moe",
+        "cpu-moe",
+        "tensor-split",
+        "model-draft",
+        "mmproj",
+        "hf-repo",
+        "hf-file",
+        "kv-unified",
+        "fit",
+        "num_ctx",
+        "num_gpu",
+        "kv-cache-memory-bytes",
+        "enforce-eager",
+        "nnodes",
+        "language-model-only",
+        "pipeline-parallel-size",
+        "data-parallel-size",
+        "tensor-parallel-size",
+    ]
+)
+# what `--quantization` and `--quantize` make of an unquantized checkpoint, or say about a quantized one
+QUANTIZATION = {
+    "fp8": "FP8",
+    "fbgemm_fp8": "FP8",
+    "modelopt": "FP8",
+    "modelopt_fp8": "FP8",
+    "ptpc_fp8": "FP8",
+    "fp8_per_tensor": "FP8",
+    "w8a8_fp8": "FP8",
+    "fp8_per_block": "FP8",
+    "modelopt_fp4": "NVFP4",
+    "nvfp4": "NVFP4",
+    "modelopt_mxfp8": "MXFP8",
+    "mxfp8": "MXFP8",
+    "mxfp4": "MXFP4",
+    "gpt_oss_mxfp4": "MXFP4",
+    "awq": "AWQ",
+    "awq_marlin": "AWQ",
+    "auto_awq": "AWQ",
+    "gptq": "GPTQ",
+    "gptq_marlin": "GPTQ",
+    "auto_gptq": "GPTQ",
+    "bitsandbytes": "bitsandbytes-4bit",
+    "bitsandbytes-nf4": "bitsandbytes-4bit",
+    "bitsandbytes-fp4": "bitsandbytes-4bit",
+    "experts_int8": "INT8",
+    "w8a8_int8": "INT8",
+    "int8_per_channel_weight_only": "INT8",
+    "eetq": "INT8",
+}
+# variables by which wrapper images are told the model
+MODEL_VARIABLES = (
+    "MODEL_ID",
+    "VLLM_MODEL",
+    "MODEL_NAME",
+    "HF_MODEL_ID",
+    "HF_MODEL",
+    "LLM_MODEL_ID",
+    "MODEL_PATH",
+    "MODEL",
+    "SERVED_MODEL_NAME",
+    "LLM_MODEL",
+)
+OTHERS_MODEL = frozenset(("ollama", "llama-swap"))
+
+
+class Reading(NamedTuple):
+    """What a launch comes to."""
+
+    model: Text | None  # as the file writes it
+    named: model_names.Named | None  # what that is in the catalogue
+    request: Request | None
+    open: tuple[str, ...]  # why memory cannot be told, one reason each
+    assumed: tuple[str, ...]
+    by_path: bool = False  # the catalogue's model is taken from the name of a local folder or file
+
+
+def model_of(launch: Launch, a: Arguments) -> Text | None:
+    """The model as the file names it; None where it does not."""
+    if launch.engine == "llama.cpp":
+        return _llama_model(launch, a)
+    if launch.engine == "ollama":
+        if a.positional and a.positional[0] in ("run", "pull") and len(a.positional) > 1:
+            return a.positional[1]
+        return launch.model
+    if launch.engine == "nim":
+        from advisor.checks.readers.crds_common import nim_model
+
+        image = launch.setup.image
+        return launch.model or (nim_model(text(image, launch.line)) if image else None)
+    found = a.value(*MODEL_FLAGS)
+    if found is None and launch.engine in (
+        "vllm",
+        "sglang",
+        "tensorrt-llm",
+        "lmdeploy",
+        "transformers",
+        "mlc-llm",
+        "ramalama",
+    ):
+        found = next((p for p in a.positional if p not in ("serve", "\\")), None)
+    if found is not None and _points_elsewhere(found) and launch.model is not None:
+        found = launch.model
+    if found is None:
+        found = launch.model
+    if found is None:
+        found = next((launch.env[k] for k in MODEL_VARIABLES if launch.env.get(k)), None)
+    return found
+
+
+def _points_elsewhere(value: Text) -> bool:
+    """A mount or a variable that stands for the model named in another field."""
+    return bool(value.unknown) or value.startswith(("/mnt/models", "/models", "/model", "{{"))
+
+
+def _llama_model(launch: Launch, a: Arguments) -> Text | None:
+    repo, file, path = a.value("hf-repo"), a.value("hf-file"), a.value("model", "m")
+    if repo is not None:
+        if file is not None:
+            return text(f"{repo.partition(':')[0]}/{file}", repo.line, repo.column, (*repo.unknown, *file.unknown))
+        return repo
+    url = a.value("model-url")
+    return path or url or launch.model
+
+
+def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) -> Reading:
+    """A launch as a Request to the estimator, with what cannot be told and what was assumed."""
+    reasons = list(launch.unresolved)
+    assumed: list[str] = []
+    model = model_of(launch, a)
+    named = None
+    if model is None:
+        reasons.append(
+            "the model is not named" if launch.engine != "ollama" else "which models the server is to load is not said"
+        )
+    elif model.unknown:
+        reasons.append(f"the model is {model[:80]}, and {', '.join(model.unknown[:3])} is not set here")
+    else:
+        named = _named(model, know)
+        if named is None:
+            reasons.append(_unknown_model(model))
+        elif named.assumed:
+            assumed.append(named.assumed)
+    by_path = (
+        named is not None
+        and model is not None
+        and model_names.is_path(model)
+        and named.name != model_names.locked_id(model)
+    )
+    settings, unread = _settings(launch, a, know)
+    reasons += unread
+    quantization = _quantization(launch, a, named)
+    if isinstance(quantization, Exception):
+        reasons.append(str(quantization))
+        quantization = None
+    in_a_file = model is not None and model_names.is_path(model)
+    if launch.engine == "llama.cpp" and named is not None and quantization is None and in_a_file:
+        reasons.append(f"the weight format of {model} is not in its name")
+    if hardware is None:
+        reasons.append("the hardware is not known: say it with --on, or `# advise: on=...` in the file")
+    entry = know.rules.engines().get(launch.engine)
+    if entry is None or launch.engine in ("nim", "llama-swap"):
+        reasons.append(f"what {launch.engine} puts on the device is not modelled")
+    request = None
+    if not reasons and named is not None and hardware is not None:
+        request = Request(
+            model=named.name,
+            engine=launch.engine,
+            engine_version=launch.version,
+            quantization=quantization,
+            hardware=hardware,
+            settings=settings,
+        )
+    return Reading(model, named, request, tuple(dict.fromkeys(reasons)), tuple(assumed), by_path)
+
+
+def _unknown_model(model: Text) -> str:
+    if model_names.is_path(model):
+        return f"what lies at {model} is not known here"
+    return f"{model[:120]} is not in the catalogue (`advise lock` pins the dimensions of a private model)"
+
+
+def _named(model: Text, know: Knowledge) -> model_names.Named | None:
+    if model_names.is_path(model) and model_names.known(model_names.locked_id(model), know):
+        return model_names.Named(model_names.locked_id(model))
+    if model_names.is_path(model):
+        base = re.sub(r"/+$", "", model).rpartition("/")[2]
+        m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)
+        found = model_names.find(f"{m[1]}/{m[2]}" if m else base, know) if base else None
+        return found._replace(assumed=f"{model} is taken as {found.name}, by the name of the path") if found else None
+    return model_names.find(model, know)
+
+
+def _quantization(launch: Launch, a: Arguments, named: model_names.Named | None) -> str | ValueError | None:
+    asked = a.value("quantization", "quantize", "load-in-4bit")
+    if (
+        asked is not None
+        and not asked.unknown
+        and asked.lower()
+        not in ("none", "auto", "compressed-tensors", "gguf", "quark", "torchao", "inc", "auto-round", "modelopt_mixed")
+    ):
+        fmt = QUANTIZATION.get(asked.lower())
+        if fmt is not None and (named is None or named.quantization is None):
+            return fmt
+    if launch.quantization:
+        return launch.quantization
+    return named.quantization if named else None
+
+
+def memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
+    """The flags of an engine on which its memory depends."""
+    key = ("memory flags", engine)
+    if key not in know.memo:
+        entry = know.rules.engines().get(engine)
+        names = entry.memory.get("names") if entry else None
+        own = (
+            [n for v in (names or {}).values() if isinstance(v, (list, tuple)) for n in v]
+            if isinstance(names, dict)
+            else []
+        )
+        drafts = (*entry.draft.model, *entry.draft.json) if entry is not None and entry.draft is not None else ()
+        know.memo[key] = MEMORY_FLAGS | frozenset(str(x) for x in (*own, *drafts))
+    return know.memo[key]  # type: ignore[no-any-return]
+
+
+def _settings(launch: Launch, a: Arguments, know: Knowledge) -> tuple[dict[str, Any], list[str]]:
+    """(settings for the estimator, what of them cannot be told)."""
+    table = know.flags(launch.engine)
+    out: dict[str, Any] = {}
+    unread = [f"{w} may hold further arguments" for w in a.open]
+    deciding = memory_flags(launch.engine, know)
+    if launch.engine == "ollama":
+        for k, v in {**launch.env, **launch.settings}.items():
+            if k in (
+                "num_ctx",
+                "num_gpu",
+                "num_parallel",
+                "OLLAMA_CONTEXT_LENGTH",
+                "OLLAMA_NUM_PARALLEL",
+                "OLLAMA_KV_CACHE_TYPE",
+                "OLLAMA_FLASH_ATTENTION",
+                "OLLAMA_SCHED_SPREAD",
+            ):
+                if v.unknown:
+                    unread.append(f"{k} is {v}, and {', '.join(v.unknown)} is not set here")
+                elif v and not (k == "OLLAMA_CONTEXT_LENGTH" and v == "0"):
+                    out[k] = str(v)
+        return out, unread
+    nested: dict[str, dict[str, Any]] = {}
+    for x in a.given:
+        if x.name not in deciding:
+            continue
+        if x.key is not None:
+            _deep(nested.setdefault(x.name, {}), x.key, str(x.value) if x.value is not None else "true")
+            continue
+        value = as_setting(x, table.table.flags.get(x.name) if table else None)
+        if value is None and x.value is not None:
+            unread.append(f"--{x.name} is {x.value[:60]}, and {', '.join(x.value.unknown[:3])} is not set here")
+        elif value is not None and not x.missing:
+            out[x.name] = value
+            if x.off and x.name in out and value is False and table is not None:
+                out[x.name] = False
+    for name, body in nested.items():
+        out.setdefault(name, body)
+    out.pop("nnodes", None)
+    _catalogue_drafts(out, launch.engine, know)
+    return out, unread
+
+
+NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
+UNKNOWN_DRAFT = "a draft model outside of the catalogue"
+
+
+def _catalogue_drafts(settings: dict[str, Any], engine: str, know: Knowledge) -> None:
+    """Draft models by their catalogue name. No path that a file names is ever opened, so others stay unknown."""
+    entry = know.rules.engines().get(engine)
+    if entry is None or entry.draft is None:
+        return
+    for key in entry.draft.model:
+        for spelling in (key, key.replace("-", "_")):
+            if isinstance(settings.get(spelling), str) and settings[spelling].strip().lower() not in NO_DRAFT:
+                found = model_names.find(settings[spelling], know)
+                settings[spelling] = found.name if found is not None else UNKNOWN_DRAFT
+    for key in entry.draft.json:
+        body = settings.get(key)
+        if isinstance(body, str):
+            import msgspec
+
+            try:
+                body = msgspec.json.decode(body)
+            except (msgspec.DecodeError, RecursionError, UnicodeError):
+                continue
+        if isinstance(body, dict) and isinstance(body.get("model"), str) and body["model"].lower() not in NO_DRAFT:
+            found = model_names.find(body["model"], know)
+            settings[key] = {**body, "model": found.name if found is not None else UNKNOWN_DRAFT}
+
+
+def _deep(into: dict[str, Any], key: str, value: str) -> None:
+    head, dot, rest = key.partition(".")
+    if dot and len(key) < 200:
+        inner = into.setdefault(head, {})
+        if isinstance(inner, dict):
+            _deep(inner, rest, value)
+    else:
+        into[head] = value
+
+
+def ranks(a: Arguments, engine: str) -> int | None:
+    """Devices the launch asks for (tensor x pipeline x data ranks); None where a size is not known."""
+    total = 1
+    for names in (
+        ("tensor-parallel-size", "tp-size", "tensor_parallel_size", "num-shard", "tp"),
+        ("pipeline-parallel-size", "pp-size", "pipeline_parallel_size"),
+        ("data-parallel-size",)
+        if engine == "vllm"
+        else ("dp-size",)
+        if engine == "sglang" and not a.on("enable-dp-attention")
+        else ("dp",),
+    ):
+        v = a.value(*names)
+        if v is None:
+            continue
+        if v.unknown or not re.fullmatch(r"\d{1,5}", v):
+            return None
+        total *= max(1, int(v))
+    return total
+
+
+def hardware_words(launch: Launch, a: Arguments) -> tuple[str, str] | None:
+    """(words for `--on`, where they come from) of what the file itself says; None where it does not name the card."""
+    s = launch.setup
+    if s.hardware is None:
+        return None
+    if s.hardware == "cpu":
+        return "cpu", s.hardware_source or "the file"
+    wanted = ranks(a, launch.engine) or 1
+    count = s.gpu_count
+    if count is not None and s.nodes and s.nodes > 1 and wanted > count:
+        count *= s.nodes
+    if count is None:
+        own = re.match(r"^(\d+)x ", s.hardware)
+        count = int(own[1]) * (s.nodes or 1) if own else wanted
+    if count < 1:
+        return None
+    words = accelerators.counted(s.hardware, count)
+    mig = re.search(r"mig-(\d+g\.\d+gb)", s.gpu_resource or "")
+    return (f"{words} {mig[1]}" if mig else words), s.hardware_source or "the file"
+
+
+def deployment(request: Request, know: Knowledge, machines: dict[str, Any]) -> tuple[Deployment, tuple[str, ...]]:
+    """The Deployment of a request. Raises AdvisorError where a name or a value cannot be used."""
+    return resolved(request, know.rules, machines)
+
+
+__all__ = [
+    "AdvisorError",
+    "Argument",
+    "Reading",
+    "deployment",
+    "hardware_words",
+    "line_of",
+    "model_of",
+    "ranks",
+    "read",
+]

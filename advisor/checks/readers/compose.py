@@ -1,0 +1,328 @@
+"""docker compose files: services, anchors, `extends`, env files, device reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.checks import shell
+from advisor.checks.docker_run import exposure, gpus_option, published, size
+from advisor.checks.launch import Launch, Mount, Probe, Setup
+from advisor.checks.located import Map, Text, at, documents, line_of, mapping, sequence, string, text, truth, whole
+from advisor.checks.readers.context import Context, environment, expand, finder, inside, made
+from advisor.checks.readers.envfile import variables_of
+from advisor.checks.recognise import Started
+from advisor.errors import BadFile
+
+MAX_EXTENDS = 8
+
+
+def read(source: str, ctx: Context) -> list[Launch]:
+    """The launches of a compose file."""
+    out: list[Launch] = []
+    for doc in documents(source, ctx.file, ctx.line):
+        out += read_document(doc, ctx)
+    return out
+
+
+def read_document(doc: Any, ctx: Context) -> list[Launch]:
+    """The launches of one compose document."""
+    services = at(doc, "services")
+    if not isinstance(services, dict):
+        return []
+    known = {**_dotenv(ctx), **ctx.variables}
+    out: list[Launch] = []
+    for name, raw in services.items():
+        if isinstance(raw, dict):
+            service = _expanded(_extended(raw, services, ctx, 0), known)
+            out += _service(str(name), service, ctx, line_of(name))
+    return _pulled(out)
+
+
+def _pulled(found: list[Launch]) -> list[Launch]:
+    """An Ollama server and the service that pulls its models are one launch a model."""
+    clients = [x for x in found if x.engine == "ollama" and x.argv[:1] in (("pull",), ("run",))]
+    servers = [x for x in found if x.engine == "ollama" and x not in clients]
+    if not clients or len(servers) != 1:
+        return found
+    (server,) = servers
+    models = [x.argv[1] for x in clients if len(x.argv) > 1]
+    merged = [msgspec.structs.replace(server, argv=(text("run"), m)) for m in models] or [server]
+    return [y for x in found if x not in clients for y in (merged if x is server else [x])]
+
+
+def _dotenv(ctx: Context) -> dict[str, str]:
+    path = inside(ctx.folder, ".env")
+    if path is None:
+        return {}
+    from advisor.files import read_text
+
+    try:
+        return dict(variables_of(read_text(path, 2**20)))
+    except BadFile:
+        return {}
+
+
+def _extended(raw: dict[str, Any], services: Mapping[str, Any], ctx: Context, depth: int) -> dict[str, Any]:
+    """A service with what it extends merged below it."""
+    e = raw.get("extends")
+    if e is None or depth >= MAX_EXTENDS:
+        return raw
+    name = string(e) or string(at(e, "service"))
+    source = string(at(e, "file"))
+    base: Any = None
+    if source is None:
+        base = services.get(name) if name else None
+    else:
+        path = inside(ctx.folder, source)
+        if path is not None:
+            from advisor.files import read_text
+
+            try:
+                docs = documents(read_text(path, 2**20), path)
+            except BadFile:
+                docs = []
+            others = mapping(at(docs, 0, "services")) if docs else {}
+            base = others.get(name) if name else None
+            services = others
+    if not isinstance(base, dict):
+        return raw
+    return _merged(_extended(base, services, ctx, depth + 1), raw)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    out = Map(below)
+    out.line = line_of(above)
+    for k, v in above.items():
+        old = out.get(k)
+        if isinstance(old, dict) and isinstance(v, dict):
+            out[k] = _merged(old, v)
+        elif isinstance(old, list) and isinstance(v, list) and k in ("volumes", "ports", "devices", "environment"):
+            out[k] = [*old, *v]
+        else:
+            out[k] = v
+    return out
+
+
+def _expanded(value: Any, known: Mapping[str, str]) -> Any:
+    if isinstance(value, Text):
+        return expand(value, known)
+    if isinstance(value, dict):
+        made_ = Map((k, _expanded(v, known)) for k, v in value.items())
+        made_.line = line_of(value)
+        return made_
+    if isinstance(value, list):
+        return [_expanded(v, known) for v in value]
+    return value
+
+
+def _words(value: Any) -> list[Text]:
+    """`command:` as words; a text is split as a shell would, with variables already filled in."""
+    if isinstance(value, Text):
+        found = shell.words(value.replace("$", "\\$"), line_of(value) + (1 if value.block else 0), value.column)
+        if value.block:
+            found = shell_lines(value)
+        left = value.unknown
+        return [text(w, line_of(w), w.column, tuple(u for u in left if u in w)) for w in found]
+    return [w for w in sequence(value) if isinstance(w, Text)]
+
+
+def shell_lines(value: Text) -> list[Text]:
+    """The words of a block scalar, each with its own line: line ends are blanks there."""
+    lines = value.splitlines()
+    joined = " \\\n".join(
+        x.rstrip().removesuffix("\\").rstrip() if not x.lstrip().startswith("#") else "" for x in lines
+    )
+    return [w for c in shell.commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
+
+
+def _service(name: str, s: Mapping[str, Any], ctx: Context, line: int) -> list[Launch]:
+    env, elsewhere = environment(s.get("environment"))
+    for item in sequence(s.get("env_file")):
+        path = inside(ctx.folder, string(item) or string(at(item, "path")) or "")
+        if path is not None:
+            from advisor.files import read_text
+
+            try:
+                env = {**variables_of(read_text(path, 2**20)), **env}
+            except BadFile:
+                continue
+    for k in elsewhere:
+        env.setdefault(k, text(f"${{{k}}}", line, 0, (k,)))
+    setup = _setup(s)
+    entry = _words(s["entrypoint"]) if s.get("entrypoint") else None
+    found = finder(ctx).container(string(s.get("image")), entry, _words(s.get("command")), env, setup)
+    if not found and env.get("VLLM_MODEL") and s.get("build") is not None:
+        found = [Started("vllm", None, (), env, setup=setup, unresolved=("what the image that is built here starts",))]
+    out = made(ctx, "compose", found, name)
+    out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(s) or line) for x in out]
+    return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
+
+
+def _setup(s: Mapping[str, Any]) -> Setup:
+    """What is around a service's process."""
+    x = Setup(container=True, image=string(s.get("image")), gpu_granted=False)
+    x = _gpus(x, s)
+    ports = []
+    for p in sequence(s.get("ports")):
+        if isinstance(p, Text):
+            port = published(p)
+            if port is not None:
+                ports.append(port)
+        elif isinstance(p, dict):
+            ports.append((string(p.get("host_ip")), whole(p.get("published")), whole(p.get("target"))))
+    mounts = [m for v in sequence(s.get("volumes")) if (m := _mount(v)) is not None]
+    for t in sequence(s.get("tmpfs")):
+        if isinstance(t, Text):
+            mounts.append(Mount(target=t.partition(":")[0], kind="memory"))
+    host_network = str(s.get("network_mode")) == "host"
+    limits = at(s, "deploy", "resources", "limits")
+    memory = string(s.get("mem_limit")) or string(at(limits, "memory"))
+    probe = s.get("healthcheck")
+    shm = string(s.get("shm_size"))
+    places = {
+        k: line_of(v) or line_of(s)
+        for k, v in s.items()
+        if k
+        in (
+            "ports",
+            "privileged",
+            "shm_size",
+            "volumes",
+            "restart",
+            "healthcheck",
+            "image",
+            "deploy",
+            "network_mode",
+            "environment",
+        )
+    }
+    return msgspec.structs.replace(
+        x,
+        ports=tuple(ports),
+        exposed=exposure(ports, host_network),
+        host_network=host_network,
+        ipc_host=str(s.get("ipc", "")).startswith(("host", "shareable", "service:")),
+        shm_bytes=size(shm) if shm and "$" not in shm else None,
+        mounts=tuple(mounts),
+        memory_limit=size(memory) if memory else None,
+        privileged=truth(s.get("privileged")) is True,
+        host_pid=str(s.get("pid")) == "host",
+        restart=string(s.get("restart")),
+        user=string(s.get("user")),
+        probes=(_health(probe),) if isinstance(probe, dict) and truth(probe.get("disable")) is not True else (),
+        places=places,
+    )
+
+
+def _gpus(x: Setup, s: Mapping[str, Any]) -> Setup:
+    wrong: list[str] = []
+    all_ = str(s.get("gpus", ""))
+    if all_:
+        x = gpus_option(x, all_) if isinstance(s.get("gpus"), Text) else _reserved(x, sequence(s.get("gpus")), wrong)
+    if str(s.get("runtime")) in ("nvidia", "habana"):
+        ids = (
+            str(mapping(s.get("environment")).get("NVIDIA_VISIBLE_DEVICES", "all"))
+            if isinstance(s.get("environment"), dict)
+            else "all"
+        )
+        x = msgspec.structs.replace(x, gpu_granted=True, gpu_all=ids == "all")
+    for d in sequence(s.get("devices")):
+        if isinstance(d, Text) and any(
+            w in d for w in ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
+        ):
+            x = msgspec.structs.replace(x, gpu_granted=True, gpu_all=x.gpu_all or "=all" in d)
+    if truth(s.get("privileged")) is True:
+        x = msgspec.structs.replace(x, gpu_granted=True)
+    devices = at(s, "deploy", "resources", "reservations", "devices")
+    if devices is not None:
+        x = _reserved(x, sequence(devices), wrong)
+    return msgspec.structs.replace(x, gpu_block=tuple(wrong))
+
+
+def _reserved(x: Setup, devices: list[Any], wrong: list[str]) -> Setup:
+    for d in devices:
+        if not isinstance(d, dict):
+            continue
+        words = [str(c) for c in sequence(d.get("capabilities"))]
+        ids, count = d.get("device_ids"), d.get("count")
+        if not words:
+            wrong.append("`capabilities` is missing, and it is required")
+        if ids is not None and count is not None:
+            wrong.append("`count` and `device_ids` exclude each other")
+        if ids is not None and not isinstance(ids, list):
+            wrong.append("`device_ids` must be a list")
+        if words and not {"gpu", "compute", "utility", "nvidia"} & set(words):
+            continue
+        x = msgspec.structs.replace(x, gpu_granted=True)
+        if isinstance(ids, list):
+            named = tuple(str(i) for i in ids if not getattr(i, "unknown", ()))
+            flat = tuple(p for i in named for p in i.split(",") if p)
+            x = msgspec.structs.replace(x, gpu_ids=flat, gpu_count=len(flat) if len(named) == len(ids) else None)
+        elif count is None or str(count) in ("all", "-1"):
+            x = msgspec.structs.replace(x, gpu_all=True)
+        else:
+            x = msgspec.structs.replace(x, gpu_count=whole(count))
+    return x
+
+
+def _mount(v: Any) -> Mount | None:
+    if isinstance(v, Text):
+        parts = _split_volume(v)
+        if len(parts) == 1:
+            return Mount(target=parts[0])
+        return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
+    if isinstance(v, dict) and isinstance(v.get("target"), Text):
+        kind = str(v.get("type", "volume"))
+        bytes_ = size(string(at(v, "tmpfs", "size")))
+        return Mount(
+            target=str(v["target"]),
+            kind="memory" if kind == "tmpfs" else kind,
+            size_bytes=bytes_,
+            source=string(v.get("source")),
+        )
+    return None
+
+
+def _split_volume(v: str) -> list[str]:
+    """`${X:-a}:/b:ro` at the colons outside of braces."""
+    out, depth, now = [], 0, ""
+    for c in v:
+        depth += (c == "{") - (c == "}")
+        if c == ":" and depth <= 0:
+            out.append(now)
+            now = ""
+        else:
+            now += c
+    return [*out, now]
+
+
+def _health(p: Mapping[str, Any]) -> Probe:
+    import re
+
+    words = " ".join(str(w) for w in sequence(p.get("test")))
+    m = re.search(r"https?://[^\s/'\"]+?(?::(\d{2,5}))?(/[\w./-]*)?(?=[\s'\"|)]|$)", words)
+    return Probe(
+        kind="healthcheck",
+        path=(m[2] or "/") if m else None,
+        port=m[1] if m else None,
+        delay=seconds(p.get("start_period")),
+        period=seconds(p.get("interval")),
+        failures=whole(p.get("retries")),
+        line=line_of(p),
+    )
+
+
+def seconds(value: Any) -> float | None:
+    """`1m30s`, `90s`, `90` in seconds; None for anything else."""
+    import re
+
+    word = str(value).strip() if isinstance(value, str) else ""
+    if re.fullmatch(r"\d{1,9}", word):
+        return float(word)
+    parts = re.findall(r"(\d{1,9}(?:\.\d+)?)(ms|us|h|m|s)", word)
+    if not parts or "".join(a + b for a, b in parts) != word:
+        return None
+    return sum(float(a) * {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}[b] for a, b in parts)

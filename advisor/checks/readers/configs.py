@@ -1,0 +1,268 @@
+"""Configuration files of the engines themselves: vLLM `--config`, SGLang, TensorRT-LLM, llama-swap, Modelfile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.checks.launch import Launch, Setup
+from advisor.checks.located import Text, at, like, line_of, mapping, sequence, string, text, truth
+from advisor.checks.readers.context import Context, environment, finder, made
+
+_TRT = frozenset(
+    [
+        "kv_cache_config",
+        "cuda_graph_config",
+        "moe_config",
+        "enable_attention_dp",
+        "free_gpu_memory_fraction",
+        "max_batch_size",
+        "max_num_tokens",
+        "tensor_parallel_size",
+        "pytorch_backend_config",
+        "speculative_config",
+        "backend",
+        "print_iter_log",
+        "disable_overlap_scheduler",
+        "attn_backend",
+        "moe_expert_parallel_size",
+        "stream_interval",
+        "quant_config",
+    ]
+)
+
+
+def flags_of(doc: Any, ctx: Context) -> str | None:
+    """The engine whose configuration file this mapping is, by the names of its keys; None for anything else."""
+    if not isinstance(doc, dict) or not doc or len(doc) > 200:
+        return None
+    keys = [str(k).lstrip("-").replace("_", "-") for k in doc]
+    if sum(k.replace("-", "_") in _TRT for k in keys) >= 2 and (
+        "kv_cache_config" in doc or "cuda_graph_config" in doc or "moe_config" in doc
+    ):
+        return "tensorrt-llm"
+    for engine, telling in (
+        (
+            "sglang",
+            (
+                "mem-fraction-static",
+                "model-path",
+                "tp-size",
+                "attention-backend",
+                "chunked-prefill-size",
+                "max-running-requests",
+            ),
+        ),
+        (
+            "vllm",
+            (
+                "max-model-len",
+                "gpu-memory-utilization",
+                "tensor-parallel-size",
+                "max-num-seqs",
+                "max-num-batched-tokens",
+                "kv-cache-dtype",
+                "enable-prefix-caching",
+                "no-enable-prefix-caching",
+                "served-model-name",
+                "enforce-eager",
+                "async-scheduling",
+                "compilation-config",
+                "max-cudagraph-capture-size",
+                "trust-remote-code",
+            ),
+        ),
+    ):
+        table = ctx.know.flags(engine)
+        if table is None:
+            continue
+        known = sum(f"--{k}" in table.spellings for k in keys)
+        own = sum(k in telling for k in keys)
+        if own and known * 2 >= len(keys) and (own >= 2 or "model" in keys or known == len(keys)):
+            return engine
+    return None
+
+
+def flags_file(doc: Mapping[str, Any], engine: str, ctx: Context) -> list[Launch]:
+    """A file of flags: keys are the engine's flags without dashes."""
+    settings: dict[str, Text] = {}
+    argv: list[Text] = []
+    if engine == "tensorrt-llm":
+        flat = {**doc, **mapping(doc.get("kv_cache_config"))}
+        for k, v in flat.items():
+            if isinstance(v, Text):
+                settings["kv_cache_dtype" if k == "dtype" and v in ("fp8", "nvfp4", "auto") else str(k)] = v
+    else:
+        for k, v in doc.items():
+            name = f"--{str(k).replace('_', '-')}"
+            if isinstance(v, Text):
+                word = truth(v) if v.lower() in ("true", "false") else None
+                if word is None:
+                    argv += [like(name, k), like(v, v)]
+                elif word:
+                    argv.append(like(name, k))
+            elif isinstance(v, list):
+                argv += [like(name, k), *(w for w in v if isinstance(w, Text))]
+            elif isinstance(v, dict):
+                argv += [like(name, k), like(_json(v), k)]
+    return [
+        Launch(
+            file=ctx.file,
+            line=line_of(doc),
+            kind=f"{engine}-config",
+            engine=engine,
+            argv=tuple(argv),
+            settings=settings,
+        )
+    ]
+
+
+def _json(value: Any) -> str:
+    """Plain data as JSON text, with YAML's scalars read as people mean them."""
+    import json
+
+    return json.dumps(_typed(value))
+
+
+def _typed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(k): _typed(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [_typed(v) for v in value]
+    if value is None:
+        return None
+    s = str(value)
+    if s.lower() in ("true", "false"):
+        return s.lower() == "true"
+    if re.fullmatch(r"-?\d{1,15}", s):
+        return int(s)
+    if re.fullmatch(r"-?\d+\.\d+", s):
+        return float(s)
+    return s
+
+
+def llama_swap(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
+    """llama-swap: each model has a command of its own; macros are filled in."""
+    macros = {str(k): v for k, v in mapping(doc.get("macros")).items() if isinstance(v, Text)}
+    out: list[Launch] = []
+    ports: dict[str, int] = {}
+    around = Setup(
+        places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)},
+        unit={"healthCheckTimeout": str(doc.get("healthCheckTimeout") or 120)},
+    )
+    for name, m in mapping(doc.get("models")).items():
+        command = string(at(m, "cmd"))
+        if command is None:
+            continue
+        own = {**macros, **{str(k): v for k, v in mapping(at(m, "macros")).items() if isinstance(v, Text)}}
+        filled = _macros(command, own)
+        env, _ = environment(at(m, "env"))
+        first = line_of(command) + (1 if command.block else 0)
+        found = made(
+            ctx,
+            "llama-swap",
+            finder(ctx).script(_one_line(filled), first, {"PORT": "5800", "MODEL_ID": str(name)}),
+            str(name),
+            around,
+        )
+        fixed = re.search(r"--port[ =](\d{2,5})", filled)
+        places = dict(around.places)
+        proxy = str(at(m, "proxy") or "")
+        if fixed and fixed[1] not in proxy:
+            places["swap-port"] = first
+        if fixed and fixed[1] in ports:
+            places["swap-port-shared"] = first
+        if fixed:
+            ports[fixed[1]] = first
+        for x in found:
+            s = x.setup if x.setup.container else around
+            out.append(
+                msgspec.structs.replace(
+                    x, line=first, env={**env, **x.env}, setup=msgspec.structs.replace(s, places={**s.places, **places})
+                )
+            )
+    return out
+
+
+def _swap_faults(doc: Mapping[str, Any]) -> dict[str, int]:
+    out: dict[str, int] = {}
+    if doc.get("groups") is not None and doc.get("matrix") is not None:
+        out["swap-groups-and-matrix"] = line_of(doc.get("matrix"))
+    seen: dict[str, str] = {}
+    for g, body in mapping(doc.get("groups")).items():
+        for member in sequence(at(body, "members")):
+            if str(member) in seen and seen[str(member)] != str(g):
+                out["swap-member-twice"] = line_of(member)
+            seen[str(member)] = str(g)
+    aliases: set[str] = set()
+    for m in mapping(doc.get("models")).values():
+        for a in sequence(at(m, "aliases")):
+            if str(a) in aliases:
+                out["swap-alias-twice"] = line_of(a)
+            aliases.add(str(a))
+    return out
+
+
+def _macros(command: Text, macros: Mapping[str, str]) -> Text:
+    out = str(command)
+    for _ in range(4):
+        before = out
+        out = re.sub(r"\$\{([\w-]+)\}", lambda m: str(macros.get(m[1], m[0])), out)[:65_536]
+        if out == before:
+            break
+    return like(out, command)
+
+
+def _one_line(command: str) -> str:
+    return " \\\n".join(
+        x.rstrip().removesuffix("\\").rstrip() for x in command.splitlines() if not x.lstrip().startswith("#")
+    )
+
+
+def modelfile(source: str, ctx: Context) -> list[Launch]:
+    """An Ollama Modelfile: FROM and PARAMETER lines."""
+    model: Text | None = None
+    env: dict[str, Text] = {}
+    settings: dict[str, Text] = {}
+    places: dict[str, int] = {}
+    unit: dict[str, str] = {}
+    fence: str | None = None
+    for n, line in enumerate(source.splitlines(), ctx.line):
+        if fence is not None:
+            if fence in line:
+                fence = None
+            continue
+        m = re.match(r"\s*([A-Za-z]+)\s+(.*)$", line)
+        if m is None or line.lstrip().startswith("#"):
+            continue
+        word, rest = m[1].upper(), m[2].strip()
+        if rest.count('"""') == 1:
+            fence = '"""'
+        if word == "FROM" and model is None:
+            model = text(rest, n, m.start(2) + 1)
+        elif word == "PARAMETER":
+            p = re.match(r"(\S+)\s*(.*)$", rest)
+            if p:
+                settings[p[1]] = text(p[2].strip().strip('"'), n, m.start(2) + 1)
+                if re.search(r"\s#", p[2]):
+                    places["trailing-comment"] = n
+        elif word == "ADAPTER":
+            unit["adapter"] = rest
+    begin = line_of(model) or ctx.line
+    if model is None:
+        places["no-from"] = ctx.line
+    return [
+        Launch(
+            file=ctx.file,
+            line=begin,
+            kind="modelfile",
+            engine="ollama",
+            model=model,
+            settings=settings,
+            env=env,
+            setup=Setup(places=places, unit=unit),
+        )
+    ]

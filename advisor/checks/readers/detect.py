@@ -1,0 +1,233 @@
+"""Which reader reads a text: by what it holds, the name of the file only helps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.checks.launch import Launch, Setup
+from advisor.checks.located import Text, at, documents, find_all, line_of, mapping, sequence, string, truth
+from advisor.checks.readers import compose, configs, envfile, helm, kubernetes, launchers, units
+from advisor.checks.readers.context import Context, environment, finder, made, nested
+from advisor.checks.recognise import image_of
+from advisor.errors import BadFile
+
+_DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
+_MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICENSE|RENDERER|PARSER)\s", re.M | re.I)
+_ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
+_COMMENT = re.compile(r"^\s*(#|$)")
+
+
+def read_text(source: str, name: str, line: int, ctx: Context) -> list[Launch]:
+    """All launches of a text. Raises BadFile for what claims to be YAML and is none."""
+    here = ctx._replace(line=line, read_text=read_text)
+    kind = kind_of(source, name)
+    if kind == "shell":
+        return units.script(source, here)
+    if kind == "systemd":
+        return units.systemd(source, here)
+    if kind == "dockerfile":
+        return units.dockerfile(source, here)
+    if kind == "modelfile":
+        return configs.modelfile(source, here)
+    if kind == "env":
+        return envfile.read(source, here)
+    if kind == "markdown":
+        return _fenced(source, here)
+    try:
+        docs = documents(source, here.file, line)
+    except BadFile:
+        if name.lower().endswith((".yaml", ".yml", ".json")):
+            raise
+        return units.script(source, here)
+    if all(isinstance(d, Text) or d is None for d in docs):
+        return units.script(source, here)
+    return _documents(docs, here)
+
+
+def kind_of(source: str, name: str) -> str:
+    """shell, systemd, dockerfile, modelfile, env, markdown or yaml."""
+    base = name.rpartition("/")[2].lower()
+    head = source[:20_000]
+    if base.endswith((".yaml", ".yml", ".json")):
+        return "yaml"
+    if re.search(r"^\s*\[(Unit|Service)\]\s*$", head, re.M):
+        return "systemd"
+    if head.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):
+        return "shell"
+    if base.endswith((".md", ".mdx", ".rst")):
+        return "markdown"
+    if re.search(r"^\s*FROM\s+\S", head, re.M | re.I):
+        docker, model = bool(_DOCKER_WORD.search(head)), bool(_MODELFILE_WORD.search(head))
+        if "dockerfile" in base or "containerfile" in base or (docker and not model):
+            return "dockerfile"
+        if "modelfile" in base or model:
+            return "modelfile"
+    if "dockerfile" in base or "containerfile" in base:
+        return "dockerfile"
+    if "modelfile" in base or (_MODELFILE_WORD.match(head) and not _DOCKER_WORD.search(head)):
+        return "modelfile"
+    lines = [x for x in head.splitlines() if not _COMMENT.match(x)][:200]
+    if base.endswith(".env") or base.startswith(".env") or ".env." in base:
+        return "env"
+    if (
+        lines
+        and all(_ENV_LINE.match(x) for x in lines)
+        and not any(re.search(r"\s\w", x.partition("=")[2].strip("\"'")) for x in lines)
+    ):
+        return "env"
+    if re.search(r"^[ \t]*(- )?[\"']?[\w./-]+[\"']?:(\s|$)", head, re.M) or head.lstrip()[:1] in ("{", "["):
+        return "yaml"
+    return "shell"
+
+
+def _documents(docs: list[Any], ctx: Context) -> list[Launch]:
+    objects = [o for d in docs for o in kubernetes._flat(d) if o.get("apiVersion") is not None]
+    out = kubernetes.read_objects(objects, ctx) if objects else []
+    for doc in docs:
+        if isinstance(doc, dict) and not (doc.get("kind") is not None and doc.get("apiVersion") is not None):
+            out += _document(doc, ctx)
+        elif isinstance(doc, list):
+            out += generic(doc, ctx)
+    return out
+
+
+def _document(doc: dict[str, Any], ctx: Context) -> list[Launch]:
+    """One YAML or JSON document that is no Kubernetes object."""
+    services = doc.get("services")
+    if isinstance(services, dict) and any(
+        isinstance(s, dict) and ({"image", "build", "command", "extends"} & set(s)) for s in services.values()
+    ):
+        return compose.read_document(doc, ctx)
+    if any(isinstance(at(m, "cmd"), Text) for m in mapping(doc.get("models")).values()):
+        return configs.llama_swap(doc, ctx)
+    if helm.applies(doc):
+        return helm.read_document(doc, ctx)
+    if isinstance(doc.get("containers"), list) and any(
+        k in doc for k in ("chain", "forward_stats", "docker", "server", "rate_limit", "startup_wait")
+    ):
+        return launchers.infernet(doc, ctx)
+    if isinstance(at(doc, "model", "model_id"), Text):
+        return launchers.recipe(doc, ctx)
+    if isinstance(at(doc, "model", "container"), Text) and isinstance(doc.get("resources"), dict):
+        return launchers.srt_slurm(doc, ctx)
+    if isinstance(doc.get("run"), Text) and ("resources" in doc or "envs" in doc or "setup" in doc):
+        return launchers.skypilot(doc, ctx)
+    engine = configs.flags_of(doc, ctx)
+    if engine is not None:
+        return configs.flags_file(doc, engine, ctx)
+    found = helm.read_subcharts(doc, ctx)
+    return found or generic(doc, ctx)
+
+
+def generic(doc: Any, ctx: Context) -> list[Launch]:
+    """Launches in YAML of an unknown kind: containers (`image` beside `args`), and texts that hold a command."""
+    out: list[Launch] = []
+    taken: set[int] = set()
+    for spec, above in kubernetes.pod_specs(doc):
+        pod = kubernetes.pod_setup(spec, ctx, mapping(above[-1].get("metadata")) if above else {})
+        out += kubernetes.containers(spec, pod, None, ctx)
+        taken.add(id(spec))
+    if out:
+        return out
+    for body in find_all(doc, "image"):
+        words = body.get("args") or body.get("command")
+        image = string(body.get("image")) or _repository(body.get("image"))
+        if image is None or words is None or image_of(image, ctx.know).entry is None:
+            continue
+        env, _ = environment(body.get("env"))
+        args = [w for w in sequence(words) if isinstance(w, Text)]
+        found = finder(ctx).container(image, None, args, env, Setup(container=True, image=image))
+        out += made(ctx, "yaml", found, string(body.get("name")))
+    if out:
+        return out
+    for body in find_all(doc, "servingEngineSpec"):
+        if isinstance(at(body, "servingEngineSpec", "modelSpec"), list):
+            out += helm.read_document(body, ctx)
+    for body in find_all(doc, "image") if not out else ():
+        image = string(body.get("image")) or _repository(body.get("image"))
+        entry = ctx.know.image(image_of(image, ctx.know).name) if image is not None else None
+        if (
+            image is not None
+            and entry is not None
+            and entry.entry in ("serve", "opaque")
+            and truth(body.get("disabled")) is not True
+        ):
+            setup = Setup(container=True, image=str(image))
+            said = ("its arguments: they stand elsewhere",)
+            out.append(
+                Launch(
+                    file=ctx.file, line=line_of(body), kind="yaml", engine=entry.engine, setup=setup, unresolved=said
+                )
+            )
+    if out:
+        return out
+    for value in _texts(doc):
+        if _MENTIONS.search(value):
+            if "```" in value:
+                out += _fenced(value, ctx._replace(line=line_of(value) + (1 if value.block else 0)))
+            elif "\n" in value or " " in value:
+                first = line_of(value) + (1 if value.block else 0)
+                out += (
+                    made(ctx, "yaml", finder(ctx).script(value, first), None)
+                    or nested(ctx, value)
+                    or _templated(value, first, ctx)
+                )
+    return out
+
+
+_MENTIONS = re.compile(
+    r"\b(vllm|sglang|trtllm-serve|text-generation-launcher|lmdeploy|llama-server|ollama|llama-swap|mlx_lm|mlc_llm)\b"
+)
+
+
+def _templated(value: Text, line: int, ctx: Context) -> list[Launch]:
+    """A command inside a template's quotes: `{{ 'python3 -m vllm.entrypoints...' if ... }}`."""
+    if "{{" not in value:
+        return []
+    out: list[Launch] = []
+    for quoted in (q for q in re.findall(r"'([^']*)'", value[:5000]) if len(q) > 2):
+        found = finder(ctx).script(quoted, line)
+        out += made(ctx, "template", [s._replace(unresolved=("a template around the command",)) for s in found], None)
+    return out
+
+
+def _repository(image: Any) -> Text | None:
+    repository, tag = string(at(image, "repository")), string(at(image, "tag"))
+    if repository is None:
+        return None
+    from advisor.checks.located import like
+
+    return like(f"{repository}:{tag}", repository) if tag else repository
+
+
+def _texts(doc: Any) -> Iterator[Text]:
+    stack = [doc]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, Text):
+            yield here
+        elif isinstance(here, dict):
+            stack.extend(reversed(list(here.values())))
+        elif isinstance(here, list):
+            stack.extend(reversed(here))
+
+
+def _fenced(source: str, ctx: Context) -> list[Launch]:
+    """The launches of the fenced code blocks of a Markdown text."""
+    out: list[Launch] = []
+    block: list[str] = []
+    begin = 0
+    for n, line in enumerate(source.splitlines(), ctx.line):
+        if line.lstrip().startswith("```"):
+            if begin:
+                body = "\n".join(block)
+                if _MENTIONS.search(body):
+                    out += made(ctx, "markdown", finder(ctx).script(body, begin + 1), None)
+                begin, block = 0, []
+            else:
+                begin = n
+        elif begin:
+            block.append(line)
+    return out

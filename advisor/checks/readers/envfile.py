@@ -1,0 +1,58 @@
+"""`.env` files: `NAME=value` lines. Alone they start nothing but can set up an engine that reads variables."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.checks.launch import Launch
+from advisor.checks.located import Text, text
+from advisor.checks.readers.context import Context
+
+_LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
+# variables that only the engine's own server reads, and clients never set
+_SERVER = {
+    "ollama": re.compile(r"OLLAMA_(?!HOST$|API|BASE|URL|MODEL$|MODELS$|INTERNAL|PROXY)[A-Z_]+$"),
+    "llama.cpp": re.compile(r"LLAMA_ARG_[A-Z_]+$"),
+}
+_NAMES = frozenset(
+    [
+        "OLLAMA_CONTEXT_LENGTH",
+        "OLLAMA_NUM_PARALLEL",
+        "OLLAMA_MAX_LOADED_MODELS",
+        "OLLAMA_KV_CACHE_TYPE",
+        "OLLAMA_FLASH_ATTENTION",
+        "OLLAMA_KEEP_ALIVE",
+        "OLLAMA_MAX_QUEUE",
+        "OLLAMA_SCHED_SPREAD",
+        "OLLAMA_GPU_OVERHEAD",
+        "OLLAMA_LOAD_TIMEOUT",
+        "OLLAMA_NUM_CTX",
+        "OLLAMA_ORIGINS",
+    ]
+)
+
+
+def variables_of(source: str, first: int = 1) -> dict[str, Text]:
+    """The variables of an env file."""
+    out: dict[str, Text] = {}
+    for n, line in enumerate(source.splitlines(), first):
+        m = _LINE.match(line)
+        if m is None or line.lstrip().startswith("#"):
+            continue
+        value = m[2]
+        if len(value) > 1 and value[0] in "'\"" and value[-1] == value[0]:
+            value = value[1:-1]
+        else:
+            value = re.sub(r"\s#.*$", "", value).strip()
+        out[m[1]] = text(value, n, m.start(2) + 1)
+    return out
+
+
+def read(source: str, ctx: Context) -> list[Launch]:
+    """The server that an env file sets up, if one reads it."""
+    env = variables_of(source, ctx.line)
+    for engine, pattern in _SERVER.items():
+        mine = [v for k, v in env.items() if (k in _NAMES if engine == "ollama" else pattern.match(k))]
+        if mine:
+            return [Launch(file=ctx.file, line=mine[0].line, kind="env", name=None, engine=engine, env=env)]
+    return []

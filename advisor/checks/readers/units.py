@@ -1,0 +1,233 @@
+"""systemd units, Dockerfiles, shell scripts with their batch directives (Slurm)."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from advisor.checks import accelerators, shell
+from advisor.checks.launch import Launch, Setup
+from advisor.checks.located import Text, text
+from advisor.checks.readers.context import Context, finder, made, nested
+from advisor.checks.readers.envfile import variables_of
+
+_UNIT_WORDS = frozenset(
+    [
+        "After",
+        "Wants",
+        "Restart",
+        "RestartSec",
+        "MemoryMax",
+        "User",
+        "Group",
+        "SupplementaryGroups",
+        "PrivateDevices",
+        "ProtectHome",
+        "ProtectSystem",
+        "TimeoutStartSec",
+        "DynamicUser",
+    ]
+)
+
+
+def systemd(source: str, ctx: Context) -> list[Launch]:
+    """The launch of a unit: ExecStart with Environment= and what else is set; drop-ins may have no ExecStart."""
+    section = ""
+    env: dict[str, Text] = {}
+    unit: dict[str, str] = {}
+    places: dict[str, int] = {}
+    starts: list[Text] = []
+    for n, line in _logical_lines(source, ctx.line):
+        m = re.match(r"\s*\[([A-Za-z]+)\]\s*$", line)
+        if m:
+            section = m[1]
+            continue
+        key, eq, value = line.partition("=")
+        key, value = key.strip(), value.strip()
+        if not eq or key.startswith(("#", ";")):
+            continue
+        if key == "Environment" and section == "Service":
+            for w in shell.words("x " + value.replace("$", "\\$"), n)[1:]:
+                k, has, v = w.partition("=")
+                if has:
+                    env[k] = text(v, n)
+        elif key == "ExecStart" and section == "Service" and value:
+            starts.append(text(value.lstrip("@-:+!"), n, line.index("=") + 2))
+        elif key in _UNIT_WORDS:
+            unit[key] = f"{unit[key]} {value}" if key in ("After", "Wants") and key in unit else value
+            places[key] = n
+    from advisor.checks.docker_run import size
+
+    limit = size(unit.get("MemoryMax")) if unit.get("MemoryMax") else None
+    setup = Setup(unit={"present": "yes", **unit}, places=places, memory_limit=limit, user=unit.get("User"))
+    out: list[Launch] = []
+    for start in starts:
+        known = dict(env.items())
+        words = [
+            text(w, start.line, start.column, w.unknown)
+            for w in shell.words(start.replace("%", "%"), start.line, start.column, known)
+        ]
+        found = finder(ctx).command(words, env, start.line)
+        out += made(ctx, "systemd", found, None, setup)
+    if not starts and any(k.startswith("OLLAMA_") for k in env):
+        out.append(
+            Launch(
+                file=ctx.file,
+                line=min(v.line for v in env.values()),
+                kind="systemd",
+                engine="ollama",
+                env=env,
+                setup=setup,
+            )
+        )
+    return [msgspec.structs.replace(x, setup=setup) if not x.setup.container else x for x in out]
+
+
+def _logical_lines(source: str, first: int) -> list[tuple[int, str]]:
+    out: list[tuple[int, str]] = []
+    pending, begin = "", first
+    for n, line in enumerate(source.splitlines(), first):
+        if not pending:
+            begin = n
+        if line.rstrip().endswith("\\") and not line.lstrip().startswith(("#", ";")):
+            pending += line.rstrip()[:-1] + " "
+            continue
+        out.append((begin, pending + line))
+        pending = ""
+    if pending:
+        out.append((begin, pending))
+    return out
+
+
+def dockerfile(source: str, ctx: Context) -> list[Launch]:
+    """The launch of the last stage: ENTRYPOINT and CMD, with ENV and the base image."""
+    env: dict[str, Text] = {}
+    args: dict[str, str] = dict(ctx.variables)
+    image: Text | None = None
+    entry: list[Text] | None = None
+    command: list[Text] = []
+    stages: dict[str, Text] = {}
+    places: dict[str, int] = {}
+    fd = finder(ctx)
+    pulled = False
+    for n, line in _docker_lines(source, ctx.line):
+        m = re.match(r"\s*([A-Za-z]+)\s+(.*)$", line, re.S)
+        if not m or line.lstrip().startswith("#"):
+            continue
+        word, rest = m[1].upper(), m[2].strip()
+        if word == "ARG":
+            k, eq, v = rest.partition("=")
+            if eq and k not in args:
+                args[k] = v.strip("\"'")
+        elif word == "FROM":
+            parts = [p for p in rest.split() if not p.startswith("--")]
+            from advisor.checks.readers.context import expand
+
+            base = expand(text(parts[0], n, 6), args) if parts else text("", n)
+            image = stages.get(base.lower(), base)
+            if len(parts) > 2 and parts[1].upper() == "AS":
+                stages[parts[2].lower()] = image
+            entry, command = None, []
+            places["image"] = n
+        elif word == "ENV":
+            for w in shell.words("x " + rest, n, known=args)[1:]:
+                k, eq, v = w.partition("=")
+                if eq:
+                    env[k] = text(v, n)
+            pair = re.match(r"([A-Za-z_]\w*)\s+([^=].*)$", rest)
+            if pair and "=" not in pair[1]:
+                env[pair[1]] = text(pair[2].strip("\"'"), n)
+        elif word == "RUN":
+            fd._note_pins(shell.words(rest.replace("&&", " "), n)[:500])
+            if re.search(r"\bollama\s+pull\b", rest) and not re.search(r"\bollama\s+serve\b", rest):
+                places["ollama-pull"] = n
+                pulled = True
+        elif word in ("ENTRYPOINT", "CMD"):
+            words = _exec_form(rest, n)
+            if word == "ENTRYPOINT":
+                entry = words or None
+                command = []
+            else:
+                command = words
+        elif word == "USER":
+            places["user"] = n
+    setup = Setup(container=True, image=image, gpu_granted=None, places=places)
+    found = fd.container(image, entry, command, env, setup)
+    if not found and pulled:
+        return [
+            Launch(file=ctx.file, line=places["ollama-pull"], kind="dockerfile", engine="ollama", env=env, setup=setup)
+        ]
+    entry_known = (
+        image is not None
+        and (e := ctx.know.image(str(image).partition("@")[0].rpartition(":")[0] or str(image))) is not None
+        and e.entry != "shell"
+    )
+    if not entry and not command and not entry_known:
+        return []
+    return made(ctx, "dockerfile", found, None)
+
+
+def _exec_form(rest: str, n: int) -> list[Text]:
+    import json
+
+    if rest.startswith("["):
+        try:
+            words = json.loads(rest)
+        except (ValueError, RecursionError):
+            words = None
+        if isinstance(words, list):
+            return [text(str(w), n) for w in words if isinstance(w, str)]
+    return [text("sh", n), text("-c", n), text(rest, n)]
+
+
+def _docker_lines(source: str, first: int) -> list[tuple[int, str]]:
+    out: list[tuple[int, str]] = []
+    pending, begin = "", first
+    for n, line in enumerate(source.splitlines(), first):
+        if pending and line.lstrip().startswith("#"):
+            continue
+        if not pending:
+            begin = n
+        if line.rstrip().endswith("\\"):
+            pending += line.rstrip()[:-1] + "\n"
+            continue
+        out.append((begin, pending + line))
+        pending = ""
+    if pending:
+        out.append((begin, pending))
+    return out
+
+
+def script(source: str, ctx: Context) -> list[Launch]:
+    """The launches of a shell script; `#SBATCH` says what it runs on. Manifests in heredocs are read as such."""
+    setup = _slurm(source, ctx)
+    out = made(
+        ctx, "slurm" if setup else "shell", finder(ctx).script(source, ctx.line, dict(ctx.variables)), None, setup
+    )
+    for c in shell.commands(source, ctx.line):
+        if c.heredoc is not None and re.search(
+            r"^(apiVersion|services|FROM|\[Service\]|\[Unit\]|models)\b", c.heredoc, re.M
+        ):
+            out += nested(ctx, c.heredoc)
+    return out
+
+
+def _slurm(source: str, ctx: Context) -> Setup | None:
+    rows = re.findall(r"^#SBATCH\s+(.*)$", source[:20_000], re.M)
+    if not rows:
+        return None
+    words = " ".join(rows)
+    nodes = re.search(r"(?:--nodes[= ]|-N ?)(\d{1,5})", words)
+    gres = re.search(r"(?:--gres[= ]gpu|--gpus-per-node[= ]|--gpus[= ]|-G ?)(?::?([A-Za-z][\w-]*))?:?(\d{1,4})?", words)
+    name = accelerators.accelerator(gres[1], ctx.know) if gres and gres[1] else None
+    return Setup(
+        hardware=name,
+        hardware_source="#SBATCH" if name else None,
+        gpu_count=int(gres[2]) if gres and gres[2] else None,
+        gpu_granted=True if gres else None,
+        nodes=int(nodes[1]) if nodes else None,
+    )
+
+
+__all__ = ["dockerfile", "script", "systemd", "variables_of"]

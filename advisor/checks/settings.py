@@ -1,0 +1,215 @@
+"""Engine arguments as settings: the flag that each word means, its value, and what is wrong with how it is written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from advisor.checks.knowledge import FlagEntry, FlagTable, Knowledge
+from advisor.checks.launch import Launch
+from advisor.checks.located import Text, line_of, text
+
+_FLAG = re.compile(r"^--?[A-Za-z]")
+_NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+_SIZED = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])?$")
+# flags whose value is a model when no positional names one
+MODEL_FLAGS = (
+    "model",
+    "model-path",
+    "model-id",
+    "model_path",
+    "model-repository",
+    "model_id",
+    "model-dir",
+    "model_dir",
+    "model-repo",
+)
+
+
+class Argument(NamedTuple):
+    """One flag as it was given."""
+
+    name: str  # canonical, without dashes; as written where the engine does not know it
+    written: str  # the flag as written, without a value
+    value: Text | None  # None for a flag without value
+    place: Text  # the word, for its line and column
+    known: bool = True
+    off: bool = False
+    abbreviated: bool = False
+    stray: Text | None = None  # a value given to a flag that takes none
+    missing: bool = False  # a value is wanted and none was given
+    key: str | None = None  # `--speculative-config.method x`: the part after the dot
+    extra: tuple[Text, ...] = ()  # further values of a flag that takes many
+
+
+class Arguments(NamedTuple):
+    """All arguments of a launch."""
+
+    given: tuple[Argument, ...]
+    positional: tuple[Text, ...]
+    open: tuple[str, ...]  # what could hold further arguments that are not known
+
+    def last(self, *names: str) -> Argument | None:
+        """The flag as it counts: the last one given."""
+        return next((a for a in reversed(self.given) if a.name in names and a.key is None), None)
+
+    def value(self, *names: str) -> Text | None:
+        """The value of a flag; None where it is absent or takes none."""
+        a = self.last(*names)
+        return a.value if a else None
+
+    def on(self, *names: str) -> bool:
+        """Whether a flag is switched on."""
+        a = self.last(*names)
+        return a is not None and not a.off
+
+
+def read(launch: Launch, know: Knowledge) -> Arguments:
+    """The arguments of a launch, in order. Variables that the engine reads as flags come first, flags win."""
+    table = know.flags(launch.engine)
+    given: list[Argument] = []
+    if table is not None:
+        for name, value in launch.env.items():
+            flag = table.by_variable.get(name)
+            if flag is not None and flag not in ("api-key",):
+                given.append(Argument(flag, name, value, value))
+    for name, value in launch.settings.items():
+        if launch.engine == "ollama":
+            continue
+        given.append(_setting(name, value, table))
+    words, positional, unread = _words(launch.argv, table)
+    return Arguments((*given, *words), tuple(positional), tuple(unread))
+
+
+def _setting(name: str, value: Text, table: FlagTable | None) -> Argument:
+    """A setting from a field of its own: true and false switch a flag."""
+    found = _lookup(f"--{name}", table)
+    flag = found[0] if found else name
+    entry = table.table.flags.get(flag) if table else None
+    if entry is not None and entry.t == "flag":
+        return Argument(flag, name, None, value, off=value.lower() in ("false", "no", "0"))
+    return Argument(flag, name, value, value, known=found is not None or table is None)
+
+
+def _words(argv: Sequence[Text], table: FlagTable | None) -> tuple[list[Argument], list[Text], list[str]]:
+    given: list[Argument] = []
+    positional: list[Text] = []
+    unread: list[str] = []
+    i = 0
+    while i < len(argv):
+        w = argv[i]
+        i += 1
+        if w.unknown and not re.match(r"^--?[A-Za-z][\w.-]*(=|$)", w):
+            (positional if not _bare_variable(w) else unread).append(w)
+            if _bare_variable(w) and not positional and not given:
+                positional.append(w)
+            continue
+        if w in ("--", "\\"):
+            continue
+        if not _FLAG.match(w) or _NUMBER.match(w):
+            positional.append(w)
+            continue
+        written, eq, rest = w.partition("=")
+        inline = text(rest, w.line, w.column, w.unknown) if eq else None
+        found = _lookup(written, table)
+        if found is None:
+            i = _unknown(written, inline, w, argv, i, given)
+            continue
+        name, off, abbreviated, key = found
+        entry = table.table.flags[name] if table else FlagEntry()
+        i = _known(Argument(name, written, inline, w, off=off, abbreviated=abbreviated, key=key), entry, argv, i, given)
+    return given, positional, unread
+
+
+def _bare_variable(w: Text) -> bool:
+    """A word that is nothing but a variable could be any number of words."""
+    return re.fullmatch(r"\$(\{[^}]*\}|\([^)]*\)|\w+|[@*])", w) is not None
+
+
+def _known(a: Argument, entry: FlagEntry, argv: Sequence[Text], i: int, given: list[Argument]) -> int:
+    nxt = argv[i] if i < len(argv) else None
+    if entry.t == "flag" and a.key is None:
+        if a.value is not None:
+            given.append(a._replace(stray=a.value, off=a.off or a.value.lower() in ("false", "0", "no"), value=None))
+            return i
+        if nxt is not None and nxt.lower() in ("true", "false"):
+            given.append(a._replace(stray=nxt, off=a.off or nxt.lower() == "false"))
+            return i + 1
+        given.append(a)
+        return i
+    if a.value is not None:
+        given.append(a)
+        return i
+    if nxt is None or (_FLAG.match(nxt) and not nxt.unknown and not _NUMBER.match(nxt)):
+        given.append(a._replace(missing=not entry.o))
+        return i
+    i += 1
+    extra: list[Text] = []
+    while entry.n and i < len(argv) and not (_FLAG.match(argv[i]) and not _NUMBER.match(argv[i])):
+        extra.append(argv[i])
+        i += 1
+    given.append(a._replace(value=nxt, extra=tuple(extra)))
+    return i
+
+
+def _unknown(written: str, inline: Text | None, w: Text, argv: Sequence[Text], i: int, given: list[Argument]) -> int:
+    nxt = argv[i] if i < len(argv) else None
+    value = inline
+    if inline is None and nxt is not None and not _FLAG.match(nxt):
+        value, i = nxt, i + 1
+    given.append(Argument(written.lstrip("-"), written, value, w, known=False))
+    return i
+
+
+def _lookup(written: str, table: FlagTable | None) -> tuple[str, bool, bool, str | None] | None:
+    """(name, switched off, abbreviated, dotted key) of a flag as written; None for one the engine does not know."""
+    if table is None:
+        return (written.lstrip("-"), False, False, None) if written.startswith("--") else None
+    spellings = table.spellings
+    for candidate in (written, written.replace("_", "-"), written.replace("-", "_").replace("__", "--", 1)):
+        s = spellings.get(candidate)
+        if s is not None:
+            return s.name, s.off, False, None
+    if not written.startswith("--"):
+        return None
+    base, dot, key = written.partition(".")
+    if dot and (s := spellings.get(base.replace("_", "-"))) is not None:
+        return s.name, False, False, key
+    if table.table.parser == "argparse":
+        plain = written.replace("_", "-")
+        hits = {spellings[k].name for k in spellings if k.startswith(plain) and k.startswith("--")}
+        if len(hits) == 1 and len(plain) > 5:
+            return hits.pop(), False, True, None
+    return None
+
+
+def number(value: str | None) -> float | None:
+    """A number as engines take it (`32k` = 32000, `32K` = 32768); None for anything else."""
+    if value is None:
+        return None
+    m = _SIZED.match(value.strip())
+    if len(value) > 40:
+        return None
+    if m and m[2]:
+        return float(m[1]) * {"k": 1e3, "K": 1024, "m": 1e6, "M": 1024**2, "g": 1e9, "G": 1024**3}[m[2]]
+    n = float(value) if _NUMBER.match(value.strip()) else math.inf
+    return n if math.isfinite(n) else None
+
+
+def as_setting(a: Argument, entry: FlagEntry | None) -> str | int | float | bool | None:
+    """The value an engine's module reads; None where it cannot be told."""
+    if a.value is None:
+        return not a.off
+    if a.value.unknown:
+        return None
+    n = number(a.value)
+    if n is not None and (entry is None or entry.t in ("int", "float", "str")):
+        return int(n) if n == int(n) and abs(n) < 2**53 and "." not in a.value else n
+    return str(a.value)
+
+
+def line(a: Argument | None) -> int:
+    """The line an argument stands on, 0 for none."""
+    return line_of(a.place) if a is not None else 0

@@ -1,0 +1,41 @@
+"""The flag tables against the flags that the engines' own parsers were seen to know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from checking import knowledge, launches
+
+from advisor.checks import settings
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "flags"
+PROGRAMS = {
+    "vllm": "vllm serve m",
+    "sglang": "sglang serve --model-path m",
+    "llama.cpp": "llama-server -m m.gguf",
+    "lmdeploy": "lmdeploy serve api_server m",
+    "tensorrt-llm": "trtllm-serve m",
+    "tgi": "text-generation-launcher --model-id m",
+    "max": "max serve --model m",
+    "mlx-lm": "mlx_lm.server --model m",
+}
+
+
+@pytest.mark.parametrize("engine", PROGRAMS)
+def test_every_flag_of_the_parser_is_known(engine: str) -> None:
+    flags = [x for x in (FOLDER / f"{engine}.txt").read_text().splitlines() if x.startswith("-")]
+    assert len(flags) > 20
+    unknown = []
+    for flag in flags:
+        (launch,) = launches(f"{PROGRAMS[engine]} {flag} 1\n")
+        found = settings.read(launch, knowledge())
+        if not all(a.known and not a.abbreviated for a in found.given):
+            unknown.append(flag)
+    assert unknown == []
+
+
+def test_a_made_up_flag_is_not() -> None:
+    for engine, program in PROGRAMS.items():
+        (launch,) = launches(f"{program} --no-such-flag-here 1\n")
+        assert not all(a.known for a in settings.read(launch, knowledge()).given), engine

@@ -1,0 +1,64 @@
+"""A lock file stands in for a private model; a diff says what a change does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import advisor
+
+ADVISE = str(Path(sys.executable).parent / "advise")
+CONFIG = Path(__file__).resolve().parents[1] / "models" / "configs" / "Qwen--Qwen3-4B.json"
+
+
+def advise(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([ADVISE, *words], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("name", ["our-org/mine", "/models/mine", "/models/mine.gguf"])
+def test_a_locked_model_is_judged_like_its_own(name: str, tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    shutil.copy(CONFIG, tmp_path / "m" / "config.json")
+    llama = name.endswith("gguf")
+    engine = "llama-server -fa on -c 8192 -np 1 -m" if llama else "vllm serve --max-model-len 8192 --model"
+    (tmp_path / "s.sh").write_text(f"{engine} {name}\n")
+    before = advise(tmp_path, "check", "s.sh", "--on", "1x RTX 4090, 64GB RAM")
+    assert before.returncode == 2
+    made = advise(tmp_path, "lock", "m", "--name", name)
+    assert made.returncode == 0, made.stderr
+    shutil.rmtree(tmp_path / "m")  # the model itself is not needed any more
+    after = advise(tmp_path, "check", "s.sh", "--on", "1x RTX 4090, 64GB RAM")
+    if llama:  # its weight format is in no lock
+        assert "weight format" in after.stdout
+        return
+    assert after.returncode == 0, after.stdout
+    (tmp_path / "t.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 8192\n")
+    same = advisor.check(tmp_path / "t.sh", on="1x RTX 4090, 64GB RAM").deployments[0].memory
+    assert same is not None
+    needed = max(d["total_bytes"] for d in same["devices"]) / 2**30
+    assert f"{needed:.1f}G" in after.stdout
+
+
+def test_a_broken_lock_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "advise.lock").write_text("models: 7\n")
+    (tmp_path / "s.sh").write_text("vllm serve Qwen/Qwen3-4B\n")
+    p = advise(tmp_path, "check", "s.sh", "--no-fit")
+    assert p.returncode == 2
+    assert "is no lock file" in p.stderr
+
+
+def test_diff(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 4096\n")
+    (tmp_path / "b.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 8192 --swap-space 4\n")
+    p = advise(tmp_path, "diff", "a.sh", "b.sh", "--on", "1x RTX 4090")
+    assert p.returncode == 1
+    assert "fits -> fits" in p.stdout
+    assert "KV cache: 0.56 -> 1.12 GiB (+0.56)" in p.stdout  # 36 layers x 2 x 8 heads x 128 x 2 bytes a token
+    assert "+ error swap-space-removed" in p.stdout
+    same = advise(tmp_path, "diff", "a.sh", "a.sh", "--on", "1x RTX 4090")
+    assert same.returncode == 0
+    assert "+" not in same.stdout

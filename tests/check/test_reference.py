@@ -1,0 +1,35 @@
+"""The rules' pages are those of the rules, and the JSON is what the shipped schema says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import msgspec
+
+import advisor
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.checks.explain import pages
+from advisor.checks.report import as_json
+
+TOP = Path(__file__).resolve().parents[2]
+
+
+def test_pages_are_not_stale() -> None:
+    stored = {p.name: p.read_text(encoding="utf-8") for p in (TOP / "docs/reference/checks").glob("*.md")}
+    assert stored == pages(catalog([shipped_root()])), "python -m advisor.report.reference docs/reference"
+
+
+def test_json_schema(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text(
+        "vllm serve Qwen/Qwen3-8B --swap-space 4\nvllm serve $X\nllama-server -m /x/a.gguf\n"
+    )
+    (tmp_path / "b.yaml").write_text("a: [\n")
+    schema = json.loads((Path(advisor.__file__).parent / "schemas" / "check.json").read_text())
+    for on in ("1x H100 80GB SXM", None):
+        body = json.loads(msgspec.json.encode(as_json(advisor.check(tmp_path, on=on))))
+        jsonschema.Draft202012Validator(schema).validate(body)
+        assert len(body["deployments"]) == 3
+        assert body["problems"]
