@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from flag_facts import facts
 from launching import ENGINES, RULES, launch, rendered
 
 from advisor import engines
@@ -25,6 +26,9 @@ HARDWARE = ("RTX 4090", "2x RTX 3090", "cpu, 64GB RAM", "RX 7900 XTX", "T4", "8x
 
 
 def known(engine: str) -> set[str]:
+    """Flags of the engine's parser; Ollama has variables instead."""
+    if engine != "ollama":
+        return set(facts(engine)["kinds"])
     lines = (FLAGS / f"{engine}.txt").read_text().splitlines()
     return {line for line in lines if not line.startswith("#")}
 
