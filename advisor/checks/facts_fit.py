@@ -8,6 +8,7 @@ from advisor.checks import model_names
 from advisor.checks.facts import Seen, fact
 from advisor.checks.facts_args import value
 from advisor.checks.facts_model import heads, kv_heads, model_of
+from advisor.checks.judge import tokens_of_one
 from advisor.units import GIB
 
 
@@ -155,7 +156,7 @@ def _weights(s: Seen) -> float | None:
 
 @fact("fit.longest", "int", "tokens that the cache holds")
 def _longest(s: Seen) -> int | None:
-    return s.v.estimate.kv_cache.tokens if s.v.estimate is not None else None
+    return tokens_of_one(s.v.estimate) if s.v.estimate is not None else None
 
 
 @fact("fit.length_defaulted", "bool", "no length is given, so the model's own is taken")
@@ -232,7 +233,8 @@ def _too_long(s: Seen) -> bool | None:
     return (
         e.fits is False
         and s.facts["fit.weights_exceed"] is False
-        and bool(e.kv_cache.tokens is not None and e.kv_cache.tokens < e.context_length)
+        and (held := tokens_of_one(e)) is not None
+        and held < e.context_length
     )
 
 

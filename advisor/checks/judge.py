@@ -66,7 +66,7 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         why += e.short or tuple(w for w in e.warnings)
         if not length_given(a) and _shorter_fits(e):
             fits = None  # the engine refuses to start like this, which a finding says; what length is wanted is open
-            tokens = e.kv_cache.tokens or 0
+            tokens = tokens_of_one(e) or 0
             why.insert(
                 0,
                 f"no context length is set: {e.context_length:,} tokens, the model's own, do not fit, "
@@ -120,7 +120,14 @@ def length_given(a: Arguments) -> bool:
 
 def _shorter_fits(e: MemoryEstimate) -> bool:
     """Whether the weights fit and the pool holds requests of some length, only not of the whole one."""
-    return bool(e.kv_cache.tokens and e.kv_cache.tokens >= SHORTEST and e.kv_cache.tokens < e.context_length)
+    held = tokens_of_one(e)
+    return held is not None and SHORTEST <= held < e.context_length
+
+
+def tokens_of_one(e: MemoryEstimate) -> int | None:
+    """Tokens that the pool of one replica holds, at the growth per token; None where there is no pool."""
+    room, row = e.kv_cache.available_bytes, e.kv_cache.bytes_per_token
+    return None if room is None or not row else max(0, int(room // row))
 
 
 def _plain(value: str | None) -> str | None:

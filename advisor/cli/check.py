@@ -51,9 +51,7 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
     help="Least severity that fails.",
 )
 @click.option("--strict", is_flag=True, help="Warnings fail, too.")
-@click.option(
-    "--fail-if-no-objects-found", "fail_if_none", is_flag=True, help="Exit status 2 where no launch is found."
-)
+@click.option("--fail-if-no-objects-found", "must_find", is_flag=True, help="Exit status 2 where no launch is found.")
 @click.option("--exit-zero", is_flag=True, help="Exit status 0 whatever is found.")
 @click.option(
     "--format", "formats", multiple=True, type=click.Choice(FORMATS), help="Output format; repeat it with --output."

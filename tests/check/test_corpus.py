@@ -20,8 +20,6 @@ CARDS = {
     "h100": "H100 80GB SXM", "h200": "H200 SXM 141GB", "l4": "L4", "gh200": "GH200 96GB", "b200": "B200 SXM",
     "gb200": "GB200", "gb300": "GB300", "b300": "B300 SXM6", "3090": "RTX 3090", "a100": "A100 SXM4 80GB",
 }  # fmt: skip
-# d092: the prefill worker of an engine build of its own (megamoe) holds its experts in a way no release does
-NOT_REFUSED_EXCEPT = {"d092"}
 
 
 def rows() -> list[dict[str, str]]:
@@ -71,5 +69,5 @@ def test_declared_hardware_is_not_refused() -> None:
         judged += any(d.fits is not None for d in report.deployments)
         if any(d.fits is False for d in report.deployments):
             refused.append(r["case_id"])
-    assert set(refused) <= NOT_REFUSED_EXCEPT
+    assert refused == []
     assert judged >= 15
