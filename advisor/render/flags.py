@@ -10,16 +10,14 @@ from advisor.engines.versions import key
 from advisor.errors import UnknownName
 from advisor.record import Record
 
-# engines that start another one's server -> whose flags it takes
-SAME_AS = {"ktransformers": "sglang", "vllm-metal": "vllm", "dynamo": "vllm", "llm-d": "vllm"}
-
 
 class FlagTable(Record, frozen=True, kw_only=True):
     """Flags of one server program as its parser of `version` has them, and what changed before."""
 
     engine: str
-    version: str
-    source: str
+    version: str = ""
+    source: str = ""
+    same_as: str | None = None  # the engine whose server it starts, and whose table is meant
     positional: tuple[str, ...] = ()
     flags: dict[str, tuple[str, ...]] = {}  # kind of value -> names; `switch` takes none
     choices: dict[str, tuple[str, ...]] = {}
@@ -38,7 +36,8 @@ class FlagTable(Record, frozen=True, kw_only=True):
 def table(engine_id: str, rules: Catalog) -> FlagTable | None:
     """The flags of an engine's server; None where they were not read."""
     try:
-        return typed(rules, f"flags/{SAME_AS.get(engine_id, engine_id)}.yaml", FlagTable)
+        found = typed(rules, f"flags/{engine_id}.yaml", FlagTable)
+        return typed(rules, f"flags/{found.same_as}.yaml", FlagTable) if found.same_as else found
     except UnknownName:
         return None
 

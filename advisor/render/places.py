@@ -128,7 +128,7 @@ def beyond(
         return {"servers": [swapped(d, entry, rules, seen, told)]}
     if target in ("ray", "dynamo", "llm-d"):
         i = doc.places[target]
-        inner = rules.engine(entry.runs[0]) if entry.id in ("dynamo", "llm-d") else entry
+        inner = rules.engine(entry.runs[0]) if entry.kind == "orchestrator" else entry
         lane = {"nvidia": ""}.get(str(seen["vendor"]))
         if lane is None:
             raise BadInput(f"{target}: its image is for NVIDIA devices, and here are {seen['vendor']} ones")

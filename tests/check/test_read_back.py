@@ -29,7 +29,7 @@ def test_round_trip(engine: str, data: st.DataObject) -> None:
     )
     d, _ = deployment(asked, RULES)
     wanted = estimate(d, RULES)
-    for target in targets(engine):
+    for target in targets(engine, RULES):
         try:
             files = render(d, target, RULES)
         except AdvisorError:

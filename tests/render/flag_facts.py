@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 FOLDER = Path(__file__).resolve().parents[2] / "rules" / "flags"
-SAME_AS = {"ktransformers": "sglang", "vllm-metal": "vllm", "dynamo": "vllm", "llm-d": "vllm"}
+SAME_AS = {"ktransformers": "sglang", "vllm-metal": "vllm", "dynamo": "vllm", "llm-d": "vllm", "ray-serve": "vllm"}
 PROGRAMS = {
     "llama.cpp": ["llama-server"], "vllm": ["vllm", "serve"], "sglang": ["sglang", "serve"],
     "tensorrt-llm": ["trtllm-serve"], "lmdeploy": ["lmdeploy", "serve", "api_server"], "max": ["max", "serve"],

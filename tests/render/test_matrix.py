@@ -60,7 +60,7 @@ def test_every_engine_can_be_started_or_says_where() -> None:
     for entry in RULES.engines().values():
         if entry.kind == "client":
             continue
-        assert {"command", "dynamo", "llm-d"} & set(targets(entry.id, RULES)), entry.id
+        assert {"command", "dynamo", "llm-d", "ray"} & set(targets(entry.id, RULES)), entry.id
 
 
 def test_no_template_is_left_over() -> None:
