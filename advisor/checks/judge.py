@@ -67,11 +67,9 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         if not length_given(a) and _shorter_fits(e):
             fits = None  # the engine refuses to start like this, which a finding says; what length is wanted is open
             tokens = tokens_of_one(e) or 0
-            why.insert(
-                0,
-                f"no context length is set: {e.context_length:,} tokens, the model's own, do not fit, "
-                f"about {tokens:,} do",
-            )
+            shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
+            own = f"{e.context_length:,} tokens, the model's own, do not fit"
+            why.insert(0, f"no context length is set: {own}, {shorter}")
         if r.by_path:
             fits = None
             why.insert(0, "it would not fit if the name of the path is the model's")
@@ -121,7 +119,10 @@ def length_given(a: Arguments) -> bool:
 def _shorter_fits(e: MemoryEstimate) -> bool:
     """Whether the weights fit and the pool holds requests of some length, only not of the whole one."""
     held = tokens_of_one(e)
-    return held is not None and SHORTEST <= held < e.context_length
+    if held is None or held >= e.context_length:
+        return False
+    room, row = e.kv_cache.available_high_bytes, e.kv_cache.bytes_per_token
+    return held >= SHORTEST or bool(room and row and room // row >= SHORTEST)
 
 
 def tokens_of_one(e: MemoryEstimate) -> int | None:
