@@ -18,7 +18,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.roots import cache_dir
 from advisor.checks.findings import Finding, Judged, Problem, Skipped
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.run import FileResult, Options, check_file
+from advisor.checks.run import FileResult, Options, check_file, machines_of
 from advisor.record import Record
 
 LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
@@ -43,7 +43,7 @@ class Cache:
     def __init__(self, rules: Catalog, options: Options, path: Path | None = None) -> None:
         self.path = path or cache_dir() / "check.json"
         self.salt = _salt(rules, options)
-        self.usable = (options.on or "").strip().lower() != "this"
+        self.usable = (options.on or "").strip().lower() != "this" and options.snapshot is None
         self.old = self._load() if self.usable else {}
         self.new: dict[str, msgspec.Raw] = {}
         self.hits = 0
@@ -158,7 +158,7 @@ def _fresh(
                     yield n, r
                     n += 1
         return
-    machines: dict[str, Any] = {}
+    machines = machines_of(options, rules)
     for n, f in enumerate(files):
         yield n, check_file(f, know, book, options, machines, stdin)
 
@@ -171,7 +171,8 @@ def _start(options: Options, roots: tuple[Path, ...]) -> None:
     from advisor.checks.rules import Rulebook
 
     know = Knowledge(catalog(roots))
-    _worker.update(know=know, book=Rulebook(know, options.select, options.ignore), options=options, machines={})
+    book = Rulebook(know, options.select, options.ignore)
+    _worker.update(know=know, book=book, options=options, machines=machines_of(options, know.rules))
 
 
 def _chunk(files: list[str]) -> list[FileResult]:

@@ -46,6 +46,7 @@ class Options(NamedTuple):
 
     on: str | None = None
     on_from: str = "--on"
+    snapshot: str | None = None  # file of a machine; `on` is then only what it is called
     fit: bool = True
     engine_version: str | None = None
     variables: dict[str, str] = {}
@@ -134,14 +135,25 @@ def check_files(
     from advisor.checks.rules import Rulebook
 
     know = Knowledge(rules)
-    if options.on is not None:
-        from advisor.estimation import machine_of
-
-        machine_of(options.on, rules)  # a hardware string that means nothing is the caller's mistake, said at once
+    machines_of(options, rules)  # hardware that means nothing is the caller's mistake, said at once
     book = Rulebook(know, options.select, options.ignore)
     cache = batch.Cache(rules, options) if keep else None
     results = batch.run(files, options, rules, book, know, stdin=stdin, jobs=jobs, cache=cache, progress=progress)
     return collect(results, book.size, options, len(files))
+
+
+def machines_of(options: Options, rules: Catalog) -> dict[str, Any]:
+    """The machine that the options name, by its words. Raises UnknownName, BadInput, BadFile."""
+    if options.on is None:
+        return {}
+    if options.snapshot is not None:
+        from advisor.catalog.match import attach
+        from advisor.machines.snapshot import load
+
+        return {options.on: attach(load(options.snapshot), rules.accelerators(), rules.cpu_platforms())}
+    from advisor.estimation import machine_of
+
+    return {options.on.strip(): machine_of(options.on, rules)}
 
 
 def collect(results: Sequence[FileResult], rules: int, options: Options, files: int) -> Report:

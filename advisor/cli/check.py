@@ -88,6 +88,7 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     settings = config_of(given)
     asked = run.Options(
         on=_hardware(given, settings),
+        snapshot=given["snapshot"],
         on_from="--on" if given["on"] else "--machine" if given["snapshot"] else "the configuration",
         fit=not given["no_fit"],
         engine_version=given["engine_version"],
@@ -154,7 +155,7 @@ def _hardware(given: dict[str, Any], settings: dict[str, Any]) -> str | None:
     if given["on"] and given["snapshot"]:
         raise BadInput("--on and --machine exclude each other")
     if given["snapshot"]:
-        raise BadInput("--machine is not read by check yet: say the hardware in words with --on")
+        return f"the machine of {given['snapshot']}"
     on = given["on"] or settings.get("on")
     return str(on) if on else None
 

@@ -100,6 +100,19 @@ def test_annotation_suppresses(tmp_path: Path) -> None:
     assert advise(tmp_path, "p.yaml", "--no-fit").returncode == 0
 
 
+def test_machine_snapshot(tmp_path: Path) -> None:
+    """A saved machine answers like the same machine in words."""
+    (tmp_path / "s.sh").write_text(BIG)
+    machine = advisor.machine("4x H100 80GB SXM, 512GB RAM, linux")
+    (tmp_path / "m.json").write_text(json.dumps(machine.to_dict()))
+    assert advise(tmp_path, "s.sh", "--machine", "m.json").returncode == 1  # one card holds it not
+    (tmp_path / "s.sh").write_text(BIG.replace("4096", "4096 -tp 4"))
+    p = advise(tmp_path, "s.sh", "--machine", "m.json", "--json")
+    assert p.returncode == 0, p.stdout
+    assert len(json.loads(p.stdout)["deployments"][0]["memory"]["devices"]) == 4
+    assert advise(tmp_path, "s.sh", "--machine", "no.json").returncode == 2
+
+
 def test_baseline(tmp_path: Path) -> None:
     (tmp_path / "s.sh").write_text(SWAP)
     advise(tmp_path, "s.sh", "--no-fit", "--create-baseline", "b.json")
