@@ -33,6 +33,7 @@ class Question(NamedTuple):
     models: int = 1
     others: tuple[str, ...] = ()  # models beside the one that is sized
     memory_share: float | None = None  # of a card, that resident models leave
+    every_command: bool = True  # False: only the choice's, for answers that show no other
 
 
 class Judged(NamedTuple):

@@ -106,7 +106,9 @@ def _advice(
         )  # fmt: skip
         hits.append((points, entry, result))
     hits.sort(key=lambda h: sum(h[0].values()))
-    offered = [_ranked(e, f, j, w, rules, i, points) for i, (points, e, f) in enumerate(hits)]
+    offered = [
+        _ranked(e, f, j, w, rules, i, points, q.every_command or i == 0) for i, (points, e, f) in enumerate(hits)
+    ]
     clients = _clients(q, j, asked, rules, found.model)
     rejected = {e: r for e, r in rejected.items() if e not in {c.engine for c in clients}}
     offered = [*clients, *offered]
@@ -235,7 +237,7 @@ def _worth_knowing(entry: Engine, f: Found, w: Wanted) -> tuple[str, ...]:
 
 
 def _ranked(
-    entry: Engine, f: Found, j: Judged, w: Wanted, rules: Catalog, position: int, points: dict[str, float]
+    entry: Engine, f: Found, j: Judged, w: Wanted, rules: Catalog, position: int, points: dict[str, float], shown: bool
 ) -> Ranked:
     from advisor import engines
     from advisor.render import command, targets
@@ -246,7 +248,7 @@ def _ranked(
         reasons = _leaf(j)
     else:
         reasons = ("runs here too, though the guide does not put it forward for this workload",)
-    has_command = "command" in targets(entry.id, rules)
+    has_command = shown and "command" in targets(entry.id, rules)
     return Ranked(
         engine=entry.id,
         engine_name=entry.name,

@@ -88,6 +88,7 @@ def command(**given: Any) -> int:
         engine=given["engine"],
         models=max(1, len(names)),
         others=tuple(names[1:]),
+        every_command=given["as_json"],  # text shows the choice's only
     )
     advice = recommend(asked, rules)
     if given["guide"]:

@@ -270,6 +270,7 @@ def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef) -> dict[str
         "url": f"http://{'127.0.0.1' if seen['outside'] else seen['address']}:{seen['port']}{s.api}",
         "lines": words(s.program, _model_words(ref, s, None, None), here, maybe_key),
         "unit_lines": words(s.program, _model_words(ref, s, None, ref.absolute), here, maybe_key),
+        "before": _before(s, ref, seen),
         "after": _after(s, ref, ref.absolute),
         "container": None,
     }
@@ -307,6 +308,16 @@ def _renamed(arguments_: list[dict[str, Any]], s: matrix.Start) -> list[dict[str
     own = [{**a, "value": "999"} if a["value"] == "all" else a for a in own]  # more layers than any model has
     words = [w for a in arguments_ if a["flag"] not in s.rename for w in (a["flag"], a["value"]) if w is not None]
     return [*own, {"flag": f"{s.rest}={shlex.join(words)}", "value": None}] if words else own
+
+
+def _before(s: matrix.Start, ref: ModelRef, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give."""
+    if not s.before:
+        return []
+    name = ref.file if ref.path is not None else seen["name"]
+    needed = Word(variable="MODEL", help=s.needs.get("MODEL") or ref.missing or "")
+    model = needed if ref.path is None else plain(ref.path)
+    return _plain([fill(s.before, {"model": model, "name": plain(seen["served_name"] or name)})])[0]
 
 
 def _after(s: matrix.Start, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:

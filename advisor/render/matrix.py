@@ -78,6 +78,7 @@ class Start(Record, frozen=True, kw_only=True):
     key: Key | None = None
     key_hint: str | None = None  # what to do where there is none and others reach the server
     image: ImageStart | None = None
+    before: tuple[str, ...] = ()  # a command that is run first; {model} and {name} are filled in
     after: tuple[str, ...] = ()  # run once the server answers
     extra: tuple[str, ...] = ()  # words behind the model
     needs: dict[str, str] = {}  # variables the user has to set -> what they hold
