@@ -314,10 +314,10 @@ def _before(s: matrix.Start, ref: ModelRef, seen: Mapping[str, Any]) -> list[dic
     """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give."""
     if not s.before:
         return []
-    name = ref.file if ref.path is not None else seen["name"]
+    name = (ref.file if ref.path is not None else None) or seen["name"]
     needed = Word(variable="MODEL", help=s.needs.get("MODEL") or ref.missing or "")
     model = needed if ref.path is None else plain(ref.path)
-    return _plain([fill(s.before, {"model": model, "name": plain(seen["served_name"] or name)})])[0]
+    return _plain([fill(s.before, {"model": model, "name": plain(str(seen["served_name"] or name))})])[0]
 
 
 def _after(s: matrix.Start, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
 from checking import knowledge, launches
 
 from advisor.checks import settings
 
-FOLDER = Path(__file__).resolve().parents[1] / "data" / "flags"
+FOLDER = Path(__file__).resolve().parents[2] / "rules" / "flags"
 PROGRAMS = {
     "vllm": "vllm serve m",
     "sglang": "sglang serve --model-path m",
@@ -24,7 +25,8 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("engine", PROGRAMS)
 def test_every_flag_of_the_parser_is_known(engine: str) -> None:
-    flags = [x for x in (FOLDER / f"{engine}.txt").read_text().splitlines() if x.startswith("-")]
+    table = yaml.safe_load((FOLDER / f"{engine}.yaml").read_text())
+    flags = [*(name for kind in table["flags"].values() for name in kind), *table.get("choices", {})]
     assert len(flags) > 20
     unknown = []
     for flag in flags:
