@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from advisor.checks.each_item import Item, gone_now, nearly, place_of
+from advisor.checks.each_item import Item, nearly, place_of
 from advisor.checks.edits import remove_argument, rename_argument
 from advisor.checks.judge import Verdict
-from advisor.checks.knowledge import FlagEntry, Knowledge
+from advisor.checks.knowledge import Knowledge
 from advisor.checks.settings import Argument, number
+from advisor.engines.flag_tables import FlagEntry
 from advisor.engines.versions import key
 from advisor.near import near_matches
 
@@ -21,40 +22,35 @@ if TYPE_CHECKING:
 
 def removed_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Flags that the launch's version no longer has, and an older one had."""
-    h = know.history
-    rows = {"vllm": h.vllm_removed_flags, "sglang": h.sglang_removed_flags, "llama.cpp": h.llama_removed_flags}.get(
-        v.launch.engine, ()
-    )
+    lookup = know.flags(v.launch.engine)
+    gone = lookup.table.gone if lookup else {}
     version = v.launch.version
     source = facts._seen.source
     for a in v.arguments.given:
         bare = a.written.lstrip("-").replace("_", "-")
-        for g in rows:
-            if g.flag != bare or (v.launch.engine != "llama.cpp" and not a.written.startswith("--")):
-                continue
-            if version is None and a.known and v.launch.engine != "llama.cpp":
-                continue  # the current version has it
-            if v.launch.engine == "llama.cpp" and not _llama_gone(bare, version):
-                continue
-            if v.launch.engine != "llama.cpp" and not gone_now(g, version or v.judged.engine_version):
-                continue
-            instead = g.instead or "remove it"
-            words = {
-                "flag": a.written,
-                "instead": instead,
-                "last": g.last_seen or "an older version",
-                "version": version or v.judged.engine_version or "the current version",
-            }
-            m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
-            edits = (
-                rename_argument(a, instead, source)
-                if m and "*" not in instead
-                else remove_argument(a, source)
-                if instead.startswith("remove")
-                else ()
-            )
-            yield Item(bare, words, place_of(a.place), edits, fix=_instead(a.written, instead))
-            break
+        g = gone.get(bare)
+        if g is None or not (a.written.startswith("--") or v.launch.engine == "llama.cpp"):
+            continue
+        if version is None and a.known:
+            continue  # the current version has it
+        if not g.at(version or v.judged.engine_version):
+            continue
+        instead = g.instead or "remove it"
+        words = {
+            "flag": a.written,
+            "instead": instead,
+            "last": g.last_seen or "an older version",
+            "version": version or v.judged.engine_version or "the current version",
+        }
+        m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
+        edits = (
+            rename_argument(a, instead, source)
+            if m and "*" not in instead
+            else remove_argument(a, source)
+            if instead.startswith("remove")
+            else ()
+        )
+        yield Item(bare, words, place_of(a.place), edits, fix=_instead(a.written, instead))
 
 
 def _instead(written: str, instead: str) -> str:
@@ -63,16 +59,6 @@ def _instead(written: str, instead: str) -> str:
         if instead.startswith("remove")
         else f"Use {instead} in place of {written}"
     )
-
-
-def _llama_gone(flag: str, version: str | None) -> bool:
-    """Whether a llama.cpp build lacks a flag; builds before b10964 still have the loading and web flags."""
-    build = key(version or "")
-    if flag in ("mlock", "mmap", "no-mmap", "direct-io", "dio"):
-        return not build or build[0] >= 11434
-    if flag == "no-webui":
-        return not build or build[0] >= 10964
-    return not build or build[0] >= 10434
 
 
 def unknown_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
@@ -85,8 +71,8 @@ def _unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     table = know.flags(v.launch.engine)
     if table is None or not table.table.flags or not own_parser(v):
         return
-    h = know.history
-    gone = {g.flag for g in (*h.vllm_removed_flags, *h.sglang_removed_flags, *h.llama_removed_flags)} | _SPECULATIVE
+    others = [t for e in ("vllm", "sglang", "llama.cpp") if (t := know.flags(e))]
+    gone = {name for t in others for name in t.table.gone} | _SPECULATIVE
     source = facts._seen.source
     for a in v.arguments.given:
         bare = a.written.lstrip("-").replace("_", "-")
@@ -147,8 +133,10 @@ def newer_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     if v.launch.engine != "vllm" or v.launch.version is None:
         return
     mine = key(v.launch.version)
-    first = {f: version for version, flags in know.history.vllm_first_seen.items() for f in flags}
-    versions = sorted((key(x), x) for x in know.history.vllm_first_seen)
+    lookup = know.flags("vllm")
+    since_version = lookup.table.since if lookup else {}
+    first = {f: version for version, flags in since_version.items() for f in flags}
+    versions = sorted((key(x), x) for x in since_version)
     for a in v.arguments.given:
         bare = a.written.lstrip("-").replace("_", "-")
         since = first.get(bare)

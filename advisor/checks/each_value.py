@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from advisor.checks.each_flag import own_parser
-from advisor.checks.each_item import Item, gone_now, nearly, place_of
+from advisor.checks.each_item import Item, nearly, place_of
 from advisor.checks.findings import Edit
 from advisor.checks.judge import Verdict
 from advisor.checks.knowledge import Knowledge
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
 
 def removed_variables(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """VLLM_ variables that the launch's version no longer reads."""
-    for g in know.history.vllm_removed_environment:
-        value = v.launch.env.get(g.env or "")
-        if value is not None and gone_now(g, v.launch.version or v.judged.engine_version):
-            words = {"name": g.env or "", "last": g.last_seen or "", "instead": g.instead or "remove it"}
+    lookup = know.flags("vllm")
+    for name, g in lookup.table.gone_variables.items() if lookup else ():
+        value = v.launch.env.get(name)
+        if value is not None and g.at(v.launch.version or v.judged.engine_version):
+            words = {"name": name, "last": g.last_seen or "", "instead": g.instead or "remove it"}
             fix = (
-                f"Remove {g.env}"
+                f"Remove {name}"
                 if g.instead is None or g.instead.startswith("remove")
-                else f"Use {g.instead} in place of {g.env}"
+                else f"Use {g.instead} in place of {name}"
             )
-            yield Item(g.env or "", words, place_of(value), fix=fix)
+            yield Item(name, words, place_of(value), fix=fix)
 
 
 def unknown_variables(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """VLLM_ or OLLAMA_ variables that no version reads."""
     table = know.flags(v.launch.engine)
-    if table is None or not table.table.environment:
+    if table is None or not table.table.variables:
         return
     prefix = {"vllm": "VLLM_", "ollama": "OLLAMA_"}.get(v.launch.engine)
     if prefix is None:
         return
-    known = {*table.table.environment, *(g.env for g in know.history.vllm_removed_environment)}
+    known = {*table.table.variables, *table.table.gone_variables}
     image_facts = facts["image.official"]
     for name, value in v.launch.env.items():
         if (

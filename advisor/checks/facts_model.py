@@ -295,12 +295,8 @@ def _too_old(s: Seen) -> bool | None:
 
 @fact("quant.floor_missed", "bool", "the quantization needs a newer GPU")
 def _floor(s: Seen) -> bool | None:
-    return _below_floor(
-        s,
-        s.know.history.vllm_quantization_capability
-        if s.v.launch.engine == "vllm"
-        else s.know.history.sglang_quantization_capability,
-    )
+    lookup = s.know.flags("vllm" if s.v.launch.engine == "vllm" else "sglang")
+    return _below_floor(s, lookup.table.quantization_capability if lookup else {})
 
 
 def _below_floor(s: Seen, floors: dict[str, float]) -> bool | None:

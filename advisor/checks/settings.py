@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from advisor.checks.knowledge import FlagEntry, FlagTable, Knowledge
+from advisor.checks.knowledge import FlagLookup, Knowledge
 from advisor.checks.launch import Launch
 from advisor.checks.located import Text, line_of, text
+from advisor.engines.flag_tables import FlagEntry
 
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -83,7 +84,7 @@ def read(launch: Launch, know: Knowledge) -> Arguments:
     return Arguments((*given, *words), tuple(positional), tuple(unread))
 
 
-def _setting(name: str, value: Text, table: FlagTable | None) -> Argument:
+def _setting(name: str, value: Text, table: FlagLookup | None) -> Argument:
     """A setting from a field of its own: true and false switch a flag."""
     found = _lookup(f"--{name}", table)
     flag = found[0] if found else name
@@ -93,7 +94,7 @@ def _setting(name: str, value: Text, table: FlagTable | None) -> Argument:
     return Argument(flag, name, value, value, known=found is not None or table is None)
 
 
-def _words(argv: Sequence[Text], table: FlagTable | None) -> tuple[list[Argument], list[Text], list[str]]:
+def _words(argv: Sequence[Text], table: FlagLookup | None) -> tuple[list[Argument], list[Text], list[str]]:
     given: list[Argument] = []
     positional: list[Text] = []
     unread: list[str] = []
@@ -163,7 +164,7 @@ def _unknown(written: str, inline: Text | None, w: Text, argv: Sequence[Text], i
     return i
 
 
-def _lookup(written: str, table: FlagTable | None) -> tuple[str, bool, bool, str | None] | None:
+def _lookup(written: str, table: FlagLookup | None) -> tuple[str, bool, bool, str | None] | None:
     """(name, switched off, abbreviated, dotted key) of a flag as written; None for one the engine does not know."""
     if table is None:
         return (written.lstrip("-"), False, False, None) if written.startswith("--") else None

@@ -55,16 +55,17 @@ def _asked(d: Deployment, decided: tuple[Decided, ...], known: flags.FlagTable |
     """Settings of the deployment that are flags of the program and that nothing else has written yet."""
     if known is None:
         return []
-    names = known.names()
-    written = {names.get(f"--{x.name}", f"--{x.name}") for x in decided}
+    names = known.spellings()
+    written = {names.get(f"--{x.name}", x.name) for x in decided}
     out = []
     for k, v in d.settings.items():
-        flag = next((f for f in (f"--{k}", f"--{k.replace('_', '-')}") if f in names or f in known.gone), None)
-        if flag is None or names.get(flag, flag) in written or flag.removeprefix("--") in OWN_PLACE:
+        name = next((n for n in (k, k.replace("_", "-")) if f"--{n}" in names or n in known.gone), None)
+        if name is None or names.get(f"--{name}", name) in written or name in OWN_PLACE:
             continue
-        if isinstance(v, str) and v.lower() == "auto" and names.get(flag, flag) not in known.choices:
+        entry = known.flags.get(names.get(f"--{name}", name))
+        if isinstance(v, str) and v.lower() == "auto" and not (entry and (entry.c or entry.v)):
             continue  # the engine's own value
-        out.append(Decided(name=flag.removeprefix("--"), value=v, because="as asked"))
+        out.append(Decided(name=name, value=v, because="as asked"))
     return out
 
 
@@ -169,7 +170,7 @@ def context(
     image = lane(devices, d.machine.drivers.get("cuda") if d.machine else None, entry.images)
     version = d.engine_version or entry.version
     ref, host = model_ref(d, rules), d.host or "127.0.0.1"
-    known = flags.table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
+    known = flags.flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
     decided = (*decided, *_asked(d, decided, known))
     every = [a.to_dict() for a in arguments(decided)]
     left_out = [{"flag": a["flag"], "because": why} for a in every if (why := flags.lacking(known, a["flag"], version))]

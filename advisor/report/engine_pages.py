@@ -128,7 +128,7 @@ def _settings(e: Engine, rules: Catalog) -> list[str]:
             continue
         for x in decided:
             rows.setdefault(x.name, (f"`{x.value}`", x.because))
-    known = flags.table(e.id, rules)
+    known = flags.flag_table(e.id, rules)
     out = []
     if rows:
         out += ["## What is set, and why\n"]
@@ -136,8 +136,8 @@ def _settings(e: Engine, rules: Catalog) -> list[str]:
             f"Values for {_MODEL} with {_REQUESTS} requests of {_CONTEXT} tokens on the first machine that shows it.\n"
         ]
         out += [table(("setting", "value", "why"), ((f"`{n}`", *v) for n, v in rows.items()))]
-    if known is not None:
-        n = len(known.names())
+    if known is not None and known.flags:
+        n = len(known.spellings())
         out += [f"{n} flags of version {cell(known.version)} are known ({cell(known.source)}); "
                 "one that a version lacks is left out, and the file says so.\n"]  # fmt: skip
     return out

@@ -19,6 +19,7 @@ PROGRAMS = {
     "transformers": ["transformers", "serve"], "openvino-model-server": ["ovms"], "ramalama": ["ramalama", "serve"],
     "litert-lm": ["litert-lm", "serve"], "llama-swap": ["llama-swap"],
 }  # fmt: skip
+KINDS = {"flag": "switch", "int": "integer", "float": "number", "json": "json", "str": "text"}
 TYPES = {"integer": r"-?\d+(\.\d+)?[kKmMgG]?|-1|auto", "number": r"-?\d*\.?\d+(e-?\d+)?"}
 POSITIONAL = {"vllm": 1, "tensorrt-llm": 1, "lmdeploy": 1, "mlc-llm": 1, "transformers": 1, "ramalama": 1}
 
@@ -27,11 +28,14 @@ POSITIONAL = {"vllm": 1, "tensorrt-llm": 1, "lmdeploy": 1, "mlc-llm": 1, "transf
 def facts(engine: str) -> dict[str, Any]:
     """The table as it stands in the file, read without the catalogue: flag -> kind of value."""
     data = yaml.safe_load((FOLDER / f"{SAME_AS.get(engine, engine)}.yaml").read_text())
-    kinds = {n: kind for kind, names in data.get("flags", {}).items() for n in names}
-    kinds |= dict.fromkeys(data.get("choices", {}), "choice")
-    for name, others in data.get("aliases", {}).items():
-        kinds |= dict.fromkeys(others, kinds[name])
-    return {**data, "kinds": kinds, "own": {a: n for n, o in data.get("aliases", {}).items() for a in o}}
+    kinds, choices, own = {}, {}, {}
+    for name, f in data["flags"].items():
+        for spelling in (f"--{name}", *f.get("a", ())):
+            own[spelling] = f"--{name}"
+            kinds[spelling] = "choice" if f.get("c") or f.get("v") else KINDS[f.get("t", "str")]
+        choices[f"--{name}"] = [*f.get("c", ()), *f.get("v", ())]
+    gone = {f"--{n}" for n, g in data.get("gone", {}).items() if "back_in" not in g}
+    return {"kinds": kinds, "choices": choices, "own": own, "gone": gone, "file": data}
 
 
 def problems(engine: str, words: list[str]) -> list[str]:

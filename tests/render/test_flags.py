@@ -119,13 +119,13 @@ def test_tabbyapi_gets_keys_that_its_configuration_has() -> None:
 def test_flag_tables_are_consistent() -> None:
     for path in sorted(p.stem for p in (RULES.roots[0] / "flags").glob("*.yaml")):
         known = facts(path)
-        assert known["source"]
-        assert known["version"]
-        for names in known.get("since", {}).values():
-            assert set(names) <= set(known["kinds"]), set(names) - set(known["kinds"])
-        table = flags.table(path, RULES)
+        assert known["file"]["source"]
+        assert known["file"]["version"]
+        for names in known["file"].get("since", {}).values():
+            assert {f"--{n}" for n in names} <= set(known["kinds"]), set(names) - set(known["file"]["flags"])
+        table = flags.flag_table(path, RULES)
         assert table is not None
-        assert set(table.names()) == set(known["kinds"])
+        assert set(table.spellings()) == set(known["kinds"])
 
 
 @pytest.mark.parametrize(
@@ -147,7 +147,7 @@ def test_flag_tables_are_consistent() -> None:
     ],
 )
 def test_flags_by_version(engine: str, flag: str, version: str, says: str | None) -> None:
-    why = flags.lacking(flags.table(engine, RULES), flag, version)
+    why = flags.lacking(flags.flag_table(engine, RULES), flag, version)
     assert why is None if says is None else why is not None and says in why
 
 

@@ -1,0 +1,85 @@
+"""What each engine's server takes: flags, their types, and in which versions (rules/flags/<engine>.yaml)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+
+from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
+from advisor.engines.versions import key
+from advisor.record import Record
+
+FOLDER = "flags/"
+
+
+class FlagEntry(Record, frozen=True, kw_only=True):
+    """One flag."""
+
+    t: str = "str"  # int, float, json, str, or flag: it takes no value
+    a: tuple[str, ...] = ()  # other spellings
+    c: tuple[str, ...] = ()  # choices
+    v: tuple[str, ...] = ()  # values seen, where plugins may add more
+    e: str | None = None  # environment variable
+    n: bool = False  # many values
+    o: bool = False  # the value is optional
+    d: bool = False  # deprecated
+
+
+class Gone(Record, frozen=True, kw_only=True):
+    """What left: there up to `last_seen`, not from `first_absent` on, maybe back later. Both are versions looked at."""
+
+    last_seen: str | None = None
+    first_absent: str | None = None
+    back_in: str | None = None
+    instead: str | None = None
+
+    def at(self, version: str | None) -> bool:
+        """Whether this version lacks it (None = the newest). Between two looked-at versions: not sure, so no."""
+        v = key(version or "")
+        if not v:
+            return self.back_in is None
+        if self.back_in and v >= key(self.back_in):
+            return False
+        if self.first_absent is not None:
+            return v >= key(self.first_absent)
+        return self.last_seen is None or v > key(self.last_seen)
+
+
+class FlagTable(Record, frozen=True, kw_only=True):
+    """Flags of one server as its parser of `version` has them, and what changed before. Names without dashes."""
+
+    engine: str
+    version: str = ""
+    source: str = ""
+    same_as: str | None = None  # the engine whose server it starts, and whose table is meant
+    parser: str = "argparse"  # how it reads: argparse and clap take abbreviations, exact does not
+    port: int | None = None
+    positional: tuple[str, ...] = ()
+    flags: dict[str, FlagEntry] = {}
+    since: dict[str, tuple[str, ...]] = {}  # first version seen with them -> names
+    gone: dict[str, Gone] = {}
+    gone_variables: dict[str, Gone] = {}
+    variables: tuple[str, ...] = ()  # environment variables that are read
+    quantization_methods: tuple[str, ...] = ()
+    quantization_removed_to_plugin: tuple[str, ...] = ()
+    quantization_capability: dict[str, float] = {}  # method -> least compute capability
+    bfloat16_only: tuple[str, ...] = ()
+    kv_cache_dtypes: tuple[str, ...] = ()
+    modelfile_parameters: tuple[str, ...] = ()
+    deprecated_parameters: tuple[str, ...] = ()
+    modelfile_instructions: tuple[str, ...] = ()
+
+    def spellings(self) -> Mapping[str, str]:
+        """Every spelling with its dashes -> name."""
+        return {f"--{n}": n for n in self.flags} | {a: n for n, f in self.flags.items() for a in f.a}
+
+
+@lru_cache(maxsize=64)
+def flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
+    """What an engine's server takes; None where it was not read. Raises BadInput when an overlay spoiled it."""
+    path = f"{FOLDER}{engine_id}.yaml"
+    if path not in rules.documents(FOLDER):
+        return None
+    found = typed(rules, path, FlagTable)
+    return typed(rules, f"{FOLDER}{found.same_as}.yaml", FlagTable) if found.same_as else found
