@@ -161,7 +161,7 @@ def _nnodes(s: Seen) -> bool | None:
     if s.v.arguments.last("nnodes") is None:
         return False
     ranks = s.v.judged.ranks
-    return None if not n or ranks is None else n > 1 and ranks % int(n) != 0
+    return None if n is None or n < 1 or ranks is None else n > 1 and ranks % int(n) != 0
 
 
 @fact("args.node_rank_outside", "bool", "node-rank is not below nnodes")
@@ -180,7 +180,7 @@ def _dcp(s: Seen) -> bool | None:
     tp = s.facts["tp"]
     if s.v.arguments.last("decode-context-parallel-size") is None:
         return False
-    return None if not n or tp is None else tp % int(n) != 0
+    return None if n is None or n < 1 or tp is None else tp % int(n) != 0
 
 
 @fact("args.cpu_loras_below", "bool", "max-cpu-loras is below max-loras")
