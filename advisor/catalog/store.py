@@ -98,6 +98,10 @@ class Catalog:
             raise UnknownName("rule file", path, near_matches(path, self._documents))
         return msgspec.json.decode(raw)
 
+    def has_document(self, path: str) -> bool:
+        """Whether there is such a rule file."""
+        return path in self._documents
+
     def documents(self, prefix: str = "") -> dict[str, Any]:
         """All other rule files whose path starts with `prefix`, by path."""
         return {p: msgspec.json.decode(raw) for p, raw in self._documents.items() if p.startswith(prefix)}

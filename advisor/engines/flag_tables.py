@@ -79,7 +79,7 @@ class FlagTable(Record, frozen=True, kw_only=True):
 def flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
     """What an engine's server takes; None where it was not read. Raises BadInput when an overlay spoiled it."""
     path = f"{FOLDER}{engine_id}.yaml"
-    if path not in rules.documents(FOLDER):
+    if not rules.has_document(path):
         return None
     found = typed(rules, path, FlagTable)
     return typed(rules, f"{FOLDER}{found.same_as}.yaml", FlagTable) if found.same_as else found
