@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from advisor.library import check as check
     from advisor.library import estimate as estimate
+    from advisor.library import estimate_many as estimate_many
     from advisor.library import explain as explain
     from advisor.library import fetch_headers as fetch_headers
     from advisor.library import hardware as hardware
@@ -23,7 +24,18 @@ if TYPE_CHECKING:
     from advisor.library import probe as probe
     from advisor.library import recommend as recommend
 
-_LIBRARY = ("check", "estimate", "explain", "fetch_headers", "hardware", "machine", "model", "probe", "recommend")
+_LIBRARY = (
+    "check",
+    "estimate",
+    "estimate_many",
+    "explain",
+    "fetch_headers",
+    "hardware",
+    "machine",
+    "model",
+    "probe",
+    "recommend",
+)
 __all__ = ["__version__", *_LIBRARY]
 
 

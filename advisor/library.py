@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +73,18 @@ def estimate(deployment: Deployment | Mapping[str, Any]) -> MemoryEstimate:
         raise BadInput(f"not a deployment: {e}") from None
     made, _ = resolve(request, catalog())
     return _estimate(made, catalog())
+
+
+def estimate_many(requests: Iterable[Mapping[str, Any]], *, jobs: int = 1) -> Iterator[dict[str, Any]]:
+    """Answers of `advise estimate --jsonl` for many requests, in order, with constant memory; `jobs` processes.
+
+    What is wrong with a request is its answer: {"id": ..., "error": {"code", "message", "near"}}.
+    """
+    from advisor.batch import answers
+
+    encode = msgspec.json.Encoder().encode
+    for line in answers((encode(dict(r)) for r in requests), None, jobs):
+        yield msgspec.json.decode(line)
 
 
 def recommend(

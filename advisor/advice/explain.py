@@ -9,6 +9,7 @@ import msgspec
 from advisor import engines, formats
 from advisor.advice.defaults import orders
 from advisor.advice.limits import Limits, limits
+from advisor.advice.load_curve import LoadPoint, load_curve
 from advisor.advice.spread import spread
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
@@ -58,6 +59,7 @@ class Explained(Record, frozen=True, kw_only=True):
     fits_on: tuple[Fits, ...]
     changes: tuple[Change, ...]
     limits: Limits | None  # None without a machine
+    speed: tuple[LoadPoint, ...]  # by requests at once; empty without a machine, or where no rate can be modelled
     verified: Verified | None  # the engine's own answer, where it was asked for
     warnings: tuple[str, ...]
 
@@ -76,6 +78,7 @@ class Explained(Record, frozen=True, kw_only=True):
             "fits_on": [f.to_dict() for f in self.fits_on],
             "changes": [c.to_dict() for c in self.changes],
             "limits": self.limits.to_dict() if self.limits else None,
+            "speed": [p.to_dict() for p in self.speed],
             "verified": self.verified.to_dict() if self.verified else None,
             "warnings": list(self.warnings),
         }
@@ -142,10 +145,19 @@ def explain(q: Question, rules: Catalog) -> Explained:
         has_machine=q.machine is not None,
         fits_on=_fits_on(base, judged, entry, chosen.quantization, estimates[asked], rules),
         limits=_limits(base, judged, entry, chosen.quantization, rules) if q.machine is not None else None,
+        speed=_speed(base, judged, entry, chosen.quantization, rules) if q.machine is not None else (),
         verified=_verified(base, judged, entry, estimates[asked], rules) if q.verify else None,
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
         warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if q.machine is not None)])),
     )
+
+
+def _speed(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> tuple[LoadPoint, ...]:
+    """Rates by requests at once, on the deployment as it is spread over the machine."""
+    try:
+        return load_curve(d, length, lambda x, n: _estimate(x, n, entry, q, rules), rules)
+    except AdvisorError:
+        return ()
 
 
 def _windows(model: Model) -> list[str]:

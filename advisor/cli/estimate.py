@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from typing import BinaryIO
 
 import click
@@ -18,51 +19,41 @@ MAX_LINE = 1 << 20
 Examples:
   echo '{"model": "llama3.1:8b", "hardware": "1x RTX 4090", "context_length": 8192}' | advise estimate --jsonl -
   advise estimate --jsonl deployments.jsonl > answers.jsonl
+  advise estimate --jsonl deployments.jsonl --jobs 8 > answers.jsonl
 """,
 )
 @click.option(
     "--jsonl", "source", required=True, metavar="FILE|-", help="One deployment a line; `-` reads standard input."
 )
+@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
 @options.rules
 @options.quiet
-def command(source: str, quiet: bool) -> int:
-    """Memory of many deployments.
+def command(source: str, jobs: int, quiet: bool) -> int:
+    """Memory and speed of many deployments.
 
     One JSON object a line in, one a line out, same order; what is wrong with a line is answered on that line.
     """
     if source == "-":
-        return _run(sys.stdin.buffer, quiet)
+        return _run(sys.stdin.buffer, jobs, quiet)
     from pathlib import Path
 
     from advisor.errors import BadFile
 
     try:
         with Path(source).open("rb") as f:
-            return _run(f, quiet)
+            return _run(f, jobs, quiet)
     except OSError as e:
         raise BadFile(source, f"cannot be read: {e.strerror or e}") from None
 
 
-def _run(lines: BinaryIO, quiet: bool) -> int:
-    import msgspec
+def _run(lines: BinaryIO, jobs: int, quiet: bool) -> int:
+    from advisor.batch import answers
 
-    from advisor.catalog import catalog
-    from advisor.estimation import answer_line
-    from advisor.machines.types import Machine
-
-    rules, machines = catalog(options.roots()), dict[str, Machine]()
-    encode = msgspec.json.Encoder().encode
     out = sys.stdout.buffer
     show = not quiet and sys.stderr.isatty() and not sys.stdout.isatty()
     done = 0
-    while line := lines.readline(MAX_LINE + 1):
-        if len(line) > MAX_LINE:
-            while line and not line.endswith(b"\n"):
-                line = lines.readline(MAX_LINE)
-            line = b'"a line of more than 1 MiB"'
-        if not line.strip():
-            continue
-        out.write(encode(answer_line(line, rules, machines)) + b"\n")
+    for answer in answers(_whole(lines), options.roots(), jobs):
+        out.write(answer + b"\n")
         done += 1
         if show and done % 1000 == 0:
             click.echo(f"\r{done:,} deployments", nl=False, err=True)
@@ -70,3 +61,14 @@ def _run(lines: BinaryIO, quiet: bool) -> int:
     if show and done >= 1000:
         click.echo(f"\r{done:,} deployments", err=True)
     return 0
+
+
+def _whole(lines: BinaryIO) -> Iterator[bytes]:
+    """Lines with something on them; one that is too long is replaced, so that it is answered as an error."""
+    while line := lines.readline(MAX_LINE + 1):
+        if len(line) > MAX_LINE:
+            while line and not line.endswith(b"\n"):
+                line = lines.readline(MAX_LINE)
+            line = b'"a line of more than 1 MiB"'
+        if line.strip():
+            yield line

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from advisor.advice.explain import Explained, Fits
 from advisor.advice.limits import MOST_SEQUENCES, Limits
-from advisor.deployment import DeviceMemory, MemoryEstimate
+from advisor.deployment import DeviceMemory, Interval, MemoryEstimate
 from advisor.engines.llama_cpp_verify import Verified
 from advisor.report.text import bullets, paint, table, verdict, wrap
-from advisor.units import GIB, MIB, gib, short_bytes, tokens
+from advisor.units import GIB, MIB, gib, rate, short_bytes, tokens
 
 
 def explained(x: Explained, verbose: bool = False) -> str:
@@ -29,6 +29,8 @@ def explained(x: Explained, verbose: bool = False) -> str:
             out.append(wrap(f"{x.engine_name} would say: {m.message}", "  "))
         if x.limits is not None:
             out += ["", "What fits here:", *_limits(x.limits, m)]
+        if x.speed:
+            out += ["", *_speed(x, tokens(m.context_length))]
     else:
         out += ["", f"Fits on (at {tokens(m.context_length)} tokens, {m.sequences} at once):"]
         out += _cards(x.fits_on)
@@ -114,6 +116,50 @@ def _chart(x: Explained) -> str:
         lines.append(f"  {tokens(length):>7}  {bar.rstrip()}")
     legend = "# weights  = KV cache and state  . the rest" + ("  | budget" if room is not None else "")
     return "\n".join([*lines, f"           {legend}"])
+
+
+def _speed(x: Explained, length: str) -> list[str]:
+    """Rates by requests at once, each with its bounds."""
+    rows = []
+    for p in x.speed:
+        s = p.speed
+        if s is None:
+            continue
+        waits = "*" if s.limited else ""
+        rows.append(
+            [
+                f"{p.concurrency}{waits}",
+                _seconds(s.ttft_s),
+                _range(_rate(s.tpot_s)),
+                _range(s.output_tps),
+                verdict(p.fits),
+            ]
+        )
+    heads = ("at once", "first token, s", "tokens/s each", "tokens/s all", "fits")
+    out = [
+        f"Speed ({x.speed[0].speed.basis if x.speed[0].speed else 'modelled'}; half of {length} prompt, half output):"
+    ]
+    out.append(table(rows, heads, "rrrrl"))
+    if any(r[0].endswith("*") for r in rows):
+        out.append("  * not all at once: the cache or the engine lets the rest wait")
+    return out
+
+
+def _rate(i: Interval | None) -> Interval | None:
+    """Seconds between tokens as tokens per second."""
+    return None if i is None else Interval(low=1 / i.high, value=1 / i.value, high=1 / i.low)
+
+
+def _seconds(i: Interval | None) -> str:
+    return "?" if i is None else f"{_digits(i.value)} ({_digits(i.low)}-{_digits(i.high)})"
+
+
+def _digits(x: float) -> str:
+    return f"{x:.0f}" if x >= 20 else f"{x:.1f}" if x >= 1 else f"{x:.2f}"
+
+
+def _range(i: Interval | None) -> str:
+    return "?" if i is None else f"{rate(i.value)} ({rate(i.low)}-{rate(i.high)})"
 
 
 def _verified(v: Verified, unit: int) -> list[str]:

@@ -15,6 +15,7 @@ from advisor.advice.compare import Comparison, Line
 from advisor.advice.explain import Change, Fits
 from advisor.advice.hardware_types import Axis, Refusal
 from advisor.advice.limits import Limits
+from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
 from advisor.advice.types import Tried
@@ -82,6 +83,7 @@ class ExplainAnswer(Record, frozen=True, kw_only=True):
     fits_on: list[Fits]
     changes: list[Change]
     limits: Limits | None
+    speed: list[LoadPoint]
     verified: Verified | None
     warnings: list[str]
 

@@ -1,0 +1,51 @@
+"""The batch door: requests in, answers out, in order; over several processes with bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+
+from advisor.catalog import Catalog, catalog
+from advisor.estimation import answer_line
+from advisor.machines.types import Machine
+
+CHUNK = 256  # lines handed to a process at once
+AHEAD = 4  # chunks a process has waiting: enough to keep it busy, few enough to bound memory
+
+_encode = msgspec.json.Encoder().encode
+_own: tuple[Catalog, dict[str, Machine]] | None = None  # of a worker process
+
+
+def answers(lines: Iterable[bytes], roots: Sequence[Path] | None = None, jobs: int = 1) -> Iterator[bytes]:
+    """Lines of `advise estimate --jsonl` -> their answers as JSON, in order. Lines are taken as answers go out."""
+    if jobs <= 1:
+        rules, machines = catalog(roots), dict[str, Machine]()
+        for line in lines:
+            yield _encode(answer_line(line, rules, machines))
+        return
+    from concurrent.futures import Future, ProcessPoolExecutor
+
+    chunks = iter(lines)
+    waiting: deque[Future[list[bytes]]] = deque()
+    with ProcessPoolExecutor(jobs, initializer=_start, initargs=(roots,)) as pool:
+        while True:
+            while len(waiting) < jobs * AHEAD and (chunk := list(islice(chunks, CHUNK))):
+                waiting.append(pool.submit(_answer, chunk))
+            if not waiting:
+                return
+            yield from waiting.popleft().result()
+
+
+def _start(roots: Sequence[Path] | None) -> None:
+    global _own  # one catalogue a process
+    _own = catalog(roots), {}
+
+
+def _answer(chunk: list[bytes]) -> list[bytes]:
+    if _own is None:
+        raise RuntimeError("the worker was not started by answers()")
+    return [_encode(answer_line(line, *_own)) for line in chunk]
