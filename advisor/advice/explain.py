@@ -152,6 +152,15 @@ def explain(q: Question, rules: Catalog) -> Explained:
     )
 
 
+def memory_curve(x: Explained, rules: Catalog, points: int = 33) -> tuple[MemoryEstimate, ...]:
+    """Estimates of an explained deployment at evenly spaced lengths up to the longest that it shows."""
+    d = x.deployment
+    entry, q = rules.engine(d.engine), rules.quantization(x.quantization)
+    top = x.estimates[-1].context_length
+    lengths = sorted({max(1, top * k // (points - 1)) for k in range(points)} - {1})
+    return tuple(_estimate(d, n, entry, q, rules) for n in lengths)
+
+
 def _speed(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> tuple[LoadPoint, ...]:
     """Rates by requests at once, on the deployment as it is spread over the machine."""
     try:

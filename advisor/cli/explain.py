@@ -32,6 +32,7 @@ Examples:
   advise explain --model Qwen/Qwen3-30B-A3B --quant Q4_K_M --on "RTX 4090" --context 32k
   advise explain --model ./model.gguf --on this --concurrency 4
   advise explain --model ./model.gguf --verify
+  advise explain --model 70B --quant q4 --on "2x RTX 3090" --plot memory.svg
   advise explain --guide choosing-a-backend --answer gpu=nvidia
   advise explain --model llama3.1:8b --engine vllm --on "2x RTX 3090" --json
 
@@ -48,6 +49,7 @@ Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or
 @click.option("--guide", metavar="NAME", help="Print a decision guide as a tree with the path taken marked.")
 @click.option("--tree", metavar="NAME", help="Which tree of the guide.")
 @click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="An answer to a question of the guide.")
+@options.plot
 @options.rules
 @options.as_json
 @options.verbose
@@ -64,6 +66,8 @@ def command(
     guide: str | None,
     tree: str | None,
     answers: tuple[str, ...],
+    plot: str | None,
+    force: bool,
     as_json: bool,
     verbose: bool,
     quiet: bool,
@@ -81,6 +85,7 @@ def command(
         raise click.UsageError("Missing option '--model' (or --guide NAME).")
     if verify and (snapshot or (on or "this").strip().lower() != "this"):
         raise click.UsageError("--verify asks the engine on this machine: leave --on and --machine out")
+    figure = options.figure(plot, force)
     machine = options.machine("this" if verify else on, snapshot, rules)
     x = explain(
         Question(
@@ -94,6 +99,11 @@ def command(
         ),
         rules,
     )
+    if figure is not None:
+        from advisor.advice.explain import memory_curve
+        from advisor.report import plots
+
+        plots.explained(x, memory_curve(x, rules), figure)
     if as_json:
         options.print_json(x.to_dict())
     else:

@@ -19,6 +19,7 @@ Examples:
   advise hardware --model gpt-oss:120b --budget 9000USD --rent 1300USD/month
   advise hardware --model 70B --quant Q4_K_M --engine llama.cpp --tokens-per-second 20 --budget 10000EUR
   advise hardware --on "RTX 3060, 64GB RAM" --model qwen3:32b --budget 1500EUR
+  advise hardware --model 70B --users 4 --budget 8000EUR --plot options.svg
   advise hardware --tiers
 
 Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
@@ -63,6 +64,7 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
     metavar="KEY=VALUE",
     help="Any field of the workload: use_case=rag, stage=production, ...",
 )
+@options.plot
 @options.rules
 @options.as_json
 @options.verbose
@@ -91,7 +93,12 @@ def command(**given: Any) -> int:
     from advisor.advice.hardware import hardware
     from advisor.advice.hardware_ask import asked
 
+    figure = options.figure(given["plot"], given["force"])
     shopping = hardware(asked(given, options.machine(given["on"], given["snapshot"], rules), rules, budget), rules)
+    if figure is not None:
+        from advisor.report import plots
+
+        plots.shopped(shopping, figure)
     if given["as_json"]:
         options.print_json(shopping.to_dict())
     else:

@@ -98,6 +98,21 @@ def hardware(f: F) -> F:
     )(f)
 
 
+def plot(f: F) -> F:
+    """`--plot FILE` and `--force`."""
+    f = click.option("--force", is_flag=True, help="Write over a figure that is there.")(f)
+    return click.option("--plot", metavar="FILE", help="Draw a figure, .svg or .png (extra `advisor[plot]`).")(f)
+
+
+def figure(name: str | None, force: bool) -> Path | None:
+    """Where --plot writes; None without it. Raises BadInput before any work is done."""
+    if name is None:
+        return None
+    from advisor.report.plots import target
+
+    return target(name, force)
+
+
 def model(required: bool = False) -> Callable[[F], F]:
     """`--model`, `--online`, `--quant`, `--engine`, `--context`, `--concurrency`."""
 
