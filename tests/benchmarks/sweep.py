@@ -99,7 +99,7 @@ def write(page: Path, rows: list[dict[str, float]], jobs: int) -> None:
     page.write_text(
         f"""# Performance
 
-Written by `python tests/benchmarks/sweep.py {jobs} --page docs/performance.md` on {date.today().isoformat()}; times are of
+Written by `python tests/benchmarks/sweep.py {jobs} --page docs/performance.md` on {date.today()}; times are of
 one machine ({jobs} processes on two cores of a shared server) and vary with what else it does.
 
 ## Every model on every accelerator
