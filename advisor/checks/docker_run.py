@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -143,7 +145,7 @@ def _setup(options: list[tuple[str, Text]]) -> Setup:
                     Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
                 )
         elif option == "--mount":
-            fields = dict(p.partition("=")[::2] for p in value.split(","))
+            fields = dict(p.partition("=")[::2] for p in _comma_separated(value))
             target = fields.get("target") or fields.get("dst") or fields.get("destination")
             if target:
                 mounts.append(
@@ -183,6 +185,14 @@ def _setup(options: list[tuple[str, Text]]) -> Setup:
     return msgspec.structs.replace(
         s, ports=tuple(ports), mounts=tuple(mounts), exposed=exposure(ports, s.host_network), places=places
     )
+
+
+def _comma_separated(value: str) -> list[str]:
+    """The fields of a `--mount`: docker reads them as one CSV record."""
+    try:
+        return next(csv.reader(io.StringIO(value, newline=""), strict=True), [])
+    except csv.Error:
+        return value.split(",")
 
 
 def gpus_option(s: Setup, value: str) -> Setup:

@@ -11,7 +11,7 @@ from advisor.checks.each_item import Item, nearly, place_of
 from advisor.checks.findings import Edit
 from advisor.checks.judge import Verdict
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.located import Text
+from advisor.checks.located import Text, lines_of
 from advisor.engines.versions import key
 from advisor.near import near_matches
 
@@ -134,7 +134,7 @@ def modelfile_unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Ite
 
 
 def _whole_line(value: Text, facts: Facts) -> tuple[Edit, ...]:
-    lines = facts._seen.source.splitlines()
+    lines = lines_of(facts._seen.source)
     return (Edit(line=value.line, old=lines[value.line - 1], new=""),) if 0 < value.line <= len(lines) else ()
 
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from advisor.checks.findings import Edit
+from advisor.checks.located import lines_of
 from advisor.checks.settings import Argument
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def _line(source: str, n: int) -> str | None:
-    lines = source.splitlines()
+    lines = lines_of(source)
     return lines[n - 1] if 0 < n <= len(lines) else None
 
 

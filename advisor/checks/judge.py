@@ -83,7 +83,7 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         engine=launch.engine,
         engine_version=_plain(version),
         version_from=launch.version_from or ("current" if version else None),
-        model=str(r.model) if r.model is not None else None,
+        model=str(r.model) if r.model is not None else r.named.name if r.named is not None else None,
         quantization=_plain(d.quantization if d is not None else r.named.quantization if r.named else None),
         hardware=_plain(words[0]) if words else None,
         hardware_from=_plain(words[1]) if words else None,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from advisor.checks.located import Text
@@ -72,6 +74,14 @@ class Setup(Record, frozen=True, kw_only=True):
     places: dict[str, int] = {}
 
 
+class Declared(NamedTuple):
+    """A model that a comment names, for launches below it that name none of the catalogue."""
+
+    model: str
+    quantization: str | None
+    line: int
+
+
 class Launch(Record, frozen=True, kw_only=True):
     """One launch: who starts what with which arguments. Text values keep their place in the file."""
 
@@ -91,6 +101,7 @@ class Launch(Record, frozen=True, kw_only=True):
     setup: Setup = Setup()
     unresolved: tuple[str, ...] = ()  # what about the launch as a whole cannot be told
     resource: str | None = None  # what a baseline and an annotation call it
+    declared: Declared | None = None
     ignore: dict[str, str] = {}  # rules that the object's annotations suppress -> reason
 
 

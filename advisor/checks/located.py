@@ -72,6 +72,12 @@ def documents(source: str, where: object, first_line: int = 1) -> list[Any]:
     return _documents(without_templates(source), where, first_line)
 
 
+def lines_of(source: str) -> list[str]:
+    """The lines of a text as editors count them: only `\\n`, `\\r\\n` and `\\r` end one."""
+    out = source.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    return out[:-1] if out and not out[-1] else out
+
+
 def _repaired(source: str, where: object, first_line: int, fault: BadFile) -> list[Any]:
     """Documents whose first line alone stands further left (pasted that way). Raises the first fault for any other."""
     out: list[str] = []

@@ -14,7 +14,7 @@ from advisor.checks.launch import Launch
 from advisor.checks.located import Text, line_of, text
 from advisor.checks.settings import MODEL_FLAGS, Argument, Arguments, as_setting
 from advisor.deployment import Deployment
-from advisor.errors import AdvisorError
+from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import Request
 from advisor.estimation import deployment as resolved
 
@@ -168,8 +168,13 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
     reasons = list(launch.unresolved)
     assumed: list[str] = []
     model = model_of(launch, a)
-    named = None
-    if model is None:
+    named = _stated(launch, model, know)
+    if isinstance(named, AdvisorError):
+        reasons.append(str(named))
+        named = None
+    elif named is not None:
+        assumed.append(f"the model is {named.name}, as a comment in the file says")
+    elif model is None:
         reasons.append(
             "the model is not named" if launch.engine != "ollama" else "which models the server is to load is not said"
         )
@@ -183,6 +188,7 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
             assumed.append(named.assumed)
     by_path = (
         named is not None
+        and launch.declared is None
         and model is not None
         and model_names.is_path(model)
         and named.name != model_names.locked_id(model)
@@ -218,6 +224,19 @@ def _unknown_model(model: Text) -> str:
     if model_names.is_path(model):
         return f"what lies at {model} is not known here"
     return f"{model[:120]} is not in the catalogue (`advise lock` pins the dimensions of a private model)"
+
+
+def _stated(launch: Launch, model: Text | None, know: Knowledge) -> model_names.Named | AdvisorError | None:
+    """The model of a comment, where the file's own words name none of the catalogue."""
+    if launch.declared is None:
+        return None
+    if model is not None and not model.unknown and not model_names.is_path(model) and _named(model, know) is not None:
+        return None
+    found = model_names.find(launch.declared.model, know)
+    if found is None:
+        return BadInput(f"the comment on line {launch.declared.line} names {launch.declared.model[:80]}, "
+                        "which is not in the catalogue")  # fmt: skip
+    return found._replace(quantization=launch.declared.quantization or found.quantization)
 
 
 def _named(model: Text, know: Knowledge) -> model_names.Named | None:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from advisor.catalog import Catalog, catalog
+from advisor.checks import declared
 from advisor.checks.findings import ORDER, Finding, Judged, Problem, Report, Skipped
 from advisor.checks.judge import Asked, Verdict, judge
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch
-from advisor.checks.located import MAX_BYTES
+from advisor.checks.located import MAX_BYTES, lines_of
 from advisor.checks.readers.context import Context
 from advisor.checks.readers.detect import read_text
 from advisor.errors import BadFile, BadInput
@@ -38,7 +39,6 @@ SKIPPED_FOLDERS = frozenset(
     )
 )
 MAX_FILES = 50_000
-_ON = re.compile(r"^\s*(?:#|//|;)\s*advise:\s*on\s*=\s*(.+?)\s*$", re.M)
 
 
 class Options(NamedTuple):
@@ -192,7 +192,7 @@ def check_file(
 
 def relocate(launches: Sequence[Launch], source: str) -> None:
     """Puts each argument on the line where it stands: folded texts (`>`) and joined lines lose their line ends."""
-    lines = source.splitlines()
+    lines = lines_of(source)
     for launch in launches:
         at = launch.line
         for w in launch.argv:
@@ -212,12 +212,13 @@ def check_source(
     from advisor.checks.suppress import suppressed
 
     launches = read_text(source, name, 1, Context(name, know, options.variables, folder))
+    launches = declared.applied(launches, source, name)
     relocate(launches, source)
     on, on_from = options.on, options.on_from
     if on is None:
-        m = _ON.search(source)
-        if m:
-            on, on_from = m[1].strip().strip("\"'"), "a comment in the file"
+        said = declared.hardware(source)
+        if said:
+            on, on_from = said, "a comment in the file"
     asked = Asked(on, on_from, options.fit, options.engine_version)
     verdicts: list[Verdict] = [judge(x, know, asked, machines) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)

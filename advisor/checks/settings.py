@@ -120,7 +120,8 @@ def _words(argv: Sequence[Text], table: FlagLookup | None) -> tuple[list[Argumen
             continue
         name, off, abbreviated, key = found
         entry = table.table.flags[name] if table else FlagEntry()
-        i = _known(Argument(name, written, inline, w, off=off, abbreviated=abbreviated, key=key), entry, argv, i, given)
+        a = Argument(name, written, inline, w, off=off, abbreviated=abbreviated, key=key)
+        i = _known(a, entry, argv, i, given, table)
     return given, positional, unread
 
 
@@ -129,7 +130,16 @@ def _bare_variable(w: Text) -> bool:
     return re.fullmatch(r"\$(\{[^}]*\}|\([^)]*\)|\w+|[@*])", w) is not None
 
 
-def _known(a: Argument, entry: FlagEntry, argv: Sequence[Text], i: int, given: list[Argument]) -> int:
+def _is_flag(word: Text, table: FlagLookup | None) -> bool:
+    """Whether a word behind a flag is the next flag. Parsers of whole words take any other word as its value."""
+    if not _FLAG.match(word) or _NUMBER.match(word) or word.unknown:
+        return False
+    return table is None or table.table.parser != "exact" or word.partition("=")[0] in table.spellings
+
+
+def _known(
+    a: Argument, entry: FlagEntry, argv: Sequence[Text], i: int, given: list[Argument], table: FlagLookup | None
+) -> int:
     nxt = argv[i] if i < len(argv) else None
     if entry.t == "flag" and a.key is None:
         if a.value is not None:
@@ -143,7 +153,7 @@ def _known(a: Argument, entry: FlagEntry, argv: Sequence[Text], i: int, given: l
     if a.value is not None:
         given.append(a)
         return i
-    if nxt is None or (_FLAG.match(nxt) and not nxt.unknown and not _NUMBER.match(nxt)):
+    if nxt is None or _is_flag(nxt, table):
         given.append(a._replace(missing=not entry.o))
         return i
     i += 1

@@ -217,6 +217,8 @@ class _Reader:
             self._array(m[1], bool(m[2]))
             return
         pieces = self._pieces()
+        if m and first:  # the value of an assignment is never split
+            pieces = [p._replace(split=False) for p in pieces]
         if self.i == begin:  # nothing that a word can begin with
             self.i += 1
             return
@@ -332,6 +334,9 @@ class _Reader:
             end = _closing(s, i + 1)
             inside = s[i + 2 : end].strip()
             self._moved(end + 1)
+            path = self._resolved(inside, quoted)
+            if path is not None:
+                return path
             return _unknown("$(" + " ".join(inside.split())[:60].rstrip(")") + ")")
         if s.startswith("${", i):
             end = _closing_brace(s, i + 1)
@@ -377,7 +382,22 @@ class _Reader:
             return _Piece("", quoted, ()) if have is None else _Piece(rest, quoted, (), split=not quoted)
         if op in ("", ":?", "?"):
             return self._value(name, quoted)
+        if isinstance(have, Text) and not have.unknown and (op, rest) in _PATH_PARTS:
+            return _Piece(_PATH_PARTS[op, rest](have)[:MAX_VALUE], quoted, (), split=not quoted)
         return _unknown("${" + name + "}")
+
+    def _resolved(self, inside: str, quoted: bool) -> _Piece | None:
+        """`$(realpath -- PATH)` of an absolute path is that path; links are not followed."""
+        m = _RESOLVES.match(inside)
+        if m is None or self.depth >= MAX_NESTED:
+            return None
+        inner = _Reader(inside[m.end() :], self.line, 0, {})
+        inner.vars, inner.depth = self.vars, self.depth + 1
+        pieces = inner._pieces()
+        made = _joined(pieces)
+        if inner.i < len(inner.s.rstrip()) or any(p.array is not None for p in pieces) or not made.startswith("/"):
+            return None
+        return _Piece(made, quoted, made.unknown, split=not quoted)
 
     def _pieces_all(self) -> list[_Piece]:
         """The whole text as the pieces of one word (the default inside `${X:-...}`)."""
@@ -453,6 +473,14 @@ class _Reader:
             own[name] = text(value[:MAX_VALUE], at.line, at.column, at.unknown)
 
 
+_RESOLVES = re.compile(r"(realpath|readlink\s+(-f|-m|-e))\s+(--\s+)?")
+# `${path##*/}` and `${path%/*}`: file and folder
+_PATH_PARTS = {
+    ("##", "*/"): lambda path: path.rpartition("/")[2],
+    ("%", "/*"): lambda path: path.rpartition("/")[0] if "/" in path else path,
+}
+
+
 def _unknown(shown: str, names: tuple[str, ...] | None = None) -> _Piece:
     return _Piece(shown, True, names or (shown,))
 
@@ -515,15 +543,23 @@ def _placed(pieces: list[_Piece], line: int, column: int) -> Text:
 
 
 def _closing(s: str, begin: int) -> int:
-    """Index of the parenthesis that closes the one at `begin`."""
-    depth = 0
-    for k in range(begin, min(len(s), begin + MAX_VALUE)):
-        if s[k] == "(":
+    """Index of the parenthesis that closes the one at `begin`. Those in quotes do not count."""
+    depth, k, end, double = 0, begin, min(len(s), begin + MAX_VALUE), False
+    while k < end:
+        c = s[k]
+        if c == "\\":
+            k += 1
+        elif c == '"':
+            double = not double
+        elif c == "'" and not double and s.find("'", k + 1) >= 0:
+            k = s.index("'", k + 1)
+        elif c == "(" and not double:
             depth += 1
-        elif s[k] == ")":
+        elif c == ")" and not double:
             depth -= 1
             if depth == 0:
                 return k
+        k += 1
     return len(s)
 
 

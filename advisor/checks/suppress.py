@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from advisor.checks.findings import Finding
 from advisor.checks.launch import Launch
+from advisor.checks.located import lines_of
 
 _COMMENT = re.compile(r"(?:#|//|;)\s*advise:\s*(ignore|file-ignore)\s*\[([^\]]*)\]\s*(.*)$")
 
@@ -25,7 +26,7 @@ class Suppression(NamedTuple):
 def comments(source: str) -> list[Suppression]:
     """The suppressions of a text."""
     out = []
-    for n, line in enumerate(source.splitlines(), 1):
+    for n, line in enumerate(lines_of(source), 1):
         m = _COMMENT.search(line)
         if m:
             rules = tuple(r.strip() for r in m[2].split(",") if r.strip())
@@ -44,7 +45,7 @@ def suppressed(
     kept: list[Finding] = []
     gone: list[Finding] = []
     used: set[int] = set()
-    lines = source.splitlines()
+    lines = lines_of(source)
     for f in findings:
         hit = next(
             (i for i, s in enumerate(found) if f.rule in s.rules and (s.whole_file or f.line in _covered(s, lines))),

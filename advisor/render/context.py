@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from advisor import engines
@@ -17,7 +17,7 @@ from advisor.errors import BadInput
 from advisor.machines.types import Device
 from advisor.record import Record
 from advisor.render import flags, matrix, places
-from advisor.render.reference import ModelRef, local_name, model_ref
+from advisor.render.reference import ModelRef, declaration, local_name, model_ref
 from advisor.render.words import Model, Word, fill, lines, plain
 
 GIB = 2**30
@@ -48,6 +48,13 @@ def arguments(decided: tuple[Decided, ...]) -> list[Argument]:
     return out
 
 
+def _joined(a: dict[str, Any], known: flags.FlagTable | None) -> dict[str, Any]:
+    """`--flag=-value` as one word where argparse would take the value for the next flag."""
+    if known is None or known.parser != "argparse" or a["value"] is None or not re.match(r"-[^\d.]|-$", a["value"]):
+        return a
+    return {**a, "flag": f"{a['flag']}={a['value']}", "value": None}
+
+
 OWN_PLACE = {"host", "port", "model", "model-path", "server-name", "server-port", "hostname", "api-key", "api-keys"}
 
 
@@ -67,6 +74,19 @@ def _asked(d: Deployment, decided: tuple[Decided, ...], known: flags.FlagTable |
             continue  # the engine's own value
         out.append(Decided(name=name, value=v, because="as asked"))
     return out
+
+
+SERVED = ("served-model-name", "alias", "model-name")
+
+
+def _served(
+    d: Deployment, decided: Sequence[Decided], known: flags.FlagTable | None
+) -> tuple[tuple[Decided, ...], bool]:
+    """(the served name as a flag, where the engine's module has not written it; whether the server will know it)."""
+    if not d.served_name or known is None or {x.name for x in decided} & set(SERVED):
+        return (), True
+    flag = next((n for n in SERVED if n in known.flags), None)
+    return ((Decided(name=flag, value=d.served_name, because="as asked"),), True) if flag else ((), False)
 
 
 def text(value: Setting) -> str:
@@ -171,10 +191,15 @@ def context(
     version = d.engine_version or entry.version
     ref, host = model_ref(d, rules), d.host or "127.0.0.1"
     known = flags.flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
-    decided = (*decided, *_asked(d, decided, known))
+    name_flag, named = _served(d, decided, known)
+    decided = (*decided, *name_flag, *_asked(d, decided, known))
     every = [a.to_dict() for a in arguments(decided)]
     left_out = [{"flag": a["flag"], "because": why} for a in every if (why := flags.lacking(known, a["flag"], version))]
-    kept = [a for a in every if a["flag"] not in {x["flag"] for x in left_out}]
+    if not named:
+        left_out.append(
+            {"flag": "", "because": f"{entry.name} has no flag for the served name: it keeps the model's own"}
+        )
+    kept = [_joined(a, known) for a in every if a["flag"] not in {x["flag"] for x in left_out}]
     doc = matrix.table(rules)
     weights, host_bytes = _sizes(d, rules)
     s = matrix.start(entry.id, rules)
@@ -182,8 +207,8 @@ def context(
     address = f"[{host}]" if ":" in host else host  # where a port follows it
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
-        "model": ref.to_dict(),
-        "served_name": d.served_name,
+        "model": {**ref.to_dict(), "declared": declaration(ref, entry.id, target, rules)},
+        "served_name": d.served_name if named else None,
         "name": slug(f"{entry.id}-{d.served_name or local_name(d.model_path or d.model.id)}"),
         "arguments": kept,
         "left_out": left_out,

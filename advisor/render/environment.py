@@ -122,6 +122,24 @@ def bare(value: object) -> str:
     return re.sub(r"[\"'$`}\\]", "", str(value))
 
 
+def mountable(path: str) -> str:
+    """A path for `docker run --mount`. Raises ValueError for a double quote, which no field of it can hold."""
+    if '"' in path:
+        raise ValueError(f"{path[:80]!r} cannot stand in a --mount: it holds a double quote")
+    return path
+
+
+def published(host: str) -> str:
+    """The address that a container's port is published on. Raises ValueError for a host name: Docker takes none."""
+    import ipaddress
+
+    name = "127.0.0.1" if host == "localhost" else str(host)
+    try:
+        return f"[{name}]" if ipaddress.ip_address(name).version == 6 else name
+    except ValueError:
+        raise ValueError(f"host {host!r} cannot be published on: an address such as 127.0.0.1 is wanted") from None
+
+
 @lru_cache(maxsize=4)
 def environment(roots: tuple[Path, ...]) -> Environment:
     """The environment over these template folders."""
@@ -153,6 +171,8 @@ def environment(roots: tuple[Path, ...]) -> Environment:
         modelfile=modelfile_word,
         comment=comment,
         bare=bare,
+        published=published,
+        mountable=mountable,
     )
     made: Environment = env
     return made

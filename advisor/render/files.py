@@ -129,7 +129,8 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
     _refuse_what_is_no_url(url)
     values: dict[str, Any] = {
         "engine": {"id": entry.id, "name": entry.name, "version": None},
-        "model": {"id": model or "MODEL", "quantization": "as served", "repository": model, "missing": None},
+        "model": {"id": model or "MODEL", "quantization": "as served", "repository": model, "missing": None,
+                  "declared": None},
         "served_name": model, "url": url.rstrip("/"), "api": "", "kind": "chat", "outside": True, "key": True,
         "left_out": [], "decided": [], "venv": False,
         "load": {"output_tokens": 256, "concurrency": 8, "prompt_tokens": 1024},

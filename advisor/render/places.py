@@ -56,6 +56,7 @@ def swapped(d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any
         "health_path": seen["health_path"],
         "environment": seen["environment"],
         "start_seconds": seen["start_seconds"],
+        "declared": seen["model"]["declared"],
         "missing": seen["model"]["missing"] if not seen["model"]["path"] else None,
     }
 
@@ -85,10 +86,12 @@ def _swappable(text: str) -> str:
 
 
 def modelfile_word(value: object) -> str:
-    """A path or tag behind FROM. Raises ValueError for a line end, which a Modelfile cannot hold there."""
+    """A path or tag behind FROM. Raises ValueError for a line end and for blanks at its ends: Ollama cuts them off."""
     text = str(value)
     if "\n" in text or "\r" in text:
         raise ValueError(f"{text[:40]!r} cannot stand in a Modelfile: it holds a line end")
+    if text != text.strip():
+        raise ValueError(f"{text[:40]!r} cannot stand in a Modelfile: Ollama cuts off blanks at its ends")
     return text
 
 

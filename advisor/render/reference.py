@@ -72,6 +72,17 @@ def local(plain: ModelRef, path: str) -> ModelRef:
     )
 
 
+SERVES_ANY = {"ollama": ("kubernetes", "systemd")}  # files whose server is told its model later
+
+
+def declaration(ref: ModelRef, engine: str, target: str, rules: Catalog) -> str | None:
+    """The comment that tells `advise check` which model of the catalogue it is, where the file's words do not."""
+    words = ref.path is None and ref.missing is None and target not in SERVES_ANY.get(engine, ())
+    if words or not any(m.id == ref.id for m in rules.model_index()):
+        return None
+    return f"advise: model={ref.id} quant={ref.quantization}"
+
+
 # formats that an engine makes itself from the 16-bit checkpoint while loading -> its own name for them
 ONLINE = {
     "vllm": {"FP8": "fp8"},

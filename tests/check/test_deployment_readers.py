@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 from checking import check_text, launches
 
+from advisor.checks import systemd
+from advisor.errors import BadFile
+
 SERVE = "vllm serve Qwen/Qwen3-8B --max-model-len 8192"
 CASES = {
     "shell": (f"#!/bin/sh\nset -e\n{SERVE}\n", "vllm", "Qwen/Qwen3-8B"),
@@ -230,3 +233,65 @@ def test_templates_are_named_not_guessed() -> None:
     (d,) = check_text(source, "pod.yaml").verdicts
     assert d.fits is None
     assert any("Values.model" in w for w in d.why)
+
+
+def test_a_comment_names_the_model_of_a_path() -> None:
+    script = "# advise: model=Qwen/Qwen3-8B quant=FP8\nvllm serve /srv/it --max-model-len 8192\n"
+    (v,) = check_text(script, "a.sh", on="1x H100 80GB SXM").verdicts
+    assert (v.model, v.memory["model"], v.quantization, v.fits) == ("/srv/it", "Qwen/Qwen3-8B", "FP8", True)
+    assert "as a comment in the file says" in " ".join(v.assumed)
+    (v,) = check_text(script.replace("/srv/it", "Qwen/Qwen3-4B"), "a.sh", on="1x H100 80GB SXM").verdicts
+    assert v.model == "Qwen/Qwen3-4B"  # the command's own words win
+
+
+def test_each_launch_has_the_comment_above_it() -> None:
+    swap = (
+        "models:\n"
+        "  # advise: model=Qwen/Qwen3-8B quant=Q4_K_M\n  a:\n    cmd: llama-server -m /a --port ${PORT}\n"
+        "  # advise: model=Qwen/Qwen3-4B quant=Q8_0\n  b:\n    cmd: llama-server -m /b --port ${PORT}\n"
+    )
+    found = check_text(swap, "swap.yaml", on="RTX 3090").verdicts
+    assert [(v.memory["model"], v.quantization) for v in found] == [("Qwen/Qwen3-8B", "Q4_K_M"), ("Qwen/Qwen3-4B", "Q8_0")]
+
+
+@pytest.mark.parametrize("comment", ["model=", "model = Qwen/Qwen3-8B and more", "quant=FP8"])
+def test_a_comment_that_says_nothing_is_refused(comment: str) -> None:
+    with pytest.raises(BadFile, match="write `# advise: model="):
+        check_text(f"# advise: {comment}\nvllm serve /srv/it\n", "a.sh")
+
+
+def test_a_comment_with_an_unknown_model_is_no_verdict() -> None:
+    (v,) = check_text("# advise: model=no/such\nvllm serve /srv/it\n", "a.sh", on="RTX 3090").verdicts
+    assert v.fits is None
+    assert "line 1 names no/such, which is not in the catalogue" in " ".join(v.why)
+
+
+def test_a_mount_is_one_csv_record() -> None:
+    script = 'm="/a, b/c d"\ndocker run --mount "type=bind,\\"source=$m\\",target=/model" vllm/vllm-openai /model\n'
+    (x,) = launches(script)
+    assert [(m.source, m.target, m.kind) for m in x.setup.mounts] == [("/a, b/c d", "/model", "bind")]
+
+
+def test_dollars_of_kubernetes() -> None:
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  containers:\n    - name: a\n"
+        "      image: vllm/vllm-openai:v0.33.0\n      env: [{name: LEN, value: '4096'}]\n"
+        "      args: [--model, Qwen/Qwen3-8B, --max-model-len, $(LEN), --served-model-name, 'a$$(LEN)$$b']\n"
+    )
+    (x,) = launches(pod)
+    assert [str(w) for w in x.argv[2:]] == ["--max-model-len", "4096", "--served-model-name", "a$(LEN)$b"]
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (r'a "b c" d\x20e', ["a", "b c", "d e"]),
+        (r"\xc3\xbc \u00fc \101 \s", ["ü", "ü", "A", " "]),
+        ("100%% $$HOME ${X} ${Y}", ["100%", "$HOME", "1 2", "${Y}"]),
+        ("$X b$X", ["1", "2", "b$X"]),
+        ("'it''s' \"it's\"", ["its", "it's"]),
+    ],
+)
+def test_words_of_systemd(line: str, words: list[str]) -> None:
+    """Examples after systemd.service(5) and systemd.syntax(7)."""
+    assert [str(w) for w in systemd.words(line, known={"X": "1 2"})] == words

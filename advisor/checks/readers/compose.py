@@ -10,7 +10,20 @@ import msgspec
 from advisor.checks import shell
 from advisor.checks.docker_run import exposure, gpus_option, published, size
 from advisor.checks.launch import Launch, Mount, Probe, Setup
-from advisor.checks.located import Map, Text, at, documents, line_of, mapping, sequence, string, text, truth, whole
+from advisor.checks.located import (
+    Map,
+    Text,
+    at,
+    documents,
+    line_of,
+    lines_of,
+    mapping,
+    sequence,
+    string,
+    text,
+    truth,
+    whole,
+)
 from advisor.checks.readers.context import Context, environment, expand, finder, inside, made
 from advisor.checks.readers.envfile import variables_of
 from advisor.checks.recognise import Started
@@ -131,7 +144,7 @@ def _words(value: Any) -> list[Text]:
 
 def shell_lines(value: Text) -> list[Text]:
     """The words of a block scalar, each with its own line: line ends are blanks there."""
-    lines = value.splitlines()
+    lines = lines_of(value)
     joined = " \\\n".join(
         x.rstrip().removesuffix("\\").rstrip() if not x.lstrip().startswith("#") else "" for x in lines
     )

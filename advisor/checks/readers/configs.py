@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from advisor.checks.launch import Launch, Setup
-from advisor.checks.located import Text, at, like, line_of, mapping, sequence, string, text, truth
+from advisor.checks.located import Text, at, like, line_of, lines_of, mapping, sequence, string, text, truth
 from advisor.checks.readers.context import Context, environment, finder, made
 
 _TRT = frozenset(
@@ -158,7 +158,7 @@ def llama_swap(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
         if command is None:
             continue
         own = {**macros, **{str(k): v for k, v in mapping(at(m, "macros")).items() if isinstance(v, Text)}}
-        filled = _macros(command, own)
+        filled = _macros(command, {**{f"env.{k}": v for k, v in ctx.variables.items()}, **own})
         env, _ = environment(at(m, "env"))
         first = line_of(command) + (1 if command.block else 0)
         found = made(
@@ -210,7 +210,7 @@ def _macros(command: Text, macros: Mapping[str, str]) -> Text:
     out = str(command)
     for _ in range(4):
         before = out
-        out = re.sub(r"\$\{([\w-]+)\}", lambda m: str(macros.get(m[1], m[0])), out)[:65_536]
+        out = re.sub(r"\$\{([\w.-]+)\}", lambda m: str(macros.get(m[1], m[0])), out)[:65_536]
         if out == before:
             break
     return like(out, command)
@@ -218,7 +218,7 @@ def _macros(command: Text, macros: Mapping[str, str]) -> Text:
 
 def _one_line(command: str) -> str:
     return " \\\n".join(
-        x.rstrip().removesuffix("\\").rstrip() for x in command.splitlines() if not x.lstrip().startswith("#")
+        x.rstrip().removesuffix("\\").rstrip() for x in lines_of(command) if not x.lstrip().startswith("#")
     )
 
 
@@ -230,7 +230,7 @@ def modelfile(source: str, ctx: Context) -> list[Launch]:
     places: dict[str, int] = {}
     unit: dict[str, str] = {}
     fence: str | None = None
-    for n, line in enumerate(source.splitlines(), ctx.line):
+    for n, line in enumerate(lines_of(source), ctx.line):
         if fence is not None:
             if fence in line:
                 fence = None
@@ -238,7 +238,7 @@ def modelfile(source: str, ctx: Context) -> list[Launch]:
         m = re.match(r"\s*([A-Za-z]+)\s+(.*)$", line)
         if m is None or line.lstrip().startswith("#"):
             continue
-        word, rest = m[1].upper(), m[2].strip()
+        word, rest = m[1].upper(), m[2].strip(" \t")
         if rest.count('"""') == 1:
             fence = '"""'
         if word == "FROM" and model is None:

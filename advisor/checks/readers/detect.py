@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.checks.launch import Launch, Setup
-from advisor.checks.located import Text, at, documents, find_all, line_of, mapping, sequence, string, truth
+from advisor.checks.located import Text, at, documents, find_all, line_of, lines_of, mapping, sequence, string, truth
 from advisor.checks.readers import compose, configs, envfile, helm, kubernetes, launchers, units
 from advisor.checks.readers.context import Context, environment, finder, made, nested
 from advisor.checks.recognise import image_of
@@ -68,7 +68,7 @@ def kind_of(source: str, name: str) -> str:
         return "dockerfile"
     if "modelfile" in base or (_MODELFILE_WORD.match(head) and not _DOCKER_WORD.search(head)):
         return "modelfile"
-    lines = [x for x in head.splitlines() if not _COMMENT.match(x)][:200]
+    lines = [x for x in lines_of(head) if not _COMMENT.match(x)][:200]
     if base.endswith(".env") or base.startswith(".env") or ".env." in base:
         return "env"
     if (
@@ -219,7 +219,7 @@ def _fenced(source: str, ctx: Context) -> list[Launch]:
     out: list[Launch] = []
     block: list[str] = []
     begin = 0
-    for n, line in enumerate(source.splitlines(), ctx.line):
+    for n, line in enumerate(lines_of(source), ctx.line):
         if line.lstrip().startswith("```"):
             if begin:
                 body = "\n".join(block)

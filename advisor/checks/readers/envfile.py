@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from advisor.checks.launch import Launch
-from advisor.checks.located import Text, text
+from advisor.checks.located import Text, lines_of, text
 from advisor.checks.readers.context import Context
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
@@ -35,7 +35,7 @@ _NAMES = frozenset(
 def variables_of(source: str, first: int = 1) -> dict[str, Text]:
     """The variables of an env file."""
     out: dict[str, Text] = {}
-    for n, line in enumerate(source.splitlines(), first):
+    for n, line in enumerate(lines_of(source), first):
         m = _LINE.match(line)
         if m is None or line.lstrip().startswith("#"):
             continue

@@ -171,6 +171,9 @@ def containers(
         env, elsewhere = environment(c.get("env"))
         for k in elsewhere:
             env[k] = text(f"$({k})", line_of(c), 0, (k,))
+        for k, v in env.items():
+            if k not in elsewhere:
+                env[k] = _filled(v, env)
         if c.get("envFrom") is not None:
             setup = msgspec.structs.replace(setup, places={**setup.places, "envFrom": line_of(c)})
         command = [w for w in sequence(c.get("command")) if isinstance(w, Text)]
@@ -209,12 +212,15 @@ def containers(
 
 
 def _filled(word: Text, env: Mapping[str, Text]) -> Text:
-    """`$(NAME)` replaced by the container's own variables, as Kubernetes does; others stay and are named."""
-    if "$(" not in word:
+    """`$(NAME)` replaced by the container's own variables and `$$` by `$`, as Kubernetes does (its expand.go); other
+    names stay and are named."""
+    if "$(" not in word and "$$" not in word:
         return word
     unknown = list(word.unknown)
 
     def one(m: re.Match[str]) -> str:
+        if m[1] is None:
+            return "$"
         value = env.get(m[1])
         if value is None:
             if "\n" not in word and " " not in word:
@@ -223,7 +229,7 @@ def _filled(word: Text, env: Mapping[str, Text]) -> Text:
         unknown.extend(value.unknown)
         return value
 
-    made_ = re.sub(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)", one, word)
+    made_ = re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", one, word)
     return text(made_[:65_536], word.line, word.column, tuple(dict.fromkeys(unknown)), word.block)
 
 
@@ -359,12 +365,12 @@ def _mounts(c: Mapping[str, Any], volumes: Mapping[str, Any], around: _Around | 
         if target is None:
             continue
         v = volumes.get(name)
-        kind, bytes_ = "volume", None
+        kind, bytes_, source = "volume", None, name
         if at(v, "emptyDir") is not None or (isinstance(v, Map) and "emptyDir" in v):
             memory = str(at(v, "emptyDir", "medium")) == "Memory"
             kind, bytes_ = "memory" if memory else "scratch", size(string(at(v, "emptyDir", "sizeLimit")))
         elif at(v, "hostPath") is not None:
-            kind = "host"
+            kind, source = "host", str(at(v, "hostPath", "path"))
         elif at(v, "persistentVolumeClaim") is not None:
             kind = "pvc"
             claim = str(at(v, "persistentVolumeClaim", "claimName"))
@@ -377,7 +383,7 @@ def _mounts(c: Mapping[str, Any], volumes: Mapping[str, Any], around: _Around | 
             kind = "config"
         elif at(v, "secret") is not None:
             kind = "secret"
-        out.append(Mount(target=str(target), kind=kind, size_bytes=bytes_, source=name))
+        out.append(Mount(target=str(target), kind=kind, size_bytes=bytes_, source=source))
     return out, disk
 
 

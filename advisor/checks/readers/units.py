@@ -7,8 +7,9 @@ import re
 import msgspec
 
 from advisor.checks import accelerators, shell
+from advisor.checks import systemd as systemd_words
 from advisor.checks.launch import Launch, Setup
-from advisor.checks.located import Text, text
+from advisor.checks.located import Text, lines_of, text
 from advisor.checks.readers.context import Context, finder, made, nested
 from advisor.checks.readers.envfile import variables_of
 
@@ -48,7 +49,7 @@ def systemd(source: str, ctx: Context) -> list[Launch]:
         if not eq or key.startswith(("#", ";")):
             continue
         if key == "Environment" and section == "Service":
-            for w in shell.words("x " + value.replace("$", "\\$"), n)[1:]:
+            for w in systemd_words.words(value, n):
                 k, has, v = w.partition("=")
                 if has:
                     env[k] = text(v, n)
@@ -64,10 +65,7 @@ def systemd(source: str, ctx: Context) -> list[Launch]:
     out: list[Launch] = []
     for start in starts:
         known = dict(env.items())
-        words = [
-            text(w, start.line, start.column, w.unknown)
-            for w in shell.words(start.replace("%", "%"), start.line, start.column, known)
-        ]
+        words = systemd_words.words(start, start.line, start.column, known)
         found = finder(ctx).command(words, env, start.line)
         out += made(ctx, "systemd", found, None, setup)
     if not starts and any(k.startswith("OLLAMA_") for k in env):
@@ -87,7 +85,7 @@ def systemd(source: str, ctx: Context) -> list[Launch]:
 def _logical_lines(source: str, first: int) -> list[tuple[int, str]]:
     out: list[tuple[int, str]] = []
     pending, begin = "", first
-    for n, line in enumerate(source.splitlines(), first):
+    for n, line in enumerate(lines_of(source), first):
         if not pending:
             begin = n
         if line.rstrip().endswith("\\") and not line.lstrip().startswith(("#", ";")):
@@ -184,7 +182,7 @@ def _exec_form(rest: str, n: int) -> list[Text]:
 def _docker_lines(source: str, first: int) -> list[tuple[int, str]]:
     out: list[tuple[int, str]] = []
     pending, begin = "", first
-    for n, line in enumerate(source.splitlines(), first):
+    for n, line in enumerate(lines_of(source), first):
         if pending and line.lstrip().startswith("#"):
             continue
         if not pending:
