@@ -78,7 +78,7 @@ class Catalog:
 
     def find_model(self, name: str) -> Model:
         """A model by id, alias or id without its `org/`, whatever the case. Raises UnknownName with near matches."""
-        names = _names(self._source.model_names)
+        names = self._model_names
         try:
             hit = find("model", name, names, ())
         except UnknownName:
@@ -129,6 +129,10 @@ class Catalog:
     @cached_property
     def _cloud_offers(self) -> tuple[CloudOffer, ...]:
         return msgspec.json.decode(self._source.cloud_offers, type=tuple[CloudOffer, ...])
+
+    @cached_property
+    def _model_names(self) -> dict[str, str]:
+        return _names(self._source.model_names)
 
     @cached_property
     def _models(self) -> dict[str, msgspec.Raw]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +35,16 @@ def deployments(
     `hardware` is for files that name none, `variables` for what the file leaves to the environment. Raises BadInput
     where a launch leaves open what it starts, UnknownName.
     """
-    know = Knowledge(rules)
+    know = _knowledge(rules)
     folder = None if name == "-" else Path(name).parent
     machines: dict[str, Machine] = {}
     found = read_text(source, name, 1, Context(name, know, dict(variables or {}), folder))
     found = declared.applied(found, source, name)
     hardware = hardware or declared.hardware(source)
     return tuple(_deployment(x, know, hardware, machines) for x in found)
+
+
+_knowledge = lru_cache(maxsize=4)(Knowledge)  # decoded once
 
 
 def _deployment(launch: Launch, know: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:

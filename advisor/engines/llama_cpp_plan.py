@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -19,6 +21,7 @@ from advisor.memory.ggml import BLOCKS
 from advisor.memory.ggml_compute import NoFlash
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
+from advisor.memory.memo import by_identity
 from advisor.memory.placement import HOST, layer_devices
 from advisor.models.types import Mla, Model
 from advisor.record import Record
@@ -93,13 +96,13 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     where = layer_devices(n_file, ALL_LAYERS if asked is None else asked, shares)
     cuda = bool(devices) and devices[0].vendor in ("nvidia", "amd")
     windows = model.model_type in c.window_model_types
-    window = next((x.window for x in layers if x.window), None) if windows else None
+    window = next((x.window for x in layers if x.window), None) if windows and _rows(layers).window else None
     cells = ggml_cache.cells(r.ctx_size, r.slots, r.unified, window, r.ubatch, r.swa_full)
     cache, state = _cache(layers, where, cells, r, cuda, windows)
-    borrowed = _borrowed(by_layer, layers, where, cells, r) if devices else 0
+    borrowed = _borrowed(weights, layers, where, cells, r) if devices else 0
     compute, basis = _compute(model, layers, where, cells, r, c, windows, len(devices), borrowed)
-    growing = [x for x in layers if x.attends and not (x.window and windows)]
-    per_token = _row(r, sum(x.k for x in growing), sum(x.v for x in growing))
+    rows = _rows(layers)
+    per_token = _row(r, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
     placed = _place_weights(weights, where, r, bool(devices))
     projector = projector_bytes(d)
@@ -109,9 +112,9 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
         notes.append("scratch of the image encoder")
     elif projector is None or d.model.vision is not None:
         notes.append("image projector (mmproj)")
-    if any(x.index for x in layers):
+    if rows.indexed:
         notes.append("the sparse-attention index cache")
-    if any(x.extra for x in layers) or any(x.image_only for x in layers):
+    if rows.other:
         notes.append("caches other than plain rows of this architecture")
     draft = drafts.beside(d, r.ctx_size, r.slots)
     if draft is not None:
@@ -134,11 +137,38 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
         where=tuple(where),
         cells=cells,
         bytes_per_token=float(per_token),
-        attends=any(x.attends for x in layers),
+        attends=rows.attends,
         exact_weights=weights.exact,
         weights_spread=weights.spread,
         compute_basis=basis,
         notes=tuple(notes),
+    )
+
+
+class _Rows(NamedTuple):
+    """What the plan asks of a model's caches, layer by layer; rows are (keys, values) in elements."""
+
+    attends: bool
+    window: bool
+    indexed: bool
+    other: bool  # caches that are no plain rows
+    widest: int
+    growing: tuple[int, int]
+    growing_unless_windowed: tuple[int, int]
+
+
+@by_identity
+def _rows(layers: Sequence[LayerCache]) -> _Rows:
+    own = [x for x in layers if x.attends]
+    free = [x for x in own if not x.window]
+    return _Rows(
+        attends=bool(own),
+        window=any(x.window for x in layers),
+        indexed=any(x.index for x in layers),
+        other=any(x.extra or x.image_only for x in layers),
+        widest=max((x.k + x.v for x in own), default=0),
+        growing=(sum(x.k for x in own), sum(x.v for x in own)),
+        growing_unless_windowed=(sum(x.k for x in free), sum(x.v for x in free)),
     )
 
 
@@ -188,21 +218,30 @@ def _place_weights(w: gguf_weights.GgufWeights, where: Sequence[int], r: Resolve
             continue
         for place in set(where[:-1]) if x.name == "rope_freqs.weight" else (output_at,):
             out[place] += x.file_bytes if place == HOST else x.device_bytes
-    for i, b in enumerate(gguf_weights.by_layer(w)):
-        place = where[i]
-        out[place] += b.file if place == HOST else b.device
-        place = HOST if _experts_stay(i, r) else place
-        out[place] += b.expert_file if place == HOST else b.expert_device
+    sums, n = gguf_weights.running(w), len(gguf_weights.by_layer(w))
+    staying = min(n, r.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
+    for place, begin, end in _stretches(where[:n]):
+        whole = sums.file if place == HOST else sums.device
+        out[place] += whole[end] - whole[begin]
+        split = min(max(begin, staying), end)
+        out[HOST] += sums.expert_file[split] - sums.expert_file[begin]
+        experts = sums.expert_file if place == HOST else sums.expert_device
+        out[place] += experts[end] - experts[split]
     return dict(out) if any_device else {HOST: out[HOST]}
 
 
-def _experts_stay(layer: int, r: Resolved) -> bool:
-    """Whether `--cpu-moe` or `--n-cpu-moe` keeps the routed experts of a layer in host memory."""
-    return r.cpu_moe_layers is not None and layer < r.cpu_moe_layers
+def _stretches(where: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(place, first layer, layer behind the last) of layers that stand together."""
+    out, begin = [], 0
+    for place, group in groupby(where):
+        end = begin + sum(1 for _ in group)
+        out.append((place, begin, end))
+        begin = end
+    return out
 
 
 def _borrowed(
-    by_layer: Sequence[gguf_weights.LayerBytes],
+    w: gguf_weights.GgufWeights,
     layers: Sequence[LayerCache],
     where: Sequence[int],
     cells: ggml_cache.Cells,
@@ -211,15 +250,12 @@ def _borrowed(
     """Bytes of the largest thing in host memory that the GPU borrows for long prompts: a tensor, or a layer's cache."""
     if HOST not in where and r.cpu_moe_layers is None:
         return 0
-    sizes = [0]
-    for i, b in enumerate(by_layer):
-        if where[i] == HOST:
-            sizes += [b.largest, b.largest_expert]
-        elif _experts_stay(i, r):
-            sizes.append(b.largest_expert)
-    rows = {(x.k, x.v) for x, place in zip(layers, where, strict=False) if place == HOST and x.attends}
+    most, n = gguf_weights.running(w), len(gguf_weights.by_layer(w))
+    there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
+    staying = max(there, min(n, r.cpu_moe_layers or 0))
+    rows = {(x.k, x.v) for x in layers[: where.count(HOST)] if x.attends}
     widest = max((_row(r, k, v) for k, v in rows), default=0)
-    return max(*sizes, int(widest * cells.tokens))
+    return max(most.largest[there], most.largest_expert[staying], int(widest * cells.tokens))
 
 
 def _cache(
@@ -228,16 +264,15 @@ def _cache(
     kinds = (r.cache_k.upper(), r.cache_v.upper())
     cache: dict[int, int] = defaultdict(int)
     state: dict[int, int] = defaultdict(int)
-    sizes: dict[tuple[int, bool], tuple[int, int]] = {}  # layers of one group share their widths: few are worked out
-    for x, place in zip(layers, where, strict=False):
+    one = {id(x): x for x in layers}  # layers of one group share their widths: few are worked out
+    for (which, place), n in Counter(zip(map(id, layers), where, strict=False)).items():
+        x = one[which]
         if x.attends:
-            key = (id(x), cuda and place != HOST)
-            if key not in sizes:
-                sizes[key] = _layer_bytes(x, cells, kinds, key[1], windows)
-            cache[place] += sizes[key][0]
-            state[place] += sizes[key][1]
+            held, padding = _layer_bytes(x, cells, kinds, cuda and place != HOST, windows)
+            cache[place] += n * held
+            state[place] += n * padding
         if x.recurrent:
-            state[place] += ggml_cache.state_bytes(x, r.slots)
+            state[place] += n * ggml_cache.state_bytes(x, r.slots)
     return dict(cache), dict(state)
 
 
@@ -266,9 +301,10 @@ def _compute(
     lay = model.layout
     assert lay is not None
     heads, query = ggml_compute.query_width(model)
-    has_window = windows and any(x.window for x in layers)
+    seen = _rows(layers)
+    has_window = windows and seen.window
     w = ggml_compute.width(model, c.compute_width, has_window)
-    kv_row = max((x.k + x.v for x in layers if x.attends), default=0)
+    kv_row = seen.widest
     n = ggml_compute.no_flash(model, c.compute_width_no_flash, has_window, kv_row)
     graph = ggml_compute.Graph(
         ubatch=r.ubatch,
@@ -283,7 +319,7 @@ def _compute(
         query=query,
         kv_row=kv_row,
         hidden=lay.hidden_size,
-        attends=any(x.attends for x in layers),
+        attends=seen.attends,
     )
     single = ggml_compute.device_compute(w, n, graph)
     if not n_devices or all(p == HOST for p in where):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from itertools import accumulate
 from pathlib import Path
+from typing import NamedTuple
 
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
@@ -69,6 +71,31 @@ def by_layer(w: GgufWeights) -> tuple[LayerBytes, ...]:
     return tuple(
         LayerBytes(file=a, device=b, expert_file=c, expert_device=d, largest=e, largest_expert=f)
         for a, b, c, d, e, f in sums
+    )
+
+
+class Running(NamedTuple):
+    """Sums and maxima over the first 0, 1, 2, ... layers; bytes."""
+
+    file: tuple[int, ...]
+    device: tuple[int, ...]
+    expert_file: tuple[int, ...]
+    expert_device: tuple[int, ...]
+    largest: tuple[int, ...]
+    largest_expert: tuple[int, ...]
+
+
+@by_identity
+def running(w: GgufWeights) -> Running:
+    """What the first layers hold together: placement cuts the layers into few stretches."""
+    layers = by_layer(w)
+    return Running(
+        file=tuple(accumulate((x.file for x in layers), initial=0)),
+        device=tuple(accumulate((x.device for x in layers), initial=0)),
+        expert_file=tuple(accumulate((x.expert_file for x in layers), initial=0)),
+        expert_device=tuple(accumulate((x.expert_device for x in layers), initial=0)),
+        largest=tuple(accumulate((x.largest for x in layers), max, initial=0)),
+        largest_expert=tuple(accumulate((x.largest_expert for x in layers), max, initial=0)),
     )
 
 

@@ -251,7 +251,10 @@ def test_each_launch_has_the_comment_above_it() -> None:
         "  # advise: model=Qwen/Qwen3-4B quant=Q8_0\n  b:\n    cmd: llama-server -m /b --port ${PORT}\n"
     )
     found = check_text(swap, "swap.yaml", on="RTX 3090").verdicts
-    assert [(v.memory["model"], v.quantization) for v in found] == [("Qwen/Qwen3-8B", "Q4_K_M"), ("Qwen/Qwen3-4B", "Q8_0")]
+    assert [(v.memory["model"], v.quantization) for v in found] == [
+        ("Qwen/Qwen3-8B", "Q4_K_M"),
+        ("Qwen/Qwen3-4B", "Q8_0"),
+    ]
 
 
 @pytest.mark.parametrize("comment", ["model=", "model = Qwen/Qwen3-8B and more", "quant=FP8"])

@@ -122,6 +122,7 @@ def test_what_a_file_starts_is_what_it_was_rendered_from(case: tuple[Deployment,
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 @settings(max_examples=12_000, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
 @given(rendered())
 def test_over_many_deployments(case: tuple[Deployment, str]) -> None:
