@@ -123,6 +123,7 @@ class SpeedEstimate(Record, frozen=True, kw_only=True):
     output_tps: Interval | None = None
     basis: Basis = "modelled"
     limited: bool = False  # the cache or the engine admits fewer requests than asked: the rest waits
+    calibration: str | None = None  # what was measured on this machine and is in these figures
     notes: tuple[str, ...] = ()
 
 

@@ -49,6 +49,13 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "advisor"
 
 
+def data_dir() -> Path:
+    """Where what was measured on this machine is kept."""
+    if own := os.environ.get("ADVISOR_DATA_DIR"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "advisor"
+
+
 def rule_files(root: Path) -> list[tuple[str, os.stat_result]]:
     """Every YAML file below `root` with its stat, sorted by relative path (`/` between parts). Hidden are skipped."""
     found: list[tuple[str, os.stat_result]] = []

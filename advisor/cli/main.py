@@ -19,6 +19,7 @@ COMMANDS = {
     "hardware": ("advisor.cli.hardware", "What to buy or rent for a model, users and a budget."),
     "migrate": ("advisor.cli.migrate", "What changes from one engine to another, flag by flag."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
+    "bench": ("advisor.cli.bench", "Measure a server that runs, beside what was predicted for it."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
     "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory and findings."),
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),

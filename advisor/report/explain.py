@@ -140,6 +140,9 @@ def _speed(x: Explained, length: str) -> list[str]:
         f"Speed ({x.speed[0].speed.basis if x.speed[0].speed else 'modelled'}; half of {length} prompt, half output):"
     ]
     out.append(table(rows, heads, "rrrrl"))
+    calibration = next((p.speed.calibration for p in x.speed if p.speed and p.speed.calibration), None)
+    if calibration:
+        out.append(wrap(calibration, "  "))
     if any(r[0].endswith("*") for r in rows):
         out.append("  * not all at once: the cache or the engine lets the rest wait")
     return out

@@ -125,7 +125,8 @@ def _speed(x: Ranked) -> str:
         return ""
     one = _interval(s.decode_tps)
     many = f", {_interval(s.output_tps)} in all" if s.output_tps and x.memory and x.memory.sequences > 1 else ""
-    return f"; about {one} tokens/s for one request{many} (modelled from memory traffic)"
+    basis = s.calibration or "modelled from memory traffic"
+    return f"; about {one} tokens/s for one request{many} ({basis})"
 
 
 def _interval(i: Interval) -> str:

@@ -19,6 +19,7 @@ from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
 from advisor.advice.types import Tried
+from advisor.bench.run import Answer
 from advisor.checks.report import CheckAnswer
 from advisor.decision.types import Check, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
@@ -216,6 +217,7 @@ SHAPES: dict[str, type] = {
     "compare": CompareAnswer,
     "migrate": Migration,
     "probe": Machine,
+    "bench": Answer,
     "error": ErrorAnswer,
 }
 

@@ -7,6 +7,7 @@ bounds from rules/speed.yaml, which `python -m advisor.speed.calibrate` makes fr
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,7 +16,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.engines import fitting
-from advisor.speed import laws, speculation
+from advisor.speed import laws, local, speculation
 from advisor.speed.efficiencies import (
     Efficiencies,
     Keys,
@@ -29,12 +30,23 @@ from advisor.speed.intervals import Bound, bound
 from advisor.speed.placing import Placed
 from advisor.speed.steps import Load, Steps, checking, steps
 
+
+class Seen(NamedTuple):
+    """What was measured of a load, seconds (medians)."""
+
+    load: Load
+    ttft_s: float
+    tpot_s: float
+
+
 # Host memory is behind few measured rows: bounds are at least these factors. Assumed
 HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0}
 
 
-def speed(d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load) -> SpeedEstimate | None:
-    """Rates and times of the load on the deployment whose memory is `m`.
+def speed(
+    d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load, calibrated: bool = True
+) -> SpeedEstimate | None:
+    """Rates and times of the load on the deployment whose memory is `m`; `calibrated`: by what was measured here, too.
 
     `decode_tps` is one request's rate while only decoding goes on; `tpot_s` its mean time between tokens with the other
     requests' prompts in between; `ttft_s` includes the wait of those that the cache or the engine cannot hold yet.
@@ -51,14 +63,16 @@ def speed(d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load) -> Speed
     s, p = made
     k = keys_of(d, q, p, s.link, rules)
     table = rules_of(rules)
+    here = local.factors(d, k.format) if calibrated else None
     e = of_table(table, k)
+    e = local.scaled(e, here.decode, here.prefill, here.mixing, here.queue) if here else e
     drafted = _drafted(d, m, entry, q, rules, load, e)
     t = laws.times(s, load.output, e.decode, e.prefill, e.waits, drafted[1] if drafted else None)
     many = load.concurrency > 1
     unsure = (drafted[1] / drafted[0], drafted[2] / drafted[1]) if drafted else (1.0, 1.0)
 
     def around(value: float, b: Bound, faster: float = 1.0, slower: float = 1.0) -> Interval:
-        wide = max(b.factor, HOST_BOUND[s.host])
+        wide = b.factor if here else max(b.factor, HOST_BOUND[s.host])
         return Interval(value=value, low=value / wide / slower, high=value * wide * faster)
 
     one = bound(table, k, "decode", "tpot")
@@ -78,8 +92,58 @@ def speed(d: Deployment, m: MemoryEstimate, rules: Catalog, load: Load) -> Speed
         output_tps=around(t.rate, whole, *unsure) if prompts else None,
         basis="modelled",
         limited=s.limited,
+        calibration=here.note if here else None,
         notes=_notes(m, s, load, tuple(dict.fromkeys((one.text, whole.text))), table.as_of, drafted is not None),
     )
+
+
+SLOWEST, FASTEST = 1 / 40, 40.0  # a measured factor beyond is no calibration: the deployment is another one
+
+
+class Fitted(NamedTuple):
+    """How a measured load differs from the predicted one. None = the load does not show it."""
+
+    decode: float  # factors upon speed
+    prefill: float
+    mixing: float | None  # factors upon what other requests' prompts cost
+    queue: float | None
+
+
+def fitted(d: Deployment, m: MemoryEstimate, rules: Catalog, alone: Seen, loaded: Seen | None) -> Fitted | None:
+    """Factors with which the prediction is what was measured: passes from one request alone, waits from several.
+
+    None where that is not modelled, or the factors are too far from 1 to be this deployment's.
+    """
+    q = rules.quantization(d.quantization)
+    made = steps(d, m, engines.find(d.engine, rules.engines())[1], q, rules, alone.load)
+    if made is None or made[0].products_unknown:
+        return None
+    s, p = made
+    e = of_table(rules_of(rules), keys_of(d, q, p, s.link, rules))
+    t = laws.times(s, alone.load.output, e.decode, e.prefill, e.waits)
+    decode = t.step / alone.tpot_s
+    rest = alone.ttft_s - e.waits.fixed - alone.tpot_s  # what the prompt itself took
+    prefill = t.prompt / max(rest, 0.2 * alone.ttft_s)
+    if not SLOWEST < decode < FASTEST or not SLOWEST < prefill < FASTEST:
+        return None
+    if loaded is None:
+        return Fitted(decode, prefill, None, None)
+    many = steps(d, m, engines.find(d.engine, rules.engines())[1], q, rules, loaded.load)
+    if many is None or many[0].limited:
+        return Fitted(decode, prefill, None, None)
+    s = many[0]
+    e = local.scaled(e, decode, prefill)
+    t = laws.times(s, loaded.load.output, e.decode, e.prefill, e.waits)
+    mixing = _ratio(loaded.tpot_s - t.step, t.between - t.step)
+    e = local.scaled(e, 1, 1, mixing or 1)
+    t = laws.times(s, loaded.load.output, e.decode, e.prefill, e.waits)
+    own = t.prompt + e.waits.fixed + t.step
+    return Fitted(decode, prefill, mixing, _ratio(loaded.ttft_s - own, t.first - own))
+
+
+def _ratio(measured: float, predicted: float) -> float | None:
+    """Measured over predicted waiting, bounded; None where none was predicted."""
+    return min(max(measured / predicted, SLOWEST), FASTEST) if predicted > 0 else None
 
 
 def _notes(

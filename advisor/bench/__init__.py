@@ -1,0 +1,1 @@
+"""Measuring a server that runs, beside what was predicted for it."""

@@ -1,0 +1,149 @@
+"""What an OpenAI-compatible server says of itself: its models, its engine, and how it was started."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from advisor.errors import BadInput
+from advisor.record import Record
+
+LIMIT = 4 * 2**20  # bytes of an answer
+OWNERS = {"llamacpp": "llama.cpp", "vllm": "vllm", "sglang": "sglang", "library": "ollama", "lmdeploy": "lmdeploy",
+          "tensorrt_llm": "tensorrt-llm", "modular": "max"}  # fmt: skip
+
+
+class Endpoint(Record, frozen=True, kw_only=True):
+    """A server that answered. None = it does not say."""
+
+    url: str  # without /v1
+    models: tuple[str, ...]
+    engine: str | None = None
+    engine_version: str | None = None
+    model_path: str | None = None  # on the server
+    context_length: int | None = None  # of one request
+    slots: int | None = None  # requests at once
+
+
+def look(url: str, key: str | None = None, timeout: float = 10) -> Endpoint:
+    """Asks the server what it is. Raises BadInput with one line that says what is wrong with the address."""
+    base = _base(url)
+    data = _get(base, "/v1/models", key, timeout)
+    rows = data.get("data") if isinstance(data, dict) else None
+    if not isinstance(rows, list) or not rows:
+        raise BadInput(
+            f"{base}: answers, but lists no model at /v1/models: no OpenAI-compatible server, or none loaded"
+        )
+    rows = [r for r in rows if isinstance(r, dict) and isinstance(r.get("id"), str)]
+    if not rows:
+        raise BadInput(f"{base}: answers, but not as an OpenAI-compatible server does at /v1/models")
+    first = rows[0]
+    found = Endpoint(
+        url=base,
+        models=tuple(r["id"][:200] for r in rows[:100]),
+        engine=OWNERS.get(str(first.get("owned_by")).lower()),
+        context_length=_count(first.get("max_model_len")),
+    )
+    return _told_more(found, key, timeout)
+
+
+def _told_more(e: Endpoint, key: str | None, timeout: float) -> Endpoint:
+    """What engines tell at addresses of their own; a server that does not is none the worse."""
+    from msgspec.structs import replace
+
+    try:
+        if e.engine == "llama.cpp":
+            props = _get(e.url, "/props", key, timeout)
+            usual = props.get("default_generation_settings") or {}
+            build = re.match(r"b\d{4,}", str(props.get("build_info") or ""))  # a build of one's own is b1
+            return replace(
+                e,
+                engine_version=build[0] if build else None,
+                model_path=str(props["model_path"])[:1000] if props.get("model_path") else None,
+                context_length=_count(usual.get("n_ctx")),
+                slots=_count(props.get("total_slots")),
+            )
+        if e.engine in ("vllm", "sglang"):
+            where = "/version" if e.engine == "vllm" else "/get_server_info"
+            return replace(e, engine_version=str(_get(e.url, where, key, timeout)["version"])[:40])
+        if e.engine == "ollama":
+            return replace(e, engine_version=str(_get(e.url, "/api/version", key, timeout)["version"])[:40])
+    except (BadInput, KeyError, TypeError, AttributeError):
+        pass
+    return e
+
+
+def tokens_of(e: Endpoint, words: str, key: str | None, timeout: float = 10) -> int | None:
+    """How many tokens a text is, by the server's own tokenizer; None where it has no address for that."""
+    body = {"content": words} if e.engine == "llama.cpp" else {"model": e.models[0], "prompt": words}
+    try:
+        answer = _ask(e.url, "/tokenize", key, timeout, body)
+        n = len(answer["tokens"])
+    except (BadInput, KeyError, TypeError):
+        return None
+    return n or None
+
+
+def warm(e: Endpoint, model: str, key: str | None, timeout: float = 300) -> None:
+    """One short answer, so that nothing is loaded while it is measured. Raises BadInput where it fails."""
+    body = {"model": model, "max_tokens": 2, "messages": [{"role": "user", "content": "Say yes."}]}
+    _ask(e.url, "/v1/chat/completions", key, timeout, body)
+
+
+def _base(url: str) -> str:
+    given = url.strip()
+    given = (given if "://" in given else f"http://{given}").rstrip("/").removesuffix("/v1")
+    if not re.fullmatch(r"https?://[\w.\[\]:%~-]{1,300}(/[^\s\"'<>\\]{0,500})?", given):
+        raise BadInput(f"{url[:80]!r} is no address; one like http://127.0.0.1:8000 is wanted")
+    return given
+
+
+def _get(base: str, path: str, key: str | None, timeout: float) -> Any:
+    return _ask(base, path, key, timeout, None)
+
+
+def _ask(base: str, path: str, key: str | None, timeout: float, body: dict[str, Any] | None) -> Any:
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    headers = {"Accept": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
+    data = None
+    if body is not None:
+        data = json.dumps(body).encode()
+        headers["Content-Type"] = "application/json"
+    try:
+        request = urllib.request.Request(base + path, data, headers)  # noqa: S310 - http or https, see _base
+        with urllib.request.urlopen(request, timeout=timeout) as r:  # noqa: S310
+            raw = r.read(LIMIT + 1)
+    except urllib.error.HTTPError as e:
+        message = _said(e)
+        e.close()
+        if e.code in (401, 403):
+            said = "refuses the key" if key else "asks for a key: put it into OPENAI_API_KEY"
+            raise BadInput(f"{base}: {said} (HTTP {e.code})") from None
+        raise BadInput(f"{base}{path}: HTTP {e.code}{message}") from None
+    except urllib.error.URLError as e:
+        raise BadInput(f"{base}: nothing answers there ({e.reason})") from None
+    except (OSError, http.client.HTTPException, ValueError) as e:
+        raise BadInput(f"{base}: no answer from there ({e or type(e).__name__})") from None
+    if len(raw) > LIMIT:
+        raise BadInput(f"{base}{path}: answers with more than {LIMIT // 2**20} MiB")
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise BadInput(f"{base}{path}: the answer is not JSON: no OpenAI-compatible server") from None
+
+
+def _said(e: Any) -> str:
+    try:
+        text = json.loads(e.read(10_000))
+        message = text["error"]["message"] if isinstance(text.get("error"), dict) else text.get("message")
+        return f": {' '.join(str(message).split())[:200]}" if message else ""
+    except (ValueError, KeyError, TypeError, AttributeError, OSError, RecursionError):
+        return ""
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
