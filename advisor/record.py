@@ -7,8 +7,11 @@ from typing import Any
 import msgspec
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An immutable value. Fields are keyword-only; unknown fields are refused when read from YAML or JSON."""
+class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
+    """An immutable value. Fields are keyword-only; unknown fields are refused when read from YAML or JSON.
+
+    What cannot change cannot be part of a cycle made later, so the garbage collector need not visit it.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """The value as plain dicts, lists and scalars (every field present, unknown = None)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,6 +19,7 @@ from advisor.decision.policy import Policy
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
 from advisor.engines.answers import tool_parser
+from advisor.engines.base import EngineModule
 from advisor.engines.flags import own_flag, smaller_caches, takes_share_of_device
 from advisor.engines.pool import heads
 from advisor.errors import BadInput
@@ -90,10 +91,12 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     for offload in (False, True) if kin == "gguf" and w.machine.usable_devices else (False,):
         order = list(_order(usable, _cache_types(inner, w)))
         hopeless: dict[tuple[str, str], list[Tried]] = {}
+        dead: dict[Placement, Tried] = {}
         for step, context in enumerate(w.contexts):
             tried.clear()  # what counts is why a format was not taken at the length that was
             if step == 1:  # what does not fit at the shortest length fits at none: asked once
-                hopeless = _hopeless(entry, w, order, kin, offload, share, added, rules)
+                hopeless = _hopeless(entry, w, order, kin, offload, share, added, rules, dead)
+            probe = _smallest(order)
             for kv, chosen in order:
                 much = _too_much(w, chosen.quantization, offload or bool(inner.memory.get("experts_on_host")))
                 if much is not None:
@@ -102,10 +105,16 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
                 if (kv, chosen.quantization.id) in hopeless:
                     tried += hopeless[kv, chosen.quantization.id]
                     continue
-                for d in _variants(entry, w, chosen.quantization, kv, context, kin, offload, share, added):
-                    hit = _look(d, entry, chosen, offload, rules, tried, verdict.warnings)
-                    if hit is None:
-                        continue
+                look = _Look(entry, chosen, offload, rules, tried, verdict.warnings, dead)
+                if tried and probe is not None:  # the first was refused: is there any use in going on?
+                    small_kv, small = probe
+                    probe, failed = None, list[Tried]()
+                    few = list(_variants(entry, w, small.quantization, small_kv, context, kin, offload, share, added))
+                    if few and _looked(few[-1], look._replace(chosen=small, tried=failed)).far:
+                        tried += failed
+                        break
+                variants = list(_variants(entry, w, chosen.quantization, kv, context, kin, offload, share, added))
+                for hit in _hits(variants, look, sure=unsure is not None):
                     hit = hit._replace(added=added.notes)
                     if hit.memory.fits:
                         return hit
@@ -153,13 +162,14 @@ def _hopeless(
     share: float,
     added: Additions,
     rules: Catalog,
+    dead: dict[Placement, Tried],
 ) -> dict[tuple[str, str], list[Tried]]:
     """Cache types and formats of which no variant fits at the shortest length, with why."""
     out = {}
     for kv, chosen in order:
         failed: list[Tried] = []
-        variants = _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, offload, share, added)
-        if not any(_look(d, entry, chosen, offload, rules, failed, ()) for d in variants):
+        variants = list(_variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, offload, share, added))
+        if next(_hits(variants, _Look(entry, chosen, offload, rules, failed, (), dead)), None) is None:
             out[kv, chosen.quantization.id] = failed
     return out
 
@@ -209,36 +219,42 @@ def _fewer_at_once(
         return None
     module, inner = engines.find(entry.id, rules.engines())
     share = orders(rules).unified_memory_share
-    held_by: list[tuple[int, Found]] = []
-    for kv in _cache_types(inner, w):
-        for chosen in usable:
-            for d in _variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share, added):
-                one = msgspec.structs.replace(d, sequences=1)
-                try:
-                    m = module.memory(one, inner, chosen.quantization)
-                except BadInput:
-                    continue
-                cache = m.kv_cache
-                need = (
-                    (m.devices[0].kv_cache_bytes or 0) + (m.devices[0].recurrent_state_bytes or 0) if m.devices else 0
-                )
-                held = (cache.available_low_bytes or 0) // need if need else 0
-                if not m.fits or held < 1:
-                    continue
-                placed = msgspec.structs.replace(d, sequences=min(asked, held))
-                m = module.memory(placed, inner, chosen.quantization)
-                at_once = own_flag(entry, "sequences")
-                if at_once:  # the server still takes all of them; what does not fit waits
-                    placed = _with(placed, {at_once: asked})
-                note = (
-                    f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; "
-                    "the others wait, unless requests are shorter"
-                )
-                held_by.append(
-                    (held, Found(placed, m, chosen.quantization, False, (note, *(r.text for r in warnings)), ()))
-                )
-    enough = ENOUGH_HELD * max((held for held, _ in held_by), default=0)
-    return next((found for held, found in held_by if held >= enough), None)  # in the order of preference
+    choices = [
+        (chosen, list(_variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share, added)))
+        for kv in _cache_types(inner, w)
+        for chosen in usable
+    ]
+    most = {id(ds): _held(ds[-1], module, inner, chosen.quantization) for chosen, ds in choices if ds}
+    enough = ENOUGH_HELD * max(most.values(), default=0)
+    for chosen, ds in choices:  # in the order of preference; on all cards a format holds the most
+        if not ds or most[id(ds)] < max(enough, 1):
+            continue
+        for d in ds:
+            held = most[id(ds)] if d is ds[-1] else _held(d, module, inner, chosen.quantization)
+            if held < max(enough, 1):
+                continue
+            placed = msgspec.structs.replace(d, sequences=min(asked, held))
+            m = module.memory(placed, inner, chosen.quantization)
+            at_once = own_flag(entry, "sequences")
+            if at_once:  # the server still takes all of them; what does not fit waits
+                placed = _with(placed, {at_once: asked})
+            note = (
+                f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; "
+                "the others wait, unless requests are shorter"
+            )
+            return Found(placed, m, chosen.quantization, False, (note, *(r.text for r in warnings)), ())
+    return None
+
+
+def _held(d: Deployment, module: EngineModule, inner: Engine, q: Quantization) -> int:
+    """Requests of full length that the pool surely holds; 0 where even one does not fit."""
+    try:
+        m = module.memory(msgspec.structs.replace(d, sequences=1), inner, q)
+    except BadInput:
+        return 0
+    first = m.devices[0] if m.devices else None
+    need = (first.kv_cache_bytes or 0) + (first.recurrent_state_bytes or 0) if first else 0
+    return (m.kv_cache.available_low_bytes or 0) // need if m.fits and need else 0
 
 
 def _formats(entry: Engine, w: Wanted, rules: Catalog, refused: list[Reason]) -> Iterator[formats.Chosen]:
@@ -384,29 +400,96 @@ def _experts_on_host(d: Deployment) -> Iterator[Deployment]:
     yield d
 
 
-def _look(
-    d: Deployment,
-    entry: Engine,
-    chosen: formats.Chosen,
-    offload: bool,
-    rules: Catalog,
-    tried: list[Tried],
-    warnings: tuple[Reason, ...],
-) -> Found | None:
-    """The estimate of one deployment; None when it does not fit, which is noted."""
-    module, inner = engines.find(entry.id, rules.engines())
+Placement = tuple[str, int | None, frozenset[tuple[str, Setting]], bool]
+
+
+class _Look(NamedTuple):
+    """What an estimate of one format on one engine needs. What does not fit is noted in `tried`; in `dead` where its
+    weights alone are too much, since then no cache and no length helps."""
+
+    entry: Engine
+    chosen: formats.Chosen
+    offload: bool
+    rules: Catalog
+    tried: list[Tried]
+    warnings: tuple[Reason, ...]
+    dead: dict[Placement, Tried]
+
+
+def _hits(variants: Sequence[Deployment], look: _Look, sure: bool = False) -> Iterator[Found]:
+    """Those of the variants that fit, or may, in their order; with `sure` those that may are not asked for.
+
+    Where they are counts of cards, the most cards are asked first: what is short of memory there is on fewer, too, and
+    what only may fit there is not sure to fit on fewer.
+    """
+    last: Found | None = None
+    counts = len(variants) > 1 and all(d.device_count for d in variants)
+    if counts:
+        last, short, _ = _looked(variants[-1], look)
+        if short or (sure and last is not None and not last.memory.fits):
+            return
+    for d in variants[:-1] if counts else variants:
+        found = _looked(d, look).found
+        if found is not None:
+            yield found
+    if last is not None:
+        yield last
+
+
+class _Looked(NamedTuple):
+    """What an estimate came to: None when it does not fit; whether memory is what it is short of, and by far."""
+
+    found: Found | None
+    short: bool = False
+    far: bool = False
+
+
+def _looked(d: Deployment, look: _Look) -> _Looked:
+    """One deployment estimated."""
+    chosen, tried = look.chosen, look.tried
+    place: Placement = (chosen.quantization.id, d.device_count, frozenset(d.settings.items()), look.offload)
+    if place in look.dead:
+        tried.append(look.dead[place])
+        return _Looked(None, True)
+    module, inner = engines.find(look.entry.id, look.rules.engines())
     try:
         m = module.memory(d, inner, chosen.quantization)
     except BadInput as e:
         tried.append(Tried(quantization=chosen.quantization.id, fits=None, text=e.message))
-        return None
+        return _Looked(None)
     if m.fits is False:
-        tried.append(Tried(quantization=chosen.quantization.id, fits=False, text=_why(d, m, chosen.quantization)))
-        return None
+        failed = Tried(quantization=chosen.quantization.id, fits=False, text=_why(d, m, chosen.quantization))
+        tried.append(failed)
+        if _weights_alone(m):
+            look.dead[place] = failed
+        return _Looked(None, bool(m.short), bool(m.short) and _far(m))
     notes = [chosen.note] if chosen.note else []
-    notes += [r.text for r in warnings]
+    notes += [r.text for r in look.warnings]
     mine = tuple(t for t in dict.fromkeys(tried) if t.quantization != chosen.quantization.id)
-    return Found(d, m, chosen.quantization, offload or _on_host(m), tuple(notes), mine)
+    return _Looked(Found(d, m, chosen.quantization, look.offload or _on_host(m), tuple(notes), mine))
+
+
+def _smallest(order: Sequence[tuple[str, formats.Chosen]]) -> tuple[str, formats.Chosen] | None:
+    """The cache type and format of the fewest bits; None where there is little to save by asking it first."""
+    if len(order) < 4:
+        return None
+    return min(order, key=lambda x: (x[1].quantization.bits_nominal, x[0] == "auto"))
+
+
+FAR = 1.15  # formats of one width differ by less, so where the smallest is short by this much all are
+
+
+def _far(m: MemoryEstimate) -> bool:
+    """Whether a place wants far more than it has."""
+    places = [*m.devices, *((m.host,) if m.host else ())]
+    return any(r.budget_bytes is not None and (r.low_bytes or 0) > FAR * r.budget_bytes for r in places)
+
+
+def _weights_alone(m: MemoryEstimate) -> bool:
+    """Whether the weights of a place are more than it has."""
+    places = [*m.devices, *((m.host,) if m.host else ())]
+    rooms = [r.budget_bytes if r.budget_bytes is not None else r.capacity_bytes for r in places]
+    return any(room is not None and (r.weights_bytes or 0) > room for r, room in zip(places, rooms, strict=True))
 
 
 def _on_host(m: MemoryEstimate) -> bool:

@@ -38,9 +38,13 @@ def growth(
     the guide's answer for more users.
     """
     length = d.context_length or 4096
-    users = largest(lambda n: _fits(d, rules, sequences=n), MOST_USERS)
+    users = largest(lambda n: _fits(d, rules, sequences=n), MOST_USERS, d.sequences)
     trained = d.model.max_context or 64 * length
-    steps = largest(lambda k: _fits(d, rules, context_length=CONTEXT_STEP * k), max(1, trained // CONTEXT_STEP))
+    steps = largest(
+        lambda k: _fits(d, rules, context_length=CONTEXT_STEP * k),
+        max(1, trained // CONTEXT_STEP),
+        max(1, length // CONTEXT_STEP),
+    )
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
     out = []
     engine_at, following = _next_engine(d, facts, guide, engines)

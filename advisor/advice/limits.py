@@ -67,8 +67,9 @@ def limits(
     )
 
 
-def largest(fits: Callable[[int], bool | None], at_most: int) -> int | None:
-    """The largest number for which `fits` is sure, from 1 to `at_most`; None when it is for none."""
+def largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1) -> int | None:
+    """The largest number for which `fits` is sure, from 1 to `at_most`; None when it is for none. `near` is a number
+    that may well fit: the search goes up from there in growing steps."""
 
     def sure(n: int) -> bool:
         try:
@@ -76,15 +77,18 @@ def largest(fits: Callable[[int], bool | None], at_most: int) -> int | None:
         except AdvisorError:
             return False
 
-    if not sure(1):
+    low, high = 0, at_most + 1  # sure at low (of nothing: always), not at high
+    probe = max(1, min(near, at_most))
+    while low < high - 1 and sure(probe):  # twice as much each time
+        low, probe = probe, min(2 * probe, at_most)
+    if low < probe:
+        high = probe
+    if low == 0 and high > 1 and not sure(1):
         return None
-    if sure(at_most):
-        return at_most
-    low, high = 1, at_most
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if sure(middle) else (low, middle)
-    return low
+    return low or None
 
 
 def _safe(fits: Fits, d: Deployment, length: int) -> bool:

@@ -30,8 +30,8 @@ def additions(guide: Guide, facts: Facts, engine: str) -> Additions:
     for tree in guide.trees:
         if tree.role != "settings":
             continue
-        answer = answer_of(guide, tree, known)
-        trace += [s for s in answer.trace if s.held]
+        answer = answer_of(guide, tree, known, "held")
+        trace += answer.trace
         for leaf in answer.leaves:
             values = {k: filled(v, known) for k, v in leaf.settings.items()}
             if all(v is not None for v in values.values()):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from advisor.decision.conditions import Facts, checks, describe, outcome
 from advisor.decision.fields import FIELDS, Field, filled, value_problem
 from advisor.decision.guides import tree_named
 from advisor.decision.types import Decision, Guide, Node, Order, Reason, TraceStep, Tree
 from advisor.errors import BadInput
+from advisor.memory.memo import by_identity
 
 
 class Answer(NamedTuple):
@@ -67,16 +68,23 @@ def evaluate(guide: Guide, facts: Facts, tree: str | None = None) -> Decision:
     )
 
 
-def answer_of(guide: Guide, tree: Tree, facts: Facts) -> Answer:
-    """One tree alone. Raises BadInput for a value of the wrong type."""
+Keep = Literal["all", "held", "none"]  # of the steps that were looked at
+
+
+def answer_of(guide: Guide, tree: Tree, facts: Facts, keep: Keep = "all") -> Answer:
+    """One tree alone, with those of its steps that are to be kept. Raises BadInput for a value of the wrong type.
+
+    Facts are checked with `all` only: others ask again with facts that were checked before.
+    """
     fields = tree.questions or FIELDS
-    for name, field in fields.items():
+    for name, field in fields.items() if keep == "all" else ():
         value = facts.get(name)
         problem = None if value is None else value_problem(field, value)
         if problem:
             raise BadInput(problem)
     trace: list[TraceStep] = []
-    leaves = _block(tree.nodes, tree.order, facts, fields, f"{guide.name}/{tree.name}/", trace)
+    look = _Looking(facts, fields, f"{guide.name}/{tree.name}/", trace, keep)
+    leaves = _block(tree.nodes, tree.order, look)
     return Answer(tuple(leaves), tuple(trace))
 
 
@@ -100,7 +108,7 @@ def for_engine(guide: Guide, facts: Facts, engine: str) -> Hints:
         leaf
         for tree in guide.trees
         if tree.role in ("quantization", "note", "overlay")
-        for leaf in answer_of(guide, tree, known).leaves
+        for leaf in answer_of(guide, tree, known, "none").leaves
     ]
     return Hints(
         _union(n.quantizations for n in leaves),
@@ -128,33 +136,43 @@ def walk(nodes: Sequence[Node]) -> Iterator[Node]:
         yield from walk(node.refine)
 
 
-def _block(
-    nodes: Sequence[Node], order: Order, facts: Facts, fields: Mapping[str, Field], prefix: str, trace: list[TraceStep]
-) -> list[Node]:
+class _Looking(NamedTuple):
+    """What conditions are asked of, and where the steps go."""
+
+    facts: Facts
+    fields: Mapping[str, Field]
+    prefix: str
+    trace: list[TraceStep]
+    keep: Keep
+
+
+def _block(nodes: Sequence[Node], order: Order, x: _Looking) -> list[Node]:
     found: list[Node] = []
     for node in nodes:
         if node.condition is None and order == "none" and found:
             break  # the default of an unordered block is for when nothing else holds
-        if not _look(node, facts, fields, prefix, trace):
+        if not _look(node, x):
             continue
         if node.nodes:
-            found += _block(node.nodes, node.order, facts, fields, prefix, trace)
+            found += _block(node.nodes, node.order, x)
         else:
-            found.append(_refined(node, facts, fields, prefix, trace))
+            found.append(_refined(node, x))
         if found and order == "first_match":
             break
     return found
 
 
-def _look(node: Node, facts: Facts, fields: Mapping[str, Field], prefix: str, trace: list[TraceStep]) -> bool:
-    held = outcome(node.condition, facts, fields)
-    seen = checks(node.condition, facts, fields)
+def _look(node: Node, x: _Looking) -> bool:
+    held = outcome(node.condition, x.facts, x.fields)
+    if x.keep == "none" or (x.keep == "held" and held is not True):
+        return held is True
+    seen = checks(node.condition, x.facts, x.fields)
     unknown = tuple(dict.fromkeys(c.field for c in seen if c.outcome is None)) if held is None else ()
-    trace.append(
+    x.trace.append(
         TraceStep(
-            rule=prefix + node.id,
+            rule=x.prefix + node.id,
             held=held,
-            condition=describe(node.condition),
+            condition=_described(node),
             conditions=seen,
             unknown=unknown,
             because=node.because if held else (f"unknown: {', '.join(unknown)}" if unknown else None),
@@ -164,12 +182,17 @@ def _look(node: Node, facts: Facts, fields: Mapping[str, Field], prefix: str, tr
     return held is True
 
 
-def _refined(leaf: Node, facts: Facts, fields: Mapping[str, Field], prefix: str, trace: list[TraceStep]) -> Node:
+@by_identity
+def _described(node: Node) -> str | None:
+    return describe(node.condition)
+
+
+def _refined(leaf: Node, x: _Looking) -> Node:
     """The leaf with what its first refinement that holds sets put in place of its own."""
     import msgspec
 
     for node in leaf.refine:
-        if _look(node, facts, fields, prefix, trace):
+        if _look(node, x):
             keys = ("engines", "later", "overlay", "settings", "hardware", "says", "verdict", "because", "notes")
             return msgspec.structs.replace(leaf, **{k: getattr(node, k) for k in keys if getattr(node, k)})
     return leaf

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Mapping
+
 import msgspec
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import Decided
-from advisor.engines.llama_cpp_plan import Constants, Plan, Range, constants, plan
+from advisor.engines.llama_cpp_plan import Constants, Plan, Range, constants, file_weights, plan
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
 from advisor.engines.llama_cpp_verify import verify
 from advisor.machines.types import Device
+from advisor.memory import gguf_weights
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.hf_weights import is_mla
 from advisor.memory.layers import cache_layers
@@ -132,12 +136,23 @@ def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
     devices = fitting.devices(d)
     if not devices or r.gpu_layers is not None:
         return r.gpu_layers if devices else None
-    if not r.fit or any(fitting.budget(x) is None for x in devices) or fits_on_cards(d, r, c, ALL_LAYERS):
+    if not r.fit or any(fitting.budget(x) is None for x in devices):
+        return ALL_LAYERS
+    p = plan(d, r, c, ALL_LAYERS)
+    used = _used(d, p)
+    if all(u <= room for u, room in used):
         return ALL_LAYERS
     low, high = 0, len(cache_layers(as_gguf(d.model))) + 1
+    mid, step = high - _too_many(d, sum(u - room for u, room in used), p.cache), 1
     while low < high - 1:
-        mid = (low + high) // 2
-        low, high = (mid, high) if fits_on_cards(d, r, c, mid) else (low, mid)
+        mid = min(max(mid, low + 1), high - 1)
+        if fits_on_cards(d, r, c, mid):
+            low, mid = mid, mid + step
+        else:
+            high, mid = mid, mid - step
+        step *= 2
+        if step > high - low:
+            mid = (low + high) // 2
     return low
 
 
@@ -152,13 +167,27 @@ def layers_on_cards(d: Deployment, entry: Engine) -> tuple[int, int] | None:
 
 def fits_on_cards(d: Deployment, r: Resolved, c: Constants, layers: int) -> bool:
     """Whether that many layers leave 1 GiB of each device free, as `--fit` wants it (`--fit-target`)."""
-    p = plan(d, r, c, layers)
+    if any(fitting.budget(x) is None for x in fitting.devices(d)):
+        return False
+    return all(used <= room for used, room in _used(d, plan(d, r, c, layers)))
+
+
+def _too_many(d: Deployment, over: int, cache: Mapping[int, int]) -> int:
+    """About how many layers, from the first on, hold `over` bytes: what the search begins with."""
+    sums = gguf_weights.running(file_weights(d))
+    n = len(sums.device) - 1
+    each = sum(cache.values()) / max(1, n)
+    held = [a + b + i * each for i, (a, b) in enumerate(zip(sums.device, sums.expert_device, strict=True))]
+    return bisect_left(held, over)
+
+
+def _used(d: Deployment, p: Plan) -> list[tuple[int, int]]:
+    """(bytes that a plan takes, bytes that `--fit` lets it take) of each device."""
     kinds = (p.weights, p.cache, p.state, p.compute)
-    budgets = [fitting.budget(x) for x in fitting.devices(d)]
-    return all(
-        room is not None and sum(fitting.part(k, i) for k in kinds) + FIT_TARGET <= room
-        for i, room in enumerate(budgets)
-    )
+    return [
+        (sum(fitting.part(k, i) for k in kinds), (fitting.budget(x) or 0) - FIT_TARGET)
+        for i, x in enumerate(fitting.devices(d))
+    ]
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:

@@ -83,7 +83,7 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     """What the engine would allocate where. Raises BadInput for a model whose tensors are not known."""
     model = as_gguf(d.model)
     devices = fitting.devices(d)
-    weights = _weights(d)
+    weights = file_weights(d)
     layers = cache_layers(model)
     if not layers:
         raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be told")
@@ -179,7 +179,8 @@ def _row(r: Resolved, k: int, v: int) -> float:
     return k * bk / ek + v * bv / ev
 
 
-def _weights(d: Deployment) -> gguf_weights.GgufWeights:
+def file_weights(d: Deployment) -> gguf_weights.GgufWeights:
+    """The tensors of the deployment's file, or those its format makes. Raises BadInput."""
     if d.model_path and Path(d.model_path).is_file():
         return gguf_weights.from_file(Path(d.model_path))
     try:

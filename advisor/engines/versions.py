@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Protocol, TypeVar
 
 from advisor.record import Record
@@ -28,6 +29,7 @@ class ByVersion(Record, frozen=True, kw_only=True):
     source: str
 
 
+@lru_cache(maxsize=4096)
 def key(version: str) -> tuple[int, ...]:
     """`v0.21.1rc2` -> (0, 21, 1): the numbers in order; pre-release tails are ignored."""
     m = re.match(r"\D*(\d+(?:\.\d+)*)", version)

@@ -113,4 +113,9 @@ class Machine(Record, frozen=True, kw_only=True):
     @property
     def usable_devices(self) -> tuple[Device, ...]:
         """Devices a new process would see and can use."""
-        return tuple(d for d in self.devices if d.visible and not d.driver_missing)
+        out = self.devices
+        return (
+            out
+            if all(d.visible and not d.driver_missing for d in out)
+            else tuple(d for d in out if d.visible and not d.driver_missing)
+        )

@@ -5,16 +5,19 @@ Source: ggml's type table (llama.cpp v0.5.0), measured in llamacpp_memory.csv (2
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 
 from advisor.models.ggml_types import BLOCKS, row_bytes
 
 
+@lru_cache(maxsize=8192)
 def tensor_bytes(kind: str, ne: tuple[int, ...]) -> int:
     """Bytes of a tensor in a file; `ne` lists elements per dimension, the row first."""
     return row_bytes(kind, ne[0]) * prod(ne[1:])
 
 
+@lru_cache(maxsize=8192)
 def device_bytes(kind: str, ne: tuple[int, ...], pad_rows: bool = True) -> int:
     """Bytes of a tensor in a device buffer.
 

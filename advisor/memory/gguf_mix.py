@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from advisor.memory.ggml import BLOCKS
 from advisor.memory.gguf_tensors import Tensor
+from advisor.memory.memo import by_identity
 from advisor.models import types as t
 
 # mix -> type of the bulk
@@ -44,13 +46,38 @@ def more_bits(i: int, n: int) -> bool:
 
 def types(model: t.Model, mix: str, all_tensors: Sequence[Tensor]) -> list[str]:
     """The GGML type of each of `all_tensors`, in order, for a mix (`Q4_K_M`, ...). KeyError for an unknown mix."""
-    facts = _Facts(model, mix, all_tensors)
-    ranked = sorted(range(len(all_tensors)), key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))
-    out = [""] * len(all_tensors)
+    looked = _looked(all_tensors)
+    facts = _Facts(model, mix, looked)
+    out = ["F32"] * len(all_tensors)
     seen = {"value": 0, "down": 0}
-    for i in ranked:
+    for i in looked.order:
         out[i] = _type(facts, all_tensors[i], seen)
     return out
+
+
+class _Looked(NamedTuple):
+    """What the names of the tensors say, whatever the mix."""
+
+    order: tuple[int, ...]  # in which they are written, those that stay F32 left out
+    has_output: bool
+    n_layer: int
+    n_value: int
+
+
+@by_identity
+def _looked(all_tensors: Sequence[Tensor]) -> _Looked:
+    ranked = sorted(range(len(all_tensors)), key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))
+    return _Looked(
+        order=tuple(i for i in ranked if not _stays(all_tensors[i])),
+        has_output=any(x.name == "output.weight" for x in all_tensors),
+        n_layer=1 + max((x.layer or 0) for x in all_tensors),
+        n_value=sum(bool(_VALUE.search(x.name)) for x in all_tensors),
+    )
+
+
+def _stays(x: Tensor) -> bool:
+    """Whether a tensor stays F32 in every mix."""
+    return len(x.ne) == 1 or not x.name.endswith(".weight") or _KEEP_F32.search(x.name) is not None
 
 
 def _rank(x: Tensor) -> int:
@@ -60,13 +87,13 @@ def _rank(x: Tensor) -> int:
 class _Facts:
     """What the choice depends on."""
 
-    def __init__(self, model: t.Model, mix: str, all_tensors: Sequence[Tensor]) -> None:
+    def __init__(self, model: t.Model, mix: str, looked: _Looked) -> None:
         lay = model.layout
         assert lay is not None
         self.mix, self.base = mix, BASE[mix]
-        self.has_output = any(x.name == "output.weight" for x in all_tensors)
-        self.n_layer = 1 + max((x.layer or 0) for x in all_tensors)
-        self.n_value = sum(bool(_VALUE.search(x.name)) for x in all_tensors)
+        self.has_output = looked.has_output
+        self.n_layer = looked.n_layer
+        self.n_value = looked.n_value
         self.n_down = self.n_layer
         moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
         self.n_expert = moe[0].n_experts if moe else 1
@@ -87,8 +114,6 @@ def gqa(model: t.Model) -> int:
 
 
 def _type(f: _Facts, x: Tensor, seen: dict[str, int]) -> str:
-    if len(x.ne) == 1 or not x.name.endswith(".weight") or _KEEP_F32.search(x.name):
-        return "F32"
     if f.base in ("F32", "F16", "BF16"):
         return f.base
     return _whole_blocks(_wanted(f, x, seen), x.ne[0])
