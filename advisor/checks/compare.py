@@ -1,11 +1,11 @@
-"""`advise diff`: what a change of a deployment file does to memory, verdicts and findings."""
+"""`advise diff`: what a change of a deployment file does to memory, speed, verdicts and findings."""
 
 from __future__ import annotations
 
 from advisor.checks.findings import Finding, Judged, Report
 from advisor.checks.format_text import word
 from advisor.record import Record
-from advisor.units import GIB
+from advisor.units import GIB, rate
 
 PARTS = (("needs on a device", "total_bytes"), ("weights", "weights_bytes"), ("KV cache", "kv_cache_bytes"))
 
@@ -65,9 +65,33 @@ def text(d: Difference) -> str:
         held = [_held(c.before), _held(c.after)]
         if held[0] != held[1] and None not in held:
             lines.append(f"  requests of full length that fit: {held[0]} -> {held[1]}")
+        lines += _speeds(c)
     for sign, found in (("+", d.new_findings), ("-", d.gone_findings)):
         lines += [f"{sign} {f.severity} {f.rule} (line {f.line}): {f.message}" for f in found]
     return "\n".join(lines or ["no difference"]) + "\n"
+
+
+SAME = 0.01  # part by which two rates differ without a word
+
+
+def _speeds(c: Change) -> list[str]:
+    """Rates that changed, each with its bounds after the change."""
+    if c.before is None or c.after is None:
+        return []
+    lines = []
+    there = {x.concurrency: x.speed for x in c.after.speed}
+    for x in c.before.speed:
+        now = there.get(x.concurrency)
+        alone = x.concurrency == 1
+        b, a = (None if s is None else s.decode_tps if alone else s.output_tps for s in (x.speed, now))
+        if b is None or a is None or abs(a.value / b.value - 1) < SAME:
+            continue
+        what = "one request alone" if alone else f"{x.concurrency} at once, all together"
+        lines.append(
+            f"  {what}: {rate(b.value)} -> {rate(a.value)} tokens/s ({a.value / b.value - 1:+.0%}; "
+            f"{rate(a.low)}-{rate(a.high)} after)"
+        )
+    return lines
 
 
 def _verdict(d: Judged | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from advisor.deployment import SpeedEstimate
 from advisor.record import Record
 
 Severity = Literal["error", "warning", "info"]
@@ -44,6 +45,13 @@ class Skipped(Record, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
 
 
+class AtOnce(Record, frozen=True, kw_only=True):
+    """Rates with so many requests at once, of 512 prompt and 128 output tokens each."""
+
+    concurrency: int
+    speed: SpeedEstimate
+
+
 class Judged(Record, frozen=True, kw_only=True):
     """One deployment of a file with its verdict; `fits` None = cannot be told, `why` says why."""
 
@@ -63,6 +71,7 @@ class Judged(Record, frozen=True, kw_only=True):
     assumed: tuple[str, ...] = ()
     ranks: int | None = None
     memory: dict[str, Any] | None = None
+    speed: tuple[AtOnce, ...] = ()  # where it was asked for (`advise diff`)
 
 
 class Problem(Record, frozen=True, kw_only=True):

@@ -8,13 +8,13 @@ import msgspec
 
 from advisor.checks import read as reading
 from advisor.checks import settings
-from advisor.checks.findings import Judged
+from advisor.checks.findings import AtOnce, Judged
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch
 from advisor.checks.settings import Arguments
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError
-from advisor.estimation import answer, estimate
+from advisor.estimation import LoadSpec, answer, estimate, speed_of
 from advisor.machines.types import Machine
 
 
@@ -26,6 +26,7 @@ class Asked(NamedTuple):
     fit: bool = True
     engine_version: str | None = None
     variables: dict[str, str] | None = None
+    speed: bool = False
 
 
 class Verdict(NamedTuple):
@@ -92,8 +93,25 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         assumed=tuple(map(str, assumed)),
         ranks=reading.ranks(a, launch.engine),
         memory=answer(e, d, notes) if e is not None and d is not None else None,
+        speed=_speeds(d, e, know) if asked.speed and e is not None and d is not None else (),
     )
     return Verdict(launch, a, judged, r, machine, d, e)
+
+
+AT_ONCE = (1, 16)  # requests, in `advise diff`
+
+
+def _speeds(d: Deployment, e: MemoryEstimate, know: Knowledge) -> tuple[AtOnce, ...]:
+    """Rates where they can be modelled."""
+    out = []
+    for n in AT_ONCE:
+        try:
+            s = speed_of(d, e, know.rules, LoadSpec(concurrency=n))
+        except AdvisorError:
+            continue
+        if s is not None:
+            out.append(AtOnce(concurrency=n, speed=s))
+    return tuple(out)
 
 
 SHORTEST = 2048  # tokens; a server that holds less serves nobody

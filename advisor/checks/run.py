@@ -53,6 +53,7 @@ class Options(NamedTuple):
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     suppressions: bool = True
+    speed: bool = False
 
 
 class FileResult(NamedTuple):
@@ -219,7 +220,7 @@ def check_source(
         said = declared.hardware(source)
         if said:
             on, on_from = said, "a comment in the file"
-    asked = Asked(on, on_from, options.fit, options.engine_version)
+    asked = Asked(on, on_from, options.fit, options.engine_version, speed=options.speed)
     verdicts: list[Verdict] = [judge(x, know, asked, machines) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)
     kept, gone = suppressed(findings, source, name, [v.launch for v in verdicts], options.suppressions, book)

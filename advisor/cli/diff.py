@@ -24,14 +24,14 @@ Exit status: 0 no worse, 1 the new file does not fit or has new errors, 2 cannot
 @options.as_json
 @options.quiet
 def command(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> int:
-    """What a change of a deployment file does to memory, verdicts and findings."""
+    """What a change of a deployment file does to memory, speed, verdicts and findings."""
     from advisor.catalog import catalog
     from advisor.checks.compare import compare, text
     from advisor.checks.run import check
     from advisor.cli.check import check_roots
 
     rules = catalog(check_roots())
-    before, after = check(old, rules=rules, on=on), check(new, rules=rules, on=on)
+    before, after = (check(x, rules=rules, on=on, speed=True) for x in (old, new))
     d = compare(before, after)
     if as_json:
         options.print_json(d.to_dict())

@@ -21,7 +21,7 @@ COMMANDS = {
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
     "bench": ("advisor.cli.bench", "Measure a server that runs, beside what was predicted for it."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
-    "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory and findings."),
+    "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory, speed and findings."),
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
     "probe": ("advisor.cli.probe", "What this machine has."),

@@ -44,15 +44,47 @@ def test_parallelism_is_read_right() -> None:
         for r in rows()
         if r["tp"] and r["has_launch"] == "yes" and r["kind"] not in ("vllm-recipe", "srt-slurm-recipe")
     ]
-    right = 0
+    wrong = []
     for r in named:
         sizes = {d.ranks for d in advisor.check(CORPUS / r["file"], fit=False).deployments}
-        right += any(s is not None and s % int(r["tp"]) == 0 for s in sizes)
-    assert right >= 0.9 * len(named), (right, len(named))
+        if not any(s is not None and s % int(r["tp"]) == 0 for s in sizes):
+            wrong.append(r["case_id"])
+    assert len(named) >= 19
+    assert wrong == ["d373"]  # its label is that of an example in comments; what is not one asks for one card
+
+
+# labelled as holding no launch; what starts an engine there, as each was looked at
+STARTS_AFTER_ALL = {
+    "d092": "a recipe of srt-slurm: SGLang's arguments of two roles", "d099": "the same for vLLM",
+    "d100": "the same for vLLM", "d102": "the same for vLLM", "d103": "the same for vLLM",
+    "d222": "pods that run vllm serve", "d225": "a pod that runs vllm serve",
+    "d227": "values whose containers run vllm serve", "d228": "values whose containers run vllm serve",
+    "d303": "values that switch a chart's vLLM on", "d310": "values that set a chart's TGI",
+    "d315": "values with an image of TGI", "d316": "values that set a chart's TGI", "d319": "the same",
+    "d409": "a file for vllm serve --config", "d410": "the same", "d412": "the same",
+}  # fmt: skip
+
+
+def test_no_launch_is_seen_where_there_is_none() -> None:
+    none = [r for r in rows() if r["has_launch"] == "no"]
+    seen = {r["case_id"] for r in none if advisor.check(CORPUS / r["file"], fit=False).deployments}
+    assert seen == set(STARTS_AFTER_ALL)
+    assert len(none) - len(seen) >= 7
+
+
+# model and settings are known, and still no verdict: what keeps it open
+UNTOLD = {
+    "d101": "its draft model is in no catalogue", "d257": "the same; and 18.1 to 21.7 GiB are wanted, 21.6 there",
+    "d284": "the same; and 16.3 to 22.9 GiB are wanted, 21.2 there",
+    "d167": "a NIM that picks a profile, and with it the context length, by itself",
+    "d238": "the model's own 262,144 tokens: 128.1 to 134.3 GiB are wanted, 128.7 there",
+    "d262": "the size of its image projector is not known",
+    "d340": "weights go to host memory, whose size the file does not say",
+}  # fmt: skip
 
 
 def test_declared_hardware_is_not_refused() -> None:
-    refused, judged = [], 0
+    refused, untold, told = [], set(), 0
     for r in rows():
         name = next((CARDS[p.strip().lower()] for p in r["declared_hw"].split(";") if p.strip().lower() in CARDS), None)
         if (
@@ -66,8 +98,11 @@ def test_declared_hardware_is_not_refused() -> None:
             if any(d.hardware for d in first.deployments)
             else advisor.check(CORPUS / r["file"], on=f"{count}x {name}")
         )
-        judged += any(d.fits is not None for d in report.deployments)
+        told += any(d.fits is not None for d in report.deployments)
+        if any(d.memory is not None for d in report.deployments) and all(d.fits is None for d in report.deployments):
+            untold.add(r["case_id"])
         if any(d.fits is False for d in report.deployments):
             refused.append(r["case_id"])
     assert refused == []
-    assert judged >= 15
+    assert untold <= set(UNTOLD), untold - set(UNTOLD)
+    assert told >= 17

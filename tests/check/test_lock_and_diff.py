@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
@@ -62,3 +63,18 @@ def test_diff(tmp_path: Path) -> None:
     same = advise(tmp_path, "diff", "a.sh", "a.sh", "--on", "1x RTX 4090")
     assert same.returncode == 0
     assert "+" not in same.stdout
+
+
+def test_diff_says_what_happens_to_speed(tmp_path: Path) -> None:
+    """Twice the bits a weight halve what one request gets on a card that is bound by reading them."""
+    (tmp_path / "a.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 4096\n")
+    (tmp_path / "b.sh").write_text("vllm serve Qwen/Qwen3-4B-FP8 --max-model-len 4096\n")
+    p = advise(tmp_path, "diff", "b.sh", "a.sh", "--on", "1x RTX 4090, 64GB RAM", "--json")
+    before, after = (json.loads(p.stdout)["deployments"][i][x] for i, x in ((0, "before"), (0, "after")))
+    assert [x["concurrency"] for x in before["speed"]] == [1, 16]
+    ratio = before["speed"][0]["speed"]["decode_tps"]["value"] / after["speed"][0]["speed"]["decode_tps"]["value"]
+    assert 1.3 < ratio < 2.1
+    said = advise(tmp_path, "diff", "b.sh", "a.sh", "--on", "1x RTX 4090, 64GB RAM").stdout
+    assert "one request alone: " in said
+    assert "16 at once, all together: " in said
+    assert "tokens/s" not in advise(tmp_path, "diff", "a.sh", "a.sh", "--on", "1x RTX 4090, 64GB RAM").stdout

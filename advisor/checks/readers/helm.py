@@ -187,6 +187,24 @@ def _modelservice(doc: Any, ctx: Context) -> list[Launch]:
     return out
 
 
+# variables that the benchmark sets for a command of one's own, and where it takes them from
+_SCENARIO_MODEL = {
+    "VLLM_MAX_MODEL_LEN": "maxModelLen",
+    "VLLM_BLOCK_SIZE": "blockSize",
+    "VLLM_ACCELERATOR_MEM_UTIL": "gpuMemoryUtilization",
+    "VLLM_MAX_NUM_SEQ": "maxNumSeq",
+    "VLLM_MAX_NUM_BATCHED_TOKENS": "maxNumBatchedTokens",
+    "MODEL_NAME": "name",
+    "MODEL_PATH": "path",
+}
+
+
+def _variables(common: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Text]:
+    found = {n: string(at(body, "model", k)) or string(at(common, "model", k)) for n, k in _SCENARIO_MODEL.items()}
+    found["TP_SIZE"] = string(at(body, "parallelism", "tensor"))
+    return {k: v for k, v in found.items() if v is not None}
+
+
 def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
     """llm-d benchmark scenarios: a model, and vLLM for decode, prefill or alone."""
     common = mapping(s.get("common")) or s
@@ -199,7 +217,7 @@ def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
     found = accelerators.from_labels(labels, ctx.know)
     out: list[Launch] = []
     for part in ("standalone", "decode", "prefill"):
-        body = mapping(s.get(part)) or mapping(common.get(part))
+        body = mapping(s.get(part)) or mapping(common.get(part)) or mapping(at(s, "modelservice", part))
         if not body or truth(body.get("enabled")) is False:
             continue
         settings = {}
@@ -230,7 +248,7 @@ def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
             from advisor.checks.readers.context import finder, made
 
             lines = line_of(command) + (1 if command.block else 0)
-            own = made(ctx, "helm", finder(ctx).script(command, lines), part, setup)
+            own = made(ctx, "helm", finder(ctx).script(command, lines, _variables(common, body)), part, setup)
         if not own:
             extra = at(body, "vllm", "additionalFlags") or at(body, "extraArgs")
             argv = (
