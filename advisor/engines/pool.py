@@ -69,7 +69,7 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
         kv_cache=_kv_cache(r, plans, pools),
         context_length=r.length,
         sequences=d.sequences,
-        basis=_basis(entry, c, s, q),
+        basis=_basis(entry, c, s, q, r.kv_packed is not None),
         not_modelled=_left_out(d, r, c),
         warnings=(*refusals, *verdict.warnings, *pool_says.notes(d, r, used)),
         short=verdict.short,
@@ -201,9 +201,9 @@ def _kv_cache(r: Resolved, plans: tuple[PagedCache, ...], pools: list[Pool]) -> 
     )
 
 
-def _basis(entry: Engine, c: Constants, s: Sized, q: Quantization) -> dict[str, Basis]:
+def _basis(entry: Engine, c: Constants, s: Sized, q: Quantization, packed: bool) -> dict[str, Basis]:
     sure = not s.weights.modelled and q.family in ("none", "hf")
-    cache: Basis = "exact" if c.planner == "groups" else "modelled"
+    cache: Basis = "exact" if c.planner == "groups" and not packed else "modelled"
     rest: Basis = "measured" if entry.id == "vllm" else "assumed"
     return {
         "weights": "exact" if sure else "modelled",

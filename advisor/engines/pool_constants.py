@@ -9,6 +9,7 @@ import msgspec
 from advisor.catalog.types import Engine
 from advisor.engines.versions import ByVersion
 from advisor.errors import BadInput
+from advisor.memory.paged_cache import Packed
 from advisor.record import Record
 
 GIB = 2**30
@@ -96,6 +97,7 @@ class Constants(Record, frozen=True, kw_only=True):
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
     names: Names
     kv_bytes: dict[str, float]  # accepted KV cache types -> bytes per element
+    packed_kv: dict[str, Packed] = {}  # types whose vectors are packed, with something beside them
     tiers: tuple[Tier, ...]
     activation: tuple[Activation, ...]
     graphs_gib: tuple[RangeGib, ...]  # those inside the budget

@@ -12,6 +12,7 @@ from advisor.engines.pool_constants import GIB, Constants, Names, Tier
 from advisor.engines.versions import key, pick
 from advisor.errors import BadInput
 from advisor.memory.layers import cache_layers
+from advisor.memory.paged_cache import Packed
 from advisor.near import near_matches
 from advisor.record import Record
 
@@ -33,6 +34,7 @@ class Resolved(Record, frozen=True, kw_only=True):
     length: int  # longest request, tokens
     kv_type: str
     kv_bytes: float  # per element
+    kv_packed: Packed | None
     eager: bool
     cpu_offload: int  # bytes of each rank's layers kept in host memory
     text_only: bool
@@ -76,6 +78,7 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
         length=length,
         kv_type=kind,
         kv_bytes=c.kv_bytes[kind],
+        kv_packed=c.packed_kv.get(kind),
         eager=bool(flag(s, *n.eager)) if n.eager else False,
         cpu_offload=_offload(d, n),
         text_only=bool(flag(s, *n.text_only)) if n.text_only else False,

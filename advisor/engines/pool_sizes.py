@@ -162,6 +162,7 @@ def cache_plans(d: Deployment, r: Resolved, c: Constants) -> tuple[PagedCache, .
     return _plans(
         d.model,
         r.kv_bytes,
+        r.kv_packed,
         r.tp,
         r.pp,
         state,
@@ -176,6 +177,7 @@ def cache_plans(d: Deployment, r: Resolved, c: Constants) -> tuple[PagedCache, .
 def _plans(
     model: Model,
     element: float,
+    packed: paged_cache.Packed | None,
     tp: int,
     pp: int,
     state_bytes: float,
@@ -192,7 +194,7 @@ def _plans(
             mine += [x for x in layers if x.attends and x.window is None][-1:] * extra
         if stage == pp - 1:  # a draft's layers share the block tables of the last stage
             mine += draft
-        specs = paged_cache.specs(mine, element, tp, state_bytes, 2.0)
+        specs = paged_cache.specs(mine, element, tp, state_bytes, 2.0, packed)
         if planner == "plain":  # windowed layers keep everything
             specs = [msgspec.structs.replace(s, kind="full") if s.kind == "window" else s for s in specs]
         out.append(paged_cache.plan(specs, block))

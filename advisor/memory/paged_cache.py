@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec import structs
+
 from advisor.memory.layers import LayerCache
 from advisor.record import Record
 
@@ -68,8 +70,32 @@ def _blocks(g: Group, tokens: int, batched_tokens: int) -> int:
     return -(-tokens // g.block)
 
 
-def specs(layers: Sequence[LayerCache], element: float, tp: int, state_bytes: float, conv_bytes: float) -> list[Spec]:
+class Packed(Record, frozen=True, kw_only=True):
+    """A cache type whose vectors are packed: bits of an element, and bytes beside each vector of a head."""
+
+    k_bits: int
+    v_bits: int
+    k_beside: int
+    v_beside: int
+    kept: int = 0  # layers at each end that stay 16-bit, in models whose layers all attend
+
+    def slot(self, k: int, v: int) -> int:
+        """Bytes of one head's key and value of `k` and `v` elements, an even number."""
+        size = -(-k * self.k_bits // 8) + self.k_beside + -(-v * self.v_bits // 8) + self.v_beside
+        return size + size % 2
+
+
+def specs(
+    layers: Sequence[LayerCache],
+    element: float,
+    tp: int,
+    state_bytes: float,
+    conv_bytes: float,
+    packed: Packed | None = None,
+) -> list[Spec]:
     """Per-rank specs of all layers. KV heads divide by at most their number; latent rows do not divide at all."""
+    if packed is not None:
+        return _packed(layers, packed, tp, state_bytes, conv_bytes)
     out = []
     for x in layers:
         for c in (x, *x.extra):
@@ -80,6 +106,21 @@ def specs(layers: Sequence[LayerCache], element: float, tp: int, state_bytes: fl
                 row = round(((c.k + c.v) * element / share + c.index) / c.per_tokens)
                 kind = "full" if c.window is None else "window"
                 out.append(Spec(kind=kind, row=row, window=c.window or 0))
+    return out
+
+
+def _packed(layers: Sequence[LayerCache], packed: Packed, tp: int, state_bytes: float, conv_bytes: float) -> list[Spec]:
+    """Specs with packed rows. Rows without heads (latent ones) are not packed."""
+    kept = 0 if any(x.recurrent for x in layers) else min(packed.kept, len(layers) // 2)
+    out = []
+    for i, x in enumerate(layers):
+        plain = specs([x], 2.0, tp, state_bytes, conv_bytes)
+        end = i < kept or i >= len(layers) - kept
+        if end or x.latent or x.extra or not x.kv_heads:
+            out += plain
+            continue
+        row = packed.slot(x.k // x.kv_heads, x.v // x.kv_heads) * -(-x.kv_heads // min(tp, x.kv_heads))
+        out += [s if s.kind == "state" else structs.replace(s, row=row) for s in plain]
     return out
 
 

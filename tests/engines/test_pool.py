@@ -222,3 +222,27 @@ def test_shares_outside_zero_and_one() -> None:
     for value in (0, -1, 1.01, float("nan"), "nan", "inf", "x"):
         with pytest.raises(BadInput, match="gpu-memory-utilization"):
             asked("vllm", L8, "RTX 4090", context=8192, gpu_memory_utilization=value)
+
+
+def test_packed_cache_types_hold_what_vllm_logged() -> None:
+    """Tokens in the pool of Qwen3.5-397B-A17B (heads of 256) on two GB10, tensor parallel, vLLM 0.21, a sweep of
+    2026-04-17 that changed the cache type alone: a published table of vLLM's own log lines."""
+    logged = {"turboquant_k8v4": 38_528, "turboquant_4bit_nc": 57_120, "turboquant_k3v4_nc": 64_960,
+              "turboquant_3bit_nc": 75_488}  # fmt: skip
+    packed = constants(RULES.engine("vllm")).packed_kv
+    slots = {kind: packed[kind].slot(256, 256) for kind in logged}
+    for kind, tokens in logged.items():
+        assert tokens * slots[kind] == pytest.approx(logged["turboquant_k8v4"] * slots["turboquant_k8v4"], rel=0.005)
+
+
+def test_packed_cache_keeps_the_outer_layers_of_models_that_only_attend() -> None:
+    def row(kind: str) -> float | None:
+        d = deployed("vllm", "Qwen/Qwen3-8B", "RTX 4090", context=8192, **{"kv-cache-dtype": kind})
+        return estimate(d, RULES).kv_cache.bytes_per_token
+
+    found = {kind: row(kind) for kind in ("auto", "turboquant_3bit_nc", "turboquant_k8v4")}
+    assert found["auto"] is not None
+    whole = found["auto"] // 36  # Qwen3-8B: 36 layers, 8 heads of 128
+    assert whole == 2 * 2 * 8 * 128
+    assert found["turboquant_3bit_nc"] == 4 * whole + 32 * 8 * (48 + 2 + 48 + 4)
+    assert found["turboquant_k8v4"] == 4 * whole + 32 * 8 * (128 + 64 + 4)
