@@ -46,7 +46,7 @@ def hardware(ask: Ask, rules: Catalog, today: datetime.date | None = None) -> Sh
         options += good
         rejected += bad
     options.sort(key=lambda o: _order(o, ask, budget, rules))
-    notes = list(_notes(bench, options, today or datetime.date.today()))
+    notes = [*ask.prices.notes, *_notes(bench, options, today or datetime.date.today())]
     if found.note:
         notes.append(found.note)
     return Shopping(

@@ -49,6 +49,12 @@ def asked(given: Mapping[str, Any], machine: Machine | None, rules: Catalog, bud
         if given["prices"]
         else catalogue_prices(rules, budget.counts, budget.launched_from, (*budget.not_offered, *budget.not_sold_here))
     )
+    if given.get("online"):
+        if prices.closed:
+            raise BadInput("--online and --prices exclude each other: a price file is a closed list")
+        from advisor.advice.live_prices import live, with_live
+
+        prices = with_live(prices, live(rules))
     return Ask(
         model=given["model"],
         workload=load,

@@ -39,6 +39,7 @@ class PriceList(Record, frozen=True, kw_only=True):
     prices: tuple[Priced, ...]
     counts: tuple[int, ...]
     closed: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def read_prices(

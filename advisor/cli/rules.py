@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from advisor.cli import options
@@ -29,12 +31,10 @@ def lint_folder(folder: str, as_json: bool, quiet: bool) -> int:
 
     Exit status 0 without faults, 1 with faults.
     """
-    from pathlib import Path
-
     from advisor.catalog.roots import shipped_root
     from advisor.decision.lint import overlay_faults
 
-    faults = overlay_faults(shipped_root(), Path(folder))
+    faults = overlay_faults(shipped_root(), Path(folder)) or _check_faults(Path(folder))
     if as_json:
         options.print_json({"folder": folder, "faults": faults})
     else:
@@ -43,6 +43,23 @@ def lint_folder(folder: str, as_json: bool, quiet: bool) -> int:
         if not faults and not quiet:
             click.echo(f"{folder}: no faults")
     return 1 if faults else 0
+
+
+def _check_faults(folder: Path) -> list[str]:
+    """What is wrong with rules for `advise check` in an overlay."""
+    if not (folder / "checks").is_dir():
+        return []
+    from advisor.catalog import catalog
+    from advisor.catalog.roots import shipped_root
+    from advisor.checks.knowledge import Knowledge
+    from advisor.checks.rules import Rulebook
+    from advisor.errors import AdvisorError
+
+    try:
+        Rulebook(Knowledge(catalog([shipped_root(), folder])), ("all",))
+    except AdvisorError as e:
+        return [f"{folder}/checks: {e.message}"]
+    return []
 
 
 @command.command("schema")

@@ -10,7 +10,8 @@ from advisor.catalog.load import read_document
 from advisor.catalog.roots import rule_files
 from advisor.decision.guides import load_guide_file
 from advisor.decision.policy import Ruling, rulings
-from advisor.errors import BadFile
+from advisor.engines.flag_tables import flag_table
+from advisor.errors import BadFile, BadInput
 
 
 def overlay_faults(shipped: Path, folder: Path) -> list[str]:
@@ -32,8 +33,12 @@ def overlay_faults(shipped: Path, folder: Path) -> list[str]:
                 load_guide_file(path, engines)
             elif name.startswith("policy/"):
                 found += _contradictions(path, [(k, r) for k, r in rulings(name, read_document(path), engines)])
-            elif "/" in name and name.split("/")[0] not in ("engines", "hardware", "models", "prices"):
+            elif name.startswith("flags/"):
+                flag_table(Path(name).stem, rules)
+            elif "/" in name and name.split("/")[0] not in ("engines", "hardware", "models", "prices", "checks"):
                 found.append(f"{path}: no rules are read from a folder {name.split('/')[0]!r}")
+        except BadInput as e:
+            found.append(f"{path}: {e.message}")
         except BadFile as e:
             found.append(e.line() if str(folder) in e.line() else f"{path}: {e.message}")
     return list(dict.fromkeys(found))

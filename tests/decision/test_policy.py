@@ -127,3 +127,25 @@ def test_schemas_refuse_a_misspelt_field() -> None:
     entry = read_document(shipped_root() / "engines/vllm.yaml")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema).validate({**entry, "licence": "x"})
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "said"),
+    [
+        ("flags/vllm.yaml", "engine: vllm\nflagz: {}\n", "unknown field `flagz`"),
+        ("checks/rules/mine.yaml", "rules: 7\n", "Expected `array`, got `int`"),
+        ("other/x.yaml", "a: 1\n", "no rules are read from a folder 'other'"),
+    ],
+)
+def test_folders_of_an_overlay(
+    tmp_path: Path, file: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / file).parent.mkdir(parents=True)
+    (tmp_path / file).write_text(text)
+    assert run(["rules", "lint", str(tmp_path)]) == 1
+    assert said in capsys.readouterr().out
+
+
+def test_the_shipped_rules_have_no_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["rules", "lint", str(shipped_root())]) == 0
+    assert "no faults" in capsys.readouterr().out
