@@ -16,7 +16,7 @@ from advisor.advice.types import Advice
 from advisor.catalog import catalog
 from advisor.catalog.load import read_document
 from advisor.catalog.roots import rule_files, shipped_root
-from advisor.cli.main import root
+from advisor.cli.main import root, run
 from advisor.decision.lint import overlay_faults
 from advisor.deployment import Workload
 from advisor.report.rule_schemas import KINDS, kind_of, texts
