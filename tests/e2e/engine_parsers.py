@@ -47,6 +47,31 @@ class Parser(NamedTuple):
     code: str
 
 
+# vLLM's whole configuration, past its parser: what it refuses for a model, a length, a number of ranks
+CONFIGURED = """
+import torch._ops
+import vllm.model_executor.models.registry as registry
+registry._run_in_subprocess = lambda work: work()  # the stubs are in this process
+own = torch._ops._OpNamespace.__getattr__
+def operator(self, name):
+    try:
+        return own(self, name)
+    except AttributeError:
+        if "support" not in name:
+            raise
+        return lambda *a, **k: 0
+torch._ops._OpNamespace.__getattr__ = operator
+Pretended.device_count = classmethod(lambda cls: 8)
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.usage.usage_lib import UsageContext
+def parse(words):
+    a = parser.parse_args(words)
+    validate_parsed_serve_args(a)
+    a.model, a.skip_tokenizer_init = a.model_tag, True
+    AsyncEngineArgs.from_cli_args(a).create_engine_config(UsageContext.OPENAI_API_SERVER)
+"""
+FLASH = ("vllm.vllm_flash_attn", "vllm.vllm_flash_attn.flash_attn_interface")
+
 PARSERS = {
     "vllm": Parser("large", (TORCH, LIGHT, VLLM), """
 import os, sys, types
@@ -148,6 +173,11 @@ def parse(words):
         raise SystemExit(p.stderr[-300:])
 """),
 }  # fmt: skip
+PARSERS["vllm-config"] = Parser(
+    "large",
+    PARSERS["vllm"].steps,
+    PARSERS["vllm"].code.replace('"vllm._C_stable_libtorch")', f'"vllm._C_stable_libtorch", *{FLASH!r})') + CONFIGURED,
+)
 LOOP = """
 import contextlib, io, json, sys
 for line in sys.stdin:

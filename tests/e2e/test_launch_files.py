@@ -13,12 +13,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import engine_parsers
 import pytest
 import tiny_model
 import yaml
 from conftest import Server, advise, free_port, server_program
+
+from advisor.models.types import Model
 
 Start = Callable[[Path, int], Server]
 sys.path.append(str(Path(__file__).resolve().parents[1] / "render"))
@@ -217,7 +220,7 @@ def environment_of(engine: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("engine", [e for e in engine_parsers.PARSERS if e != "skypilot"])
+@pytest.mark.parametrize("engine", [e for e in engine_parsers.PARSERS if e not in ("skypilot", "vllm-config")])
 def test_the_engines_own_parser_takes_every_command(engine: str) -> None:
     python = environment_of(engine)
     lists = words_of(engine, 3)
@@ -227,3 +230,56 @@ def test_the_engines_own_parser_takes_every_command(engine: str) -> None:
     wrong = [(w, v) for w, v in zip(lists, verdicts, strict=True) if v is not None]
     assert not wrong, wrong[:3]
     print(f"\n{engine}: {len(lists)} commands taken")
+
+
+def config_json(model: Model) -> dict[str, Any]:
+    """config.json of a model with one kind of attention, as its publisher writes it."""
+    lay = model.layout
+    assert lay is not None
+    (attention,), (ffn,) = lay.attention, lay.ffn
+    return {
+        "architectures": [model.architecture], "model_type": model.model_type, "hidden_size": lay.hidden_size,
+        "intermediate_size": ffn.intermediate, "num_hidden_layers": lay.n_layers, "vocab_size": lay.vocab_size,
+        "num_attention_heads": attention.n_heads, "num_key_value_heads": attention.n_kv_heads,
+        "head_dim": attention.head_dim, "max_position_embeddings": model.max_context, "torch_dtype": model.dtype,
+        "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "hidden_act": "silu",
+    }  # type: ignore[union-attr]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_vllms_own_configuration_takes_every_command(tmp_path: Path) -> None:
+    """Past the parser: vLLM builds its whole configuration on eight pretended H100, from the model's dimensions."""
+    from launching import RULES
+    from reading import argv
+    from sampling import deployments
+
+    from advisor.render import command
+
+    python = environment_of("vllm-config")
+    lists = {}
+    for d in deployments(1, only="vllm"):
+        name = d.model.id.rpartition("/")[2]
+        dense = name in ("Llama-3.1-8B-Instruct", "Llama-3.3-70B-Instruct", "Mistral-7B-Instruct-v0.3", "Qwen3-0.6B")
+        ranks = int(d.settings.get("tensor-parallel-size", 1)) * int(d.settings.get("pipeline-parallel-size", 1))
+        if not dense or d.quantization != "BF16" or d.model_path or ranks > 8:
+            continue
+        folder = tmp_path / name
+        if not folder.exists():
+            folder.mkdir()
+            (folder / "config.json").write_text(json.dumps(config_json(d.model)))
+        words = argv("command", f"exec {command(d, RULES)}", None) or []
+        for flag in ("--reasoning-parser", "--tool-call-parser"):  # these want a tokenizer; the parser takes them above
+            if flag in words:
+                del words[words.index(flag) : words.index(flag) + 2]
+        words = [w for w in words if w != "--enable-auto-tool-choice"]
+        lists[tuple(str(folder) if w == d.model.id else w for w in words[2:])] = None
+    assert len(lists) >= 20
+    base = next(iter(lists))
+    refused = [[*base, "--kv-cache-dtype", "nonsense"], [*base, "--tensor-parallel-size", "3"]]
+    verdicts = engine_parsers.ask(python, "vllm-config", [*map(list, lists), *refused])
+    assert "kv_cache_dtype" in str(verdicts.pop(-2))
+    assert "must be divisible" in str(verdicts.pop())
+    wrong = [(w, v) for w, v in zip(lists, verdicts, strict=True) if v is not None]
+    assert not wrong, wrong[:3]
+    print(f"\nvLLM's configuration: {len(lists)} commands taken")
