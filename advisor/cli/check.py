@@ -24,7 +24,8 @@ Examples:
   advise check --explain flag-removed
 
 \b
-In a file: `# advise: on=2x H100 80GB SXM`, `# advise: ignore[rule] reason`.
+In a file: `# advise: on=2x H100 80GB SXM`, `# advise: ignore[rule] reason`,
+`# advise: model=Qwen/Qwen3-8B quant=Q4_K_M` above a launch that names a path.
 Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cannot tell or usage error.
 """,
 )
