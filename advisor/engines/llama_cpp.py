@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -142,17 +142,29 @@ def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
     used = _used(d, p)
     if all(u <= room for u, room in used):
         return ALL_LAYERS
-    low, high = 0, len(cache_layers(as_gguf(d.model))) + 1
-    mid, step = high - _too_many(d, sum(u - room for u, room in used), p.cache), 1
+    total, unit = len(cache_layers(as_gguf(d.model))) + 1, len(devices)
+    near = total - _too_many(d, sum(u - room for u, room in used), p.cache)
+
+    def fits(n: int) -> bool:
+        return fits_on_cards(d, r, c, n)
+
+    # layers are shared out, so as many more as there are devices make the fullest one fuller
+    each = _most(lambda k: fits(k * unit), 0, -(-total // unit), near // unit)
+    return _most(fits, each * unit, min(total, (each + 1) * unit), each * unit + 1 if unit > 1 else near)
+
+
+def _most(fits: Callable[[int], bool], low: int, high: int, near: int) -> int:
+    """The largest number that fits, from `low` (which does) to below `high` (which does not), sought near `near`."""
+    step = 1
     while low < high - 1:
-        mid = min(max(mid, low + 1), high - 1)
-        if fits_on_cards(d, r, c, mid):
-            low, mid = mid, mid + step
+        near = min(max(near, low + 1), high - 1)
+        if fits(near):
+            low, near = near, near + step
         else:
-            high, mid = mid, mid - step
+            high, near = near, near - step
         step *= 2
         if step > high - low:
-            mid = (low + high) // 2
+            near = (low + high) // 2
     return low
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gc
 import io
 import threading
 import zipfile
@@ -34,6 +35,13 @@ ROWS = {
     ],
     "lambdalabs": [("f", "US", 16.0, 100, 900, 8, "H100", 80, False, "", "nvidia", "", "x86", "{}")],
 }
+
+
+@pytest.fixture(autouse=True)
+def swept() -> Iterator[None]:
+    """What it left is collected here, and not in some later test."""
+    yield
+    gc.collect()
 
 
 @pytest.fixture(scope="module")
