@@ -145,9 +145,11 @@ def _architecture(file: GgufFile, name: str) -> str:
         raise BadFile(name, "`general.architecture` is missing")
     if len(arch) > 64:
         raise BadFile(name, f"`general.architecture` is {len(arch)} characters long, which no architecture name is")
+    if not arch.isprintable():
+        raise BadFile(name, f"`general.architecture` is {arch!r}, which no architecture name is")
     kind = _text(file, "general.type") or "model"
     if kind != "model" or arch == "clip":
-        what = "vision projector" if arch == "clip" or kind == "mmproj" else kind[:40]
+        what = "vision projector" if arch == "clip" or kind == "mmproj" else repr(kind[:40])
         raise BadFile(name, f"is a {what}, not a language model; give the file of the model itself")
     if not file.tensors:
         raise BadFile(name, "has no tensors (a vocabulary-only file)")

@@ -299,3 +299,13 @@ def test_random_bytes_after_the_magic(data: bytes) -> None:
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files_at_length(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))
+
+
+def test_a_line_end_in_the_architecture_stays_out_of_the_message(sample: bytes) -> None:
+    """Found by the test above: the name stood as it was in `... is missing`."""
+    at = sample.index(b"llama", 40)
+    header = reader._Header(Path("x.gguf"), io.BytesIO(damaged(sample, [(at, b"\n")], None)), reader.MAX_HEADER)
+    with pytest.raises(BadFile) as e:
+        model_from_gguf(reader._read_header(header, len(sample)))
+    assert "which no architecture name is" in e.value.message
+    assert "\n" not in e.value.message
