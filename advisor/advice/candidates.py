@@ -18,6 +18,7 @@ from advisor.decision.filters import judge
 from advisor.decision.policy import Policy
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
+from advisor.engines import fitting
 from advisor.engines.answers import tool_parser
 from advisor.engines.base import EngineModule
 from advisor.engines.flags import own_flag, smaller_caches, takes_share_of_device
@@ -462,7 +463,7 @@ def _looked(d: Deployment, look: _Look) -> _Looked:
         tried.append(failed)
         if _weights_alone(m):
             look.dead[place] = failed
-        return _Looked(None, bool(m.short), bool(m.short) and _far(m))
+        return _Looked(None, bool(m.short), bool(m.short) and _far(d, m))
     notes = [chosen.note] if chosen.note else []
     notes += [r.text for r in look.warnings]
     mine = tuple(t for t in dict.fromkeys(tried) if t.quantization != chosen.quantization.id)
@@ -479,9 +480,9 @@ def _smallest(order: Sequence[tuple[str, formats.Chosen]]) -> tuple[str, formats
 FAR = 1.15  # formats of one width differ by less, so where the smallest is short by this much all are
 
 
-def _far(m: MemoryEstimate) -> bool:
-    """Whether a place wants far more than it has."""
-    places = [*m.devices, *((m.host,) if m.host else ())]
+def _far(d: Deployment, m: MemoryEstimate) -> bool:
+    """Whether a place wants far more than it has; memory that devices and host share is one place."""
+    places = [x for x in (*m.devices, m.host, fitting.together(d, m.devices, m.host)) if x is not None]
     return any(r.budget_bytes is not None and (r.low_bytes or 0) > FAR * r.budget_bytes for r in places)
 
 
