@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from advisor.errors import BadInput
 from advisor.record import Record
 
 LIMIT = 4 * 2**20  # bytes of an answer
-OWNERS = {"llamacpp": "llama.cpp", "vllm": "vllm", "sglang": "sglang", "library": "ollama", "lmdeploy": "lmdeploy",
-          "tensorrt_llm": "tensorrt-llm", "modular": "max"}  # fmt: skip
 
 
 class Endpoint(Record, frozen=True, kw_only=True):
@@ -26,8 +25,11 @@ class Endpoint(Record, frozen=True, kw_only=True):
     slots: int | None = None  # requests at once
 
 
-def look(url: str, key: str | None = None, timeout: float = 10) -> Endpoint:
-    """Asks the server what it is. Raises BadInput with one line that says what is wrong with the address."""
+def look(url: str, owners: Mapping[str, str], key: str | None = None, timeout: float = 10) -> Endpoint:
+    """Asks the server what it is; `owners` are engines by what they write into `owned_by`.
+
+    Raises BadInput with one line that says what is wrong with the address.
+    """
     base = _base(url)
     data = _get(base, "/v1/models", key, timeout)
     rows = data.get("data") if isinstance(data, dict) else None
@@ -42,7 +44,7 @@ def look(url: str, key: str | None = None, timeout: float = 10) -> Endpoint:
     found = Endpoint(
         url=base,
         models=tuple(r["id"][:200] for r in rows[:100]),
-        engine=OWNERS.get(str(first.get("owned_by")).lower()),
+        engine=owners.get(str(first.get("owned_by"))),
         context_length=_count(first.get("max_model_len")),
     )
     return _told_more(found, key, timeout)

@@ -71,7 +71,8 @@ def bench(q: Question, rules: Catalog, progress: Callable[[str], None] | None = 
     say = progress or (lambda line: None)
     if guidellm.program() is None:
         raise BadInput(f"advise bench runs guidellm, which is not here: {guidellm.INSTALL}")
-    found = endpoint.look(q.url, q.key)
+    owners = {e.owned_by: e.id for e in rules.engines().values() if e.owned_by}
+    found = endpoint.look(q.url, owners, q.key)
     served = q.served_name or found.models[0]
     if served not in found.models:
         from advisor.errors import UnknownName

@@ -241,6 +241,7 @@ class Engine(Record, frozen=True, kw_only=True):
     images: tuple[Image, ...] = ()
     port: int | None = None
     health_path: str | None = None
+    owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
     parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
     default_slots: int | None = None  # requests at once without any setting

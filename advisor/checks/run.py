@@ -187,8 +187,13 @@ def check_file(
     except BadFile as e:
         m = re.match(r"^.*?:(\d+): ", e.message)
         return FileResult(
-            problem=Problem(file=name, line=int(m[1]) if m else None, message=e.message.removeprefix(f"{name}: "))
+            problem=Problem(file=name, line=int(m[1]) if m else None, message=_without_place(e.message, name))
         )
+
+
+def _without_place(message: str, name: str) -> str:
+    """A message without the file and line that stand before it, which the report has on its own."""
+    return re.sub(rf"^{re.escape(name)}(:\d+)?: ", "", message)
 
 
 def relocate(launches: Sequence[Launch], source: str) -> None:

@@ -29,6 +29,7 @@ from advisor.speed.steps import Load
 
 DATA = Path(__file__).parents[1] / "data"
 RULES = catalog()
+OWNERS = {e.owned_by: e.id for e in RULES.engines().values() if e.owned_by}
 WANTED = Wanted("http://x", "m", 2, 200, 32, 12, 60, 1.1, 7)
 
 
@@ -136,30 +137,30 @@ def base() -> Iterator[str]:
 )
 def test_what_is_wrong_with_an_address_is_one_line(base: str, path: str, said: str) -> None:
     with pytest.raises(BadInput) as e:
-        endpoint.look(f"{base}/{path}")
+        endpoint.look(f"{base}/{path}", OWNERS)
     assert said in e.value.line()
     assert "\n" not in e.value.line()
 
 
 def test_nobody_there() -> None:
     with pytest.raises(BadInput, match="nothing answers there"):
-        endpoint.look("http://127.0.0.1:9", timeout=2)
+        endpoint.look("http://127.0.0.1:9", OWNERS, timeout=2)
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x", "file:///etc/passwd", "http://a b", "http://", "http://x\n/y"])
 def test_no_address(url: str) -> None:
     with pytest.raises(BadInput, match=r"is no address|nothing answers"):
-        endpoint.look(url, timeout=1)
+        endpoint.look(url, OWNERS, timeout=1)
 
 
 def test_what_servers_say_of_themselves(base: str) -> None:
-    v = endpoint.look(f"{base}/vllm/v1")
+    v = endpoint.look(f"{base}/vllm/v1", OWNERS)
     assert (v.engine, v.engine_version, v.context_length) == ("vllm", "0.33.0", 4096)
-    x = endpoint.look(f"{base}/llama/")
+    x = endpoint.look(f"{base}/llama/", OWNERS)
     assert (x.engine, x.engine_version, x.context_length, x.slots, x.model_path) == (
         "llama.cpp", "b10434", 4096, 2, "/m.gguf",
     )  # fmt: skip
-    assert endpoint.look(f"{base}/ollama").engine_version is None  # /api/version is not there
+    assert endpoint.look(f"{base}/ollama", OWNERS).engine_version is None  # /api/version is not there
 
 
 def test_without_the_generator(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -177,3 +177,10 @@ def test_no_launch_is_said(tmp_path: Path) -> None:
     assert p.returncode == 0
     assert "no launch" in p.stderr
     assert advise(tmp_path, "a.yaml", "--fail-if-no-objects-found").returncode == 2
+
+
+def test_a_file_that_is_no_yaml_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text("a: [")
+    p = advise(tmp_path, "check", "b.yaml")
+    assert p.returncode == 2
+    assert (p.stdout + p.stderr).count("b.yaml") == 1
