@@ -56,6 +56,7 @@ class Deployment(Record, frozen=True, kw_only=True):
     environment: dict[str, str] = {}
     model_path: str | None = None  # local file or directory, when the weights are on disk
     draft: Draft | None = None
+    largest_draft: Draft | None = None  # no larger than this where the draft itself is not known
     uncounted: tuple[str, ...] = ()  # what is loaded beside the model and whose size is not known
     served_name: str | None = None
     host: str | None = None  # None = loopback

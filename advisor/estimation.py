@@ -9,9 +9,10 @@ from msgspec import Meta
 
 from advisor import engines, formats
 from advisor.catalog import Catalog, catalog
-from advisor.catalog.types import Engine
+from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH
+from advisor.engines.between import between
 from advisor.errors import AdvisorError, BadInput
 from advisor.files import MAX_DEPTH, nesting
 from advisor.machines.types import Machine
@@ -53,6 +54,9 @@ def estimate(d: Deployment, rules: Catalog | None = None) -> MemoryEstimate:
     rules = rules or catalog()
     module, inner = engines.find(d.engine, rules.engines())
     m = module.memory(d, inner, rules.quantization(d.quantization))
+    if d.largest_draft is not None:
+        most = msgspec.structs.replace(d, draft=d.largest_draft, largest_draft=None)
+        m = between(m, module.memory(most, inner, rules.quantization(d.quantization)), "the draft model")
     rows = m.devices if m.host is None else (*m.devices, m.host)
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
@@ -127,25 +131,52 @@ def deployment(
         settings={k: _flat(v) for k, v in r.settings.items()},
         model_path=found.path,
     )
-    draft, said = _draft(made, entry, rules)
+    draft, most, said = _draft(made, entry, rules)
     if draft is not None or said is not None:
-        made = msgspec.structs.replace(made, draft=draft, uncounted=("the draft model",) if said else ())
+        open_ = ("the draft model",) if most is None and said else ()
+        made = msgspec.structs.replace(made, draft=draft, largest_draft=most, uncounted=open_)
     return made, tuple(n for n in (found.note, chosen.note, said) if n)
 
 
-def _draft(d: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, str | None]:
-    """The draft model that the settings name, or why it cannot be counted."""
+def _draft(d: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, Draft | None, str | None]:
+    """The draft model that the settings name; else the largest that its method makes, and what is not known."""
     from advisor.catalog.resolve import file_format, resolve_model
 
     name = engines.draft_name(d.settings, entry)
     if name is None:
-        return None, None
+        return None, None, None
     try:
         found = resolve_model(name, rules)
         chosen = formats.quantization(file_format(found, None, rules), entry, found.model, rules)
     except AdvisorError as e:
-        return None, f"draft model: {e.message.rstrip('.')}, so it is not counted"
-    return Draft(model=found.model, quantization=chosen.quantization, path=found.path), None
+        most = _largest_draft(d, name, entry, rules)
+        if most is None:
+            return None, None, f"draft model: {e.message.rstrip('.')}, so it is not counted"
+        return None, most, f"draft model: {e.message.rstrip('.')}; counted as nothing at least, {most.model.id} at most"
+    return Draft(model=found.model, quantization=chosen.quantization, path=found.path), None, None
+
+
+def _largest_draft(d: Deployment, name: str, entry: Engine, rules: Catalog) -> Draft | None:
+    """The bound of a draft that is in no catalogue, in the format that a file's name says, else at 16 bit."""
+    from advisor.memory import draft_bound
+
+    how = draft_bound.method(engines.method_name(d.settings, entry), name, rules)
+    model = draft_bound.largest(d.model, how) if how is not None else None
+    if model is None:
+        return None
+    return Draft(model=model, quantization=_said_format(name, rules) or rules.quantization("BF16"))
+
+
+def _said_format(name: str, rules: Catalog) -> Quantization | None:
+    """The format at the end of a GGUF file's name."""
+    stem = name.removesuffix(".gguf")
+    if stem == name:
+        return None
+    try:
+        said = rules.quantization(stem.rsplit("-", 1)[-1])
+    except AdvisorError:
+        return None
+    return said if said.family == "gguf" else None
 
 
 def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:

@@ -25,6 +25,7 @@ from advisor.units import GIB, gib
 MAX_TEXT = 500
 MAX_CARDS = 1024
 GTT_SHARE = 0.45  # of RAM: 57.9 GiB was seen on a 128 GB Strix Halo with stock settings
+HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 offers 432 GiB of 480 GB (0.966)
 CARVE_NOTE = (
     "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
 )
@@ -106,9 +107,11 @@ def _read_part(part: str, said: Facts, cards: list[_Cards], known: Mapping[str, 
     if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", name, re.I):
         said.cpu_model = name
     cards.append(card)
-    if _takes_ram(entry):
-        for gb in asked.sizes:
+    for gb in asked.sizes:
+        if _takes_ram(entry):
             said.ram_bytes = int(gb * GIB)
+        elif gb in entry.host_memory_options_gb and said.ram_bytes is None:  # `NVIDIA GH200 480GB`, as the driver says
+            said.ram_bytes = int(count * gb * HOST_USABLE * 10**9)
 
 
 def _count(part: str) -> tuple[int, str]:
@@ -172,7 +175,10 @@ def _machine(text: str, said: Facts, cards: list[_Cards]) -> Machine:
         nodes=said.nodes,
         cpu=_cpu(said, cards),
         memory=HostMemory(
-            total_bytes=ram, available_bytes=None if devices else said.free_bytes, limit_bytes=said.limit_bytes
+            total_bytes=ram,
+            available_bytes=None if devices else said.free_bytes,
+            limit_bytes=said.limit_bytes,
+            sold_bytes=_host_sold(cards) if ram is None else None,
         ),
         devices=devices,
         interconnect=_interconnect(said, cards),
@@ -265,6 +271,15 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
     else:
         least, most = int(sizes[0] * GTT_SHARE), sizes[1]
     return least, most
+
+
+def _host_sold(cards: list[_Cards]) -> tuple[int, int] | None:
+    """Usable bytes of the processors' memory that superchips come with, least and most; None beside other cards."""
+    sizes = [(c.number, c.entry.host_memory_options_gb) for c in cards if not c.mig]
+    if not sizes or len(sizes) < len(cards) or not all(gb for _, gb in sizes):
+        return None
+    least, most = (sum(n * pick(gb) * 10**9 for n, gb in sizes) for pick in (min, max))
+    return int(least * HOST_USABLE), int(most)
 
 
 def mig_bytes(profile: str) -> int:

@@ -63,6 +63,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     memory_bytes: int | None = None  # nominal: marketing GB x 2**30; None for unified memory of varying size
     devices_per_card: int = 1  # devices the runtime shows for one card; memory and rates here are of the whole card
     memory_options_gb: tuple[float, ...] = ()  # sizes the product is sold with, where one name has several
+    host_memory_options_gb: tuple[float, ...] = ()  # of a superchip: memory of its processor, sizes it is sold with
     usable_bytes: int | None = None  # NVML total seen
     usable_basis: str | None = None
     usable_share: float | None = None  # of memory_bytes, assumed where no total was seen
@@ -202,7 +203,8 @@ class DraftSettings(Record, frozen=True, kw_only=True):
     """Where an engine is told the draft model of speculative decoding."""
 
     model: tuple[str, ...] = ()  # settings whose value is the model
-    json: tuple[str, ...] = ()  # settings that hold a JSON object with the key `model`
+    json: tuple[str, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
+    method: tuple[str, ...] = ()  # settings whose value is the method
 
 
 class AnswerParser(Record, frozen=True, kw_only=True):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
+from advisor import engines
 from advisor.checks import model_names
 from advisor.checks.facts import Seen, fact
 from advisor.checks.facts_args import value
 from advisor.checks.facts_model import heads, kv_heads, model_of
 from advisor.checks.judge import tokens_of_one
+from advisor.deployment import Setting
+from advisor.engines.drafts import draft_settings
+from advisor.memory import draft_bound
 from advisor.units import GIB
 
 
@@ -244,10 +246,15 @@ def _draft_unknown(s: Seen) -> bool | None:
     d = s.v.deployment
     if d is not None:
         return bool(d.uncounted)
-    config = a.value("speculative-config")
-    m = re.search(r'"model"\s*:\s*"([^"]+)"', config or "")
-    name = m[1] if m else a.value("speculative-draft-model-path", "model-draft")
-    return False if name is None else model_names.find(str(name), s.know) is None
+    entry = s.know.rules.engines().get(s.v.launch.engine)
+    if entry is None:
+        return False
+    given: dict[str, Setting] = {k: str(v) for k in draft_settings(entry) if (v := a.value(k)) is not None}
+    name = engines.draft_name(given, entry)
+    if name is None:
+        return False
+    bounded = draft_bound.method(engines.method_name(given, entry), name, s.know.rules) is not None
+    return not bounded and model_names.find(name, s.know) is None
 
 
 @fact("fit.above_free", "bool", "the share of the card that is asked for is not free")

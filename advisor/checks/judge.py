@@ -62,7 +62,9 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
             why.append(x.line())
     fits = e.fits if e is not None else None
     if e is not None and fits is None:
-        why += [*e.not_modelled, *(w for w in e.warnings)] or ["a figure it depends on is not known"]
+        open_ = d.uncounted if d is not None else ()
+        why += [n for n in e.not_modelled if any(u in n for u in open_)]
+        why += e.warnings or ["a figure it depends on is not known"]
     if e is not None and fits is False:
         why += e.short or tuple(w for w in e.warnings)
         if not length_given(a) and _shorter_fits(e):

@@ -327,7 +327,12 @@ def _settings(launch: Launch, a: Arguments, know: Knowledge) -> tuple[dict[str, 
 
 
 NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
-UNKNOWN_DRAFT = "a draft model outside of the catalogue"
+
+
+def _unknown_draft(said: str) -> str:
+    """What stands for a draft that the catalogue does not have: never a path, but with the words of its file's name."""
+    words = re.sub(r"[^\w.+-]+", " ", said.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1])[:80].strip()
+    return f"of no catalogue, {words}" if words else "of no catalogue"
 
 
 def _catalogue_drafts(settings: dict[str, Any], engine: str, know: Knowledge) -> None:
@@ -339,7 +344,7 @@ def _catalogue_drafts(settings: dict[str, Any], engine: str, know: Knowledge) ->
         for spelling in (key, key.replace("-", "_")):
             if isinstance(settings.get(spelling), str) and settings[spelling].strip().lower() not in NO_DRAFT:
                 found = model_names.find(settings[spelling], know)
-                settings[spelling] = found.name if found is not None else UNKNOWN_DRAFT
+                settings[spelling] = found.name if found is not None else _unknown_draft(settings[spelling])
     for key in entry.draft.json:
         body = settings.get(key)
         if isinstance(body, str):
@@ -351,7 +356,7 @@ def _catalogue_drafts(settings: dict[str, Any], engine: str, know: Knowledge) ->
                 continue
         if isinstance(body, dict) and isinstance(body.get("model"), str) and body["model"].lower() not in NO_DRAFT:
             found = model_names.find(body["model"], know)
-            settings[key] = {**body, "model": found.name if found is not None else UNKNOWN_DRAFT}
+            settings[key] = {**body, "model": found.name if found is not None else _unknown_draft(body["model"])}
 
 
 def _deep(into: dict[str, Any], key: str, value: str) -> None:

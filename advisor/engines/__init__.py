@@ -12,6 +12,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.engines.base import Decided, EngineModule
 from advisor.engines.drafts import draft_name as draft_name
+from advisor.engines.drafts import method_name as method_name
 from advisor.errors import BadInput
 
 

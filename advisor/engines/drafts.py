@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from advisor.catalog.types import Engine
+from advisor.catalog.types import DraftSettings, Engine
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.base import get
 
@@ -17,15 +17,35 @@ def draft_name(settings: dict[str, Setting], entry: Engine) -> str | None:
     """The draft model that the settings name; None without one."""
     if entry.draft is None:
         return None
-    said = get(settings, *entry.draft.model)
-    if said is None and entry.draft.json:
-        try:
-            config = msgspec.json.decode(str(get(settings, *entry.draft.json) or "null"))
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return None  # the engine's own reader of this setting says what is wrong
-        said = config.get("model") if isinstance(config, dict) else None
+    said: object = get(settings, *entry.draft.model)
+    if said is None:
+        said = _config(settings, entry.draft).get("model")
     name = said.strip() if isinstance(said, str) else ""
     return None if name.lower() in _NO_MODEL else name
+
+
+def method_name(settings: dict[str, Setting], entry: Engine) -> str | None:
+    """The method of speculative decoding that the settings name; None without one."""
+    if entry.draft is None:
+        return None
+    said: object = get(settings, *entry.draft.method) if entry.draft.method else None
+    if said is None:
+        said = _config(settings, entry.draft).get("method")
+    return said.strip() or None if isinstance(said, str) else None
+
+
+def draft_settings(entry: Engine) -> tuple[str, ...]:
+    """The settings that name a draft model or its method."""
+    return () if entry.draft is None else (*entry.draft.model, *entry.draft.json, *entry.draft.method)
+
+
+def _config(settings: dict[str, Setting], where: DraftSettings) -> dict[str, object]:
+    """The JSON object that holds both; empty where it is no such thing, which the engine's own reader says."""
+    try:
+        config = msgspec.json.decode(str(get(settings, *where.json) or "null")) if where.json else None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
 
 
 class LlamaDraft(NamedTuple):

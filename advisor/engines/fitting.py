@@ -141,6 +141,16 @@ def fits_as_sold(r: DeviceMemory, x: Device) -> bool | None:
     return False if r.low_bytes > most else None
 
 
+def host_fits(r: DeviceMemory, d: Deployment) -> bool | None:
+    """The host's verdict: where its size was not said but a superchip brings it, what fits the smallest sold fits."""
+    sold = d.machine.memory.sold_bytes if d.machine else None
+    if r.budget_bytes is not None or sold is None or r.low_bytes is None or r.high_bytes is None:
+        return row_fits(r)
+    if r.high_bytes <= sold[0]:
+        return True
+    return False if r.low_bytes > sold[1] else None
+
+
 def together(d: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | None) -> DeviceMemory | None:
     """Device and host rows as one, where they are the same memory (Apple, Strix Halo, GB10); None elsewhere."""
     ram = d.machine.memory.usable_bytes if d.machine else None
@@ -176,14 +186,14 @@ def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host:
         if a is True and r.budget_bytes is None and x is not None and x.sold_bytes is not None:
             warnings.append(f"{r.name}: its memory was not said; this fits the smallest it is sold with")
     if host is not None:
-        a = row_fits(host)
+        a = host_fits(host, d)
         one = together(d, rows, host)
         if one is not None:
             answers.append(row_fits(one))
             _say(one, answers[-1], short, warnings)
         elif needs_host:
             answers.append(a)
-            _say(host, a, short, warnings)
+            _say_host(host, a, d, short, warnings)
         elif a is False:
             # the files are mapped, so a small host slows loading down but does not stop it
             warnings.append(f"host memory: {gib(host.total_bytes)} wanted, {gib(host.budget_bytes)} there")
@@ -192,6 +202,20 @@ def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host:
     if any(a is None for a in answers):
         return Verdict(fits=None, short=tuple(short), warnings=tuple(warnings))
     return Verdict(fits=True, warnings=tuple(warnings))
+
+
+def _say_host(r: DeviceMemory, fits: bool | None, d: Deployment, short: list[str], warnings: list[str]) -> None:
+    sold = d.machine.memory.sold_bytes if d.machine and r.budget_bytes is None else None
+    if sold is None or r.total_bytes is None:
+        _say(r, fits, short, warnings)
+        return
+    sizes = f"the processor comes with {gib(sold[0])} to {gib(sold[1])}, and its size was not said"
+    if fits is False:
+        short.append(f"host memory: {gib(r.total_bytes)} wanted; {sizes}")
+    elif fits is None:
+        warnings.append(f"host memory: {gib(r.low_bytes)} to {gib(r.high_bytes)} wanted; {sizes}")
+    else:
+        warnings.append(f"host memory: {gib(r.high_bytes)} at most; {sizes}")
 
 
 def _say(r: DeviceMemory, fits: bool | None, short: list[str], warnings: list[str]) -> None:

@@ -68,6 +68,7 @@ class HostMemory(Record, frozen=True, kw_only=True):
     total_bytes: int | None = None
     available_bytes: int | None = None
     limit_bytes: int | None = None  # cgroup or container limit, None = no limit known
+    sold_bytes: tuple[int, int] | None = None  # where the total is not known: smallest and largest that is sold
 
     @property
     def usable_bytes(self) -> int | None:

@@ -251,6 +251,24 @@ def test_host_memory(text: str, ram: int | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "total", "sold"),
+    [
+        ("GH200", None, (114, 480)),
+        ("2x GH200 96GB", None, (228, 960)),
+        ("NVIDIA GH200 480GB", 456, None),  # as the driver calls it
+        ("2x GH200 120GB", 228, None),
+        ("GH200 480GB, 200GB RAM", 200 * GIB / 1e9, None),
+        ("H100 80GB SXM", None, None),
+        ("GH200, H100 80GB SXM", None, None),
+    ],
+)
+def test_memory_of_the_processor_of_a_superchip(text: str, total: float | None, sold: tuple[int, int] | None) -> None:
+    m = parse(text).memory
+    assert m.total_bytes == (None if total is None else int(total * 1e9))
+    assert m.sold_bytes == (None if sold is None else (sold[0] * 10**9, sold[1] * 10**9))
+
+
+@pytest.mark.parametrize(
     ("text", "gib", "basis"),
     [
         ("H100 80GB SXM", 81559 / 1024, "catalogue"),  # NVML total

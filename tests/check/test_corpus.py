@@ -17,7 +17,7 @@ from advisor.checks.run import Options, check_file
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 pytestmark = pytest.mark.skipif(not (CORPUS / "index.csv").exists(), reason="../shared/corpus is not there")
 CARDS = {
-    "h100": "H100 80GB SXM", "h200": "H200 SXM 141GB", "l4": "L4", "gh200": "GH200 96GB", "b200": "B200 SXM",
+    "h100": "H100 80GB SXM", "h200": "H200 SXM 141GB", "l4": "L4", "gh200": "NVIDIA GH200 480GB", "b200": "B200 SXM",
     "gb200": "GB200", "gb300": "GB300", "b300": "B300 SXM6", "3090": "RTX 3090", "a100": "A100 SXM4 80GB",
 }  # fmt: skip
 
@@ -74,17 +74,16 @@ def test_no_launch_is_seen_where_there_is_none() -> None:
 
 # model and settings are known, and still no verdict: what keeps it open
 UNTOLD = {
-    "d101": "its draft model is in no catalogue", "d257": "the same; and 18.1 to 21.7 GiB are wanted, 21.6 there",
-    "d284": "the same; and 16.3 to 22.9 GiB are wanted, 21.2 there",
+    "d257": "its draft model is in no catalogue, and has no method; and 18.1 to 21.7 GiB are wanted, 21.6 there",
+    "d284": "without its draft, which is in no catalogue, 16.3 to 22.9 GiB are wanted, 21.2 there",
     "d167": "a NIM that picks a profile, and with it the context length, by itself",
     "d238": "the model's own 262,144 tokens: 128.1 to 134.3 GiB are wanted, 128.7 there",
-    "d262": "the size of its image projector is not known",
-    "d340": "weights go to host memory, whose size the file does not say",
+    "d262": "19.2 to 31.0 GiB are wanted, 24.0 there: its draft is in no catalogue",
 }  # fmt: skip
 
 
 def test_declared_hardware_is_not_refused() -> None:
-    refused, untold, told = [], set(), 0
+    refused, untold, told, known = [], set(), 0, 0
     for r in rows():
         name = next((CARDS[p.strip().lower()] for p in r["declared_hw"].split(";") if p.strip().lower() in CARDS), None)
         if (
@@ -93,16 +92,15 @@ def test_declared_hardware_is_not_refused() -> None:
             continue
         first = advisor.check(CORPUS / r["file"])
         count = max([int(r["gpu_count"] or 1), *(d.ranks or 1 for d in first.deployments)])
-        report = (
-            first
-            if any(d.hardware for d in first.deployments)
-            else advisor.check(CORPUS / r["file"], on=f"{count}x {name}")
-        )
+        report = first  # what the file itself says of its hardware; where that leaves it open, the declared one
+        if not any(d.hardware and d.fits is not None for d in first.deployments):
+            report = advisor.check(CORPUS / r["file"], on=f"{count}x {name}")
         told += any(d.fits is not None for d in report.deployments)
+        known += any(d.memory is not None for d in report.deployments)
         if any(d.memory is not None for d in report.deployments) and all(d.fits is None for d in report.deployments):
             untold.add(r["case_id"])
         if any(d.fits is False for d in report.deployments):
             refused.append(r["case_id"])
     assert refused == []
     assert untold <= set(UNTOLD), untold - set(UNTOLD)
-    assert told >= 18
+    assert told >= 0.8 * known, (told, known)

@@ -59,6 +59,10 @@ def test_offloaded_layers_lie_in_host_memory() -> None:
     most = asked("vllm", L8, "RTX 4090, 64GB RAM", quant="BF16", context=8192, cpu_offload_gb=100)
     assert (whole.devices[0].weights_bytes or 0) - (part.devices[0].weights_bytes or 0) == 4 * GIB
     assert part.host is not None
+    assert whole.host is not None
+    # pinned blocks are powers of two, so up to twice as much is taken
+    assert (part.host.high_bytes or 0) - (whole.host.high_bytes or 0) == 8 * GIB
+    assert (part.host.low_bytes or 0) - (whole.host.low_bytes or 0) == 4 * GIB
     assert part.host.weights_bytes == 4 * GIB
     assert most.devices[0].weights_bytes == pytest.approx(2 * 128256 * 4096 * 2, rel=1e-4)
 
@@ -246,3 +250,11 @@ def test_packed_cache_keeps_the_outer_layers_of_models_that_only_attend() -> Non
     assert whole == 2 * 2 * 8 * 128
     assert found["turboquant_3bit_nc"] == 4 * whole + 32 * 8 * (48 + 2 + 48 + 4)
     assert found["turboquant_k8v4"] == 4 * whole + 32 * 8 * (128 + 64 + 4)
+
+
+@pytest.mark.parametrize(("offload", "fits"), [(40, True), (70, None), (300, None)])
+def test_a_superchip_brings_host_memory_between_its_sizes(offload: int, fits: bool | None) -> None:
+    """120 or 480 GB beside a GH200, when nothing is said."""
+    e = asked("vllm", "llama3.3:70b", "GH200 96GB", quant="FP8", context=8192, cpu_offload_gb=offload)
+    assert e.fits is fits
+    assert any("the processor comes with" in w for w in e.warnings)
