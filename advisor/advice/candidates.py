@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -97,7 +98,7 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
             tried.clear()  # what counts is why a format was not taken at the length that was
             if step == 1:  # what does not fit at the shortest length fits at none: asked once
                 hopeless = _hopeless(entry, w, order, kin, offload, share, added, rules, dead)
-            probe = _smallest(order)
+            probe, floor = _smallest(order), math.inf
             for kv, chosen in order:
                 much = _too_much(w, chosen.quantization, offload or bool(inner.memory.get("experts_on_host")))
                 if much is not None:
@@ -106,14 +107,16 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
                 if (kv, chosen.quantization.id) in hopeless:
                     tried += hopeless[kv, chosen.quantization.id]
                     continue
+                if chosen.quantization.bits_nominal >= floor:
+                    continue
                 look = _Look(entry, chosen, offload, rules, tried, verdict.warnings, dead)
                 if tried and probe is not None:  # the first was refused: is there any use in going on?
-                    small_kv, small = probe
-                    probe, failed = None, list[Tried]()
+                    (small_kv, small), probe, failed = probe, None, list[Tried]()
                     few = list(_variants(entry, w, small.quantization, small_kv, context, kin, offload, share, added))
-                    if few and _looked(few[-1], look._replace(chosen=small, tried=failed)).far:
+                    floor = _floor(few, small, look._replace(chosen=small, tried=failed))
+                    if chosen.quantization.bits_nominal >= floor:
                         tried += failed
-                        break
+                        continue
                 variants = list(_variants(entry, w, chosen.quantization, kv, context, kin, offload, share, added))
                 for hit in _hits(variants, look, sure=unsure is not None):
                     hit = hit._replace(added=added.notes)
@@ -167,7 +170,15 @@ def _hopeless(
 ) -> dict[tuple[str, str], list[Tried]]:
     """Cache types and formats of which no variant fits at the shortest length, with why."""
     out = {}
+    probe, floor, why = _smallest(order), math.inf, list[Tried]()
+    if probe is not None:
+        small_kv, small = probe
+        few = list(_variants(entry, w, small.quantization, small_kv, w.contexts[-1], kin, offload, share, added))
+        floor = _floor(few, small, _Look(entry, small, offload, rules, why, (), dead))
     for kv, chosen in order:
+        if chosen.quantization.bits_nominal >= floor:
+            out[kv, chosen.quantization.id] = why
+            continue
         failed: list[Tried] = []
         variants = list(_variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, offload, share, added))
         if next(_hits(variants, _Look(entry, chosen, offload, rules, failed, (), dead)), None) is None:
@@ -468,6 +479,16 @@ def _looked(d: Deployment, look: _Look) -> _Looked:
     notes += [r.text for r in look.warnings]
     mine = tuple(t for t in dict.fromkeys(tried) if t.quantization != chosen.quantization.id)
     return _Looked(Found(d, m, chosen.quantization, look.offload or _on_host(m), tuple(notes), mine))
+
+
+WIDER = 1.2  # bits over the smallest format's: what is this much wider is larger, whatever each leaves at 16 bit
+
+
+def _floor(few: Sequence[Deployment], small: formats.Chosen, look: _Look) -> float:
+    """Bits per weight from which on nothing fits, asked of the smallest format: none where it fits, all where it is far
+    from it, else what is clearly wider."""
+    seen = _looked(few[-1], look) if few else _Looked(None)
+    return 0.0 if seen.far else WIDER * small.quantization.bits_nominal if seen.short else math.inf
 
 
 def _smallest(order: Sequence[tuple[str, formats.Chosen]]) -> tuple[str, formats.Chosen] | None:
