@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -12,7 +12,7 @@ from advisor.advice.limits import largest
 from advisor.catalog import Catalog
 from advisor.decision.evaluate import evaluate
 from advisor.decision.types import Guide
-from advisor.deployment import Deployment
+from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.record import Record
 from advisor.units import tokens
@@ -38,12 +38,14 @@ def growth(
     the guide's answer for more users.
     """
     length = d.context_length or 4096
-    users = largest(lambda n: _fits(d, rules, sequences=n), MOST_USERS, d.sequences)
     trained = d.model.max_context or 64 * length
-    steps = largest(
-        lambda k: _fits(d, rules, context_length=CONTEXT_STEP * k),
-        max(1, trained // CONTEXT_STEP),
+    now = estimation.estimate(d, rules)
+    users = _limit(lambda n: _asked(d, rules, sequences=n), now, d.sequences, MOST_USERS)
+    steps = _limit(
+        lambda k: _asked(d, rules, context_length=CONTEXT_STEP * k),
+        now if length % CONTEXT_STEP == 0 else None,
         max(1, length // CONTEXT_STEP),
+        max(1, trained // CONTEXT_STEP),
     )
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
     out = []
@@ -62,17 +64,49 @@ def growth(
         out.append(Step(what="context", limit=context, then=_more_context(d)))
     elif d.model.max_context:
         out.append(Step(what="context", limit=d.model.max_context, then="a model trained for more"))
-    room = _room(d, rules)
+    room = _room(d, now)
     if room:
         out.append(Step(what="model", limit=room, then="more or larger cards, or a narrower weight format"))
     return tuple(out)
 
 
-def _fits(d: Deployment, rules: Catalog, **change: Any) -> bool:
+def _asked(d: Deployment, rules: Catalog, **change: Any) -> MemoryEstimate | None:
     try:
-        return estimation.estimate(msgspec.structs.replace(d, **change), rules).fits is True
+        return estimation.estimate(msgspec.structs.replace(d, **change), rules)
     except AdvisorError:
-        return False
+        return None
+
+
+def _limit(
+    ask: Callable[[int], MemoryEstimate | None], now: MemoryEstimate | None, here: int, at_most: int
+) -> int | None:
+    """The largest number that surely fits. Memory grows about evenly, so two answers tell where to look for it."""
+    known: dict[int, MemoryEstimate | None] = {} if now is None else {here: now}
+
+    def at(n: int) -> MemoryEstimate | None:
+        if n not in known:
+            known[n] = ask(n)
+        return known[n]
+
+    def fits(n: int) -> bool:
+        m = at(n)
+        return m is not None and m.fits is True
+
+    further = min(2 * here, at_most)
+    left, less = _left(at(here)), _left(at(further))
+    near = here
+    if left is not None and less is not None and left > less:
+        near = here + left * (further - here) // (left - less)
+    return largest(fits, at_most, near)
+
+
+def _left(m: MemoryEstimate | None) -> int | None:
+    """Bytes that the fullest place surely has left; negative where it may be short."""
+    rows = () if m is None else m.devices if m.host is None or m.devices else (m.host,)
+    return min(
+        (r.budget_bytes - r.high_bytes for r in rows if r.budget_bytes is not None and r.high_bytes is not None),
+        default=None,
+    )
 
 
 def _next_engine(
@@ -101,9 +135,8 @@ def _more_context(d: Deployment) -> str:
     return "an 8-bit KV cache, or another card" if d.kv_cache_type.k == "auto" else "another card"
 
 
-def _room(d: Deployment, rules: Catalog) -> int | None:
+def _room(d: Deployment, m: MemoryEstimate) -> int | None:
     """Parameters of the largest model of this kind that its cards would hold in this format: scaled weights."""
-    m = estimation.estimate(d, rules)
     rows = [r for r in m.devices if r.budget_bytes and r.total_bytes and r.weights_bytes]
     if not rows or len(rows) != len(m.devices):
         return None

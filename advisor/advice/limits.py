@@ -69,7 +69,7 @@ def limits(
 
 def largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1) -> int | None:
     """The largest number for which `fits` is sure, from 1 to `at_most`; None when it is for none. `near` is a number
-    that may well fit: the search goes up from there in growing steps."""
+    near the answer: the search goes from there in growing steps, up where it fits and down where it does not."""
 
     def sure(n: int) -> bool:
         try:
@@ -77,14 +77,17 @@ def largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1) -> 
         except AdvisorError:
             return False
 
-    low, high = 0, at_most + 1  # sure at low (of nothing: always), not at high
+    low, high, step = 0, at_most + 1, 1  # sure at low (of nothing: always), not at high
     probe = max(1, min(near, at_most))
-    while low < high - 1 and sure(probe):  # twice as much each time
-        low, probe = probe, min(2 * probe, at_most)
-    if low < probe:
-        high = probe
-    if low == 0 and high > 1 and not sure(1):
-        return None
+    up = sure(probe)
+    low, high = (probe, high) if up else (low, probe)
+    while high - low > 1 and (up or low == 0):
+        probe = min(low + step, high - 1) if up else max(high - step, low + 1)
+        if sure(probe) is not up:
+            low, high = (low, probe) if up else (probe, high)
+            break
+        low, high = (probe, high) if up else (low, probe)
+        step *= 2
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if sure(middle) else (low, middle)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
+from functools import cache
 
 import msgspec
 
@@ -33,8 +34,9 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     Raises BadInput for a setting that cannot be, or a model whose tensors are not known.
     """
     c, r = constants(entry), resolve(d)
-    chosen = choose_layers(d, r, c)
-    p = plan(d, r, c, chosen)
+    planned = _planned(d, r, c)
+    chosen = choose_layers(d, r, c, planned)
+    p = planned(chosen)
     devices = fitting.devices(d)
     rows = [_device_row(p, i, x, c) for i, x in enumerate(devices)]
     host = _host_row(d, p, c.host_overhead_mib)
@@ -131,14 +133,23 @@ def _notes(d: Deployment, r: Resolved, p: Plan, chosen: int | None) -> list[str]
     return out
 
 
-def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
+Planned = Callable[[int | None], Plan]  # layers on the GPU -> where everything goes
+
+
+def _planned(d: Deployment, r: Resolved, c: Constants) -> Planned:
+    """Plans of one deployment, each made once."""
+    return cache(lambda layers: plan(d, r, c, layers))
+
+
+def choose_layers(d: Deployment, r: Resolved, c: Constants, planned: Planned | None = None) -> int | None:
     """Layers on the GPU: those asked for, else as many as `--fit on` would reach; None when no GPU is there."""
+    planned = planned or _planned(d, r, c)
     devices = fitting.devices(d)
     if not devices or r.gpu_layers is not None:
         return r.gpu_layers if devices else None
     if not r.fit or any(fitting.budget(x) is None for x in devices):
         return ALL_LAYERS
-    p = plan(d, r, c, ALL_LAYERS)
+    p = planned(ALL_LAYERS)
     used = _used(d, p)
     if all(u <= room for u, room in used):
         return ALL_LAYERS
@@ -146,7 +157,7 @@ def choose_layers(d: Deployment, r: Resolved, c: Constants) -> int | None:
     near = total - _too_many(d, sum(u - room for u, room in used), p.cache)
 
     def fits(n: int) -> bool:
-        return fits_on_cards(d, r, c, n)
+        return all(used <= room for used, room in _used(d, planned(n)))
 
     # layers are shared out, so as many more as there are devices make the fullest one fuller
     each = _most(lambda k: fits(k * unit), 0, -(-total // unit), near // unit)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from advisor.memory.ggml_compute import NoFlash
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.memo import by_identity
-from advisor.memory.placement import HOST, layer_devices
+from advisor.memory.placement import HOST, layer_devices, stretches
 from advisor.models.types import Mla, Model
 from advisor.record import Record
 
@@ -134,7 +134,7 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
         cache=cache,
         state=state,
         compute=compute,
-        where=tuple(where),
+        where=where,
         cells=cells,
         bytes_per_token=float(per_token),
         attends=rows.attends,
@@ -208,7 +208,9 @@ def _shares(d: Deployment) -> tuple[float, ...]:
     return tuple(float(f) for f in free if f) if all(free) else (1.0,) * len(ds)
 
 
-def _place_weights(w: gguf_weights.GgufWeights, where: Sequence[int], r: Resolved, any_device: bool) -> dict[int, int]:
+def _place_weights(
+    w: gguf_weights.GgufWeights, where: tuple[int, ...], r: Resolved, any_device: bool
+) -> dict[int, int]:
     out: dict[int, int] = defaultdict(int)
     output_at = where[-1]
     for x in gguf_weights.outside_layers(w):
@@ -221,7 +223,7 @@ def _place_weights(w: gguf_weights.GgufWeights, where: Sequence[int], r: Resolve
             out[place] += x.file_bytes if place == HOST else x.device_bytes
     sums, n = gguf_weights.running(w), len(gguf_weights.by_layer(w))
     staying = min(n, r.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
-    for place, begin, end in _stretches(where[:n]):
+    for place, begin, end in stretches(where[:n]):
         whole = sums.file if place == HOST else sums.device
         out[place] += whole[end] - whole[begin]
         split = min(max(begin, staying), end)
@@ -229,16 +231,6 @@ def _place_weights(w: gguf_weights.GgufWeights, where: Sequence[int], r: Resolve
         experts = sums.expert_file if place == HOST else sums.expert_device
         out[place] += experts[end] - experts[split]
     return dict(out) if any_device else {HOST: out[HOST]}
-
-
-def _stretches(where: Sequence[int]) -> list[tuple[int, int, int]]:
-    """(place, first layer, layer behind the last) of layers that stand together."""
-    out, begin = [], 0
-    for place, group in groupby(where):
-        end = begin + sum(1 for _ in group)
-        out.append((place, begin, end))
-        begin = end
-    return out
 
 
 def _borrowed(
@@ -260,21 +252,35 @@ def _borrowed(
 
 
 def _cache(
-    layers: Sequence[LayerCache], where: Sequence[int], cells: ggml_cache.Cells, r: Resolved, cuda: bool, windows: bool
+    layers: tuple[LayerCache, ...],
+    where: tuple[int, ...],
+    cells: ggml_cache.Cells,
+    r: Resolved,
+    cuda: bool,
+    windows: bool,
 ) -> tuple[dict[int, int], dict[int, int]]:
     kinds = (r.cache_k.upper(), r.cache_v.upper())
     cache: dict[int, int] = defaultdict(int)
     state: dict[int, int] = defaultdict(int)
-    one = {id(x): x for x in layers}  # layers of one group share their widths: few are worked out
-    for (which, place), n in Counter(zip(map(id, layers), where, strict=False)).items():
-        x = one[which]
-        if x.attends:
-            held, padding = _layer_bytes(x, cells, kinds, cuda and place != HOST, windows)
-            cache[place] += n * held
-            state[place] += n * padding
-        if x.recurrent:
-            state[place] += n * ggml_cache.state_bytes(x, r.slots)
+    places = stretches(where[: len(layers)])
+    for x, before in _kinds(layers):
+        held, padding = _layer_bytes(x, cells, kinds, cuda, windows) if x.attends else (0, 0)
+        kept = ggml_cache.state_bytes(x, r.slots) if x.recurrent else 0
+        for place, begin, end in places:
+            n = before[end] - before[begin]
+            if n and x.attends:
+                cache[place] += n * held
+                state[place] += n * padding if place != HOST else 0
+            if n and x.recurrent:
+                state[place] += n * kept
     return dict(cache), dict(state)
+
+
+@by_identity
+def _kinds(layers: tuple[LayerCache, ...]) -> tuple[tuple[LayerCache, tuple[int, ...]], ...]:
+    """Layers of one kind once, with how many of it there are before each layer, and in all."""
+    kinds = {id(x): x for x in layers}
+    return tuple((x, tuple(accumulate((y is x for y in layers), initial=0))) for x in kinds.values())
 
 
 def _layer_bytes(

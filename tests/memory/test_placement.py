@@ -39,7 +39,7 @@ def test_measured_split() -> None:
 
 
 def test_no_device_means_host() -> None:
-    assert layer_devices(3, 99, []) == [HOST] * 4
+    assert layer_devices(3, 99, []) == (HOST,) * 4
 
 
 def test_shares_that_sum_to_nothing() -> None:
