@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from advisor import estimation
 from advisor.advice.limits import largest
 from advisor.catalog import Catalog
-from advisor.decision.evaluate import evaluate
+from advisor.decision.evaluate import compared, evaluate
 from advisor.decision.types import Guide
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError
@@ -114,7 +115,10 @@ def _next_engine(
 ) -> tuple[int | None, str | None]:
     """(users, engines) at which the guide no longer puts this engine first or second."""
     now = int(facts.get("workload.concurrency") or 1)
-    for n in (s for s in _STEPS if s > now):
+    turns = compared(guide, "workload.concurrency")
+    for before, n in pairwise((now, *(s for s in _STEPS if s > now))):
+        if not any(before <= t <= n for t in turns):
+            continue  # no condition tells them apart
         there = evaluate(guide, {**facts, "workload.concurrency": n})
         held = d.engine in there.held_back
         if there.engines and (d.engine not in there.engines[:2] or held):

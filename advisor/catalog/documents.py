@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from collections.abc import Hashable
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -13,7 +15,15 @@ T = TypeVar("T")
 
 
 def typed(rules: Catalog, path: str, kind: type[T]) -> T:
-    """A rule document as `kind`. Raises BadInput that names file and field when an overlay spoiled it."""
+    """A rule document as `kind`, made once: do not change what it holds.
+
+    Raises BadInput that names file and field when an overlay spoiled it.
+    """
+    return cast("T", _typed(rules, path, cast("Hashable", kind)))
+
+
+@lru_cache(maxsize=128)
+def _typed(rules: Catalog, path: str, kind: Any) -> object:
     try:
         return msgspec.convert(rules.document(path), kind)
     except msgspec.ValidationError as e:

@@ -46,7 +46,7 @@ class Catalog:
 
     def engine(self, name: str) -> Engine:
         """One engine by id or alias. Raises UnknownName."""
-        return self._engines[find("engine", name, _names(self._source.engine_names), self._engines)]
+        return self._engines[find("engine", name, self._engine_names, self._engines)]
 
     def accelerators(self) -> dict[str, Accelerator]:
         """All accelerators by id."""
@@ -109,6 +109,10 @@ class Catalog:
     @cached_property
     def _engines(self) -> dict[str, Engine]:
         return _table(self._source.engines, Engine)
+
+    @cached_property
+    def _engine_names(self) -> dict[str, str]:
+        return _names(self._source.engine_names)
 
     @cached_property
     def _accelerators(self) -> dict[str, Accelerator]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from advisor.decision.conditions import Facts, checks, describe, outcome
+from advisor.decision.conditions import Facts, checks, describe, outcome, tests_of
 from advisor.decision.fields import FIELDS, Field, filled, value_problem
 from advisor.decision.guides import tree_named
 from advisor.decision.types import Decision, Guide, Node, Order, Reason, TraceStep, Tree
@@ -126,6 +126,15 @@ def touched(guide: Guide, many: Iterable[Facts]) -> dict[str, int]:
                 if step.held:
                     counts[step.rule] += 1
     return counts
+
+
+@by_identity
+def compared(guide: Guide, field: str) -> tuple[float, ...]:
+    """The numbers that conditions of a guide compare a field with, in order: between two of them no answer changes."""
+    nodes = [n for tree in guide.trees for n in walk(tree.nodes)]
+    tests = [t for n in nodes for t in tests_of(n.condition) if t.field == field]
+    values = [v for t in tests for v in (t.value if isinstance(t.value, tuple) else (t.value,))]
+    return tuple(sorted({float(v) for v in values if isinstance(v, (int, float))}))
 
 
 def walk(nodes: Sequence[Node]) -> Iterator[Node]:

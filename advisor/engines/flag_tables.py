@@ -8,6 +8,7 @@ from functools import lru_cache
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.versions import key
+from advisor.memory.memo import by_identity
 from advisor.record import Record
 
 FOLDER = "flags/"
@@ -72,7 +73,12 @@ class FlagTable(Record, frozen=True, kw_only=True):
 
     def spellings(self) -> Mapping[str, str]:
         """Every spelling with its dashes -> name."""
-        return {f"--{n}": n for n in self.flags} | {a: n for n, f in self.flags.items() for a in f.a}
+        return _spellings(self)
+
+
+@by_identity
+def _spellings(table: FlagTable) -> Mapping[str, str]:
+    return {f"--{n}": n for n in table.flags} | {a: n for n, f in table.flags.items() for a in f.a}
 
 
 @lru_cache(maxsize=64)

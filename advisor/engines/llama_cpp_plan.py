@@ -49,6 +49,7 @@ class Constants(Record, frozen=True, kw_only=True):
     source: str
 
 
+@by_identity
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants from the rules. Raises BadInput when an overlay spoiled them."""
     try:

@@ -17,6 +17,7 @@ from advisor.engines.base import Decided, get, integer
 from advisor.errors import BadInput
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
+from advisor.memory.memo import by_identity
 from advisor.models.types import Moe
 from advisor.record import Record
 
@@ -50,6 +51,7 @@ class Constants(Record, frozen=True, kw_only=True):
     source: str
 
 
+@by_identity
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants. Raises BadInput when there are none or an overlay spoiled them."""
     if not entry.memory:

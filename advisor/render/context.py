@@ -8,6 +8,8 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Image
@@ -180,9 +182,17 @@ def _model_words(ref: ModelRef, s: matrix.Start, repository: tuple[str, ...] | N
 
 
 def context(
-    d: Deployment, entry: Engine, rules: Catalog, target: str = "command", work: Workload | None = None
+    d: Deployment,
+    entry: Engine,
+    rules: Catalog,
+    target: str = "command",
+    work: Workload | None = None,
+    brief: bool = False,
 ) -> dict[str, Any]:
-    """All names a template may use (docs/templates.md lists them). Raises BadInput for values no file can hold."""
+    """All names a template may use (docs/templates.md lists them). Raises BadInput for values no file can hold.
+
+    `brief` leaves out what a command has no use for: sizes, and the words inside a container.
+    """
     _refuse_what_is_no_text(d)
     _, inner = engines.find(d.engine, rules.engines())
     decided = engines.decided(d, rules.engines(), rules.quantization(d.quantization))
@@ -201,7 +211,7 @@ def context(
         )
     kept = [_joined(a, known) for a in every if a["flag"] not in {x["flag"] for x in left_out}]
     doc = matrix.table(rules)
-    weights, host_bytes = _sizes(d, rules)
+    weights, host_bytes = (None, None) if brief else _sizes(d, rules)
     s = matrix.start(entry.id, rules)
     port = d.port or s.port or entry.port or 8000
     address = f"[{host}]" if ":" in host else host  # where a port follows it
@@ -237,7 +247,7 @@ def context(
         "load": _lengths(d, work),
         "venv": entry.id in doc.install and bool(doc.install[entry.id].pip),
     }
-    seen |= _starts(seen, s, ref)
+    seen |= _starts(seen, s, ref, inside=not brief)
     inner_start = matrix.start(entry.runs[0], rules) if entry.id == "llama-swap" else s
     told = _model_words(ref, inner_start, None, ref.absolute)
     return seen | places.beyond(target, d, entry, rules, seen, told)
@@ -275,7 +285,7 @@ def _lengths(d: Deployment, work: Workload | None) -> dict[str, int]:
     return {"prompt_tokens": prompt, "output_tokens": output, "concurrency": d.sequences}
 
 
-def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef) -> dict[str, Any]:
+def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef, inside: bool) -> dict[str, Any]:
     """The words of the program outside and inside a container, and how it is told the key of its clients."""
     own = {n: Word(variable=n, help=what) for n, what in s.needs.items()}
     here = {"host": plain(seen["host"]), "address": plain(seen["address"]), "port": plain(str(seen["port"]))}
@@ -301,12 +311,12 @@ def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef) -> dict[str
         "container": None,
     }
     i = s.image
-    if i is None:
+    if i is None or not inside:
         return out
     program = s.program if i.program is None else i.program
     path = (f"/models/{ref.file}" if i.file else "/model") if ref.path is not None else None
     port = i.port or seen["own_port"]
-    inside = {"host": plain("0.0.0.0"), "address": plain("0.0.0.0"), "port": plain(str(port))}  # noqa: S104 - its own
+    all_ = {"host": plain("0.0.0.0"), "address": plain("0.0.0.0"), "port": plain(str(port))}  # noqa: S104 - its own
     told = in_script = _model_words(ref, s, i.repository, path)
     if path is not None and i.file:  # the script finds the file's real name when it runs
         in_script = told._replace(values={**told.values, "model": Word(text=path, script='"/models/${model##*/}"')})
@@ -317,10 +327,10 @@ def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef) -> dict[str
         "ulimits": i.ulimits,
         "file": i.file,
         "probe": i.probe,
-        "lines": words(program, in_script, inside, maybe_key),
-        "compose": words(program, told, inside, maybe_key),
-        "keyed": words(program, told, inside, key),  # for places that others always reach
-        "whole": words(s.program, told, inside, key),  # with the program itself, where the entrypoint is replaced
+        "lines": words(program, in_script, all_, maybe_key),
+        "compose": words(program, told, all_, maybe_key),
+        "keyed": words(program, told, all_, key),  # for places that others always reach
+        "whole": words(s.program, told, all_, key),  # with the program itself, where the entrypoint is replaced
         "after": _after(s, ref, path),
     }
     return out
@@ -357,4 +367,4 @@ def _after(s: matrix.Start, ref: ModelRef, path: str | None) -> list[dict[str, A
 
 
 def _plain(words: list[list[Word]]) -> list[list[dict[str, Any]]]:
-    return [[w.to_dict() for w in line] for line in words]
+    return [[msgspec.structs.asdict(w) for w in line] for line in words]

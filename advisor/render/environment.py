@@ -18,11 +18,16 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 def template_roots() -> list[Path]:
     """Template folders, the user's own first: $ADVISOR_TEMPLATES, the configuration folder, the shipped ones."""
+    said = (os.environ.get(n, "") for n in ("ADVISOR_TEMPLATES", "XDG_CONFIG_HOME", "HOME"))
+    return [p for p in _possible_roots(*said) if os.path.isdir(p)]  # noqa: PTH112 - asked for every command
+
+
+@lru_cache(maxsize=8)
+def _possible_roots(named: str, config: str, home: str) -> tuple[Path, ...]:
     inside = _PACKAGE / "_data" / "templates"
     shipped = inside if inside.is_dir() else _PACKAGE.parent / "templates"
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "advisor" / "templates"
-    named = [Path(p).expanduser() for p in os.environ.get("ADVISOR_TEMPLATES", "").split(os.pathsep) if p]
-    return [p for p in (*named, config, shipped) if p.is_dir()]
+    own = Path(config or "~/.config").expanduser() / "advisor" / "templates"
+    return (*(Path(p).expanduser() for p in named.split(os.pathsep) if p), own, shipped)
 
 
 def shell(value: object) -> str:
