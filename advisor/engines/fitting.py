@@ -54,6 +54,11 @@ def allocatable(x: Device) -> int | None:
     return x.total_bytes - hidden
 
 
+def alike(x: Device) -> tuple[object, ...]:
+    """What rows of devices depend on: equal for devices that may share one."""
+    return x.name, x.vendor, x.total_bytes, x.free_bytes, x.unified, x.mig_profile
+
+
 def device_row(
     x: Device,
     weights: int | None,

@@ -53,10 +53,17 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
     used = devices[: r.ranks]
     requests = [p.request(r.length, r.batched_tokens) for p in plans]
     each = -(-d.sequences // r.dp)  # sequences of one replica
-    rows = [_row(c, r, s, _stage(k, r), x, [each * b for b in requests[_stage(k, r)]]) for k, x in enumerate(used)]
-    pools = [
-        p for k, row in enumerate(rows) if (p := _pool(c, r, s, used[k], row, sum(requests[_stage(k, r)]))) is not None
-    ]
+    made: dict[tuple[object, ...], tuple[DeviceMemory, Pool | None]] = {}  # ranks of a stage on equal devices are alike
+    both = []
+    for k, x in enumerate(used):
+        stage = _stage(k, r)
+        kind = (stage, *fitting.alike(x))
+        if kind not in made:
+            row = _row(c, r, s, stage, x, [each * b for b in requests[stage]])
+            made[kind] = row, _pool(c, r, s, x, row, sum(requests[stage]))
+        both.append(made[kind])
+    rows = [row for row, _ in both]
+    pools = [p for _, p in both if p is not None]
     host = _host(d, r, s, requests, alone=not devices)
     verdict = fitting.verdict(rows, host, needs_host=not devices or r.cpu_offload > 0, d=d)
     refusals = pool_says.refusals(d, r, c, devices, heads(d.model))
