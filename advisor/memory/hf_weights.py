@@ -8,7 +8,9 @@ Source: vLLM 0.33.0's own model classes on the meta device (vllm_kv.csv).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import prod
+from typing import NamedTuple
 
 from advisor.catalog.types import Quantization
 from advisor.memory import gguf_tensors
@@ -35,16 +37,32 @@ _NEVER = re.compile(r"(_norm|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|ex
 _LINEAR_LEAVES = re.compile(r"(token_embd|^output|gate_inp)")
 
 
+class _Kind(NamedTuple):
+    """What a tensor's name says of it."""
+
+    never: bool  # stored in 16 bit whatever the format
+    leaf: bool  # embedding, output, router
+    kv: bool
+    replicated: bool
+
+
+@lru_cache(maxsize=8192)  # the names of layers are those of every model
+def _kind(name: str) -> _Kind:
+    patterns = (_NEVER, _LINEAR_LEAVES, _KV, _REPLICATED)
+    return _Kind(*(p.search(name) is not None for p in patterns))
+
+
 def covered(x: Tensor, q: Quantization) -> bool:
     """Whether the quantization stores this tensor in its own format (the rest stays at 16 bit).
 
     `covers`: linear = the layers' projections, matrices = also embedding, output and router, experts = routed experts.
     """
-    if len(x.ne) < 2 or _NEVER.search(x.name):
+    kind = _kind(x.name)
+    if len(x.ne) < 2 or kind.never:
         return False
     if q.covers == "experts":
         return x.expert
-    return q.covers == "matrices" or not _LINEAR_LEAVES.search(x.name)
+    return q.covers == "matrices" or not kind.leaf
 
 
 @by_identity
@@ -72,9 +90,9 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
         size = n * (_plain_bytes(model, q) if plain else _bits(model, q, x.expert) / 8)
         if x.expert:
             size /= max(tp, ep)
-        elif _KV.search(x.name):
+        elif _kind(x.name).kv:
             size /= min(tp, heads)
-        elif not _REPLICATED.search(x.name):
+        elif not _kind(x.name).replicated:
             size /= tp
         for stage in _stages(x, lay.n_layers, pp, lay.tie_embeddings):
             stages[stage] += size

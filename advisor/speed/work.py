@@ -6,6 +6,7 @@ All ranks together; `steps` divides them. Weights that are only looked up (the i
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from math import prod
 from pathlib import Path
 
@@ -67,7 +68,8 @@ def work(d: Deployment, q: Quantization) -> Work | None:
 
 def _summed(model: t.Model, w: gguf_weights.GgufWeights) -> Work:
     """From a GGUF tensor table."""
-    return _work(model, {x.name: x.file_bytes for x in w.weights if not x.mtp}, w.tied)
+    sizes = {x.name: x.file_bytes for x in w.weights if not x.mtp}
+    return _work(model, [(x, 1, sizes.get(x.name, 0)) for x in gguf_tensors.tensors(model) if not x.mtp], w.tied)
 
 
 @by_identity
@@ -78,26 +80,25 @@ def _of_model(model: t.Model, q: Quantization) -> Work:
         if q.family == "gguf":
             return _summed(model, gguf_weights.from_model(model, q.id))
         kept = re.compile(model.kept_16bit[q.id]) if q.id in model.kept_16bit else None
-        sizes = {
-            x.name: prod(x.ne)
-            * (q.bits_nominal if hf_weights.covered(x, q) and not (kept and kept.search(x.name)) else 16)
-            / 8
-            for x in gguf_tensors.tensors(model)
-            if not x.mtp
-        }
+        tensors = [(x, 1) for x in gguf_tensors.tensors(model) if not x.mtp] if kept else gguf_tensors.counted(model)
+        sizes = [
+            (x, n, n * prod(x.ne) * (q.bits_nominal if hf_weights.covered(x, q) and not _in(kept, x) else 16) / 8)
+            for x, n in tensors
+        ]
         return _work(model, sizes, lay.tie_embeddings)
     except (NoLayout, KeyError):
         return _from_count(model, q)
 
 
-def _work(model: t.Model, sizes: dict[str, float] | dict[str, int], tied: bool) -> Work:
-    lay = model.layout
-    assert lay is not None
+def _in(kept: re.Pattern[str] | None, x: gguf_tensors.Tensor) -> bool:
+    return kept is not None and kept.search(x.name) is not None
+
+
+def _work(model: t.Model, tensors: Iterable[tuple[gguf_tensors.Tensor, int, float]], tied: bool) -> Work:
+    """From tensors with how many there are of each and the bytes of all of them."""
     dense_bytes = expert_bytes = dense = head = experts = 0.0
-    for x in gguf_tensors.tensors(model):
-        if x.mtp:
-            continue
-        size, n = sizes.get(x.name, 0.0), prod(x.ne)
+    for x, count, size in tensors:
+        n = prod(x.ne) * count
         if x.name in LOOKED_UP:
             if x.name == LOOKED_UP[0] and tied:
                 dense_bytes += size
