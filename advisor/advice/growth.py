@@ -12,13 +12,14 @@ from advisor import estimation
 from advisor.advice.limits import largest
 from advisor.catalog import Catalog
 from advisor.decision.evaluate import compared, evaluate
-from advisor.decision.types import Guide
+from advisor.decision.types import Decision, Guide
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.record import Record
 from advisor.units import tokens
 
 MOST_USERS, CONTEXT_STEP = 1024, 1024  # how far users are followed; tokens that context is followed in
+ROUNDS = 4  # of looking for a limit where two answers point to
 _STEPS = (2, 4, 5, 8, 16, 32, 64, 128, 256)  # users at which the guide is asked again
 
 
@@ -31,7 +32,7 @@ class Step(Record, frozen=True, kw_only=True):
 
 
 def growth(
-    d: Deployment, facts: Mapping[str, Any], guide: Guide, engines: tuple[str, ...], rules: Catalog
+    d: Deployment, facts: Mapping[str, Any], guide: Guide, decision: Decision, rules: Catalog
 ) -> tuple[Step, ...]:
     """Users, context and model size at which the deployment ends, and what follows it.
 
@@ -50,15 +51,9 @@ def growth(
     )
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
     out = []
-    engine_at, following = _next_engine(d, facts, guide, engines)
+    engine_at, following = _next_engine(d, facts, guide, decision)
     if engine_at is not None and (users is None or engine_at <= users):
-        out.append(
-            Step(
-                what="users",
-                limit=engine_at - 1,
-                then=f"from {engine_at} at once on the guide puts forward {following}",
-            )
-        )
+        out.append(Step(what="users", limit=engine_at - 1, then=f"from {engine_at} at once on the guide {following}"))
     if users is not None and users < MOST_USERS:
         out.append(Step(what="users", limit=users, then=_more_users(d)))
     if context is not None and context < (d.model.max_context or 2**31):
@@ -81,7 +76,7 @@ def _asked(d: Deployment, rules: Catalog, **change: Any) -> MemoryEstimate | Non
 def _limit(
     ask: Callable[[int], MemoryEstimate | None], now: MemoryEstimate | None, here: int, at_most: int
 ) -> int | None:
-    """The largest number that surely fits. Memory grows about evenly, so two answers tell where to look for it."""
+    """The largest number that surely fits. Memory grows about evenly, so two answers tell where to look."""
     known: dict[int, MemoryEstimate | None] = {} if now is None else {here: now}
 
     def at(n: int) -> MemoryEstimate | None:
@@ -93,36 +88,55 @@ def _limit(
         m = at(n)
         return m is not None and m.fits is True
 
-    further = min(2 * here, at_most)
-    left, less = _left(at(here)), _left(at(further))
-    near = here
-    if left is not None and less is not None and left > less:
-        near = here + left * (further - here) // (left - less)
-    return largest(fits, at_most, near)
+    last, near = here, min(2 * here, at_most)
+    for _ in range(ROUNDS):
+        meeting = _meeting((last, at(last)), (near, at(near)))
+        if meeting is None:
+            break
+        last, near = near, max(1, min(meeting, at_most))
+        if near in known:
+            break
+    return largest(fits, at_most, near if near in known else here)
 
 
-def _left(m: MemoryEstimate | None) -> int | None:
-    """Bytes that the fullest place surely has left; negative where it may be short."""
-    rows = () if m is None else m.devices if m.host is None or m.devices else (m.host,)
-    return min(
-        (r.budget_bytes - r.high_bytes for r in rows if r.budget_bytes is not None and r.high_bytes is not None),
-        default=None,
+def _meeting(a: tuple[int, MemoryEstimate | None], b: tuple[int, MemoryEstimate | None]) -> int | None:
+    """Where the first place that fills is full, on straight lines through two answers; None where none fills."""
+    found = []
+    for x, y in zip(_left(a[1]), _left(b[1]), strict=False):
+        if x is not None and y is not None and (x - y) * (b[0] - a[0]) > 0:
+            found.append(a[0] + x * (b[0] - a[0]) // (x - y))
+    return min(found, default=None)
+
+
+def _left(m: MemoryEstimate | None) -> tuple[int | None, ...]:
+    """Bytes that each place surely has left; negative where it may be short, None where that is not known."""
+    rows = () if m is None else (*m.devices, *(() if m.host is None else (m.host,)))
+    return tuple(
+        None if r.budget_bytes is None or r.high_bytes is None else r.budget_bytes - r.high_bytes for r in rows
     )
 
 
 def _next_engine(
-    d: Deployment, facts: Mapping[str, Any], guide: Guide, engines: tuple[str, ...]
+    d: Deployment, facts: Mapping[str, Any], guide: Guide, decision: Decision
 ) -> tuple[int | None, str | None]:
-    """(users, engines) at which the guide no longer puts this engine first or second."""
+    """(users, what it says) where the guide, which now puts this engine first or second, no longer does."""
+
+    def put_forward(x: Decision) -> bool:
+        return d.engine in x.engines[:2] and d.engine not in x.held_back
+
+    if not put_forward(decision):
+        return None, None
     now = int(facts.get("workload.concurrency") or 1)
     turns = compared(guide, "workload.concurrency")
     for before, n in pairwise((now, *(s for s in _STEPS if s > now))):
         if not any(before <= t <= n for t in turns):
             continue  # no condition tells them apart
         there = evaluate(guide, {**facts, "workload.concurrency": n})
-        held = d.engine in there.held_back
-        if there.engines and (d.engine not in there.engines[:2] or held):
-            return n, " or ".join(there.engines[:2])
+        if there.engines and not put_forward(there):
+            others = [e for e in there.engines if e not in there.held_back][:2]
+            held = "" if d.engine not in there.held_back else f"holds {d.engine} back"
+            first = f"puts forward {' or '.join(others)}" if others else ""
+            return n, " and ".join(x for x in (held, first) if x)
     return None, None
 
 

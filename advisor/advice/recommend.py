@@ -138,7 +138,7 @@ def _advice(
         remedies=() if chosen else _remedies(q, found.model, rejected),
         growth=()
         if chosen is None or chosen.deployment is None
-        else told(growth(chosen.deployment, j.facts, guide, tuple(listed), rules), chosen.deployment),
+        else told(growth(chosen.deployment, j.facts, guide, j.decision, rules), chosen.deployment),
     )
 
 

@@ -42,7 +42,7 @@ class GgufWeights(Record, frozen=True, kw_only=True):
     @property
     def tied(self) -> bool:
         """Whether the output matrix is the token embedding."""
-        return not any(w.name == "output.weight" for w in self.weights)
+        return _tied(self)
 
 
 class LayerBytes(Record, frozen=True, kw_only=True):
@@ -54,6 +54,11 @@ class LayerBytes(Record, frozen=True, kw_only=True):
     expert_device: int = 0
     largest: int = 0  # largest tensor that is no routed expert, on a device
     largest_expert: int = 0
+
+
+@by_identity
+def _tied(w: GgufWeights) -> bool:
+    return not any(x.name == "output.weight" for x in w.weights)
 
 
 @by_identity

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import advisor
 from advisor.advice.guides import looked_at
+from advisor.advice.question import judge_all, main_guide
 from advisor.advice.recommend import Question, recommend
 from advisor.advice.types import Advice
 from advisor.catalog import catalog
@@ -18,6 +19,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
 from advisor.decision.additions import additions
 from advisor.decision.conditions import Problem
+from advisor.decision.evaluate import compared, evaluate
 from advisor.decision.fields import FIELDS, fields_in, filled
 from advisor.decision.guides import load_guide
 from advisor.deployment import Workload
@@ -112,7 +114,28 @@ def test_growth_limits_are_the_estimators() -> None:
 
 def test_growth_names_the_engine_that_comes_next() -> None:
     a = ask("RTX 4090, 64GB RAM, linux", "llama3.1:8b", concurrency=1, priority="ease")
-    assert any("from 5 at once on the guide puts forward vllm or sglang" in g for g in a.growth)
+    assert any("from 5 at once on the guide" in g and "puts forward vllm or sglang" in g for g in a.growth)
+
+
+def test_growth_does_not_announce_what_is_so_already() -> None:
+    """The guide holds llama.cpp back for eight at once; asked for by name, no number is named from which it is."""
+    a = ask("RTX 4090, 64GB RAM, linux", "llama3.1:8b", concurrency=8, engine="llama.cpp")
+    assert a.chosen is not None
+    assert a.chosen.engine == "llama.cpp"
+    assert not any("the guide" in g for g in a.growth)
+
+
+def test_the_guide_is_asked_again_only_where_a_condition_turns() -> None:
+    """Skipping counts of users that no condition tells apart changes no answer."""
+    guide = main_guide(RULES)
+    turns = compared(guide, "workload.concurrency")
+    q = Question(advisor.machine("RTX 4090, 64GB RAM"), Workload(), "llama3.1:8b")
+    seen = judge_all(q, RULES.find_model("llama3.1:8b"), guide, RULES).facts
+    answers = {n: evaluate(guide, {**seen, "workload.concurrency": n}) for n in range(1, 400)}
+    for n in range(2, 400):
+        if not any(n - 1 <= t <= n for t in turns):
+            assert (answers[n].engines, answers[n].held_back) == (answers[n - 1].engines, answers[n - 1].held_back)
+    assert len({a.engines for a in answers.values()}) > 1
 
 
 def test_braces_in_texts_are_fields_that_exist() -> None:

@@ -57,7 +57,8 @@ def test_a_prediction_block_weighs_and_caches() -> None:
 
 
 def test_a_draft_model_is_said_not_to_be_counted() -> None:
-    m = asked("vllm", L8, H100, quant="BF16", context=8192, speculative_config='{"model": "x", "method": "draft_model"}')
+    config = '{"model": "x", "method": "draft_model"}'
+    m = asked("vllm", L8, H100, quant="BF16", context=8192, speculative_config=config)
     assert any("draft model" in x for x in m.not_modelled)
     with pytest.raises(BadInput, match="JSON object"):
         asked("vllm", L8, H100, quant="BF16", context=8192, speculative_config="mtp")
