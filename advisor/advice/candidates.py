@@ -3,47 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from advisor import engines, formats
-from advisor.advice.defaults import Orders, orders
+from advisor.advice import formats_tried
+from advisor.advice.defaults import orders
 from advisor.advice.types import Tried
+from advisor.advice.variants import variants, with_settings
+from advisor.advice.wanted import Wanted
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.decision.additions import Additions, additions
-from advisor.decision.evaluate import for_engine
 from advisor.decision.filters import judge
-from advisor.decision.policy import Policy
-from advisor.decision.types import Guide, Reason
-from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting, Workload
+from advisor.decision.types import Reason
+from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.engines import fitting
 from advisor.engines.answers import tool_parser
 from advisor.engines.base import EngineModule
-from advisor.engines.flags import own_flag, smaller_caches, takes_share_of_device
-from advisor.engines.pool import heads
+from advisor.engines.flags import own_flag
 from advisor.errors import BadInput
-from advisor.machines.types import Machine
-from advisor.models.types import Model
 from advisor.units import gib
-
-
-class Wanted(NamedTuple):
-    """What is asked of every engine alike."""
-
-    model: Model
-    path: str | None
-    quantization: str | None
-    contexts: tuple[int, ...]  # lengths to try, longest first; one when the user said which
-    machine: Machine
-    workload: Workload
-    facts: Mapping[str, Any]
-    guide: Guide
-    requires: tuple[str, ...]
-    asked: frozenset[str]  # engines the user insists on
-    policy: Policy = Policy()
 
 
 class Found(NamedTuple):
@@ -83,7 +65,7 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     tried: list[Tried] = []
     refused: list[Reason] = []
     unsure: Found | None = None
-    usable = list(_formats(entry, w, rules, refused))
+    usable = list(formats_tried.usable(entry, w, rules, refused))
     kin, share = formats.family(entry, rules), orders(rules).unified_memory_share
     added = _added(entry, w, rules)
     try:
@@ -91,7 +73,7 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     except BadInput as e:  # an overlay's engine without a module
         return Refused((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))
     for offload in (False, True) if kin == "gguf" and w.machine.usable_devices else (False,):
-        order = list(_order(usable, _cache_types(inner, w)))
+        order = list(formats_tried.in_order(usable, formats_tried.cache_types(inner, w)))
         hopeless: dict[tuple[str, str], list[Tried]] = {}
         dead: dict[Placement, Tried] = {}
         for step, context in enumerate(w.contexts):
@@ -112,13 +94,13 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
                 look = _Look(entry, chosen, offload, rules, tried, verdict.warnings, dead)
                 if tried and probe is not None:  # the first was refused: is there any use in going on?
                     (small_kv, small), probe, failed = probe, None, list[Tried]()
-                    few = list(_variants(entry, w, small.quantization, small_kv, context, kin, offload, share, added))
+                    few = list(variants(entry, w, small.quantization, small_kv, context, kin, offload, share, added))
                     floor = _floor(few, small, look._replace(chosen=small, tried=failed))
                     if chosen.quantization.bits_nominal >= floor:
                         tried += failed
                         continue
-                variants = list(_variants(entry, w, chosen.quantization, kv, context, kin, offload, share, added))
-                for hit in _hits(variants, look, sure=unsure is not None):
+                found = list(variants(entry, w, chosen.quantization, kv, context, kin, offload, share, added))
+                for hit in _hits(found, look, sure=unsure is not None):
                     hit = hit._replace(added=added.notes)
                     if hit.memory.fits:
                         return hit
@@ -173,15 +155,15 @@ def _hopeless(
     probe, floor, why = _smallest(order), math.inf, list[Tried]()
     if probe is not None:
         small_kv, small = probe
-        few = list(_variants(entry, w, small.quantization, small_kv, w.contexts[-1], kin, offload, share, added))
+        few = list(variants(entry, w, small.quantization, small_kv, w.contexts[-1], kin, offload, share, added))
         floor = _floor(few, small, _Look(entry, small, offload, rules, why, (), dead))
     for kv, chosen in order:
         if chosen.quantization.bits_nominal >= floor:
             out[kv, chosen.quantization.id] = why
             continue
         failed: list[Tried] = []
-        variants = list(_variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, offload, share, added))
-        if next(_hits(variants, _Look(entry, chosen, offload, rules, failed, (), dead)), None) is None:
+        found = list(variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, offload, share, added))
+        if next(_hits(found, _Look(entry, chosen, offload, rules, failed, (), dead)), None) is None:
             out[kv, chosen.quantization.id] = failed
     return out
 
@@ -204,16 +186,6 @@ def _foreign_gguf(entry: Engine, w: Wanted, rules: Catalog) -> Reason | None:
 
 
 ENOUGH_HELD = 0.75  # of the most requests that any format holds: below it the preferred format costs too much
-FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml
-
-
-def _order(usable: list[formats.Chosen], caches: list[str]) -> Iterator[tuple[str, formats.Chosen]]:
-    """Formats of four bits and more with every cache type, then lower ones: a smaller cache costs less than weights."""
-    for low in (False, True):
-        for kv in caches:
-            for chosen in usable:
-                if (chosen.quantization.quality < FOUR_BIT_QUALITY) is low:
-                    yield kv, chosen
 
 
 def _fewer_at_once(
@@ -232,8 +204,8 @@ def _fewer_at_once(
     module, inner = engines.find(entry.id, rules.engines())
     share = orders(rules).unified_memory_share
     choices = [
-        (chosen, list(_variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share, added)))
-        for kv in _cache_types(inner, w)
+        (chosen, list(variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share, added)))
+        for kv in formats_tried.cache_types(inner, w)
         for chosen in usable
     ]
     most = {id(ds): _held(ds[-1], module, inner, chosen.quantization) for chosen, ds in choices if ds}
@@ -249,7 +221,7 @@ def _fewer_at_once(
             m = module.memory(placed, inner, chosen.quantization)
             at_once = own_flag(entry, "sequences")
             if at_once:  # the server still takes all of them; what does not fit waits
-                placed = _with(placed, {at_once: asked})
+                placed = with_settings(placed, {at_once: asked})
             note = (
                 f"{min(asked, held)} of {asked} requests of {m.context_length} tokens are held at once; "
                 "the others wait, unless requests are shorter"
@@ -267,149 +239,6 @@ def _held(d: Deployment, module: EngineModule, inner: Engine, q: Quantization) -
     first = m.devices[0] if m.devices else None
     need = (first.kv_cache_bytes or 0) + (first.recurrent_state_bytes or 0) if first else 0
     return (m.kv_cache.available_low_bytes or 0) // need if m.fits and need else 0
-
-
-def _formats(entry: Engine, w: Wanted, rules: Catalog, refused: list[Reason]) -> Iterator[formats.Chosen]:
-    """Weight formats worth trying, best first; unusable ones go to `refused`."""
-    for chosen in _wanted_formats(entry, w, rules):
-        verdict = judge(entry, w.facts, chosen.quantization, w.model, w.workload, asked=w.asked, requires=w.requires)
-        hard = [r for r in verdict.reasons if r.code in ("format_not_loadable", "quantization_not_supported")]
-        if hard:
-            refused += hard
-        else:
-            yield chosen
-
-
-def _wanted_formats(entry: Engine, w: Wanted, rules: Catalog) -> Iterator[formats.Chosen]:
-    if w.quantization is not None:
-        try:
-            yield formats.quantization(w.quantization, entry, w.model, rules)
-        except BadInput:
-            return
-        return
-    kin, o = formats.family(entry, rules), orders(rules)
-    if kin == "gguf":
-        native = formats.quantization(None, entry, w.model, rules)
-        if native.quantization.id == "MXFP4_MOE":
-            yield native
-            return
-        names = [*_easy(w, o, rules), *o.gguf["tight"]]
-    elif kin == "hf":
-        names = _hf_names(entry, w, o, rules)
-    else:
-        names = list(getattr(o, kin, []))
-    for n in dict.fromkeys(names):
-        yield formats.Chosen(rules.quantization(n))
-
-
-def _easy(w: Wanted, o: Orders, rules: Catalog) -> list[str]:
-    """Larger GGUF formats, where they take a small share of the memory and speed is not what was asked for."""
-    if w.workload.priority in ("throughput", "latency") or not w.machine.usable_devices:
-        return []
-    totals = [d.total_bytes for d in w.machine.usable_devices]
-    room = sum(t for t in totals if t is not None) if all(totals) else 0
-    share = float(o.gguf["easy_share"])
-    return [n for n in o.gguf["easy"] if w.model.params_total * rules.quantization(n).bits_nominal / 8 <= share * room]
-
-
-def _hf_names(entry: Engine, w: Wanted, o: Orders, rules: Catalog) -> list[str]:
-    native = formats.native_format(w.model)
-    if native is not None:
-        return [native, *([] if native in ("MXFP4", "NVFP4") else ["AWQ"])]
-    cc = w.facts.get("gpu.compute_capability")
-    plain = "F16" if isinstance(cc, (int, float)) and cc < 8.0 else "BF16"
-    hints = for_engine(w.guide, w.facts, entry.id)
-    names = [plain, *(rules.quantization(n).id for n in hints.quantizations), *(n for n in o.hf if n != "BF16")]
-    avoid = {rules.quantization(a).id for a in hints.avoid}
-    return [n for n in dict.fromkeys(names) if n not in avoid]
-
-
-def _cache_types(entry: Engine, w: Wanted) -> list[str]:
-    """The engine's own cache type, then its best smaller one where the cards have kernels for it."""
-    small = smaller_caches(entry)[:1]
-    return ["auto", *(k for k in small if not k.startswith("fp8") or _fp8_cache(w))]
-
-
-def _fp8_cache(w: Wanted) -> bool:
-    """Whether the cards have kernels for an 8-bit cache: NVIDIA from Ampere on, AMD from CDNA3 on; unknown is no."""
-    cc = w.facts.get("gpu.compute_capability")
-    if w.facts.get("gpu.vendor") == "nvidia":
-        return isinstance(cc, (int, float)) and cc >= 8.0
-    return w.facts.get("gpu.generation") in ("cdna3", "cdna4")
-
-
-def _variants(
-    entry: Engine,
-    w: Wanted,
-    q: Quantization,
-    kv: str,
-    context: int,
-    kin: str,
-    offload: bool,
-    unified_share: float,
-    added: Additions,
-) -> Iterator[Deployment]:
-    """Deployments of one engine in one format: how many cards, and what stays in host memory."""
-    base = Deployment(
-        model=w.model,
-        engine=entry.id,
-        engine_version=(w.policy.version(entry.id, w.facts) or (None,))[0] or _installed(entry.id, w.machine),
-        quantization=q.id,
-        machine=w.machine,
-        context_length=context,
-        sequences=w.workload.concurrency,
-        kv_cache_type=KvType(k=kv, v=kv),
-        model_path=w.path,
-        settings=dict(added.settings),
-        because=dict(added.because),
-    )
-    if kin == "gguf" and entry.id != "ollama" and w.model.kind != "chat":  # an input has to fit into one batch
-        base = _with(base, {"batch-size": context, "ubatch-size": context})
-    fraction, tp_flag, pp_flag = own_flag(entry, "fraction"), own_flag(entry, "tp"), own_flag(entry, "pp")
-    if fraction and takes_share_of_device(entry) and any(x.unified for x in w.machine.usable_devices):
-        base = _with(base, {fraction: unified_share})
-    n = len(w.machine.usable_devices)
-    if kin == "gguf" and entry.id != "ollama" and n:
-        if not offload:
-            yield _with(base, {"n-gpu-layers": "all"})
-        elif w.model.is_moe:
-            yield from _experts_on_host(base)
-        else:
-            yield base
-    elif entry.id == "ollama":
-        yield base if offload or not n else _with(base, {"num_gpu": "all"})
-    elif tp_flag and n > 1:
-        for tp in _tensor_parallel(w.model, n):
-            pp = w.machine.nodes if w.machine.nodes > 1 and tp == n else 1
-            settings: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
-            if pp > 1 and pp_flag:
-                settings[pp_flag] = pp
-            yield msgspec.structs.replace(_with(base, settings), device_count=tp)
-    else:
-        yield base
-
-
-def _with(d: Deployment, settings: dict[str, Setting]) -> Deployment:
-    return msgspec.structs.replace(d, settings={**d.settings, **settings})
-
-
-def _installed(engine_id: str, machine: Machine) -> str | None:
-    return next((e.version for e in machine.engines if e.engine == engine_id and e.version), None)
-
-
-def _tensor_parallel(model: Model, n: int) -> list[int]:
-    """Card counts that divide the heads, smallest first."""
-    h = heads(model)
-    return [k for k in range(1, n + 1) if h is None or h % k == 0]
-
-
-def _experts_on_host(d: Deployment) -> Iterator[Deployment]:
-    """From few to all layers' experts in host memory: a handful of steps, the fewest that fit wins."""
-    layers = d.model.layout.n_layers if d.model.layout else 0
-    for share in (0.25, 0.5, 0.75):
-        yield _with(d, {"n-gpu-layers": "all", "n-cpu-moe": max(1, round(layers * share))})
-    yield _with(d, {"n-gpu-layers": "all", "cpu-moe": True})
-    yield d
 
 
 Placement = tuple[str, int | None, frozenset[tuple[str, Setting]], bool]
@@ -532,4 +361,4 @@ def _why(d: Deployment, m: MemoryEstimate, q: Quantization) -> str:
     return f"{q.id}{cards}{cache} does not fit: {gib(weights)} ({weights / 1e9:.1f} GB) of weights; {what}"
 
 
-__all__ = ["Found", "Refused", "Wanted", "best"]
+__all__ = ["Found", "Refused", "best"]

@@ -119,7 +119,7 @@ def explain(q: Question, rules: Catalog) -> Explained:
         engine=entry.id,
         quantization=chosen.quantization.id,
         machine=q.machine or _one_device(1),
-        engine_version=_installed(entry.id, q.machine),
+        engine_version=q.machine.installed_version(entry.id) if q.machine else None,
         sequences=q.concurrency,
         model_path=found.path,
     )
@@ -176,12 +176,6 @@ def _windows(model: Model) -> list[str]:
     if not windows:
         return []
     return [f"sliding window: {len(windows)} of {len(layers)} layers keep at most {max(windows):,} tokens a sequence"]
-
-
-def _installed(engine_id: str, machine: Machine | None) -> str | None:
-    """Version of the engine that was found on the machine."""
-    found = machine.engines if machine else ()
-    return next((e.version for e in found if e.engine == engine_id and e.version), None)
 
 
 def _engine_for(quantization: str | None, rules: Catalog) -> Engine:

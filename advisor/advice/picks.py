@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.advice.candidates import FOUR_BIT_QUALITY, Found, Refused, best
+from advisor.advice.candidates import Found, Refused, best
+from advisor.advice.formats_tried import FOUR_BIT_QUALITY
 from advisor.advice.question import Question, judge_all, wanted
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from advisor.advice.candidates import Wanted
 from advisor.advice.defaults import orders
+from advisor.advice.wanted import Wanted
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import Resolved, file_format
 from advisor.catalog.types import Engine

@@ -6,13 +6,14 @@ import shlex
 
 import msgspec
 
-from advisor.advice.candidates import Found, Refused, Wanted, best
+from advisor.advice.candidates import Found, Refused, best
 from advisor.advice.growth import growth, told
 from advisor.advice.picks import pick
 from advisor.advice.question import Judged, Question, contexts, judge_all, main_guide, wanted
 from advisor.advice.ranking import ranking, score
 from advisor.advice.resident import beside, resident_bytes
 from advisor.advice.types import Advice, Ranked, Rejected
+from advisor.advice.wanted import Wanted
 from advisor.advice.workload import unknown_fields
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import Resolved, resolve_model

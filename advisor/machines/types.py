@@ -120,3 +120,7 @@ class Machine(Record, frozen=True, kw_only=True):
             if all(d.visible and not d.driver_missing for d in out)
             else tuple(d for d in out if d.visible and not d.driver_missing)
         )
+
+    def installed_version(self, engine_id: str) -> str | None:
+        """The version of an engine that was found on the machine; None where none was."""
+        return next((e.version for e in self.engines if e.engine == engine_id and e.version), None)
