@@ -153,50 +153,40 @@ def _entry(a: Argument, v: Verdict, know: Knowledge) -> FlagEntry | None:
 
 
 def bad_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
-    """Values that are none of a flag's choices or not of its type."""
+    """Values that are none of a flag's choices, not of its type, or out of its range."""
     if v.launch.engine == "llama.cpp" and not own_parser(v):
         return
     for a in v.arguments.given:
         e = _entry(a, v, know)
         if e is None or a.value is None or a.value.unknown or a.key is not None or a.value.startswith("{{"):
             continue
-        if e.t == "flag" or a.name in (
-            "flash-attn",
-            "kv-cache-dtype",
-            "quantization",
-            "quantize",
-            "cache-type-k",
-            "cache-type-v",
-        ):
+        if e.t == "flag" or e.n or a.name in _OWN_RULES:
             continue
-        if e.c and not e.n:
-            if a.value not in e.c:
-                near = near_matches(a.value, e.c, n=1)
-                hint = (f"Did you mean {near[0]}? " if near else "") + "It takes " + ", ".join(e.c[:12])
-                yield Item(
-                    a.name, {"flag": a.written, "value": a.value[:80], "hint": hint}, place_of(a.value), fix=hint
-                )
-        elif (
-            e.t in ("int", "float")
-            and not e.n
-            and number(a.value) is None
-            and a.value.lower() not in ("auto", "none", "all", "-1", "")
-        ):
-            hint = "A whole number is wanted" if e.t == "int" else "A number is wanted"
+        hint = _wanted(e, a.value, v.launch.engine)
+        if hint is not None:
             yield Item(a.name, {"flag": a.written, "value": a.value[:80], "hint": hint}, place_of(a.value), fix=hint)
-        elif (
-            e.t == "int"
-            and v.launch.engine != "llama.cpp"
-            and not e.n
-            and (n := number(a.value)) is not None
-            and n != int(n)
-        ):
-            yield Item(
-                a.name,
-                {"flag": a.written, "value": a.value[:80], "hint": "A whole number is wanted"},
-                place_of(a.value),
-                fix="A whole number is wanted",
-            )
+
+
+_OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache-type-k", "cache-type-v")
+_NO_NUMBERS = ("auto", "none", "all", "-1", "")
+
+
+def _wanted(e: FlagEntry, value: str, engine: str) -> str | None:
+    """What the flag takes instead of a value; None where it takes it."""
+    if e.c:
+        if value in e.c:
+            return None
+        near = near_matches(value, e.c, n=1)
+        return (f"Did you mean {near[0]}? " if near else "") + "It takes " + ", ".join(e.c[:12])
+    n = number(value)
+    if n is None:
+        if e.t not in ("int", "float") or value.lower() in _NO_NUMBERS:
+            return None
+        return "A whole number is wanted" if e.t == "int" else "A number is wanted"
+    if e.t == "int" and engine != "llama.cpp" and n != int(n):
+        return "A whole number is wanted"
+    wanted = e.range_wanted(n)
+    return None if wanted is None else f"A number {wanted} is wanted"
 
 
 def abbreviated(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:

@@ -25,6 +25,20 @@ class FlagEntry(Record, frozen=True, kw_only=True):
     n: bool = False  # many values
     o: bool = False  # the value is optional
     d: bool = False  # deprecated
+    least: float | None = None  # smallest and largest number it takes
+    most: float | None = None
+    above: float | None = None  # numbers it does not reach
+    below: float | None = None
+
+    def range_wanted(self, n: float) -> str | None:
+        """What a number has to be, where `n` is out of the range."""
+        if self.least is not None and n < self.least:
+            return f"of at least {self.least:g}"
+        if self.above is not None and n <= self.above:
+            return f"above {self.above:g}"
+        if self.most is not None and n > self.most:
+            return f"of at most {self.most:g}"
+        return f"below {self.below:g}" if self.below is not None and n >= self.below else None
 
 
 class Gone(Record, frozen=True, kw_only=True):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from checking import knowledge, launches
+from checking import check_text, knowledge, launches, rules_of
 
 from advisor.checks import settings
 
@@ -41,3 +41,18 @@ def test_a_made_up_flag_is_not() -> None:
     for engine, program in PROGRAMS.items():
         (launch,) = launches(f"{program} --no-such-flag-here 1\n")
         assert not all(a.known for a in settings.read(launch, knowledge()).given), engine
+
+
+@pytest.mark.parametrize(
+    ("words", "bad"),
+    [
+        ("-tp 0", True), ("--tensor-parallel-size=-2", True), ("--max-num-seqs 0", True), ("--block-size 0", True),
+        ("--max-model-len -2", True), ("--watermark 1", True), ("--max-num-batched-tokens 0.5k", False),
+        ("-tp 1", False), ("--max-model-len -1", False), ("--max-model-len auto", False), ("--watermark 0.5", False),
+        ("-tp ${TP}", False),
+    ],
+)  # fmt: skip
+def test_numbers_out_of_a_flags_range_are_found(words: str, bad: bool) -> None:
+    """Each range is refused by vLLM's own configuration (tests/e2e, slow)."""
+    found = check_text(f"vllm serve Qwen/Qwen3-8B {words}\n", fit=False)
+    assert ("flag-bad-value" in rules_of(found)) is bad

@@ -21,6 +21,7 @@ import tiny_model
 import yaml
 from conftest import Server, advise, free_port, server_program
 
+from advisor.engines.flag_tables import flag_table
 from advisor.models.types import Model
 
 Start = Callable[[Path, int], Server]
@@ -283,3 +284,27 @@ def test_vllms_own_configuration_takes_every_command(tmp_path: Path) -> None:
     wrong = [(w, v) for w, v in zip(lists, verdicts, strict=True) if v is not None]
     assert not wrong, wrong[:3]
     print(f"\nvLLM's configuration: {len(lists)} commands taken")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_vllms_own_configuration_refuses_what_is_out_of_range(tmp_path: Path) -> None:
+    """Every range of rules/flags/vllm.yaml: a number outside of it is refused, and the refusal names the field."""
+    from launching import RULES
+
+    python = environment_of("vllm-config")
+    (tmp_path / "config.json").write_text(json.dumps(config_json(RULES.find_model("llama3.1:8b"))))
+    table = flag_table("vllm", RULES)
+    assert table is not None
+    outside = {}
+    for name, e in table.flags.items():
+        low, high = (e.least if e.least is not None else e.above), (e.most if e.most is not None else e.below)
+        if low is not None:
+            outside[name] = low - 1
+        elif high is not None:
+            outside[name] = high + 1
+    assert len(outside) > 30
+    lists = [[str(tmp_path), f"--{name}={value:g}"] for name, value in outside.items()]
+    verdicts = dict(zip(outside, engine_parsers.ask(python, "vllm-config", [[str(tmp_path)], *lists])[1:], strict=True))
+    taken = sorted(n for n, v in verdicts.items() if v is None or n.replace("-", "_") not in v)
+    assert taken == []
