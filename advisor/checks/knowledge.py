@@ -50,6 +50,8 @@ class Recognition(msgspec.Struct, frozen=True):
     wrappers: dict[str, tuple[str, ...]]
     others: tuple[str, ...]
     variables: dict[str, str]
+    model_variables: tuple[str, ...]
+    quantization_values: dict[str, str]
     servers: dict[str, ServerFacts]
     source: str
 

@@ -14,6 +14,7 @@ from advisor.checks.launch import Launch
 from advisor.checks.located import Text, line_of, text
 from advisor.checks.settings import MODEL_FLAGS, Argument, Arguments, as_setting
 from advisor.deployment import Deployment
+from advisor.engines.drafts import draft_settings
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import Request
 from advisor.estimation import deployment as resolved
@@ -58,49 +59,6 @@ MEMORY_FLAGS = frozenset(
         "tensor-parallel-size",
     ]
 )
-# what `--quantization` and `--quantize` make of an unquantized checkpoint, or say about a quantized one
-QUANTIZATION = {
-    "fp8": "FP8",
-    "fbgemm_fp8": "FP8",
-    "modelopt": "FP8",
-    "modelopt_fp8": "FP8",
-    "ptpc_fp8": "FP8",
-    "fp8_per_tensor": "FP8",
-    "w8a8_fp8": "FP8",
-    "fp8_per_block": "FP8",
-    "modelopt_fp4": "NVFP4",
-    "nvfp4": "NVFP4",
-    "modelopt_mxfp8": "MXFP8",
-    "mxfp8": "MXFP8",
-    "mxfp4": "MXFP4",
-    "gpt_oss_mxfp4": "MXFP4",
-    "awq": "AWQ",
-    "awq_marlin": "AWQ",
-    "auto_awq": "AWQ",
-    "gptq": "GPTQ",
-    "gptq_marlin": "GPTQ",
-    "auto_gptq": "GPTQ",
-    "bitsandbytes": "bitsandbytes-4bit",
-    "bitsandbytes-nf4": "bitsandbytes-4bit",
-    "bitsandbytes-fp4": "bitsandbytes-4bit",
-    "experts_int8": "INT8",
-    "w8a8_int8": "INT8",
-    "int8_per_channel_weight_only": "INT8",
-    "eetq": "INT8",
-}
-# variables by which wrapper images are told the model
-MODEL_VARIABLES = (
-    "MODEL_ID",
-    "VLLM_MODEL",
-    "MODEL_NAME",
-    "HF_MODEL_ID",
-    "HF_MODEL",
-    "LLM_MODEL_ID",
-    "MODEL_PATH",
-    "MODEL",
-    "SERVED_MODEL_NAME",
-    "LLM_MODEL",
-)
 OTHERS_MODEL = frozenset(("ollama", "llama-swap"))
 
 
@@ -115,7 +73,7 @@ class Reading(NamedTuple):
     by_path: bool = False  # the catalogue's model is taken from the name of a local folder or file
 
 
-def model_of(launch: Launch, a: Arguments) -> Text | None:
+def model_of(launch: Launch, a: Arguments, know: Knowledge) -> Text | None:
     """The model as the file names it; None where it does not."""
     if launch.engine == "llama.cpp":
         return _llama_model(launch, a)
@@ -144,7 +102,7 @@ def model_of(launch: Launch, a: Arguments) -> Text | None:
     if found is None:
         found = launch.model
     if found is None:
-        found = next((launch.env[k] for k in MODEL_VARIABLES if launch.env.get(k)), None)
+        found = next((launch.env[k] for k in know.recognition.model_variables if launch.env.get(k)), None)
     return found
 
 
@@ -167,7 +125,7 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
     """A launch as a Request to the estimator, with what cannot be told and what was assumed."""
     reasons = list(launch.unresolved)
     assumed: list[str] = []
-    model = model_of(launch, a)
+    model = model_of(launch, a, know)
     named = _stated(launch, model, know)
     if isinstance(named, AdvisorError):
         reasons.append(str(named))
@@ -195,7 +153,7 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
     )
     settings, unread = _settings(launch, a, know)
     reasons += unread
-    quantization = _quantization(launch, a, named)
+    quantization = _quantization(launch, a, named, know)
     if isinstance(quantization, Exception):
         reasons.append(str(quantization))
         quantization = None
@@ -250,15 +208,12 @@ def _named(model: Text, know: Knowledge) -> model_names.Named | None:
     return model_names.find(model, know)
 
 
-def _quantization(launch: Launch, a: Arguments, named: model_names.Named | None) -> str | ValueError | None:
+def _quantization(
+    launch: Launch, a: Arguments, named: model_names.Named | None, know: Knowledge
+) -> str | ValueError | None:
     asked = a.value("quantization", "quantize", "load-in-4bit")
-    if (
-        asked is not None
-        and not asked.unknown
-        and asked.lower()
-        not in ("none", "auto", "compressed-tensors", "gguf", "quark", "torchao", "inc", "auto-round", "modelopt_mixed")
-    ):
-        fmt = QUANTIZATION.get(asked.lower())
+    if asked is not None and not asked.unknown:
+        fmt = know.recognition.quantization_values.get(asked.lower())
         if fmt is not None and (named is None or named.quantization is None):
             return fmt
     if launch.quantization:
@@ -277,7 +232,7 @@ def memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
             if isinstance(names, dict)
             else []
         )
-        drafts = (*entry.draft.model, *entry.draft.json) if entry is not None and entry.draft is not None else ()
+        drafts = draft_settings(entry) if entry is not None else ()
         know.memo[key] = MEMORY_FLAGS | frozenset(str(x) for x in (*own, *drafts))
     return know.memo[key]  # type: ignore[no-any-return]
 

@@ -56,3 +56,26 @@ def test_numbers_out_of_a_flags_range_are_found(words: str, bad: bool) -> None:
     """Each range is refused by vLLM's own configuration (tests/e2e, slow)."""
     found = check_text(f"vllm serve Qwen/Qwen3-8B {words}\n", fit=False)
     assert ("flag-bad-value" in rules_of(found)) is bad
+
+
+def test_values_of_quantization_are_formats_of_the_catalogue() -> None:
+    known = knowledge().rules.quantizations()
+    assert set(knowledge().recognition.quantization_values.values()) <= set(known)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sglang serve --model-path Qwen/Qwen3-8B --context-length 8192 --speculative-algorithm EAGLE3 "
+        "--speculative-draft-model-path some-org/private",
+        "vllm serve Qwen/Qwen3-8B --max-model-len 8192 "
+        """--speculative-config '{"method": "eagle3", "model": "/models/private"}'""",
+        "llama-server -hf unsloth/Qwen3-8B-GGUF:Q4_K_M -ngl 99 -c 8192 --spec-type draft-dflash "
+        "-md /models/private.gguf",
+    ],
+)
+def test_a_draft_of_a_known_method_keeps_no_verdict_open(words: str) -> None:
+    (d,) = check_text(f"# advise: on=1x H100 80GB SXM\n{words}\n").verdicts
+    assert d.fits is True
+    assert d.memory is not None
+    assert any("at most" in w for w in d.memory["warnings"])
