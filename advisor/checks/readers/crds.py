@@ -11,9 +11,17 @@ import msgspec
 from advisor.checks import accelerators
 from advisor.checks.docker_run import size
 from advisor.checks.launch import Launch, Setup
-from advisor.checks.located import Text, at, line_of, mapping, sequence, string, text, whole
+from advisor.checks.located import at, line_of, mapping, string, text, whole
 from advisor.checks.readers.context import Context, environment
-from advisor.checks.readers.crds_common import name_of, nim_model, pod_launches
+from advisor.checks.readers.crds_common import (
+    VLLM_CONFIG,
+    launch,
+    name_of,
+    nim_model,
+    pod_launches,
+    renamed,
+    texts,
+)
 from advisor.checks.readers.crds_kserve import inference_service, llm_service
 from advisor.checks.readers.crds_ray import ray
 
@@ -59,20 +67,7 @@ def _kubeai(o: dict[str, Any], ctx: Context) -> list[Launch]:
             hardware_source=f"resourceProfile: {profile}" if found else None,
         )
     env, _ = environment(spec.get("env"))
-    return [
-        Launch(
-            file=ctx.file,
-            line=line_of(o),
-            kind="kubernetes",
-            name=name_of(o),
-            engine=engine,
-            model=model,
-            env=env,
-            setup=setup,
-            resource=name_of(o),
-            argv=tuple(w for w in sequence(spec.get("args")) if isinstance(w, Text)),
-        )
-    ]
+    return [launch(ctx, o, o, engine, model=model, env=env, setup=setup, argv=texts(spec.get("args")))]
 
 
 def _kaito(o: dict[str, Any], ctx: Context) -> list[Launch]:
@@ -95,25 +90,14 @@ def _kaito(o: dict[str, Any], ctx: Context) -> list[Launch]:
         nodes=count if count and count > 1 else None,
         gpu_resource=f"nvidia.com/mig-{profile}" if profile else None,
     )
-    return [
-        Launch(
-            file=ctx.file,
-            line=line_of(name),
-            kind="kubernetes",
-            name=name_of(o),
-            engine="vllm",
-            model=name,
-            setup=setup,
-            resource=name_of(o),
-        )
-    ]
+    return [launch(ctx, o, name, "vllm", model=name, setup=setup)]
 
 
 def _vllm_runtime(o: dict[str, Any], ctx: Context) -> list[Launch]:
     """production-stack VLLMRuntime."""
     spec = mapping(o.get("spec"))
     config = mapping(spec.get("vllmConfig"))
-    settings = {flag: v for key, flag in _PRODUCTION.items() if (v := string(config.get(key))) is not None}
+    settings = renamed(config, {**VLLM_CONFIG, "port": "port"}) | renamed(spec.get("model"), _MODEL)
     deploy = mapping(spec.get("deploymentConfig"))
     gpu = string(at(deploy, "resources", "gpu"))
     image = "/".join(x for x in (string(at(deploy, "image", "registry")), string(at(deploy, "image", "name"))) if x)
@@ -128,46 +112,17 @@ def _vllm_runtime(o: dict[str, Any], ctx: Context) -> list[Launch]:
         places={"image": line_of(deploy.get("image")), "resources": line_of(deploy.get("resources"))},
     )
     env, _ = environment(config.get("env"))
-    argv = tuple(w for w in sequence(config.get("extraArgs")) if isinstance(w, Text))
     model = string(at(spec, "model", "modelURL"))
-    for key, flag in (
-        ("maxModelLen", "max-model-len"),
-        ("dtype", "dtype"),
-        ("maxNumSeqs", "max-num-seqs"),
-        ("enableLoRA", "enable-lora"),
-        ("toolCallParser", "tool-call-parser"),
-    ):
-        v = string(at(spec, "model", key))
-        if v is not None:
-            settings[flag] = v
-    return [
-        Launch(
-            file=ctx.file,
-            line=line_of(o),
-            kind="kubernetes",
-            name=name_of(o),
-            engine="vllm",
-            model=model,
-            settings=settings,
-            argv=argv,
-            env=env,
-            setup=setup,
-            resource=name_of(o),
-        )
-    ]
+    argv = texts(config.get("extraArgs"))
+    return [launch(ctx, o, o, "vllm", model=model, settings=settings, argv=argv, env=env, setup=setup)]
 
 
-_PRODUCTION = {
-    "tensorParallelSize": "tensor-parallel-size",
-    "pipelineParallelSize": "pipeline-parallel-size",
+_MODEL = {
     "maxModelLen": "max-model-len",
     "dtype": "dtype",
-    "gpuMemoryUtilization": "gpu-memory-utilization",
-    "maxLoras": "max-loras",
     "maxNumSeqs": "max-num-seqs",
-    "enablePrefixCaching": "enable-prefix-caching",
-    "enableChunkedPrefill": "enable-chunked-prefill",
-    "port": "port",
+    "enableLoRA": "enable-lora",
+    "toolCallParser": "tool-call-parser",
 }
 
 
@@ -187,18 +142,7 @@ def _nim(o: dict[str, Any], ctx: Context) -> list[Launch]:
     product = string(at(o, "spec", "source", "ngc", "model", "gpus", 0, "product"))
     words = accelerators.accelerator(product, ctx.know) if product else None
     setup = msgspec.structs.replace(setup, hardware=words, hardware_source=f"gpus: {product}" if words else None)
-    return [
-        Launch(
-            file=ctx.file,
-            line=line_of(image),
-            kind="kubernetes",
-            name=name_of(o),
-            engine=engine,
-            model=nim_model(image),
-            setup=setup,
-            resource=name_of(o),
-        )
-    ]
+    return [launch(ctx, o, image, engine, model=nim_model(image), setup=setup)]
 
 
 _READERS: dict[str, Callable[[dict[str, Any], Context], list[Launch]]] = {

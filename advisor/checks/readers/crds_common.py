@@ -6,13 +6,67 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.checks import shell
 from advisor.checks.launch import Launch
-from advisor.checks.located import Text, at, mapping, string, text
+from advisor.checks.located import Text, at, line_of, mapping, sequence, string, text
 from advisor.checks.readers.context import Context
+
+# what charts and operators call vLLM's flags: production-stack (vllmConfig), and `parallelism` of KServe and llm-d
+VLLM_CONFIG = {
+    "tensorParallelSize": "tensor-parallel-size",
+    "pipelineParallelSize": "pipeline-parallel-size",
+    "maxModelLen": "max-model-len",
+    "dtype": "dtype",
+    "gpuMemoryUtilization": "gpu-memory-utilization",
+    "maxLoras": "max-loras",
+    "maxNumSeqs": "max-num-seqs",
+    "enablePrefixCaching": "enable-prefix-caching",
+    "enableChunkedPrefill": "enable-chunked-prefill",
+}
+_PARALLELISM = {
+    "tensor": "tensor-parallel-size",
+    "pipeline": "pipeline-parallel-size",
+    "data": "data-parallel-size",
+}
 
 
 def name_of(o: Mapping[str, Any]) -> str | None:
     return string(at(o, "metadata", "name"))
+
+
+def launch(
+    ctx: Context,
+    named: Mapping[str, Any] | Text | str | None,
+    where: Any,
+    engine: str,
+    kind: str = "kubernetes",
+    **fields: Any,
+) -> Launch:
+    """A launch at the line of `where`; `named` is its name, or the object whose metadata has it."""
+    name = name_of(named) if isinstance(named, Mapping) else named
+    return Launch(file=ctx.file, line=line_of(where), kind=kind, name=name, resource=name, engine=engine, **fields)
+
+
+def texts(value: Any) -> tuple[Text, ...]:
+    """The text items of a list."""
+    return tuple(w for w in sequence(value) if isinstance(w, Text))
+
+
+def words(value: Any) -> tuple[Text, ...]:
+    """Arguments as one text, read as a shell reads it, or as a list."""
+    return (
+        tuple(shell.words(value, value.line + (1 if value.block else 0))) if isinstance(value, Text) else texts(value)
+    )
+
+
+def renamed(values: Any, flags: Mapping[str, str]) -> dict[str, Text]:
+    """Settings by an engine's flags; what is not there is left out."""
+    return {flag: v for key, flag in flags.items() if (v := string(at(values, key))) is not None}
+
+
+def parallelism(place: Any) -> dict[str, Text]:
+    """Ranks as `parallelism:` says them, by vLLM's flags."""
+    return renamed(at(place, "parallelism"), _PARALLELISM)
 
 
 def pod_launches(spec: Any, ctx: Context, name: str | None) -> list[Launch]:

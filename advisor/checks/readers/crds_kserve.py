@@ -6,12 +6,11 @@ from typing import Any
 
 import msgspec
 
-from advisor.checks import shell
 from advisor.checks.docker_run import size
 from advisor.checks.launch import Launch, Setup
-from advisor.checks.located import Text, at, line_of, mapping, sequence, string, whole
+from advisor.checks.located import at, line_of, mapping, sequence, string, whole
 from advisor.checks.readers.context import Context, environment
-from advisor.checks.readers.crds_common import name_of, pod_launches, uri_model
+from advisor.checks.readers.crds_common import launch, name_of, parallelism, pod_launches, texts, uri_model, words
 
 
 def llm_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
@@ -21,16 +20,7 @@ def llm_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
     spec = mapping(o.get("spec"))
     model = uri_model(string(at(spec, "model", "uri")))
     label = string(at(spec, "model", "name"))
-    settings: dict[str, Text] = {}
-    for place in (spec, mapping(spec.get("worker"))):
-        for key, flag in (
-            ("tensor", "tensor-parallel-size"),
-            ("pipeline", "pipeline-parallel-size"),
-            ("data", "data-parallel-size"),
-        ):
-            v = string(at(place, "parallelism", key))
-            if v is not None:
-                settings.setdefault(flag, v)
+    settings = parallelism(spec.get("worker")) | parallelism(spec)
     out: list[Launch] = []
     for part in ("template", "prefill", "worker"):
         body = spec.get(part)
@@ -48,35 +38,11 @@ def llm_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
                     ):
                         setup = k.container_setup(c, s, pod, ctx, None)
                         env, _ = environment(c.get("env"))
-                        args = tuple(w for w in sequence(c.get("args")) if isinstance(w, Text))
-                        extra = env.get("VLLM_ADDITIONAL_ARGS")
-                        argv = (*args, *(shell.words(extra, extra.line) if extra else ()))
-                        found.append(
-                            Launch(
-                                file=ctx.file,
-                                line=line_of(c),
-                                kind="kubernetes",
-                                name=name_of(o),
-                                engine="vllm",
-                                argv=argv,
-                                env=env,
-                                setup=setup,
-                                resource=name_of(o),
-                            )
-                        )
+                        argv = (*texts(c.get("args")), *words(env.get("VLLM_ADDITIONAL_ARGS")))
+                        found.append(launch(ctx, o, c, "vllm", argv=argv, env=env, setup=setup))
             out += found
     if not out and (model is not None or str(o.get("kind")) == "LLMInferenceService"):
-        out = [
-            Launch(
-                file=ctx.file,
-                line=line_of(o),
-                kind="kubernetes",
-                name=name_of(o),
-                engine="vllm",
-                setup=Setup(container=True, cluster=True),
-                resource=name_of(o),
-            )
-        ]
+        out = [launch(ctx, o, o, "vllm", setup=Setup(container=True, cluster=True))]
     real = [x for x in out if x.engine == "vllm"]
     named = model if model is not None and "/" in model and "://" not in model else None
     shown = named or (label if label is not None and "{" not in label else model)
@@ -94,7 +60,6 @@ def inference_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
     model = mapping(predictor.get("model"))
     fmt = str(at(model, "modelFormat", "name") or "")
     runtime = str(model.get("runtime") or "")
-    args = [w for w in sequence(model.get("args")) if isinstance(w, Text)]
     uri = string(model.get("storageUri"))
     out = pod_launches(predictor, ctx, name_of(o))
     engine = _format_engine(fmt, runtime)
@@ -110,20 +75,9 @@ def inference_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
             places={"resources": line_of(model.get("resources")) or line_of(model)},
         )
         image = string(model.get("image"))
-        out.append(
-            Launch(
-                file=ctx.file,
-                line=line_of(model),
-                kind="kubernetes",
-                name=name_of(o),
-                engine=engine,
-                argv=tuple(args),
-                env=env,
-                model=uri_model(uri) if uri else None,
-                setup=msgspec.structs.replace(setup, image=image),
-                resource=name_of(o),
-            )
-        )
+        setup = msgspec.structs.replace(setup, image=image)
+        named = uri_model(uri) if uri else None
+        out.append(launch(ctx, o, model, engine, argv=texts(model.get("args")), env=env, model=named, setup=setup))
     return out
 
 

@@ -12,7 +12,7 @@ from advisor.checks import accelerators
 from advisor.checks.launch import Launch, Setup
 from advisor.checks.located import Text, at, documents, find_all, line_of, mapping, sequence, string, whole
 from advisor.checks.readers.context import Context, environment, finder, made
-from advisor.checks.readers.crds_common import name_of, pod_launches
+from advisor.checks.readers.crds_common import launch, name_of, pod_launches
 from advisor.errors import BadFile
 
 
@@ -76,36 +76,12 @@ def _serve_config(doc: Any, o: Mapping[str, Any], ctx: Context, setup: Setup) ->
             }
             words = accelerators.accelerator(str(at(llm, "accelerator_type") or ""), ctx.know)
             s = msgspec.structs.replace(setup, hardware=setup.hardware or words)
-            out.append(
-                Launch(
-                    file=ctx.file,
-                    line=line_of(llm),
-                    kind="kubernetes",
-                    name=name_of(o),
-                    engine="vllm",
-                    model=source,
-                    settings=settings,
-                    setup=s,
-                    resource=name_of(o),
-                )
-            )
+            out.append(launch(ctx, o, llm, "vllm", model=source, settings=settings, setup=s))
         env, _ = environment(at(app, "runtime_env", "env_vars"))
         model = next((env[k] for k in ("MODEL_ID", "MODEL_NAME", "MODEL", "HF_MODEL") if k in env), None)
         if model is not None and (re.search(r"vllm", str(app.get("import_path", "")), re.I) or _says_vllm(o, app)):
             settings = {f: env[k] for k, f in _RAY_ENV.items() if k in env}
-            out.append(
-                Launch(
-                    file=ctx.file,
-                    line=line_of(model),
-                    kind="kubernetes",
-                    name=name_of(o),
-                    engine="vllm",
-                    model=model,
-                    settings=settings,
-                    setup=setup,
-                    resource=name_of(o),
-                )
-            )
+            out.append(launch(ctx, o, model, "vllm", model=model, settings=settings, setup=setup))
     return out
 
 

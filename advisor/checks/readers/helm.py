@@ -8,29 +8,17 @@ from typing import Any
 
 import msgspec
 
-from advisor.checks import accelerators, shell
+from advisor.checks import accelerators
 from advisor.checks.docker_run import size
 from advisor.checks.launch import Launch, Mount, Setup
 from advisor.checks.located import Text, at, line_of, mapping, sequence, string, text, truth, whole
 from advisor.checks.readers.context import Context, environment
-from advisor.checks.readers.crds_common import uri_model
+from advisor.checks.readers.crds_common import VLLM_CONFIG, launch, parallelism, renamed, texts, uri_model, words
 from advisor.checks.recognise import image_of, image_version
 
-# values of the production-stack chart -> vLLM's flags
-_CONFIG = {
-    "tensorParallelSize": "tensor-parallel-size",
-    "pipelineParallelSize": "pipeline-parallel-size",
-    "maxModelLen": "max-model-len",
-    "dtype": "dtype",
-    "gpuMemoryUtilization": "gpu-memory-utilization",
-    "maxLoras": "max-loras",
-    "maxNumSeqs": "max-num-seqs",
-    "enablePrefixCaching": "enable-prefix-caching",
-    "enableChunkedPrefill": "enable-chunked-prefill",
-}
 _KEYS = frozenset(
     (
-        *_CONFIG,
+        *VLLM_CONFIG,
         *[
             "v0",
             "v1",
@@ -74,11 +62,9 @@ def _production_stack(doc: Any, ctx: Context) -> list[Launch]:
         if not isinstance(m, dict) or truth(m.get("enabled")) is False:
             continue
         config = mapping(m.get("vllmConfig"))
-        settings = {flag: v for key, flag in _CONFIG.items() if (v := string(config.get(key))) is not None}
+        settings = renamed(config, VLLM_CONFIG)
         unknown_keys = tuple(str(k) for k in config if str(k) not in _KEYS)
-        argv = tuple(
-            w for w in [*sequence(config.get("extraArgs")), *sequence(m.get("extraArgs"))] if isinstance(w, Text)
-        )
+        argv = (*texts(config.get("extraArgs")), *texts(m.get("extraArgs")))
         repository = string(m.get("repository"))
         image = f"{repository}:{m['tag']}" if repository and isinstance(m.get("tag"), Text) else repository
         env, _ = environment(m.get("env") or config.get("env"))
@@ -119,21 +105,21 @@ def _production_stack(doc: Any, ctx: Context) -> list[Launch]:
         known = image_of(image, ctx.know) if image else None
         model = string(m.get("modelURL"))
         version = image_version(known) if known else None
+        origin = "the image tag" if version else None
         out.append(
-            Launch(
-                file=ctx.file,
-                line=line_of(m),
-                kind="helm",
-                name=string(m.get("name")),
-                engine="vllm",
+            launch(
+                ctx,
+                string(m.get("name")),
+                m,
+                "vllm",
+                "helm",
                 model=model,
                 settings=settings,
                 argv=argv,
                 env=env,
                 setup=setup,
                 version=version,
-                version_from="the image tag" if version else None,
-                resource=string(m.get("name")),
+                version_from=origin,
             )
         )
     return out
@@ -147,43 +133,20 @@ def _modelservice(doc: Any, ctx: Context) -> list[Launch]:
     model = uri_model(uri)
     if model is not None and "://" in model:
         model = named or model
-    label = string(at(doc, "accelerator", "type"))
     out: list[Launch] = []
     for part in ("decode", "prefill"):
         body = mapping(doc.get(part))
         if truth(body.get("create")) is False or not body:
             continue
-        settings = {}
-        for key, flag in (
-            ("tensor", "tensor-parallel-size"),
-            ("data", "data-parallel-size"),
-            ("pipeline", "pipeline-parallel-size"),
-        ):
-            v = string(at(body, "parallelism", key))
-            if v is not None:
-                settings[flag] = v
+        settings = parallelism(body)
         pod = k.pod_setup(body, ctx, {})
         found = k.containers(body, pod, f"{named or 'model'}/{part}", ctx, kind="helm")
         out += [msgspec.structs.replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in found]
         if not found and body.get("containers"):
             c = mapping(sequence(body["containers"])[0])
-            args = tuple(w for w in sequence(c.get("args")) if isinstance(w, Text))
             setup = k.container_setup(c, body, pod, ctx, None)
-            out.append(
-                Launch(
-                    file=ctx.file,
-                    line=line_of(c),
-                    kind="helm",
-                    name=part,
-                    engine="vllm",
-                    model=model,
-                    settings=settings,
-                    argv=args,
-                    setup=setup,
-                    resource=part,
-                )
-            )
-    del label
+            argv = texts(c.get("args"))
+            out.append(launch(ctx, part, c, "vllm", "helm", model=model, settings=settings, argv=argv, setup=setup))
     return out
 
 
@@ -214,34 +177,21 @@ def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
     value = string(at(common, "acceleratorType", "labelValue"))
     if key is not None and value is not None:
         labels[str(key)] = str(value)
-    found = accelerators.from_labels(labels, ctx.know)
+    place, source = accelerators.from_labels(labels, ctx.know) or (None, None)
+    there = Setup(container=True, cluster=True, hardware=place, hardware_source=source)
     out: list[Launch] = []
     for part in ("standalone", "decode", "prefill"):
         body = mapping(s.get(part)) or mapping(common.get(part)) or mapping(at(s, "modelservice", part))
         if not body or truth(body.get("enabled")) is False:
             continue
-        settings = {}
-        for k, flag in (
-            ("tensor", "tensor-parallel-size"),
-            ("data", "data-parallel-size"),
-            ("pipeline", "pipeline-parallel-size"),
-        ):
-            v = string(at(body, "parallelism", k))
-            if v is not None:
-                settings[flag] = v
+        settings = parallelism(body)
         length = string(at(body, "model", "maxModelLen")) or string(at(common, "model", "maxModelLen"))
         if length is not None:
             settings["max-model-len"] = length
         share = string(at(common, "model", "gpuMemoryUtilization"))
         if share is not None:
             settings["gpu-memory-utilization"] = share
-        setup = Setup(
-            container=True,
-            cluster=True,
-            hardware=found[0] if found else None,
-            hardware_source=found[1] if found else None,
-            gpu_granted=True,
-        )
+        setup = msgspec.structs.replace(there, gpu_granted=True)
         own: list[Launch] = []
         command = string(at(body, "vllm", "customCommand"))
         if command is not None:
@@ -250,44 +200,11 @@ def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
             lines = line_of(command) + (1 if command.block else 0)
             own = made(ctx, "helm", finder(ctx).script(command, lines, _variables(common, body)), part, setup)
         if not own:
-            extra = at(body, "vllm", "additionalFlags") or at(body, "extraArgs")
-            argv = (
-                tuple(shell.words(extra, extra.line))
-                if isinstance(extra, Text)
-                else tuple(w for w in sequence(extra) if isinstance(w, Text))
-            )
-            own = [
-                Launch(
-                    file=ctx.file,
-                    line=line_of(body),
-                    kind="helm",
-                    name=part,
-                    engine="vllm",
-                    argv=argv,
-                    setup=setup,
-                    resource=part,
-                )
-            ]
+            argv = words(at(body, "vllm", "additionalFlags") or at(body, "extraArgs"))
+            own = [launch(ctx, part, body, "vllm", "helm", argv=argv, setup=setup)]
         out += [msgspec.structs.replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in own]
     if not out and model is not None:
-        setup = Setup(
-            container=True,
-            cluster=True,
-            hardware=found[0] if found else None,
-            hardware_source=found[1] if found else None,
-        )
-        out = [
-            Launch(
-                file=ctx.file,
-                line=line_of(model),
-                kind="helm",
-                name=string(s.get("name")),
-                engine="vllm",
-                model=model,
-                setup=setup,
-                resource=string(s.get("name")),
-            )
-        ]
+        out = [launch(ctx, string(s.get("name")), model, "vllm", "helm", model=model, setup=there)]
     return out
 
 
@@ -322,12 +239,7 @@ def read_subcharts(doc: Any, ctx: Context) -> list[Launch]:
             continue
         tag = string(at(body, "image", "tag"))
         env = {str(n): v for n, v in body.items() if isinstance(v, Text) and str(n).isupper()}
-        serve = body.get("serve_args") or body.get("extraCmdArgs") or body.get("args") or []
-        argv = (
-            tuple(shell.words(serve, serve.line + (1 if serve.block else 0)))
-            if isinstance(serve, Text)
-            else tuple(w for w in sequence(serve) if isinstance(w, Text))
-        )
+        argv = words(body.get("serve_args") or body.get("extraCmdArgs") or body.get("args") or [])
         limits, requests = k.resources(body)
         setup = k.gpu_setup(
             Setup(container=True, cluster=True, image=f"{image}:{tag}" if image and tag else image),
@@ -338,11 +250,11 @@ def read_subcharts(doc: Any, ctx: Context) -> list[Launch]:
         if not limits:
             setup = msgspec.structs.replace(setup, gpu_granted=None)
         gpu = string(doc.get("gpu"))
-        words = accelerators.accelerator(gpu, ctx.know) if gpu else None
-        if words:
+        card = accelerators.accelerator(gpu, ctx.know) if gpu else None
+        if card:
             setup = msgspec.structs.replace(
                 setup,
-                hardware=words,
+                hardware=card,
                 hardware_source=f"gpu: {gpu}",
                 gpu_granted=True,
                 gpu_count=whole(doc.get("num_gpus")),
@@ -350,18 +262,6 @@ def read_subcharts(doc: Any, ctx: Context) -> list[Launch]:
         own_image = string(body.get("image"))
         if own_image is not None:
             setup = msgspec.structs.replace(setup, image=str(own_image))
-        out.append(
-            Launch(
-                file=ctx.file,
-                line=line_of(body),
-                kind="helm",
-                name=str(key),
-                engine=engine,
-                model=model,
-                argv=argv,
-                env={**env, **environment(body.get("env"))[0]},
-                setup=setup,
-                resource=str(key),
-            )
-        )
+        env |= environment(body.get("env"))[0]
+        out.append(launch(ctx, str(key), body, engine, "helm", model=model, argv=argv, env=env, setup=setup))
     return out
