@@ -64,8 +64,11 @@ def machine_line(m: Machine) -> str:
     if m.cpu.model or m.cpu.physical_cores:
         cores = f" ({m.cpu.physical_cores} cores)" if m.cpu.physical_cores else ""
         parts.append(f"{m.cpu.model or 'CPU'}{cores}")
-    ram = m.memory.usable_bytes
-    parts.append(f"{gib(ram, 1)} RAM" if ram is not None else "RAM unknown")
+    ram, sold = m.memory.usable_bytes, m.memory.sold_bytes
+    if ram is None and sold is not None:
+        parts.append(f"{gib(sold[0], 0)} to {gib(sold[1], 0)} RAM, as it is sold")
+    else:
+        parts.append(f"{gib(ram, 1)} RAM" if ram is not None else "RAM unknown")
     if m.os:
         parts.append(m.os + (" (WSL)" if m.wsl else ""))
     return "Machine: " + "; ".join(parts)

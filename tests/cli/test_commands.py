@@ -131,6 +131,13 @@ def test_unknown_host_memory_cannot_be_a_fit() -> None:
     assert body["chosen"]["command"]
 
 
+def test_a_superchip_shows_the_memory_it_is_sold_with() -> None:
+    said = " ".join(run("recommend", "--on", "GH200", "--model", "llama3.1:8b").stdout.split())
+    assert "106 GiB to 447 GiB RAM, as it is sold" in said
+    said = " ".join(run("recommend", "--on", "NVIDIA GH200 480GB", "--model", "llama3.1:8b").stdout.split())
+    assert "424.7 GiB RAM" in said
+
+
 def test_recommend_on_this_machine_is_under_a_screen() -> None:
     p = run("recommend")
     assert p.returncode in (0, 1), p.stderr
