@@ -101,6 +101,16 @@ def test_no_published_draft_is_larger_than_its_bound(model: str, method: str, pa
     assert parameters < text_params(most) < 10 * parameters
 
 
+def test_a_prediction_layer_with_experts_is_inside_its_bound() -> None:
+    """DeepSeek-V3's own prediction layer, that SGLang runs as EAGLE or NEXTN: 14B parameters (its README)."""
+    rules = catalog()
+    how = draft_bound.method(None, "SGLang/DeepSeek-V3-NextN", rules)
+    assert how is not None
+    most = draft_bound.largest(rules.find_model("deepseek-ai/DeepSeek-V3"), how)
+    assert most is not None
+    assert 14e9 < text_params(most) < 17e9
+
+
 def test_the_cache_of_a_draft_is_inside_its_bound() -> None:
     """Qwen3.6-27B-DFlash: 5 layers, 8 KV heads of 128 (metadata of its GGUF, spiritbuun/buun-llama-cpp issue 23)."""
     rules = catalog()
