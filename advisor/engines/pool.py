@@ -92,6 +92,10 @@ def _left_out(d: Deployment, r: Resolved, c: Constants) -> tuple[str, ...]:
     out = []
     if d.model.vision and c.images_gib is None:
         out.append("multimodal profiling of image inputs")
+    if r.lora_slots and r.lora_rank is None:
+        out.append("LoRA adapters, whose rank is not said")
+    elif r.lora_slots and c.lora is not None and not c.lora.experts and d.model.is_moe:
+        out.append("LoRA buffers of routed experts")
     if c.names.speculative and get(d.settings, *c.names.speculative) is not None:
         if not r.prediction:
             if d.draft is None:

@@ -83,10 +83,15 @@ class Lora(Record, frozen=True, kw_only=True):
     """Adapter slots: the flags, and what the engine takes when they are left out."""
 
     enable: tuple[str, ...]
+    given: tuple[str, ...] = ()  # settings that name adapters, and enable them
     slots: tuple[str, ...]
     rank: tuple[str, ...]
     default_slots: int
-    default_rank: int
+    default_rank: int | None = None  # None: taken from the adapters
+    experts: bool = False  # routed experts and routers have slots, too
+    fused_experts: tuple[str, ...] = ()  # model types whose adapters have gate and up in one
+    outside: tuple[str, ...] = ()  # model types whose embedding and output matrix have slots, too
+    expert_parallel: tuple[str, ...] = ()  # settings by which experts are shared out whole
     source: str
 
 

@@ -42,7 +42,8 @@ class Resolved(Record, frozen=True, kw_only=True):
     sequences_given: bool
     prediction: bool  # speculates with the model's own prediction block
     lora_slots: int  # adapters held on the device; 0 = none
-    lora_rank: int
+    lora_rank: int | None  # None = not known
+    lora_experts_whole: bool  # routed experts are shared out whole
     version: str | None  # the engine's, as given, or the one the rules assume
 
     @property
@@ -67,6 +68,7 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
     tier = _tier(d, c, version)
     tp, pp, dp, ep = _ranks(d, n)
     kind = _kv_type(d, entry, c)
+    slots, rank = _lora(d, c)
     return Resolved(
         tp=tp,
         pp=pp,
@@ -85,8 +87,9 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
         length_given=d.context_length is not None or (bool(n.length) and get(s, *n.length) is not None),
         sequences_given=bool(_count(d, n.sequences)),
         prediction=_prediction(d, n),
-        lora_slots=_lora(d, c)[0],
-        lora_rank=_lora(d, c)[1],
+        lora_slots=slots,
+        lora_rank=rank,
+        lora_experts_whole=bool(c.lora and c.lora.expert_parallel and flag(d.settings, *c.lora.expert_parallel)),
         version=version,
     )
 
@@ -110,10 +113,10 @@ def _prediction(d: Deployment, n: Names) -> bool:
     return "mtp" in str(config.get("method", "")).lower()
 
 
-def _lora(d: Deployment, c: Constants) -> tuple[int, int]:
+def _lora(d: Deployment, c: Constants) -> tuple[int, int | None]:
     """(adapter slots, rank); no slots where adapters are not enabled."""
     x = c.lora
-    if x is None or not flag(d.settings, *x.enable):
+    if x is None or not (flag(d.settings, *x.enable) or (x.given and get(d.settings, *x.given) is not None)):
         return 0, 0
     return _count(d, x.slots) or x.default_slots, _count(d, x.rank) or x.default_rank
 

@@ -52,11 +52,17 @@ def _weights(d: Deployment, r: Resolved, q: Quantization) -> RankWeights:
     return hf_weights.per_rank(d.model, q, r.tp, r.pp, r.ep, not r.text_only)
 
 
-def _with_extras(d: Deployment, r: Resolved, q: Quantization, w: RankWeights) -> RankWeights:
+def _with_extras(d: Deployment, r: Resolved, c: Constants, q: Quantization, w: RankWeights) -> RankWeights:
     """With adapter slots (16 bit, shared over the stages by layers), the prediction block and a draft (last stage)."""
     stages = list(w.stages)
-    if r.lora_slots:
-        each = adapters.lora_elements(d.model, r.lora_rank, r.tp) * 2 * r.lora_slots
+    if r.lora_slots and r.lora_rank is not None and c.lora is not None:
+        kind = d.model.model_type
+        experts: adapters.Experts = (
+            "none" if not c.lora.experts else "fused" if kind in c.lora.fused_experts else "split"
+        )
+        ep = r.ep if r.lora_experts_whole else 1
+        slot = adapters.lora_elements(d.model, r.lora_rank, r.tp, ep, experts, kind in c.lora.outside)
+        each = slot * 2 * r.lora_slots
         stages = [x + each // r.pp for x in stages]
     block = adapters.prediction_params(d.model) if r.prediction else None
     if block is not None:
@@ -104,7 +110,7 @@ def sizes(d: Deployment, r: Resolved, c: Constants, q: Quantization) -> Sized:
 
     Source of the activation peak: `activation.source` of the engine's constants.
     """
-    w = _with_extras(d, r, q, _weights(d, r, q))
+    w = _with_extras(d, r, c, q, _weights(d, r, q))
     a = pick(c.activation, r.version)
     value = activation(d.model, r, a) if d.model.layout is not None else 0.03 * w.stages[0]  # assumed: no width known
     unified = any(x.unified for x in fitting.devices(d))

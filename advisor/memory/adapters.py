@@ -1,37 +1,79 @@
 """Weights beside the model's own: slots for LoRA adapters, and the model's own prediction (MTP) block.
 
 Source: shapes of low-rank adapters (two matrices a linear layer); vLLM keeps A whole and B sliced on column-parallel
-layers, A sliced and B whole on row-parallel ones (vLLM 0.33.0, LoRA layers).
+layers, A sliced and B whole on row-parallel ones, and both whole on replicated ones, routers among them. Its buffers
+are allocated for every linear layer, whatever an adapter holds (vLLM 0.33.0, lora/layers): rows of lora_buffers.csv.
 """
 
 from __future__ import annotations
 
 import re
+from typing import Literal
 
-from advisor.memory import gguf_tensors
+from advisor.memory import gguf_tensors, hf_weights
+from advisor.memory.gguf_tensors import Tensor
 from advisor.memory.memo import by_identity
 from advisor.models.types import Model
 
-_COLUMN = re.compile(r"\.(attn_q|attn_k|attn_v|attn_qkv|ffn_gate|ffn_up)\.weight$")
-_ROW = re.compile(r"\.(attn_output|ffn_down)\.weight$")
+Experts = Literal["none", "split", "fused"]  # no slots, or with A of gate and up apart or together
+_NO_LINEAR = re.compile(r"(_norm|conv1d|ssm_a$|ssm_d$)")
+_ROW = re.compile(r"\.(attn_output|ffn_down|ffn_down_shexp|ssm_out)\.weight$")
+_REPLICATED = re.compile(r"\.(attn_q_a|attn_kv_a_mqa|ffn_gate_inp|ffn_gate_inp_shexp)\.weight$")
+_ROUTER = re.compile(r"\.ffn_gate_inp(_shexp)?\.weight$")
+_KV = re.compile(r"\.attn_[kv]\.weight$")
 
 
 @by_identity
-def lora_elements(model: Model, rank: int, tp: int = 1) -> int:
-    """Elements on one rank of one adapter of `rank` over all dense linear layers of the text model.
+def lora_elements(
+    model: Model, rank: int, tp: int = 1, ep: int = 1, experts: Experts = "none", outside: bool = False
+) -> int:
+    """Elements on one rank of one adapter slot of `rank` over all linear layers of the text model.
 
-    Raises NoLayout for a model whose tensors are not known.
+    `experts`: whether routed experts have slots of their own (on `ep` ranks where these are more than one, else sliced
+    by `tp`), and with them the routers; `outside`: embedding and output matrix, which are never sliced. Raises NoLayout
+    for a model whose tensors are not known.
     """
-    total = 0.0
-    for x in gguf_tensors.tensors(model):
-        if x.mtp or len(x.ne) != 2:
+    lay = model.layout
+    total, heads = 0.0, hf_weights.kv_heads(model)
+    for x, count in gguf_tensors.counted(model):
+        if x.layer is None or _NO_LINEAR.search(x.name) or not x.name.endswith(".weight"):
             continue
-        width_in, width_out = x.ne
-        if _COLUMN.search(x.name):
-            total += rank * (width_in + width_out / tp)
-        elif _ROW.search(x.name):
-            total += rank * (width_in / tp + width_out)
+        if x.expert:
+            each = 0.0 if experts == "none" else _expert_elements(x, tp, ep, experts)
+        elif experts == "none" and _ROUTER.search(x.name):
+            each = 0.0
+        else:
+            each = _elements(x, tp, min(tp, heads))
+        total += count * rank * each
+    if outside and lay is not None:
+        total += 2 * rank * (lay.vocab_size + lay.hidden_size)
     return round(total)
+
+
+def _elements(x: Tensor, tp: int, kv_tp: int) -> float:
+    """Of one linear layer, for each unit of rank."""
+    if len(x.ne) == 3:  # the two halves of latent attention's up-projection, whose A is one
+        if x.name.endswith("attn_k_b.weight"):
+            return x.ne[0] * x.ne[2] / tp
+        return x.ne[0] + x.ne[1] * x.ne[2] / tp if x.name.endswith("attn_v_b.weight") else 0.0
+    if len(x.ne) != 2:
+        return 0.0
+    width_in, width_out = x.ne
+    if _REPLICATED.search(x.name):
+        return width_in + width_out
+    if _ROW.search(x.name):
+        return width_in / tp + width_out
+    return width_in + width_out / (kv_tp if _KV.search(x.name) else tp)
+
+
+def _expert_elements(x: Tensor, tp: int, ep: int, experts: Experts) -> float:
+    """Of the routed experts of one layer, for each unit of rank; A of a fused gate and up is counted with up."""
+    width_in, width_out, n = x.ne
+    here, sliced = (n / ep, 1) if ep > 1 else (n, tp)
+    if x.name.endswith("ffn_down_exps.weight"):
+        return here * (width_in / sliced + width_out)
+    with_a = experts == "split" or x.name.endswith("ffn_up_exps.weight")
+    return here * ((width_in if with_a else 0) + width_out / sliced)
 
 
 def prediction_params(model: Model) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from asking import RULES, asked
 from advisor.errors import BadInput
 from advisor.memory import adapters
 
+DATA = Path(__file__).resolve().parents[1] / "data"
 L8 = "llama3.1:8b"
 H100 = "1x H100 80GB SXM"
 
@@ -20,6 +22,33 @@ H100 = "1x H100 80GB SXM"
 def test_an_adapter_over_all_linear_layers() -> None:
     """Rank 16 on Llama-3.1-8B: 41,943,040 trainable parameters, as fine-tuning tools print them."""
     assert adapters.lora_elements(RULES.find_model(L8), 16) == 41_943_040
+
+
+def test_slots_are_those_of_vllms_own_layers() -> None:
+    """Every element that vLLM allocates for one slot on one rank, to the last."""
+    with (DATA / "lora_buffers.csv").open() as f:
+        rows = list(csv.DictReader(x for x in f if not x.startswith("#")))
+    assert len(rows) == 20
+    for r in rows:
+        tp, expert_parallel = int(r["tensor_parallel"]), r["expert_parallel"] == "yes"
+        tensor_parallel = {"tensor_parallel_size": tp, "enable_expert_parallel": expert_parallel}
+        where = {"quant": "BF16", "context": 4096, **tensor_parallel}
+        card = f"{tp}x B300 SXM6, 2TB RAM"
+        plain = asked("vllm", r["model"], card, **where)  # type: ignore[arg-type]
+        lora = asked("vllm", r["model"], card, enable_lora=True, max_lora_rank=int(r["rank"]), **where)  # type: ignore[arg-type]
+        more = (lora.devices[0].weights_bytes or 0) - (plain.devices[0].weights_bytes or 0)
+        assert more == 2 * int(r["elements"]), r
+
+
+def test_sglang_counts_linear_layers_of_the_rank_that_is_said() -> None:
+    """Per layer of Llama-3.1-8B and unit of rank: A of qkv, o, gate_up, down and B of the same (lora/mem_pool.py)."""
+    a, b = 3 * 4096 + 4096 + 2 * 4096 + 14336, (4096 + 2 * 1024) + 4096 + 2 * 14336 + 4096
+    plain = asked("sglang", L8, H100, quant="BF16", context=8192)
+    lora = asked("sglang", L8, H100, quant="BF16", context=8192, enable_lora=True, max_lora_rank=16)
+    assert (lora.devices[0].weights_bytes or 0) - (plain.devices[0].weights_bytes or 0) == 8 * 16 * 32 * (a + b) * 2
+    open_ = asked("sglang", L8, H100, quant="BF16", context=8192, lora_paths="a=/adapters/a")
+    assert open_.devices[0].weights_bytes == plain.devices[0].weights_bytes
+    assert "LoRA adapters, whose rank is not said" in open_.not_modelled
 
 
 def test_ranks_share_the_long_side() -> None:
@@ -36,8 +65,9 @@ def test_slots_are_weights_of_the_server() -> None:
     def more(m: object) -> int:
         return (m.devices[0].weights_bytes or 0) - (plain.devices[0].weights_bytes or 0)  # type: ignore[attr-defined]
 
-    assert more(four) == 4 * 4 * 41_943_040 * 2
-    assert more(one) == 41_943_040 * 2
+    slot = 41_943_040 + 2 * 16 * (128256 + 4096)  # embedding and output matrix have slots, too
+    assert more(four) == 4 * 4 * slot * 2
+    assert more(one) == slot * 2
     assert (four.kv_cache.available_bytes or 0) == (plain.kv_cache.available_bytes or 0) - more(four)
 
 
