@@ -13,10 +13,10 @@ from typing import Literal
 from advisor.memory import gguf_tensors, hf_weights
 from advisor.memory.gguf_tensors import Tensor
 from advisor.memory.memo import by_identity
-from advisor.models.types import Model
+from advisor.models.types import AttentionGroup, Mamba2, Model, Parallel
 
 Experts = Literal["none", "split", "fused"]  # no slots, or with A of gate and up apart or together
-_NO_LINEAR = re.compile(r"(_norm|conv1d|ssm_a$|ssm_d$)")
+_NO_LINEAR = re.compile(r"(_norm|ssm_a$|ssm_d$)")
 _ROW = re.compile(r"\.(attn_output|ffn_down|ffn_down_shexp|ssm_out)\.weight$")
 _REPLICATED = re.compile(r"\.(attn_q_a|attn_kv_a_mqa|ffn_gate_inp|ffn_gate_inp_shexp)\.weight$")
 _ROUTER = re.compile(r"\.ffn_gate_inp(_shexp)?\.weight$")
@@ -35,19 +35,37 @@ def lora_elements(
     """
     lay = model.layout
     total, heads = 0.0, hf_weights.kv_heads(model)
-    for x, count in gguf_tensors.counted(model):
+    tensors = gguf_tensors.counted(model)
+    routers = experts != "none" and any(x.name.endswith("ffn_gate_exps.weight") for x, _ in tensors)
+    mamba2 = lay is not None and any(isinstance(p, Mamba2) for g in lay.attention for p in _parts(g))
+    for x, count in tensors:
         if x.layer is None or _NO_LINEAR.search(x.name) or not x.name.endswith(".weight"):
             continue
         if x.expert:
             each = 0.0 if experts == "none" else _expert_elements(x, tp, ep, experts)
-        elif experts == "none" and _ROUTER.search(x.name):
-            each = 0.0
+        elif not routers and _ROUTER.search(x.name):
+            each = 0.0  # those of experts without a gate have none, either
+        elif x.name.endswith(("ssm_in.weight", "ssm_conv1d.weight")):
+            each = _state_elements(x, tp, mamba2)
         else:
             each = _elements(x, tp, min(tp, heads))
         total += count * rank * each
     if outside and lay is not None:
         total += 2 * rank * (lay.vocab_size + lay.hidden_size)
     return round(total)
+
+
+def _parts(g: AttentionGroup) -> tuple[object, ...]:
+    return g.parts if isinstance(g, Parallel) else (g,)
+
+
+def _state_elements(x: Tensor, tp: int, mamba2: bool) -> float:
+    """Of the projection into a state and its convolution. Mamba-2 splits the first into five parts (gate, x, B, C,
+    step), the convolution into three, each with an A of its own; the convolutions of other kinds have no slots."""
+    width_in, width_out = x.ne
+    if x.name.endswith("ssm_conv1d.weight"):
+        return 3 * width_in + width_out / tp if mamba2 else 0.0
+    return (5 if mamba2 else 2) * width_in + width_out / tp
 
 
 def _elements(x: Tensor, tp: int, kv_tp: int) -> float:

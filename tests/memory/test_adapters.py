@@ -28,7 +28,7 @@ def test_slots_are_those_of_vllms_own_layers() -> None:
     """Every element that vLLM allocates for one slot on one rank, to the last."""
     with (DATA / "lora_buffers.csv").open() as f:
         rows = list(csv.DictReader(x for x in f if not x.startswith("#")))
-    assert len(rows) == 20
+    assert len(rows) == 26
     for r in rows:
         tp, expert_parallel = int(r["tensor_parallel"]), r["expert_parallel"] == "yes"
         tensor_parallel = {"tensor_parallel_size": tp, "enable_expert_parallel": expert_parallel}
