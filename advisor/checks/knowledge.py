@@ -56,6 +56,21 @@ class Recognition(msgspec.Struct, frozen=True):
     source: str
 
 
+class Chart(msgspec.Struct, frozen=True):
+    """What one chart sets by itself."""
+
+    source: str
+    keys: dict[str, str]  # variable -> where a values file sets it
+    variables: dict[str, str]
+    values: dict[str, str]
+
+
+class Charts(msgspec.Struct, frozen=True):
+    """rules/checks/charts.yaml."""
+
+    charts: dict[str, Chart]
+
+
 class Spelling(NamedTuple):
     """A flag as it may be written: its canonical name, and whether this spelling switches it off."""
 
@@ -77,6 +92,7 @@ class Knowledge:
     def __init__(self, rules: Catalog) -> None:
         self.rules = rules
         self.recognition = typed(rules, "checks/recognition.yaml", Recognition)
+        self.charts = typed(rules, "checks/charts.yaml", Charts).charts
         self._images = [(re.compile(i.match), i) for i in self.recognition.images]
         self._flags: dict[str, FlagLookup | None] = {}
         self.memo: dict[Any, Any] = {}  # what judging derives once per process

@@ -100,6 +100,7 @@ class Launch(Record, frozen=True, kw_only=True):
     settings: dict[str, Text] = {}  # where fields of their own name them, under the engine's flags
     setup: Setup = Setup()
     unresolved: tuple[str, ...] = ()  # what about the launch as a whole cannot be told
+    assumed: tuple[str, ...] = ()  # what the file leaves to its chart, and was taken from there
     resource: str | None = None  # what a baseline and an annotation call it
     declared: Declared | None = None
     ignore: dict[str, str] = {}  # rules that the object's annotations suppress -> reason

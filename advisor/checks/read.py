@@ -124,7 +124,7 @@ def _llama_model(launch: Launch, a: Arguments) -> Text | None:
 def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) -> Reading:
     """A launch as a Request to the estimator, with what cannot be told and what was assumed."""
     reasons = list(launch.unresolved)
-    assumed: list[str] = []
+    assumed: list[str] = list(launch.assumed)
     model = model_of(launch, a, know)
     named = _stated(launch, model, know)
     if isinstance(named, AdvisorError):

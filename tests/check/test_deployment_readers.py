@@ -298,3 +298,42 @@ def test_dollars_of_kubernetes() -> None:
 def test_words_of_systemd(line: str, words: list[str]) -> None:
     """Examples after systemd.service(5) and systemd.syntax(7)."""
     assert [str(w) for w in systemd.words(line, known={"X": "1 2"})] == words
+
+
+SCENARIO = """
+scenario:
+- name: s
+  common:
+    model: {{huggingfaceId: Qwen/Qwen3-8B, maxModelLen: 16000{more}}}
+    accelerator: {{profile: {profile}}}
+  modelservice:
+    decode:
+      parallelism: {{tensor: 2}}
+      vllm:
+        customCommand: |
+          ${{accelerator.runtimePreamble}}
+          vllm serve Qwen/Qwen3-8B --max-model-len $VLLM_MAX_MODEL_LEN --max-num-seqs $VLLM_MAX_NUM_SEQ \\
+          --tensor-parallel-size $TP_SIZE ${{accelerator.dtypeArgs}} --port $VLLM_METRICS_PORT
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "profile", "sequences", "fits"),
+    [
+        ("", "auto", 256, True),  # the benchmark's own defaults
+        (", maxNumSeq: 32", "auto", 32, True),
+        ("", "intel-xpu", 256, None),  # its fragments are others, and are not known here
+    ],
+)
+def test_a_scenario_of_the_llm_d_benchmark_leaves_things_to_its_defaults(
+    more: str, profile: str, sequences: int, fits: bool | None
+) -> None:
+    made = SCENARIO.format(more=more, profile=profile)
+    (launch,) = launches(made, "s.yaml")
+    words = [str(w) for w in launch.argv]
+    assert words[words.index("--max-num-seqs") + 1] == str(sequences)
+    assert words[words.index("--max-model-len") + 1] == "16000"
+    assert (words[words.index("--dtype") + 1] if "--dtype" in words else None) == ("bfloat16" if fits else None)
+    (judged,) = check_text(made, "s.yaml", on="2x H100 80GB SXM").verdicts
+    assert judged.fits is fits
+    assert any("llm-d-benchmark's own defaults" in a for a in judged.assumed)

@@ -3,13 +3,15 @@ charts whose values name a model beside an engine (`vllm: {LLM_MODEL_ID: ...}`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from advisor.checks import accelerators
 from advisor.checks.docker_run import size
+from advisor.checks.knowledge import Chart
 from advisor.checks.launch import Launch, Mount, Setup
 from advisor.checks.located import Text, at, line_of, mapping, sequence, string, text, truth, whole
 from advisor.checks.readers.context import Context, environment
@@ -150,22 +152,43 @@ def _modelservice(doc: Any, ctx: Context) -> list[Launch]:
     return out
 
 
-# variables that the benchmark sets for a command of one's own, and where it takes them from
-_SCENARIO_MODEL = {
-    "VLLM_MAX_MODEL_LEN": "maxModelLen",
-    "VLLM_BLOCK_SIZE": "blockSize",
-    "VLLM_ACCELERATOR_MEM_UTIL": "gpuMemoryUtilization",
-    "VLLM_MAX_NUM_SEQ": "maxNumSeq",
-    "VLLM_MAX_NUM_BATCHED_TOKENS": "maxNumBatchedTokens",
-    "MODEL_NAME": "name",
-    "MODEL_PATH": "path",
-}
+_FRAGMENT = re.compile(r"\$\{(\w+(?:\.\w+)+)\}")
 
 
-def _variables(common: Mapping[str, Any], body: Mapping[str, Any]) -> dict[str, Text]:
-    found = {n: string(at(body, "model", k)) or string(at(common, "model", k)) for n, k in _SCENARIO_MODEL.items()}
+class _Filled(NamedTuple):
+    """A command of a scenario with what surrounds it: variables, and what was left to the benchmark's defaults."""
+
+    command: Text
+    variables: dict[str, Text]
+    left: tuple[str, ...]
+
+
+def _filled(command: Text, part: str, s: Mapping[str, Any], body: Mapping[str, Any], chart: Chart) -> _Filled:
+    """The scenario's own values first, then the benchmark's; what neither has stays unknown."""
+    common = mapping(s.get("common")) or s
+    left: list[str] = []
+    profile = string(at(common, "accelerator", "profile")) or string(at(common, "accelerator", "type"))
+    usual = profile is None or profile in ("auto", "nvidia")
+
+    def fragment(m: re.Match[str]) -> str:
+        own = string(at(common, *m[1].split(".")))
+        if own is None and usual and m[1] in chart.values:
+            left.append(f"{m[1]} {chart.values[m[1]]!r}" if chart.values[m[1]] else "")
+        value = own if own is not None else chart.values.get(m[1]) if usual else None
+        return m[0] if value is None else str(value)
+
+    made = text(_FRAGMENT.sub(fragment, command), command.line, command.column, command.unknown, command.block)
+    places = [at(body, "model"), at(common, "model"), at(common, "vllmCommon")]
+    found = {n: next((v for x in places if (v := string(at(x, k)))), None) for n, k in chart.keys.items()}
     found["TP_SIZE"] = string(at(body, "parallelism", "tensor"))
-    return {k: v for k, v in found.items() if v is not None}
+    variables = {k: v for k, v in found.items() if v is not None}
+    if part != "standalone" and at(body, "vllmVariants") is None:
+        for name, value in chart.variables.items():
+            if name not in variables and re.search(rf"\$\{{?{name}\b", made):
+                variables[name] = text(value, command.line, command.column)
+                left.append("" if name.endswith("_PORT") else f"{name} {value}")
+    said = ", ".join(dict.fromkeys(x for x in left if x))
+    return _Filled(made, variables, (f"llm-d-benchmark's own defaults: {said}",) if said else ())
 
 
 def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
@@ -198,7 +221,9 @@ def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
             from advisor.checks.readers.context import finder, made
 
             lines = line_of(command) + (1 if command.block else 0)
-            own = made(ctx, "helm", finder(ctx).script(command, lines, _variables(common, body)), part, setup)
+            whole = _filled(command, part, s, body, ctx.know.charts["llm-d-benchmark"])
+            own = made(ctx, "helm", finder(ctx).script(whole.command, lines, whole.variables), part, setup)
+            own = [msgspec.structs.replace(x, assumed=whole.left) for x in own]
         if not own:
             argv = words(at(body, "vllm", "additionalFlags") or at(body, "extraArgs"))
             own = [launch(ctx, part, body, "vllm", "helm", argv=argv, setup=setup)]
