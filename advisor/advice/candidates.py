@@ -207,6 +207,7 @@ def _fewer_at_once(
         (chosen, list(variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share, added)))
         for kv in formats_tried.cache_types(inner, w)
         for chosen in usable
+        if _too_much(w, chosen.quantization, False) is None
     ]
     most = {id(ds): _held(ds[-1], module, inner, chosen.quantization) for chosen, ds in choices if ds}
     enough = ENOUGH_HELD * max(most.values(), default=0)

@@ -7,6 +7,7 @@ from itertools import zip_longest
 
 from advisor.deployment import Deployment, DeviceMemory
 from advisor.machines.types import Device
+from advisor.memory.memo import by_identity
 from advisor.record import Record
 from advisor.units import gib
 
@@ -54,9 +55,12 @@ def allocatable(x: Device) -> int | None:
     return x.total_bytes - hidden
 
 
-def alike(x: Device) -> tuple[object, ...]:
-    """What rows of devices depend on: equal for devices that may share one."""
-    return x.name, x.vendor, x.total_bytes, x.free_bytes, x.unified, x.mig_profile
+@by_identity
+def kinds(devices: tuple[Device, ...]) -> tuple[int, ...]:
+    """A number of each device, the same for those that may share a row: it depends on nothing else of them."""
+    seen: dict[tuple[object, ...], int] = {}
+    each = ((x.name, x.vendor, x.total_bytes, x.free_bytes, x.unified, x.mig_profile) for x in devices)
+    return tuple(seen.setdefault(k, len(seen)) for k in each)
 
 
 def device_row(
@@ -184,12 +188,17 @@ def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host:
     answers: list[bool | None] = []
     short: list[str] = []
     warnings: list[str] = []
+    last: tuple[DeviceMemory, bool | None, list[str], list[str]] | None = None
     for r, x in zip_longest(rows, devices(d)[: len(rows)]):
-        a = row_fits(r) if x is None else fits_as_sold(r, x)
-        answers.append(a)
-        _say(r, a, short, warnings)
-        if a is True and r.budget_bytes is None and x is not None and x.sold_bytes is not None:
-            warnings.append(f"{r.name}: its memory was not said; this fits the smallest it is sold with")
+        if last is None or r is not last[0] or (x is not None and x.sold_bytes is not None):
+            a = row_fits(r) if x is None else fits_as_sold(r, x)
+            last = (r, a, [], [])
+            _say(r, a, last[2], last[3])
+            if a is True and r.budget_bytes is None and x is not None and x.sold_bytes is not None:
+                last[3].append(f"{r.name}: its memory was not said; this fits the smallest it is sold with")
+        answers.append(last[1])
+        short += last[2]  # equal devices may share a row, and each is told of
+        warnings += last[3]
     if host is not None:
         a = host_fits(host, d)
         one = together(d, rows, host)

@@ -53,11 +53,11 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
     used = devices[: r.ranks]
     requests = [p.request(r.length, r.batched_tokens) for p in plans]
     each = -(-d.sequences // r.dp)  # sequences of one replica
-    made: dict[tuple[object, ...], tuple[DeviceMemory, Pool | None]] = {}  # ranks of a stage on equal devices are alike
+    made: dict[tuple[int, int], tuple[DeviceMemory, Pool | None]] = {}  # ranks of a stage on equal devices are alike
     both = []
-    for k, x in enumerate(used):
+    for k, (x, like) in enumerate(zip(used, fitting.kinds(devices), strict=False)):
         stage = _stage(k, r)
-        kind = (stage, *fitting.alike(x))
+        kind = (stage, like)
         if kind not in made:
             row = _row(c, r, s, stage, x, [each * b for b in requests[stage]])
             made[kind] = row, _pool(c, r, s, x, row, sum(requests[stage]))

@@ -87,6 +87,11 @@ class InstalledEngine(Record, frozen=True, kw_only=True):
     package: str | None = None  # Python distribution name
 
 
+MOST_KNOWN = 256
+# asked many times for each estimate; the devices are kept alive with the answer, so their identity stays their own
+_USABLE: dict[int, tuple[tuple[Device, ...], tuple[Device, ...]]] = {}
+
+
 class Machine(Record, frozen=True, kw_only=True):
     """What is here. `nodes` machines of this kind when more than one."""
 
@@ -114,12 +119,13 @@ class Machine(Record, frozen=True, kw_only=True):
     @property
     def usable_devices(self) -> tuple[Device, ...]:
         """Devices a new process would see and can use."""
-        out = self.devices
-        return (
-            out
-            if all(d.visible and not d.driver_missing for d in out)
-            else tuple(d for d in out if d.visible and not d.driver_missing)
-        )
+        known = _USABLE.get(id(self.devices))
+        if known is None or known[0] is not self.devices:
+            if len(_USABLE) >= MOST_KNOWN:
+                _USABLE.clear()
+            usable = tuple(d for d in self.devices if d.visible and not d.driver_missing)
+            known = _USABLE[id(self.devices)] = (self.devices, usable)
+        return known[1]
 
     def installed_version(self, engine_id: str) -> str | None:
         """The version of an engine that was found on the machine; None where none was."""
