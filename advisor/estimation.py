@@ -161,7 +161,7 @@ def _largest_draft(d: Deployment, name: str, entry: Engine, rules: Catalog) -> D
     from advisor.memory import draft_bound
 
     how = draft_bound.method(engines.method_name(d.settings, entry), name, rules)
-    model = draft_bound.largest(d.model, how) if how is not None else None
+    model = draft_bound.largest(d.model, how, rules) if how is not None else None
     if model is None:
         return None
     return Draft(model=model, quantization=_said_format(name, rules) or rules.quantization("BF16"))

@@ -96,7 +96,7 @@ def test_no_published_draft_is_larger_than_its_bound(model: str, method: str, pa
     rules = catalog()
     how = draft_bound.method(method, "", rules)
     assert how is not None
-    most = draft_bound.largest(rules.find_model(model), how)
+    most = draft_bound.largest(rules.find_model(model), how, rules)
     assert most is not None
     assert parameters < text_params(most) < 10 * parameters
 
@@ -106,7 +106,7 @@ def test_a_prediction_layer_with_experts_is_inside_its_bound() -> None:
     rules = catalog()
     how = draft_bound.method(None, "SGLang/DeepSeek-V3-NextN", rules)
     assert how is not None
-    most = draft_bound.largest(rules.find_model("deepseek-ai/DeepSeek-V3"), how)
+    most = draft_bound.largest(rules.find_model("deepseek-ai/DeepSeek-V3"), how, rules)
     assert most is not None
     assert 14e9 < text_params(most) < 17e9
 
@@ -116,7 +116,7 @@ def test_the_cache_of_a_draft_is_inside_its_bound() -> None:
     rules = catalog()
     how = draft_bound.method("draft-dflash", "", rules)
     assert how is not None
-    most = draft_bound.largest(rules.find_model("Qwen/Qwen3.6-27B"), how)
+    most = draft_bound.largest(rules.find_model("Qwen/Qwen3.6-27B"), how, rules)
     assert most is not None
     assert sum(x.k + x.v for x in cache_layers(most)) >= 5 * 2 * 8 * 128
 

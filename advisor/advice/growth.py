@@ -96,7 +96,7 @@ def _limit(
         last, near = near, max(1, min(meeting, at_most))
         if near in known:
             break
-    return largest(fits, at_most, near if near in known else here)
+    return largest(fits, at_most, near)
 
 
 def _meeting(a: tuple[int, MemoryEstimate | None], b: tuple[int, MemoryEstimate | None]) -> int | None:
@@ -155,10 +155,14 @@ def _more_context(d: Deployment) -> str:
 
 def _room(d: Deployment, m: MemoryEstimate) -> int | None:
     """Parameters of the largest model of this kind that its cards would hold in this format: scaled weights."""
-    rows = [r for r in m.devices if r.budget_bytes and r.total_bytes and r.weights_bytes]
-    if not rows or len(rows) != len(m.devices):
+    shares = [
+        1 + (r.budget_bytes - r.high_bytes) / r.weights_bytes
+        for r in m.devices
+        if r.budget_bytes and r.high_bytes and r.weights_bytes
+    ]
+    if not shares or len(shares) != len(m.devices):
         return None
-    share = min(1 + (r.budget_bytes - r.high_bytes) / r.weights_bytes for r in rows if r.high_bytes)  # type: ignore[operator]
+    share = min(shares)
     return int(d.model.params_total * share) if share > 0 else None
 
 

@@ -305,23 +305,14 @@ def _notes(bench: Bench, options: Iterable[Option], today: datetime.date) -> Ite
 
 def _here(bench: Bench) -> str:
     """Whether the machine that is there holds it already."""
-    ask = bench.ask
-    assert ask.machine is not None
-    seen = evaluate_engine(bench)
-    if isinstance(seen, No):
-        return f"on the machine that is there: no ({seen.text})"
-    return seen
-
-
-def evaluate_engine(bench: Bench) -> str | No:
-    """The deployment on the machine that is there, in words."""
     from advisor.advice.recommend import Question, recommend
 
     ask = bench.ask
-    advice = recommend(Question(ask.machine, ask.workload, ask.model, ask.quantization, ask.engine), bench.rules)  # type: ignore[arg-type]
+    assert ask.machine is not None
+    advice = recommend(Question(ask.machine, ask.workload, ask.model, ask.quantization, ask.engine), bench.rules)
     c = advice.chosen
     if c is None or c.memory is None:
-        return No("does_not_fit", "; ".join(advice.remedies[:1]) or "nothing fits")
+        return f"on the machine that is there: no ({'; '.join(advice.remedies[:1]) or 'nothing fits'})"
     needed, room = tightest(c.memory)
     space = f", {gib(needed)} of {gib(room)} on the tightest card" if needed and room else ""
     verdict = {True: "yes", False: "no", None: "cannot tell"}[c.memory.fits]

@@ -25,10 +25,7 @@ class _Names(msgspec.Struct, frozen=True):
 
 
 def _names(know: Knowledge) -> _Names:
-    found = know.memo.get("accelerators")
-    if found is None:
-        found = know.memo["accelerators"] = typed(know.rules, "checks/hardware.yaml", _Names)
-    return found
+    return know.remembered("accelerators", lambda: typed(know.rules, "checks/hardware.yaml", _Names))
 
 
 def from_labels(labels: Mapping[str, str], know: Knowledge) -> tuple[str, str] | None:
@@ -56,10 +53,7 @@ def instance(value: str, know: Knowledge) -> str | None:
 
 def accelerator(value: str, know: Knowledge) -> str | None:
     """The catalogue's words for a name as labels write it; None for what no catalogue entry is called."""
-    key = ("accelerator", value)
-    if key not in know.memo:
-        know.memo[key] = _accelerator(value, know)
-    return know.memo[key]  # type: ignore[no-any-return]
+    return know.remembered(("accelerator", value), lambda: _accelerator(value, know))
 
 
 def _accelerator(value: str, know: Knowledge) -> str | None:

@@ -98,10 +98,8 @@ class Facts(Mapping[str, Any]):
     def __init__(self, v: Verdict, know: Knowledge, siblings: Sequence[Verdict], source: str) -> None:
         self._seen = Seen(v, know, siblings, source, self)
         self._values: dict[str, Any] = {}
-        key = ("fields", v.launch.engine)
-        if key not in know.memo:
-            know.memo[key] = Fields(know, (v.launch.engine,))
-        self.fields: Fields = know.memo[key]
+        engine = v.launch.engine
+        self.fields = know.remembered(("fields", engine), lambda: Fields(know, (engine,)))
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:

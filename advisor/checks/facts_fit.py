@@ -196,7 +196,8 @@ def _ranks_above(s: Seen) -> bool | None:
 def _given(s: Seen) -> int | None:
     if s.v.launch.setup.gpu_count is not None:
         return s.v.launch.setup.gpu_count
-    return s.facts["gpu.count"]  # type: ignore[no-any-return]
+    counted: int | None = s.facts["gpu.count"]
+    return counted
 
 
 @fact("devices.unused", "bool", "more devices are handed over than the launch uses")

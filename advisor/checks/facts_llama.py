@@ -27,8 +27,9 @@ def _split(s: Seen) -> bool | None:
 
 @fact("llama.slot_context_small", "bool", "slots divide the context to less than 4096 tokens each")
 def _slot_small(s: Seen) -> bool | None:
-    if not s.facts["llama.split_by_slots"]:
-        return s.facts["llama.split_by_slots"]  # type: ignore[no-any-return]
+    split: bool | None = s.facts["llama.split_by_slots"]
+    if not split:
+        return split
     n = s.facts["llama.slot_context"]
     return None if n is None else bool(n < 4096)
 

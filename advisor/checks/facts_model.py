@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from advisor.checks import model_names
@@ -32,16 +33,17 @@ def model_of(s: Seen) -> Model | None:
     named = s.v.reading.named
     if named is None:
         return None
-    key = ("model", named.name)
-    if key not in s.know.memo:
+
+    def resolved() -> Model | None:
         from advisor.catalog.resolve import resolve_model
         from advisor.errors import AdvisorError
 
         try:
-            s.know.memo[key] = resolve_model(named.name, s.know.rules).model
+            return resolve_model(named.name, s.know.rules).model
         except AdvisorError:
-            s.know.memo[key] = None
-    return s.know.memo[key]  # type: ignore[no-any-return]
+            return None
+
+    return s.know.remembered(("model", named.name), resolved)
 
 
 def heads(m: Model | None) -> int | None:
@@ -63,14 +65,17 @@ def _count(m: Model | None, name: str) -> int | None:
 
 def _machine_fact(name: str) -> Any:
     def read(s: Seen) -> Any:
-        if s.v.machine is None:
+        machine = s.v.machine
+        if machine is None:
             return None
-        key = ("machine facts", id(s.v.machine))
-        if key not in s.know.memo:
-            s.know.memo[key] = (s.v.machine, machine_facts(s.v.machine, None, Workload(), s.know.rules.accelerators()))
-        found = s.know.memo[key][1].get(name)
+        # the machine is kept beside its facts, so that no other gets its id
+        _, facts = s.know.remembered(
+            ("machine facts", id(machine)),
+            lambda: (machine, machine_facts(machine, None, Workload(), s.know.rules.accelerators())),
+        )
+        found = facts.get(name)
         # hardware in words says so where it is WSL
-        return False if name == "os.wsl" and found is None and s.v.machine.source == "text" else found
+        return False if name == "os.wsl" and found is None and machine.source == "text" else found
 
     return read
 
@@ -271,13 +276,10 @@ def _load(s: Seen) -> float | None:
 
 @fact("model.min_version", "version", "first version of the engine that recipes name for the model")
 def _min_version(s: Seen) -> str | None:
-    rows = s.know.memo.get("minimum versions")
-    if rows is None:
-        rows = s.know.memo["minimum versions"] = (
-            s.know.rules.documents("checks/minimum_versions")
-            .get("checks/minimum_versions.yaml", {})
-            .get("versions", {})
-        )
+    where = "checks/minimum_versions"
+    rows: Mapping[str, Any] = s.know.remembered(
+        where, lambda: s.know.rules.documents(where).get(f"{where}.yaml", {}).get("versions", {})
+    )
     name = s.v.reading.model
     found = rows.get(str(name).lower()) if name is not None else None
     return str(found) if found else None

@@ -9,6 +9,7 @@ from advisor.checks.facts_args import value
 from advisor.checks.facts_model import weight_bytes
 from advisor.checks.launch import Mount
 from advisor.checks.recognise import Image, image_of
+from advisor.engines.pool import PINNED_MORE
 from advisor.units import GIB
 
 _FLOATING = re.compile(
@@ -120,7 +121,7 @@ def _host_need(s: Seen) -> float | None:
         return None
     env = s.v.launch.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
     lm = float(env) if env and re.fullmatch(r"\d+(\.\d+)?", env) else 0.0
-    return float(8.0 + 1.9 * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
+    return float(8.0 + (1 + PINNED_MORE[1]) * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
 
 
 @fact("memory.pools", "bool", "host memory pools are asked for")
@@ -178,7 +179,7 @@ def _offload(s: Seen) -> bool | None:
     if not gb:
         return False
     have, n = s.facts["host.memory_gib"], s.facts["ranks"]
-    return None if have is None or n is None else gb * n * 1.9 > have
+    return None if have is None or n is None else gb * n * (1 + PINNED_MORE[1]) > have
 
 
 @fact("image.floating", "bool", "the image's tag moves")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -11,6 +12,8 @@ from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.flag_tables import FlagTable, flag_table
 from advisor.record import Record
+
+_T = TypeVar("_T")
 
 
 class ProgramEntry(Record, frozen=True, kw_only=True):
@@ -95,7 +98,14 @@ class Knowledge:
         self.charts = typed(rules, "checks/charts.yaml", Charts).charts
         self._images = [(re.compile(i.match), i) for i in self.recognition.images]
         self._flags: dict[str, FlagLookup | None] = {}
-        self.memo: dict[Any, Any] = {}  # what judging derives once per process
+        self.memo: dict[Hashable, Any] = {}  # what judging derives once per process
+
+    def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
+        """What `make` gives, made once for each key."""
+        if key not in self.memo:
+            self.memo[key] = make()
+        found: _T = self.memo[key]
+        return found
 
     def image(self, name: str) -> ImageEntry | None:
         """The engine's image that `name` (without tag) is; None for any other."""

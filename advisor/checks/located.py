@@ -259,7 +259,7 @@ def find_all(value: Any, key: str) -> Iterator[Map]:
         here = stack.pop()
         if isinstance(here, dict):
             if key in here:
-                yield here  # type: ignore[misc]
+                yield here  # type: ignore[misc]  # mypy takes a dict out of Any for dict[Any, Any]
             stack.extend(reversed(list(here.values())))
         elif isinstance(here, list):
             stack.extend(reversed(here))

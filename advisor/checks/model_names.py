@@ -135,9 +135,9 @@ def locked_id(path: str) -> str:
 
 def known(name: str, know: Knowledge) -> bool:
     """Whether the catalogue has a model of exactly this name (case and punctuation aside)."""
-    names = know.memo.get("models")
-    if names is None:
-        names = know.memo["models"] = {
-            plain(n) for row in know.rules.model_index() for n in (row.id, row.id.rpartition("/")[2], *row.aliases)
-        }
-    return plain(name) in names
+
+    def names() -> set[str]:
+        index = know.rules.model_index()
+        return {plain(n) for row in index for n in (row.id, row.id.rpartition("/")[2], *row.aliases)}
+
+    return plain(name) in know.remembered("models", names)

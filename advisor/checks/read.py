@@ -223,18 +223,17 @@ def _quantization(
 
 def memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
     """The flags of an engine on which its memory depends."""
-    key = ("memory flags", engine)
-    if key not in know.memo:
-        entry = know.rules.engines().get(engine)
-        names = entry.memory.get("names") if entry else None
-        own = (
-            [n for v in (names or {}).values() if isinstance(v, (list, tuple)) for n in v]
-            if isinstance(names, dict)
-            else []
-        )
-        drafts = draft_settings(entry) if entry is not None else ()
-        know.memo[key] = MEMORY_FLAGS | frozenset(str(x) for x in (*own, *drafts))
-    return know.memo[key]  # type: ignore[no-any-return]
+    return know.remembered(("memory flags", engine), lambda: _memory_flags(engine, know))
+
+
+def _memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
+    entry = know.rules.engines().get(engine)
+    if entry is None:
+        return MEMORY_FLAGS
+    names = entry.memory.get("names")
+    lists = names.values() if isinstance(names, dict) else ()
+    own = [n for v in lists if isinstance(v, (list, tuple)) for n in v]
+    return MEMORY_FLAGS | frozenset(str(x) for x in (*own, *draft_settings(entry)))
 
 
 def _settings(launch: Launch, a: Arguments, know: Knowledge) -> tuple[dict[str, Any], list[str]]:

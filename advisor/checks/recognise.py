@@ -243,8 +243,8 @@ class Finder:
         if not found and len(words) == 1 and " " in words[0]:
             found = self.script(words[0], line_of(words[0]) + (1 if words[0].block else 0), env, depth + 1)
         doubled = bool(found) and not entrypoint and entry is not None and entry.entry == "serve"
-        if not found and entry is not None:
-            found = self._by_image(image, entry, entrypoint, args, env)  # type: ignore[arg-type]
+        if not found and image is not None and entry is not None:
+            found = self._by_image(image, entry, entrypoint, args, env)
         version = image_version(image) if image else None
         out = []
         for s in found:

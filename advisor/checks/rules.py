@@ -103,8 +103,7 @@ class Rulebook:
 
     def __init__(self, know: Knowledge, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> None:
         self.know = know
-        every = know.memo.get("rules") or load(know.rules, know)
-        know.memo["rules"] = every
+        every = know.remembered("rules", lambda: load(know.rules, know))
         self.all: dict[str, Rule] = {r.entry.id: r for r in every}
         chosen = _matching(select, every, True)
         dropped = _matching(ignore, every, False)

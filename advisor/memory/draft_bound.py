@@ -15,8 +15,6 @@ from advisor.models.parameters import ffn_params
 from advisor.record import Record
 
 HEAD = 128  # width of a draft's heads; only the product with their number counts
-WIDE = 4  # feed-forward width over the model's, at most (Qwen3-Coder-Next and Gemma 4 drafts: 4)
-ROWS = 2  # cache rows over the model's own: a draft may keep 16 bit where the model's cache has 8
 
 
 class Method(Record, frozen=True, kw_only=True):
@@ -30,19 +28,25 @@ class Method(Record, frozen=True, kw_only=True):
 
 
 class _Methods(Record, frozen=True, kw_only=True):
+    feed_forward_width: int
+    cache_rows: int
     methods: tuple[Method, ...]
+
+
+def _known(rules: Catalog) -> _Methods:
+    return typed(rules, "drafts.yaml", _Methods)
 
 
 def method(name: str | None, draft: str, rules: Catalog) -> Method | None:
     """The method that a setting names, else the first whose name is part of the draft's; None where neither says."""
-    known = typed(rules, "drafts.yaml", _Methods).methods
+    known = _known(rules).methods
     if name:
         plain = name.strip().lower().removeprefix("draft-")
         return next((m for m in known if plain in m.names), None)
     return next((m for m in known if any(n in draft.lower() for n in m.names)), None)
 
 
-def largest(model: t.Model, m: Method) -> t.Model | None:
+def largest(model: t.Model, m: Method, rules: Catalog) -> t.Model | None:
     """A model no draft head of the method is larger than, weights and cache; None where the model's shape is not known.
 
     Embedding and output matrix are counted, though most drafts share the model's. Grouped-query models have drafts of
@@ -51,18 +55,19 @@ def largest(model: t.Model, m: Method) -> t.Model | None:
     lay = model.layout
     if lay is None or any(isinstance(g, t.Compressed) for g in lay.attention):
         return None
-    widths = [_widths(g, lay.hidden_size) for g in lay.attention]
-    known = [w for w in widths if w is not None]
-    if not known:
+    most = _known(rules)
+    found = [_widths(g, most.cache_rows) for g in lay.attention]
+    widths = [w for w in found if w is not None]
+    if not widths:
         return None
-    heads = -(-max(lay.hidden_size, *(q for q, _ in known)) // HEAD)
-    kv_heads = min(heads, -(-max(kv for _, kv in known) * ROWS // HEAD))
+    heads = -(-max(lay.hidden_size, *(q for q, _ in widths)) // HEAD)
+    kv_heads = min(heads, -(-max(kv for _, kv in widths) * most.cache_rows // HEAD))
     mixer = t.Full(n=m.layers, n_heads=heads, n_kv_heads=kv_heads, head_dim=HEAD, gate="elementwise")
     # the first layer of EAGLE-3 reads embedding and state side by side, so its projections are twice as wide
     projected = m.hidden_states * lay.hidden_size**2 + (heads + 2 * kv_heads) * HEAD * lay.hidden_size
     return msgspec.structs.replace(
         model,
-        id=f"a {m.names[0]} draft for {model.id}",
+        id=f"the largest {m.names[0]} draft for {model.id}",
         aliases=(),
         architecture=None,
         model_type="llama",
@@ -73,7 +78,7 @@ def largest(model: t.Model, m: Method) -> t.Model | None:
             vocab_size=lay.vocab_size,
             tie_embeddings=False,
             attention=(mixer,),
-            ffn=(_feed_forward(lay, m, projected),),
+            ffn=(_feed_forward(lay, m, projected, most.feed_forward_width),),
         ),
         vision=None,
         mtp=None,
@@ -84,23 +89,23 @@ def largest(model: t.Model, m: Method) -> t.Model | None:
     )
 
 
-def _widths(g: t.AttentionGroup, hidden: int) -> tuple[int, int] | None:
+def _widths(g: t.AttentionGroup, rows: int) -> tuple[int, int] | None:
     """(elements of a token's queries, of its keys) in layers with a cache; None for those without."""
     if isinstance(g, (t.Full, t.Sliding, t.Chunked)):
         return g.n_heads * g.head_dim, g.n_kv_heads * max(g.head_dim, g.v_head_dim or 0)
     if isinstance(g, t.Mla):
         wide = g.n_heads * max(g.qk_nope_head_dim + g.qk_rope_head_dim, g.v_head_dim)
-        return wide, g.n_heads * HEAD // ROWS
+        return wide, g.n_heads * HEAD // rows
     if isinstance(g, t.Parallel):
-        return next((w for p in g.parts if (w := _widths(p, hidden)) is not None), None)
+        return next((w for p in g.parts if (w := _widths(p, rows)) is not None), None)
     return None
 
 
-def _feed_forward(lay: t.Layout, m: Method, projected: int) -> t.FfnGroup:
+def _feed_forward(lay: t.Layout, m: Method, projected: int, width: int) -> t.FfnGroup:
     """The widest layer there may be; a dense one takes the projection in, spread over the layers."""
     own = max(lay.ffn, key=lambda g: ffn_params(g, lay.hidden_size))
     if m.feed_forward == "own" and isinstance(own, t.Moe):
         return msgspec.structs.replace(own, n=m.layers)
     dense = max((g.intermediate for g in lay.ffn if isinstance(g, t.Dense)), default=0)
     more = -(-projected // (3 * lay.hidden_size * m.layers))
-    return t.Dense(n=m.layers, intermediate=max(dense, WIDE * lay.hidden_size) + more)
+    return t.Dense(n=m.layers, intermediate=max(dense, width * lay.hidden_size) + more)

@@ -46,9 +46,8 @@ def command(d: Deployment, rules: Catalog) -> str:
     entry = rules.engine(d.engine)
     there, _ = matrix.cell(entry.id, "command", rules)
     if there and not _has_own_template(entry.id, "command"):
-        seen = context(
-            d, entry, rules, brief=True
-        )  # what targets/command.j2 says, without the time that Jinja takes to load
+        # what targets/command.j2 says, without the time that Jinja takes to load
+        seen = context(d, entry, rules, brief=True)
         before = shell_call([seen["before"]]) + "\n" if seen["before"] else ""
         return before + "".join(f"{k}={shell(v)} " for k, v in seen["environment"].items()) + shell_call(seen["lines"])
     return _render(d, "command", rules, script=False)[1].strip()
