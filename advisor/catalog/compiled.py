@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
@@ -21,6 +22,9 @@ from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipp
 from advisor.errors import AdvisorError
 from advisor.files import read_bytes
 from advisor.record import Record
+
+if TYPE_CHECKING:
+    from advisor.catalog.load import Rules
 
 FORMAT = 1
 _KEEP = 4  # compiled files kept in the cache
@@ -78,7 +82,7 @@ def stamp(roots: Sequence[Path]) -> str:
     """A text that changes whenever a rule file, the list of files or the types change."""
     here = Path(__file__).parent
     lines = [f"{FORMAT} {sys.version_info[:2]}"]
-    for code in (here / "types.py", here / "load.py", here / "names.py", here.parent / "model" / "types.py"):
+    for code in (here / "types.py", here / "load.py", here / "names.py", here.parent / "models" / "types.py"):
         lines.append(_signature(code))
     for root in roots:
         lines.append(str(root))
@@ -105,7 +109,11 @@ def build(roots: Sequence[Path]) -> bytes:
     from advisor.catalog.load import read_rules
 
     content = content_hash(roots)
-    rules = read_rules(roots)
+    return encoded(read_rules(roots), content)
+
+
+def encoded(rules: Rules, content: str = "") -> bytes:
+    """Rules that were read, as JSON of the form `Compiled`; `content` is the hash over what they were read from."""
     index = [
         {
             **{k: m[k] for k in ModelRow.__struct_fields__ if k in m and k not in ("kind", "stub")},

@@ -8,6 +8,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+from advisor.meanings import (
+    AcceleratorId,
+    Currency,
+    EngineId,
+    FlagName,
+    Form,
+    Generation,
+    Pattern,
+    QuantizationKey,
+    SourceKey,
+    Version,
+)
 from advisor.record import Record
 
 SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
@@ -18,7 +30,7 @@ class Support(Record, frozen=True, kw_only=True):
 
     support: SupportLevel
     note: str | None = None
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
     convertible: bool = False  # not loaded as it is, but the engine's own tools convert it
 
 
@@ -37,7 +49,7 @@ class Price(Record, frozen=True, kw_only=True):
 
     low: float
     high: float | None = None
-    currency: str
+    currency: Currency
     date: str
     kind: str  # "retail", "used", "launch", ...
     source: str
@@ -51,11 +63,11 @@ class Accelerator(Record, frozen=True, kw_only=True):
     name: str
     aliases: tuple[str, ...] = ()
     default_of: tuple[str, ...] = ()  # names for which this memory size is the one taken (and said)
-    form: str | None = None
+    form: Form | None = None
     kind: str | None = None  # discrete, integrated, ...
     unified: bool = False
     reported_names: tuple[str, ...] = ()  # exact NVML names
-    name_pattern: str | None = None  # case-insensitive regular expression over driver names
+    name_pattern: Pattern | None = None  # case-insensitive regular expression over driver names
     pci_ids: tuple[str, ...] = ()
     architecture: str | None = None
     compute_capability: str | None = None
@@ -78,7 +90,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     mig_max_instances: int | None = None
     mig_profiles: dict[str, int] = {}  # profile -> bytes
     launch_date: str | None = None
-    msrp: dict[str, float] = {}  # currency -> launch price
+    msrp: dict[Currency, float] = {}  # currency -> launch price
     price: Price | None = None
     source: str
     confidence: str
@@ -99,7 +111,7 @@ class CpuPlatform(Record, frozen=True, kw_only=True):
     bandwidth_gbs_per_socket: float | None = None
     sockets_max: int | None = None
     isa: tuple[str, ...] = ()
-    probe_pattern: str | None = None  # over the CPU's model name
+    probe_pattern: Pattern | None = None  # over the CPU's model name
     source: str
     confidence: str
     notes: str | None = None
@@ -109,7 +121,7 @@ class CloudOffer(Record, frozen=True, kw_only=True):
     """A rental price per device and hour, dated."""
 
     provider: str
-    accelerator: str | None
+    accelerator: AcceleratorId | None
     name: str
     devices: int | None = None
     usd_per_hour: float | None = None
@@ -134,7 +146,7 @@ class Quantization(Record, frozen=True, kw_only=True):
     block_elements: int = 1
     block_bytes: int | None = None  # bytes of one block of block_elements
     covers: str  # which tensors it covers
-    capability: str | None = None  # key in an engine's `quantization` table
+    capability: QuantizationKey | None = None  # key in an engine's `quantization` table
     size_range: tuple[float, float, float] = (
         1.0,
         1.0,
@@ -159,7 +171,7 @@ class SeenVersion(Record, frozen=True, kw_only=True):
 
     version: str
     date: str
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
 
 
 class Floor(Record, frozen=True, kw_only=True):
@@ -174,19 +186,21 @@ class Floor(Record, frozen=True, kw_only=True):
     python: str | None = None  # version specifier
     os_version: dict[str, str] = {}  # operating system -> oldest version
     arch: dict[str, tuple[str, ...]] = {}  # operating system -> processor architectures
-    generations: tuple[str, ...] = ()  # where set: the generations of their vendor's accelerators that are supported
+    generations: tuple[
+        Generation, ...
+    ] = ()  # where set: those of their vendor's accelerators that are supported
     note: str | None = None
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
 
 
 class QuantOnHardware(Record, frozen=True, kw_only=True):
     """How one quantization runs on one hardware generation in this engine."""
 
-    quantization: str  # capability key: awq, gptq, fp8, ...
-    generation: str  # pascal volta turing ampere ada hopper blackwell_dc blackwell_rtx amd_cdna ... cpu apple
+    quantization: QuantizationKey  # awq, gptq, fp8, ...
+    generation: Generation  # pascal volta turing ampere ada hopper blackwell_dc blackwell_rtx amd_cdna ... cpu apple
     level: Literal["native", "weight_only", "no"]
     note: str | None = None
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
 
 
 class Image(Record, frozen=True, kw_only=True):
@@ -195,26 +209,26 @@ class Image(Record, frozen=True, kw_only=True):
     lane: str  # cuda, cuda13, rocm, cpu, vulkan, intel, ...
     repository: str
     tag: str
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
     note: str | None = None
 
 
 class DraftSettings(Record, frozen=True, kw_only=True):
     """Where an engine is told the draft model of speculative decoding."""
 
-    model: tuple[str, ...] = ()  # settings whose value is the model
-    json: tuple[str, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
-    method: tuple[str, ...] = ()  # settings whose value is the method
+    model: tuple[FlagName, ...] = ()  # settings whose value is the model
+    json: tuple[FlagName, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
+    method: tuple[FlagName, ...] = ()  # settings whose value is the method
 
 
 class AnswerParser(Record, frozen=True, kw_only=True):
     """Which of an engine's parsers take a model's answers apart. `models` is a regular expression over ids."""
 
-    models: str
+    models: Pattern
     tool_calls: str | None = None
     reasoning: str | None = None
-    since: str  # first version that is known to have them
-    src: tuple[str, ...] = ()
+    since: Version  # first version that is known to have them
+    src: tuple[SourceKey, ...] = ()
 
 
 class Engine(Record, frozen=True, kw_only=True):
@@ -225,9 +239,9 @@ class Engine(Record, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     kind: str  # engine, wrapper, proxy, orchestrator, remote, ...
     built_on: str | None = None
-    runs: tuple[str, ...] = ()  # engine ids that it starts underneath
+    runs: tuple[EngineId, ...] = ()  # engines that it starts underneath
     latest_seen: SeenVersion | None = None
-    version: str | None = None  # version that commands and estimates assume when none is given or found
+    version: Version | None = None  # version that commands and estimates assume when none is given or found
     license: str | None = None
     health: Health
     os: dict[str, Support] = {}

@@ -11,6 +11,7 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.flag_tables import FlagTable, flag_table
+from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
 from advisor.record import Record
 
 _T = TypeVar("_T")
@@ -19,7 +20,7 @@ _T = TypeVar("_T")
 class ProgramEntry(Record, frozen=True, kw_only=True):
     """A program or module that starts an engine."""
 
-    engine: str
+    engine: EngineId
     after: tuple[str, ...] = ()  # words that must follow
     build: bool = False  # builds something and serves nothing
 
@@ -27,7 +28,7 @@ class ProgramEntry(Record, frozen=True, kw_only=True):
 class ImageEntry(Record, frozen=True, kw_only=True):
     """A container image of an engine; `entry` says what it does with its arguments."""
 
-    match: str
+    match: Pattern
     engine: str
     entry: str
     tag: str | None = None  # "version" = the tag is the engine's version
@@ -52,11 +53,12 @@ class Recognition(msgspec.Struct, frozen=True):
     images: tuple[ImageEntry, ...]
     wrappers: dict[str, tuple[str, ...]]
     others: tuple[str, ...]
-    variables: dict[str, str]
+    variables: dict[str, EngineId]
     model_variables: tuple[str, ...]
-    quantization_values: dict[str, str]
-    servers: dict[str, ServerFacts]
+    quantization_values: dict[str, QuantizationName]
+    servers: dict[EngineId, ServerFacts]
     source: str
+    as_of: str | None = None
 
 
 class Chart(msgspec.Struct, frozen=True):
@@ -72,6 +74,15 @@ class Charts(msgspec.Struct, frozen=True):
     """rules/checks/charts.yaml."""
 
     charts: dict[str, Chart]
+    as_of: str | None = None
+
+
+class MinimumVersions(msgspec.Struct, frozen=True):
+    """rules/checks/minimum_versions.yaml: hub id in lower case -> first version."""
+
+    source: str
+    as_of: str
+    versions: dict[ModelIdLower, Version]
 
 
 class Spelling(NamedTuple):

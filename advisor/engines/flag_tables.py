@@ -8,6 +8,7 @@ from functools import lru_cache
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.versions import key
+from advisor.meanings import EngineId, Version
 from advisor.memory.memo import by_identity
 from advisor.record import Record
 
@@ -44,9 +45,9 @@ class FlagEntry(Record, frozen=True, kw_only=True):
 class Gone(Record, frozen=True, kw_only=True):
     """What left: there up to `last_seen`, not from `first_absent` on, maybe back later. Both are versions looked at."""
 
-    last_seen: str | None = None
-    first_absent: str | None = None
-    back_in: str | None = None
+    last_seen: Version | None = None
+    first_absent: Version | None = None
+    back_in: Version | None = None
     instead: str | None = None
 
     def at(self, version: str | None) -> bool:
@@ -64,17 +65,18 @@ class Gone(Record, frozen=True, kw_only=True):
 class FlagTable(Record, frozen=True, kw_only=True):
     """Flags of one server as its parser of `version` has them, and what changed before. Names without dashes."""
 
-    engine: str
+    engine: EngineId
     version: str = ""
     source: str = ""
-    same_as: str | None = None  # the engine whose server it starts, and whose table is meant
+    same_as: EngineId | None = None  # the engine whose server it starts, and whose table is meant
     parser: str = "argparse"  # how it reads: argparse and clap take abbreviations, exact does not
     port: int | None = None
     positional: tuple[str, ...] = ()
     flags: dict[str, FlagEntry] = {}
-    since: dict[str, tuple[str, ...]] = {}  # first version seen with them -> names
+    since: dict[Version, tuple[str, ...]] = {}  # first version seen with them -> names
     gone: dict[str, Gone] = {}
     gone_variables: dict[str, Gone] = {}
+    settings: tuple[str, ...] = ()  # no flags: keys of its file, of a request, or of another of its commands
     variables: tuple[str, ...] = ()  # environment variables that are read
     quantization_methods: tuple[str, ...] = ()
     quantization_removed_to_plugin: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import Decided, get, integer
 from advisor.errors import BadInput
+from advisor.meanings import FlagName
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
 from advisor.memory.memo import by_identity
@@ -28,7 +29,7 @@ HOST_MIB = (200, 800, 3000)  # the process in host memory: interpreter, runtime,
 class Reserved(Record, frozen=True, kw_only=True):
     """A cache of a fixed number of tokens that all requests share, taken at start."""
 
-    setting: str
+    setting: FlagName
     step: int  # tokens it comes in
     default: int  # tokens when nothing is said
 
@@ -37,13 +38,13 @@ class Constants(Record, frozen=True, kw_only=True):
     """`memory:` of an engine without a share of the device for its cache."""
 
     kv_bytes: dict[str, float]
-    kv_type: tuple[str, ...] = ()  # settings that name it; `K,V` in bits where `kv_bits` allows
+    kv_type: tuple[FlagName, ...] = ()  # settings that name it; `K,V` in bits where `kv_bits` allows
     kv_bits: tuple[int, int] | None = None
     kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits
     reserved: Reserved | None = None
-    gpu_experts: tuple[str, ...] = ()  # routed experts of each layer that stay on the device, with experts_on_host
-    length: tuple[str, ...] = ()
-    sequences: tuple[str, ...] = ()
+    gpu_experts: tuple[FlagName, ...] = ()  # routed experts of each layer that stay on the device, with experts_on_host
+    length: tuple[FlagName, ...] = ()
+    sequences: tuple[FlagName, ...] = ()
     experts_on_host: bool = False
     windows: bool = True  # whether windowed layers keep only their window
     working_share: tuple[float, float, float] = (0.02, 0.06, 0.2)  # of weights and cache

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
+from advisor.meanings import Version
 from advisor.record import Record
 
 
@@ -25,7 +26,7 @@ class ByVersion(Record, frozen=True, kw_only=True):
     """A constant that holds below version `before` (None = from the last change on)."""
 
     number: float
-    before: str | None = None
+    before: Version | None = None
     source: str
 
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.errors import BadInput
+from advisor.meanings import EngineId, Version
 from advisor.record import Record
 
 
@@ -18,9 +19,9 @@ class Target(Record, frozen=True, kw_only=True):
 
     file: str
     what: str
-    engines: tuple[str, ...]
+    engines: tuple[EngineId, ...]
     otherwise: str  # why the engines not listed have none
-    because: dict[str, str] = {}  # engine -> why it has none, where more can be said
+    because: dict[EngineId, str] = {}  # engine -> why it has none, where more can be said
     source: str | None = None
 
 
@@ -45,7 +46,7 @@ class Nodes(Record, frozen=True, kw_only=True):
 
     words: tuple[str, ...]
     worker: tuple[str, ...] = ()  # on all nodes but the first
-    since: str | None = None  # first version that has them
+    since: Version | None = None  # first version that has them
 
 
 class ImageStart(Record, frozen=True, kw_only=True):
@@ -83,7 +84,7 @@ class Start(Record, frozen=True, kw_only=True):
     extra: tuple[str, ...] = ()  # words behind the model
     needs: dict[str, str] = {}  # variables the user has to set -> what they hold
     nodes: Nodes | None = None
-    like: str | None = None
+    like: EngineId | None = None
     api: str = "/v1"
     port: int | None = None  # where it listens, if its engine entry does not say
 
@@ -124,8 +125,8 @@ class Targets(Record, frozen=True, kw_only=True):
     targets: dict[str, Target]
     load: Load
     places: dict[str, Place] = {}
-    install: dict[str, Install] = {}
-    start: dict[str, Start]
+    install: dict[EngineId, Install] = {}
+    start: dict[EngineId, Start]
 
 
 @lru_cache(maxsize=8)
