@@ -186,9 +186,7 @@ class Floor(Record, frozen=True, kw_only=True):
     python: str | None = None  # version specifier
     os_version: dict[str, str] = {}  # operating system -> oldest version
     arch: dict[str, tuple[str, ...]] = {}  # operating system -> processor architectures
-    generations: tuple[
-        Generation, ...
-    ] = ()  # where set: those of their vendor's accelerators that are supported
+    generations: tuple[Generation, ...] = ()  # where set: those of their vendor's accelerators that are supported
     note: str | None = None
     src: tuple[SourceKey, ...] = ()
 

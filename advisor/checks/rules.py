@@ -61,6 +61,7 @@ class CheckRulesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """checks/rules/*.yaml."""
 
     rules: tuple[RuleEntry, ...]
+    as_of: str | None = None  # when the file was compiled
 
 
 class Rule(NamedTuple):

@@ -13,11 +13,10 @@ from advisor.decision.conditions import Facts, Path, Problem, did_you_mean, outc
 from advisor.decision.fields import FIELDS
 from advisor.decision.types import Condition, Reason
 from advisor.errors import BadFile
-from advisor.meanings import EngineId
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"condition": "if"}):
-    engine: EngineId
+    engine: str
     reason: str
     source: str = "house policy"
     version: str | None = None  # of a pin

@@ -69,6 +69,7 @@ class FlagTable(Record, frozen=True, kw_only=True):
     version: str = ""
     source: str = ""
     same_as: EngineId | None = None  # the engine whose server it starts, and whose table is meant
+    unread: str | None = None  # why there is no table: nothing is known of what the server takes
     parser: str = "argparse"  # how it reads: argparse and clap take abbreviations, exact does not
     port: int | None = None
     positional: tuple[str, ...] = ()
@@ -104,4 +105,6 @@ def flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
     if not rules.has_document(path):
         return None
     found = typed(rules, path, FlagTable)
+    if found.unread:
+        return None
     return typed(rules, f"{FOLDER}{found.same_as}.yaml", FlagTable) if found.same_as else found

@@ -66,9 +66,7 @@ class Names(Record, frozen=True, kw_only=True):
     tp: tuple[FlagName, ...] = ()
     pp: tuple[FlagName, ...] = ()
     dp: tuple[FlagName, ...] = ()
-    dp_attention: tuple[
-        FlagName, ...
-    ] = ()  # switch: replicas split the tensor-parallel ranks, they do not add to them
+    dp_attention: tuple[FlagName, ...] = ()  # switch: replicas split the tensor-parallel ranks, they do not add to them
     ep: tuple[FlagName, ...] = ()
     experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
     fraction: tuple[FlagName, ...] = ()

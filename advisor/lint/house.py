@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import importlib
+import importlib.util
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import ModuleType
+from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
@@ -14,6 +17,7 @@ from advisor.catalog.load import read_rules
 from advisor.catalog.store import Catalog
 from advisor.catalog.tables import TYPES, Entry, Misplaced, entries
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.engines import module_name
 from advisor.lint.faults import Fault, near
 from advisor.lint.kinds import KINDS, Kind, kind_of
 from advisor.lint.reading import Place, RuleFile, read_folder
@@ -22,10 +26,11 @@ from advisor.models.types import Model
 
 
 class Item(NamedTuple):
-    """An entry of a table that decodes, and its place."""
+    """An entry of a table that decodes, its place, and the plain data it was made of."""
 
     entry: Any
     place: Place
+    data: Any
 
 
 class Document(NamedTuple):
@@ -33,11 +38,39 @@ class Document(NamedTuple):
 
     value: Any
     file: RuleFile
+    data: Any
+    kind: Any
 
     @property
     def place(self) -> Place:
         """The whole file as a place; paths in it begin at its top."""
         return Place(self.file, ())
+
+
+class Sound(NamedTuple):
+    """A part of the rules with its type. Paths in `data` begin at `at` of the place."""
+
+    place: Place
+    at: At
+    data: Any
+    kind: Any
+    entry: Any  # what it belongs to, decoded
+
+
+def memory_type(engine: Engine) -> Any:
+    """The type of an engine's `memory`: what `constants` of its module, or of the family it takes over, gives.
+
+    None where no module reads the block.
+    """
+    name = f"advisor.engines.{module_name(engine.id)}"
+    if importlib.util.find_spec(name) is None:
+        return None
+    module = importlib.import_module(name)
+    families = [
+        v for v in vars(module).values() if isinstance(v, ModuleType) and v.__name__.startswith("advisor.engines.")
+    ]
+    readers = [getattr(m, "constants", None) for m in (module, *families)]
+    return next((get_type_hints(r)["return"] for r in readers if r is not None), None)
 
 
 class House:
@@ -97,6 +130,25 @@ class House:
             rules = read_rules(self.roots, lambda _: None, lambda path: self._sound.get(path))
             self._catalog = Catalog(msgspec.json.decode(encoded(rules), type=Compiled), self.roots)
         return self._catalog
+
+    def sound(self) -> Iterator[Sound]:
+        """Every part of the rules that has a type and keeps to it: entries, memory constants of engines, documents."""
+        for table, items in self.tables.items():
+            for item in items.values():
+                yield Sound(item.place, (), item.data, TYPES[table], item.entry)
+        for item in self.offers:
+            yield Sound(item.place, (), item.data, CloudOffer, item.entry)
+        for item, kind in self.memory_blocks():
+            yield Sound(item.place, ("memory",), item.data["memory"], kind, item.entry)
+        for document in self.documents.values():
+            yield Sound(document.place, (), document.data, document.kind, document.value)
+
+    def memory_blocks(self) -> Iterator[tuple[Item, Any]]:
+        """Engines whose `memory` keeps to the type that their module reads it with, and that type."""
+        for item in self.tables["engines"].values():
+            kind = memory_type(item.entry) if item.entry.memory else None
+            if kind is not None and not flaws(item.data["memory"], kind):
+                yield item, kind
 
     def unknown(
         self, place: Place, at: At, what: str, name: str, known: Container[str] | None = None, table: str = ""
@@ -168,7 +220,7 @@ def _entries(
         house.ids[entry.table].add(entry.id)
         if entry.table == "cloud_offers":
             if not found:
-                offers.setdefault(entry.id, []).append(Item(msgspec.convert(entry.data, CloudOffer), place))
+                offers.setdefault(entry.id, []).append(Item(msgspec.convert(entry.data, CloudOffer), place, entry.data))
             continue
         first = mine.setdefault((entry.table, entry.id), place)
         if first is not place:
@@ -176,7 +228,8 @@ def _entries(
             house.twice.append(place.fault("duplicate_name", f"stands already in {there}"))
         elif not found:
             house.tables[entry.table].pop(entry.id, None)
-            house.tables[entry.table][entry.id] = Item(msgspec.convert(entry.data, TYPES[entry.table]), place)
+            made: Any = msgspec.convert(entry.data, TYPES[entry.table])
+            house.tables[entry.table][entry.id] = Item(made, place, entry.data)
     house._sound[file.root / file.name] = file.data
     yield from outline
 
@@ -200,4 +253,4 @@ def _document(file: RuleFile, kind: Kind, house: House) -> Iterator[Fault]:
         return
     house._sound[file.root / file.name] = sound
     house.documents.pop(file.name, None)
-    house.documents[file.name] = Document(msgspec.convert(sound, wanted), file)
+    house.documents[file.name] = Document(msgspec.convert(sound, wanted), file, sound, wanted)

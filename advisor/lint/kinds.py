@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Kind(NamedTuple):
-    """A kind of file: its pattern, what it holds, and its type (None: entries of tables, see advisor/catalog/tables.py)."""
+    """A kind of file: its pattern, what it holds, its type (None: entries of tables, advisor/catalog/tables.py)."""
 
     pattern: str
     holds: str

@@ -38,6 +38,13 @@ class RuleFile(NamedTuple):
             line, node = child
         return line
 
+    def lines(self) -> dict[At, int]:
+        """The line of every value, by its path."""
+        out: dict[At, int] = {}
+        if self.node is not None:
+            _note_lines(self.node, (), int(self.node.start_mark.line) + 1, out)
+        return out
+
     def fault(self, code: Code, problem: str, at: At = (), near: Iterable[str] = ()) -> Fault:
         """A fault of the value at `at`."""
         return Fault(file=self.shown, line=self.line(at), code=code, message=one_line(problem), near=tuple(near))
@@ -72,6 +79,15 @@ def _child(node: Any, part: str | int) -> tuple[int, Any] | None:
     return None
 
 
+def _note_lines(node: Any, at: At, line: int, out: dict[At, int]) -> None:
+    out[at] = line
+    for i, child in enumerate(node.value if isinstance(node.value, list) else ()):
+        if isinstance(child, tuple):
+            _note_lines(child[1], (*at, str(child[0].value)), int(child[0].start_mark.line) + 1, out)
+        else:
+            _note_lines(child, (*at, i), int(child.start_mark.line) + 1, out)
+
+
 def read_folder(root: Path) -> Iterator[tuple[RuleFile, list[Fault]]]:
     """Every YAML file of a folder of rules, each with what is wrong with it as a file."""
     for name, _ in rule_files(root):
@@ -80,24 +96,24 @@ def read_folder(root: Path) -> Iterator[tuple[RuleFile, list[Fault]]]:
 
 def _read(root: Path, name: str) -> tuple[RuleFile, list[Fault]]:
     path = root / name
-    shown = _shown(path)
-    file = RuleFile(root, name, shown, "", None, None, readable=False)
+    where = shown(path)
+    file = RuleFile(root, name, where, "", None, None, readable=False)
     try:
         text = read_text(path)
         file = file._replace(text=text)
         node = compose_yaml(text, path)
         data = construct_yaml(node, path)
     except BadFile as e:
-        return file, [Fault(file=shown, line=e.at_line, code="unreadable", message=one_line(e.problem))]
+        return file, [Fault(file=where, line=e.at_line, code="unreadable", message=one_line(e.problem))]
     faults: list[Fault] = []
     file = file._replace(node=node, readable=True)
     for key, line in _twice(node):
         said = f"`{key}` stands twice in one mapping; YAML keeps the last without a word"
-        faults.append(Fault(file=shown, line=line, code="duplicate_key", message=said))
+        faults.append(Fault(file=where, line=line, code="duplicate_key", message=said))
     return file._replace(data=_plain(data, (), file, faults)), faults
 
 
-def _shown(path: Path) -> str:
+def shown(path: Path) -> str:
     """The path from the current folder where the file lies below it, else the whole path."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()

@@ -1,7 +1,7 @@
 """All faults of plain data against its type, not only the first: keys, kinds of values, words of closed lists.
 
-The types are those the program decodes with, so a new field needs no change here. An unknown key is always a fault, also
-where the program would pass over it.
+The types are those the program decodes with, so a new field needs no change here. An unknown key is always a fault,
+also where the program would pass over it.
 """
 
 from __future__ import annotations
@@ -89,6 +89,8 @@ def parts(kind: Any) -> Iterator[inspect.Type]:
             if t.cls not in seen:
                 seen.add(t.cls)
                 stack += [f.type for f in t.fields]
+        elif isinstance(t, inspect.Metadata):
+            stack.append(t.type)
         elif isinstance(t, inspect.UnionType):
             stack += t.types
         elif isinstance(t, inspect.DictType):
@@ -99,7 +101,54 @@ def parts(kind: Any) -> Iterator[inspect.Type]:
             stack += t.item_types
 
 
+def bare(t: inspect.Type) -> inspect.Type:
+    """The type without what is only said about it."""
+    while isinstance(t, inspect.Metadata):
+        t = t.type
+    return t
+
+
+class Visit(NamedTuple):
+    """A part of a value with its type: a struct's mapping, or a text of which the type says what it stands for."""
+
+    at: At
+    type: inspect.Type
+    value: Any
+
+
+def visits(value: Any, kind: Any) -> Iterator[Visit]:
+    """Every struct and every text with a meaning in a sound value."""
+    return _visits(value, _info(kind), ())
+
+
+def _visits(value: Any, t: inspect.Type, at: At) -> Iterator[Visit]:
+    if isinstance(t, inspect.Metadata):
+        yield Visit(at, t, value)
+        t = bare(t)
+    if isinstance(t, inspect.UnionType):
+        options = [x for x in t.types if accepts(x, value)]
+        tagged = [x for x in options if isinstance(x, inspect.StructType) and value.get(x.tag_field) == x.tag]
+        for x in (tagged or options)[:1]:
+            yield from _visits(value, x, at)
+    elif isinstance(t, inspect.StructType) and isinstance(value, dict):
+        yield Visit(at, t, value)
+        for field in t.fields:
+            if field.encode_name in value:
+                yield from _visits(value[field.encode_name], field.type, (*at, field.encode_name))
+    elif isinstance(t, inspect.DictType) and isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _visits(key, t.key_type, (*at, key))
+            yield from _visits(inner, t.value_type, (*at, key))
+    elif isinstance(t, _LISTS) and isinstance(value, list):
+        for i, inner in enumerate(value):
+            yield from _visits(inner, t.item_type, (*at, i))
+    elif isinstance(t, inspect.TupleType) and isinstance(value, list):
+        for i, (inner, kind) in enumerate(zip(value, t.item_types, strict=False)):
+            yield from _visits(inner, kind, (*at, i))
+
+
 def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
+    t = bare(t)
     if isinstance(t, inspect.UnionType):
         yield from _union(value, t, at)
     elif isinstance(t, inspect.StructType) and isinstance(value, dict):
@@ -121,7 +170,7 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
         if value not in t.values or isinstance(value, bool):
             words = [str(v) for v in t.values]
             yield Flaw(at, "wrong_value", f"{_shown(value)} is none of {', '.join(words)}", _near(value, words))
-    elif not _accepts(t, value):
+    elif not accepts(t, value):
         yield Flaw(at, "wrong_value", f"{_shown(value)}; {_wanted(t)} is wanted{_hint(t, value)}")
 
 
@@ -142,8 +191,7 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
     options = [x for x in t.types if not isinstance(x, inspect.NoneType)]
     if value is None and len(options) < len(t.types):
         return
-    structs = [x for x in options if isinstance(x, inspect.StructType)]
-    tagged = [x for x in structs if x.tag_field]
+    tagged = [x for x in options if isinstance(x, inspect.StructType) and x.tag_field]
     if isinstance(value, dict) and tagged:
         field = tagged[0].tag_field or ""
         words = [str(x.tag) for x in tagged]
@@ -156,7 +204,7 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
         else:
             yield Flaw(at, "missing_key", f"`{field}` is missing: one of {', '.join(words)}")
         return
-    fitting = [x for x in options if _accepts(x, value)]
+    fitting = [x for x in options if accepts(x, value)]
     if len(options) == 1 or len(fitting) == 1:
         yield from _flaws(value, fitting[0] if len(fitting) == 1 else options[0], at)
     elif not fitting:
@@ -164,8 +212,9 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
         yield Flaw(at, "wrong_value", f"{_shown(value)}; {wanted} is wanted")
 
 
-def _accepts(t: inspect.Type, value: Any) -> bool:
+def accepts(t: inspect.Type, value: Any) -> bool:
     """Whether a value is of the outer kind that the type wants."""
+    t = bare(t)
     if isinstance(t, inspect.StrType):
         return isinstance(value, str)
     if isinstance(t, inspect.BoolType):
@@ -186,6 +235,7 @@ def _accepts(t: inspect.Type, value: Any) -> bool:
 
 
 def _wanted(t: inspect.Type) -> str:
+    t = bare(t)
     words: dict[type, str] = {
         inspect.StrType: "text",
         inspect.BoolType: "true or false",
