@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from advisor.catalog.launch_types import Concepts, Installation, Recognition, Start
 from advisor.record import Record
 
 SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
@@ -247,6 +248,12 @@ class Engine(Record, frozen=True, kw_only=True):
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
     parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
     default_slots: int | None = None  # requests at once without any setting
+    concepts: Concepts = Concepts()
+    recognition: Recognition = Recognition()
+    start: Start | None = None
+    installation: Installation | None = None
+    targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
+    no_target: dict[str, str] = {}  # others -> why it has none
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module
     versions: dict[str, object] = {}  # build numbers and flag history

@@ -80,9 +80,7 @@ def _certain(s: Seen) -> bool:
             launch.program is not None and not launch.setup.container
         )
     image = image_of(launch.setup.image, s.know)
-    return (
-        image.entry is not None and image.entry.tag == "version" and not (image.tag and re.search(r"\d{2,}", image.tag))
-    )
+    return image.entry is not None and image.entry.official and not (image.tag and re.search(r"\d{2,}", image.tag))
 
 
 @fact("engine.version", "version", "the engine's version, stated or current")

@@ -40,7 +40,7 @@ def _too_short(s: Seen) -> bool | None:
 
 @fact("probe.path_unknown", "bool", "a probe asks for a path the engine does not have")
 def _path(s: Seen) -> bool | None:
-    known = s.know.recognition.servers.get(s.v.launch.engine)
+    known = s.know.server(s.v.launch.engine)
     if known is None or not known.health:
         return None
     image = image_ref(s)
@@ -67,7 +67,7 @@ def _paths(s: Seen) -> str:
 
 @fact("probe.health", "str", "the path to probe")
 def _health(s: Seen) -> str | None:
-    known = s.know.recognition.servers.get(s.v.launch.engine)
+    known = s.know.server(s.v.launch.engine)
     return known.health[0] if known and known.health else None
 
 

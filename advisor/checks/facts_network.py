@@ -35,7 +35,7 @@ def exposure(s: Seen) -> str | None:
 def _loopback(s: Seen) -> bool | None:
     launch = s.v.launch
     host = s.v.arguments.value("host", "server-name", "hostname")
-    known = s.know.recognition.servers.get(launch.engine)
+    known = s.know.server(launch.engine)
     if host is not None:
         return None if host.unknown else host in ("127.0.0.1", "localhost", "::1")
     if s.v.arguments.open or launch.unresolved or known is None:
@@ -62,7 +62,7 @@ def own_port(s: Seen) -> int | None:
     if launch.engine == "ollama":
         m = re.search(r":(\d{2,5})$", launch.env.get("OLLAMA_HOST", ""))
         return int(m[1]) if m else 11434
-    known = s.know.recognition.servers.get(launch.engine)
+    known = s.know.server(launch.engine)
     if known is None or (launch.engine == "tgi" and "PORT" in launch.env):
         return None
     image = image_ref(s)

@@ -212,7 +212,7 @@ def _tag(s: Seen) -> str | None:
 @fact("image.official", "bool", "an image of the engine's own makers")
 def _official(s: Seen) -> bool:
     x = image_ref(s)
-    return x is not None and x.entry is not None and x.entry.tag == "version"
+    return x is not None and x.entry is not None and x.entry.official
 
 
 @fact("image.cpu_only", "bool", "an image without any GPU support")
@@ -220,7 +220,7 @@ def _cpu_only(s: Seen) -> bool:
     x = image_ref(s)
     if x is None:
         return False
-    if s.v.launch.engine == "llama.cpp" and x.entry is not None and x.entry.tag == "version":
+    if x.entry is not None and x.entry.official and x.entry.entry == "llama":
         return re.fullmatch(r"(server|full|light)(-b\d+)?", x.tag or "") is not None
     return re.search(r"(^|[-_/])cpu([-_]|$)", f"{x.name}:{x.tag}".replace(":", "-")) is not None
 
@@ -246,13 +246,7 @@ def _vendor(s: Seen) -> str | None:
     ):
         if word in words:
             return vendor
-    return (
-        "nvidia"
-        if x.entry.tag == "version" and x.entry.engine not in ("ollama", "llama.cpp")
-        else "nvidia"
-        if "cuda" in words
-        else None
-    )
+    return x.entry.vendor or ("nvidia" if "cuda" in words else None)
 
 
 @fact("image.wrong_vendor", "bool", "the image is for another vendor's accelerators than the hardware's")

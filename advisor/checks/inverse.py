@@ -96,8 +96,8 @@ def _settings(launch: Launch, a: Arguments, know: Knowledge) -> list[tuple[str, 
 
 def _forms(engine: str, rules: Catalog) -> list[tuple[str, str]]:
     """(flag, what stands behind it) of where a server listens."""
-    known = matrix.table(rules).start
-    if engine not in known:
+    entry = rules.engines().get(engine)
+    if entry is None or entry.start is None:
         return []
     words = matrix.start(engine, rules).listen
     return [(f, v) for f, v in zip(words[::2], words[1::2], strict=False) if f.startswith("-")]

@@ -15,6 +15,7 @@ from advisor.checks.located import Text, line_of, text
 from advisor.checks.settings import MODEL_FLAGS, Argument, Arguments, as_setting
 from advisor.deployment import Deployment
 from advisor.engines.drafts import draft_settings
+from advisor.engines.flags import ConceptName, concept
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import Request
 from advisor.estimation import deployment as resolved
@@ -59,7 +60,12 @@ MEMORY_FLAGS = frozenset(
         "tensor-parallel-size",
     ]
 )
-OTHERS_MODEL = frozenset(("ollama", "llama-swap"))
+MEMORY_CONCEPTS: tuple[ConceptName, ...] = (
+    "context_length", "total_context", "sequences", "batched_tokens", "tensor_parallel", "pipeline_parallel",
+    "data_parallel", "data_parallel_attention", "expert_parallel", "memory_share", "kv_cache_type",
+    "kv_cache_key_type", "kv_cache_value_type", "layers_on_device", "experts_on_device", "eager", "cpu_offload",
+    "speculative", "text_only",
+)  # fmt: skip
 
 
 class Reading(NamedTuple):
@@ -230,10 +236,8 @@ def _memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
     entry = know.rules.engines().get(engine)
     if entry is None:
         return MEMORY_FLAGS
-    names = entry.memory.get("names")
-    lists = names.values() if isinstance(names, dict) else ()
-    own = [n for v in lists if isinstance(v, (list, tuple)) for n in v]
-    return MEMORY_FLAGS | frozenset(str(x) for x in (*own, *draft_settings(entry)))
+    own = [n for name in MEMORY_CONCEPTS for n in concept(entry, name).flags]
+    return MEMORY_FLAGS | frozenset((*own, *draft_settings(entry)))
 
 
 def _settings(launch: Launch, a: Arguments, know: Knowledge) -> tuple[dict[str, Any], list[str]]:

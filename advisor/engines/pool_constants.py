@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
-from advisor.engines.versions import ByVersion
 from advisor.errors import BadInput
 from advisor.memory.memo import by_identity
 from advisor.memory.paged_cache import Packed
@@ -59,26 +59,6 @@ class Activation(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Names(Record, frozen=True, kw_only=True):
-    """The engine's own flag for each concept (all spellings)."""
-
-    tp: tuple[str, ...] = ()
-    pp: tuple[str, ...] = ()
-    dp: tuple[str, ...] = ()
-    dp_attention: tuple[str, ...] = ()  # switch: replicas split the tensor-parallel ranks instead of adding to them
-    ep: tuple[str, ...] = ()
-    experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
-    fraction: tuple[str, ...] = ()
-    sequences: tuple[str, ...] = ()
-    batched_tokens: tuple[str, ...] = ()
-    length: tuple[str, ...] = ()
-    kv_type: tuple[str, ...] = ()
-    eager: tuple[str, ...] = ()
-    cpu_offload: tuple[str, ...] = ()  # GiB of each rank's layers that stay in host memory
-    speculative: tuple[str, ...] = ()  # JSON object: method, num_speculative_tokens, model
-    text_only: tuple[str, ...] = ()  # leaves the vision tower out
-
-
 class Lora(Record, frozen=True, kw_only=True):
     """Adapter slots: the flags, and what the engine takes when they are left out."""
 
@@ -99,9 +79,8 @@ class Constants(Record, frozen=True, kw_only=True):
     """`memory:` of a pool engine."""
 
     fraction_of: Literal["total", "after_weights"]
-    fraction: tuple[ByVersion, ...]
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
-    names: Names
+    experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
     kv_bytes: dict[str, float]  # accepted KV cache types -> bytes per element
     packed_kv: dict[str, Packed] = {}  # types whose vectors are packed, with something beside them
     tiers: tuple[Tier, ...]
@@ -114,6 +93,7 @@ class Constants(Record, frozen=True, kw_only=True):
     block: int = 16
     fp32_state_model_types: tuple[str, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
+    names: Concepts = Concepts()  # the entry's own, put in by `constants`
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     source: str
 
@@ -122,6 +102,7 @@ class Constants(Record, frozen=True, kw_only=True):
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants. Raises BadInput when an overlay spoiled them."""
     try:
-        return msgspec.convert(entry.memory, Constants)
+        made = msgspec.convert(entry.memory, Constants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
+    return msgspec.structs.replace(made, names=entry.concepts)
