@@ -30,12 +30,16 @@ class Concept(Record, frozen=True, kw_only=True):
     default: tuple[VersionedNumber, ...] = ()  # what holds when nothing is said, by version; empty = by device, or none
     accepts: tuple[str, ...] = ()  # the values it takes; empty = the flags table says, or any
     unset: tuple[str, ...] = ()  # values that are as if nothing was said
+    positional: bool = False  # also the first word that belongs to no flag
 
 
 class Concepts(Record, frozen=True, kw_only=True):
     """The concepts that advice, estimates, launch files and checks share. A concept without flags is one it lacks."""
 
     model: Concept = Concept()
+    model_repository: Concept = Concept()
+    model_file: Concept = Concept()  # in that repository
+    model_address: Concept = Concept()  # of a file to download
     served_name: Concept = Concept()
     context_length: Concept = Concept()  # tokens of one request, prompt and output together
     total_context: Concept = Concept()  # tokens of all slots together
@@ -105,6 +109,30 @@ class Server(Record, frozen=True, kw_only=True):
     image_host: str | None = None
     health: tuple[str, ...] = ()
     cache: tuple[str, ...] = ()
+    taken_service_name: str | None = None  # a Kubernetes service of this name sets a variable that the server misreads
+    service_users: tuple[str, ...] = ()  # its packages make these users, who may use the devices
+    device_groups: tuple[str, ...] = ()  # any other user needs one of these groups
+
+
+class EnvFile(Record, frozen=True, kw_only=True):
+    """Variables that only the engine's server reads: a file that sets one sets up a server. Names, or a pattern."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+class ConfigFile(Record, frozen=True, kw_only=True):
+    """A file of the engine's settings, told by its keys (dashes for underscores).
+
+    It is one where half of the keys are the engine's and some of them are `telling`: two, or one beside `model`; with
+    `any_of`, where two are telling and one of these blocks is there. `nested` is a block whose keys count as settings.
+    """
+
+    telling: tuple[str, ...]
+    any_of: tuple[str, ...] = ()
+    nested: str | None = None
+    nested_names: dict[str, str] = {}  # its keys -> settings they mean
+    nested_values: tuple[str, ...] = ()  # for these values
 
 
 class Recognition(Record, frozen=True, kw_only=True):
@@ -118,6 +146,13 @@ class Recognition(Record, frozen=True, kw_only=True):
     packages: dict[str, Package] = {}  # distributions by PEP 503 name
     images: tuple[ImagePattern, ...] = ()
     image_words: tuple[str, ...] = ()  # in the name of a variable that holds an image
+    image_is_program: bool = False  # the images' entry point is the program, so their first argument is its command
+    image_needs_model: bool = False  # a derived image that is told no model starts nothing by itself
+    model_in_image: bool = False  # the image's name says which model it serves
+    profiles: dict[str, str] = {}  # words of a launch that name the engine inside -> that engine
+    model_variables: tuple[str, ...] = ()  # variables that say that an image which is built here starts this engine
+    env_file: EnvFile | None = None
+    config_file: ConfigFile | None = None
     server: Server | None = None
     source: str | None = None
 

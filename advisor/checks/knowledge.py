@@ -39,13 +39,24 @@ class KnownImage(NamedTuple):
         return self.tag is not None
 
 
+class OtherParsers(msgspec.Struct, frozen=True):
+    """Programs that take an engine's arguments in its place: patterns over program and image, flags, kinds of files."""
+
+    wrappers: str
+    forks: str
+    flags: tuple[str, ...]
+    kinds: tuple[str, ...]
+
+
 class Recognition(msgspec.Struct, frozen=True):
     """rules/checks/recognition.yaml: what holds for all engines."""
 
     no_engine_images: str
+    other_parsers: OtherParsers
     wrappers: dict[str, tuple[str, ...]]
     others: tuple[str, ...]
     model_variables: tuple[str, ...]
+    model_flags: tuple[str, ...]
     quantization_values: dict[str, str]
     source: str
     as_of: str
@@ -58,6 +69,23 @@ class Chart(msgspec.Struct, frozen=True):
     keys: dict[str, str]  # variable -> where a values file sets it
     variables: dict[str, str]
     values: dict[str, str]
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """What one kind of resource, chart or recipe starts."""
+
+    engine: str = ""  # always, or where no word of `engines` says another
+    engines: dict[str, str] = {}  # word in the file -> engine, the first that holds
+    flags: dict[str, str] = {}  # its names -> the engine's flags
+    keys: tuple[str, ...] = ()  # further keys that it has
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """rules/checks/resources.yaml."""
+
+    resources: dict[str, Resource]
+    source: str
+    as_of: str
 
 
 class Charts(msgspec.Struct, frozen=True):
@@ -87,12 +115,17 @@ class Knowledge:
     def __init__(self, rules: Catalog) -> None:
         self.rules = rules
         self.recognition = typed(rules, "checks/recognition.yaml", Recognition)
+        self.resources = typed(rules, "checks/resources.yaml", Resources).resources
         self.charts = typed(rules, "checks/charts.yaml", Charts).charts
         entries = rules.engines().values()
         self.programs = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.programs.items()}
         self.modules = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.modules.items()}
         self.packages = packages(rules.engines())
         self.image_words = {w: e.id for e in entries for w in e.recognition.image_words}
+        self.config_files = [(e.id, c) for e in entries if (c := e.recognition.config_file) is not None]
+        self.config_files.sort(key=lambda row: not row[1].any_of)  # those that certain blocks tell are the surest
+        self.env_files = [(e.id, f) for e in entries if (f := e.recognition.env_file) is not None]
+        self.engine_variables = {v: e.id for e in entries for v in e.recognition.model_variables}
         self._images = _images(entries)
         self._no_engine = re.compile(self.recognition.no_engine_images)
         self._flags: dict[str, FlagLookup | None] = {}
@@ -102,6 +135,10 @@ class Knowledge:
         """What an engine's server does without being told; None where that is not known."""
         entry = self.rules.engines().get(engine)
         return entry.recognition.server if entry is not None else None
+
+    def client_words(self, engine: str) -> frozenset[str]:
+        """Commands of an engine's program that ask a running server for a model."""
+        return frozenset(w for p in self.programs.values() if p.engine == engine for w in p.how.clients)
 
     def servers(self) -> tuple[str, ...]:
         """Engines whose server's defaults are known."""
@@ -149,7 +186,7 @@ def _lookup(flags: FlagTable) -> FlagLookup:
         negative = [a for a in f.a if f.t == "flag" and _negates(a, name)]
         for a in f.a:
             spellings[a] = Spelling(name, a in negative)
-        if f.t == "flag" and flags.engine == "vllm":
+        if f.t == "flag" and flags.negated:
             spellings.setdefault(f"--no-{name}", Spelling(name, True))
             if name.startswith("enable-"):
                 spellings.setdefault(f"--disable-{name[7:]}", Spelling(name, True))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from advisor.catalog.launch_types import Program
+from advisor.catalog.launch_types import Program, Recognition
 from advisor.checks import docker_run, shell
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.launch import Setup
@@ -93,7 +93,7 @@ class Finder:
         unique: dict[tuple[str, tuple[str, ...]], Started] = {}
         for s in found:
             unique.setdefault((s.engine, tuple(map(str, s.argv))), s)
-        return ollama_merged(list(unique.values()))
+        return with_clients(list(unique.values()), self.know)
 
     def _note_pins(self, words: Sequence[str]) -> None:
         for w in words:
@@ -272,8 +272,11 @@ class Finder:
                 return [made._replace(argv=tuple(args[1:]))]
             if "light" in tag or "full" in tag:
                 return []
-        if entry.engine == "ollama" and not entrypoint:
-            body = tuple(args[1:]) if args and args[0] in ("serve", "start") else tuple(args)
+        known_engine = self.know.rules.engines().get(entry.engine)
+        own = known_engine.recognition if known_engine is not None else Recognition()
+        if own.image_is_program and not entrypoint:
+            starts = {w for p in own.programs.values() for w in p.after} - self.know.client_words(entry.engine)
+            body = tuple(args[1:]) if args and args[0] in starts else tuple(args)
             return [made._replace(program=None, argv=body)]
         if entrypoint:
             if base.startswith("-"):  # the words of `command:` are arguments all the same
@@ -283,12 +286,12 @@ class Finder:
             if not args:
                 return []
             return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
-        if entry.engine == "nim":
-            return [made._replace(engine=_nim_engine(args, env))]
+        if own.profiles:
+            return [made._replace(engine=_engine_inside(args, env, own.profiles) or entry.engine)]
         if (
             entry.entry == "derived"
             and not args
-            and entry.engine in ("vllm", "sglang", "tgi")
+            and own.image_needs_model
             and not any(re.search(r"MODEL", k) for k in env)
         ):
             return []
@@ -297,18 +300,11 @@ class Finder:
         return [made]
 
 
-def _nim_engine(args: Sequence[Text], env: Mapping[str, Text]) -> str:
-    """The engine inside a NIM, where a profile names it."""
+def _engine_inside(args: Sequence[Text], env: Mapping[str, Text], profiles: Mapping[str, str]) -> str | None:
+    """The engine inside an image that holds several, where a profile names it."""
     words = " ".join([*args, env.get("NIM_MODEL_PROFILE", "")])
-    for word, engine in (
-        ("tensorrt_llm", "tensorrt-llm"),
-        ("trtllm", "tensorrt-llm"),
-        ("vllm", "vllm"),
-        ("sglang", "sglang"),
-    ):
-        if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words):
-            return engine
-    return "nim"
+    found = (e for word, e in profiles.items() if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words))
+    return next(found, None)
 
 
 def _by_variable(reference: Text, know: Knowledge) -> KnownImage | None:
@@ -342,14 +338,16 @@ def _after(entry: Program, rest: Sequence[str]) -> int | None:
     return None
 
 
-def ollama_merged(found: list[Started]) -> list[Started]:
-    """`ollama serve` and the `ollama run`/`pull` beside it are one server and the models it is to load."""
-    servers = [s for s in found if s.engine == "ollama" and not (s.argv and s.argv[0] in ("run", "pull"))]
-    clients = [s for s in found if s.engine == "ollama" and s not in servers]
+def with_clients(found: list[Started], know: Knowledge) -> list[Started]:
+    """A server (`ollama serve`) and the clients beside it (`ollama run`, `pull`): one server and the models it is to
+    load."""
+    clients = [s for s in found if s.argv[:1] and s.argv[0] in know.client_words(s.engine)]
     if not clients:
         return found
+    engine = clients[0].engine
+    servers = [s for s in found if s.engine == engine and s not in clients]
     models = [w for s in clients for w in s.argv[1:2] if not w.startswith("-")]
-    rest = [s for s in found if s.engine != "ollama"]
+    rest = [s for s in found if s.engine != engine]
     first = servers[0] if servers else clients[0]
     out = []
     for m in dict.fromkeys(models):

@@ -8,7 +8,8 @@ from advisor.catalog.launch_types import Concept
 from advisor.catalog.types import Engine
 
 ConceptName = Literal[
-    "model", "served_name", "context_length", "total_context", "sequences", "batched_tokens", "tensor_parallel",
+    "model", "model_repository", "model_file", "model_address", "served_name",
+    "context_length", "total_context", "sequences", "batched_tokens", "tensor_parallel",
     "pipeline_parallel", "data_parallel", "data_parallel_attention", "expert_parallel", "expert_parallel_switch",
     "nodes", "memory_share", "kv_cache_type", "kv_cache_key_type", "kv_cache_value_type", "layers_on_device",
     "experts_on_device", "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",

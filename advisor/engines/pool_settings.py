@@ -9,7 +9,7 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import LARGEST_LENGTH, flag, get, integer, number
-from advisor.engines.pool_constants import GIB, Constants, Tier
+from advisor.engines.pool_constants import GIB, Constants, Tier, constants
 from advisor.engines.versions import key, pick
 from advisor.errors import BadInput
 from advisor.memory.layers import cache_layers
@@ -190,6 +190,14 @@ def _kv_type(d: Deployment, entry: Engine, c: Constants) -> str:
             near_matches(kind[:40], known),
         )
     return kind
+
+
+def least_default_sequences(entry: Engine) -> int | None:
+    """The smallest number of running requests that the engine takes by default on any device of the current version;
+    None where the rules have none."""
+    if "tiers" not in entry.memory:
+        return None
+    return min(t.sequences for t in constants(entry).tiers if t.before is None)
 
 
 def _tier(d: Deployment, c: Constants, version: str | None) -> Tier:
