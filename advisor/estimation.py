@@ -88,9 +88,11 @@ def machine_of(hardware: str, rules: Catalog, memo: dict[str, Machine] | None = 
         return memo[key]
     if key.lower() == "this":
         from advisor.catalog.match import attach
+        from advisor.catalog.recognised import known_engines
         from advisor.machines.probe import probe
 
-        made = attach(probe(), rules.accelerators(), rules.cpu_platforms())
+        found = probe(engines=known_engines(rules.engines()))
+        made = attach(found, rules.accelerators(), rules.cpu_platforms())
     else:
         from advisor.catalog.hardware_names import parse_hardware
 

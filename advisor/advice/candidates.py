@@ -199,7 +199,7 @@ def _fewer_at_once(
 ) -> Found | None:
     """Engines with a pool queue what does not fit: the deployment that holds the most requests at full length."""
     asked = w.workload.concurrency
-    if own_flag(entry, "tp") is None or asked < 2 or not w.machine.usable_devices:
+    if own_flag(entry, "tensor_parallel") is None or asked < 2 or not w.machine.usable_devices:
         return None
     module, inner = engines.find(entry.id, rules.engines())
     share = orders(rules).unified_memory_share

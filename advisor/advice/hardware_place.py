@@ -156,7 +156,7 @@ class Bench:
             ),
             entry,
         )
-        flag = own_flag(entry, "tp")
+        flag = own_flag(entry, "tensor_parallel")
         used = int(d.settings.get(flag, count)) if flag else count
         if used != count:
             return No(

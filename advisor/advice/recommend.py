@@ -228,7 +228,7 @@ def _not_asked(entry: Engine) -> Reason:
 
 def _worth_knowing(entry: Engine, f: Found, w: Wanted) -> tuple[str, ...]:
     """Notes of the guide for this engine, now that the launch is decided."""
-    flag = own_flag(entry, "tp")
+    flag = own_flag(entry, "tensor_parallel")
     tp = int(f.deployment.settings.get(flag, 1)) if flag else 1
     kv = w.facts.get("model.kv_heads")
     known: dict[str, Fact] = {**w.facts, "deployment.tensor_parallel": tp if flag else None}

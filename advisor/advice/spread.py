@@ -14,7 +14,7 @@ def spread(d: Deployment, entry: Engine) -> Deployment:
     """Over all cards of the machine: tensor parallel where the engine has it (largest count that divides the heads)."""
     n = len(d.machine.usable_devices) if d.machine else 0
     settings: dict[str, Setting] = {}
-    tp_flag, pp_flag = own_flag(entry, "tp"), own_flag(entry, "pp")
+    tp_flag, pp_flag = own_flag(entry, "tensor_parallel"), own_flag(entry, "pipeline_parallel")
     if tp_flag and n > 1:
         h = heads(d.model)
         tp = max(k for k in range(1, n + 1) if h is None or h % k == 0)

@@ -42,7 +42,11 @@ def variants(
     )
     if kin == "gguf" and entry.id != "ollama" and w.model.kind != "chat":  # an input has to fit into one batch
         base = with_settings(base, {"batch-size": context, "ubatch-size": context})
-    fraction, tp_flag, pp_flag = own_flag(entry, "fraction"), own_flag(entry, "tp"), own_flag(entry, "pp")
+    fraction, tp_flag, pp_flag = (
+        own_flag(entry, "memory_share"),
+        own_flag(entry, "tensor_parallel"),
+        own_flag(entry, "pipeline_parallel"),
+    )
     if fraction and takes_share_of_device(entry) and any(x.unified for x in w.machine.usable_devices):
         base = with_settings(base, {fraction: unified_share})
     n = len(w.machine.usable_devices)

@@ -82,7 +82,13 @@ def stamp(roots: Sequence[Path]) -> str:
     """A text that changes whenever a rule file, the list of files or the types change."""
     here = Path(__file__).parent
     lines = [f"{FORMAT} {sys.version_info[:2]}"]
-    for code in (here / "types.py", here / "load.py", here / "names.py", here.parent / "models" / "types.py"):
+    for code in (
+        here / "types.py",
+        here / "launch_types.py",
+        here / "load.py",
+        here / "names.py",
+        here.parent / "models" / "types.py",
+    ):
         lines.append(_signature(code))
     for root in roots:
         lines.append(str(root))

@@ -6,8 +6,10 @@ prices in the stated currency.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
+from advisor.catalog.launch_types import Concepts, Installation, Recognition, Start
 from advisor.meanings import (
     AcceleratorId,
     Currency,
@@ -211,6 +213,26 @@ class Image(Record, frozen=True, kw_only=True):
     note: str | None = None
 
 
+class CapabilityRange(Record, frozen=True, kw_only=True):
+    """Cards that releases of an engine have no kernels for: compute capability from `at_least` on or below `below`,
+    in versions before `since` or from `until` on. Without versions: in all."""
+
+    at_least: float | None = None
+    below: float | None = None
+    since: str | None = None
+    until: str | None = None
+    source: str
+
+    def refuses(self, capability: float, version: tuple[int, ...], parse: Callable[[str], tuple[int, ...]]) -> bool:
+        """Whether a card of this capability has no kernels in this version."""
+        cards = (self.at_least is None or capability >= self.at_least) and (
+            self.below is None or capability < self.below
+        )
+        early = self.since is not None and version < parse(self.since)
+        late = self.until is not None and version >= parse(self.until)
+        return cards and (early or late or (self.since is None and self.until is None))
+
+
 class DraftSettings(Record, frozen=True, kw_only=True):
     """Where an engine is told the draft model of speculative decoding."""
 
@@ -259,6 +281,15 @@ class Engine(Record, frozen=True, kw_only=True):
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
     parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
     default_slots: int | None = None  # requests at once without any setting
+    concepts: Concepts = Concepts()
+    recognition: Recognition = Recognition()
+    start: Start | None = None
+    installation: Installation | None = None
+    targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
+    no_target: dict[str, str] = {}  # others -> why it has none
+    memory_settings: tuple[str, ...] = ()  # settings beside the concepts on which its memory depends
+    loads_on_request: bool = False  # its server is told the model by requests, not when it starts
+    compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module
     versions: dict[str, object] = {}  # build numbers and flag history

@@ -29,7 +29,7 @@ def removed_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     for a in v.arguments.given:
         bare = a.written.lstrip("-").replace("_", "-")
         g = gone.get(bare)
-        if g is None or not (a.written.startswith("--") or v.launch.engine == "llama.cpp"):
+        if g is None or not (a.written.startswith("--") or (lookup is not None and lookup.table.single_dash)):
             continue
         if version is None and a.known:
             continue  # the current version has it
@@ -69,10 +69,10 @@ def unknown_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
 
 def _unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     table = know.flags(v.launch.engine)
-    if table is None or not table.table.flags or not own_parser(v):
+    if table is None or not table.table.flags or not own_parser(v, know):
         return
-    others = [t for e in ("vllm", "sglang", "llama.cpp") if (t := know.flags(e))]
-    gone = {name for t in others for name in t.table.gone} | _SPECULATIVE
+    others = [t.table for e in know.rules.engines() if (t := know.flags(e))]
+    gone = {name for t in others for name in (*t.gone, *t.gone_before_reading)}
     source = facts._seen.source
     for a in v.arguments.given:
         bare = a.written.lstrip("-").replace("_", "-")
@@ -85,40 +85,35 @@ def _unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
         yield Item(bare, {"flag": a.written, "hint": hint}, place_of(a.place), edits, fix=hint)
 
 
-def own_parser(v: Verdict) -> bool:
+def own_parser(v: Verdict, know: Knowledge) -> bool:
     """Whether the arguments go to the engine's own parser, not to a wrapper's (dynamo, huggingfaceserver, NIM)."""
-    program = v.launch.program or ""
-    image = v.launch.setup.image or ""
+    known = know.recognition.other_parsers
     return (
-        not re.search(
-            r"dynamo\.|huggingfaceserver|llama_cpp\.server|aphrodite|_router|ik[-_]llama|llamafile|beellama|llama-cli|/nim/",
-            f"{program} {image}",
-        )
-        and not any(a.written == "--omni" for a in v.arguments.given)
-        and v.launch.kind not in ("tensorrt-llm-config",)
+        not re.search(f"{known.wrappers}|{known.forks}", _starter(v))
+        and not any(a.written in known.flags for a in v.arguments.given)
+        and v.launch.kind not in known.kinds
     )
 
 
-_SPECULATIVE = frozenset(
-    (
-        "speculative-model",
-        "num-speculative-tokens",
-        "speculative-draft-tensor-parallel-size",
-        "ngram-prompt-lookup-max",
-        "ngram-prompt-lookup-min",
-        "speculative-max-model-len",
-        "use-v2-block-manager-spec",
-    )
-)
+def other_values(v: Verdict, know: Knowledge) -> bool:
+    """Whether a fork is started, whose flags take other values than the engine's own."""
+    return re.search(know.recognition.other_parsers.forks, _starter(v)) is not None
+
+
+def _starter(v: Verdict) -> str:
+    return f"{v.launch.program or ''} {v.launch.setup.image or ''}"
 
 
 def gone_for_good(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
-    """vLLM's speculation flags of before `--speculative-config`; they left before the versions that were looked at."""
-    if v.launch.version is not None and key(v.launch.version) < (0, 8):
+    """Flags that left before the versions that were looked at."""
+    lookup = know.flags(v.launch.engine)
+    if lookup is None or lookup.table.gone_before is None:
+        return
+    if v.launch.version is not None and key(v.launch.version) < key(lookup.table.gone_before):
         return
     for a in v.arguments.given:
         bare = a.written.lstrip("-").replace("_", "-")
-        if bare in _SPECULATIVE and not a.known:
+        if bare in lookup.table.gone_before_reading and not a.known:
             yield Item(bare, {"flag": a.written}, place_of(a.place))
 
 
@@ -130,11 +125,11 @@ def config_keys(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
 
 def newer_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Flags that joined after the version that is pinned."""
-    if v.launch.engine != "vllm" or v.launch.version is None:
+    lookup = know.flags(v.launch.engine)
+    if lookup is None or v.launch.version is None:
         return
     mine = key(v.launch.version)
-    lookup = know.flags("vllm")
-    since_version = lookup.table.since if lookup else {}
+    since_version = lookup.table.since
     first = {f: version for version, flags in since_version.items() for f in flags}
     versions = sorted((key(x), x) for x in since_version)
     for a in v.arguments.given:
@@ -142,7 +137,7 @@ def newer_flags(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
         since = first.get(bare)
         if since is None:
             continue
-        before = max((k for k, _ in versions if k < key(since)), default=(0, 8, 5))
+        before = max((k for k, _ in versions if k < key(since)), default=key(lookup.table.oldest_read or ""))
         if mine <= before:
             yield Item(bare, {"flag": a.written, "since": since, "version": v.launch.version}, place_of(a.place))
 
@@ -154,15 +149,17 @@ def _entry(a: Argument, v: Verdict, know: Knowledge) -> FlagEntry | None:
 
 def bad_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Values that are none of a flag's choices, not of its type, or out of its range."""
-    if v.launch.engine == "llama.cpp" and not own_parser(v):
+    if other_values(v, know):
         return
+    table = know.flags(v.launch.engine)
+    cuts = table is not None and table.table.cuts_numbers
     for a in v.arguments.given:
         e = _entry(a, v, know)
         if e is None or a.value is None or a.value.unknown or a.key is not None or a.value.startswith("{{"):
             continue
         if e.t == "flag" or e.n or a.name in _OWN_RULES:
             continue
-        hint = _wanted(e, a.value, v.launch.engine)
+        hint = _wanted(e, a.value, cuts)
         if hint is not None:
             yield Item(a.name, {"flag": a.written, "value": a.value[:80], "hint": hint}, place_of(a.value), fix=hint)
 
@@ -171,8 +168,8 @@ _OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache
 _NO_NUMBERS = ("auto", "none", "all", "-1", "")
 
 
-def _wanted(e: FlagEntry, value: str, engine: str) -> str | None:
-    """What the flag takes instead of a value; None where it takes it."""
+def _wanted(e: FlagEntry, value: str, cuts_numbers: bool) -> str | None:
+    """What the flag takes instead of a value; None where it takes it. Some parsers cut decimals off."""
     if e.c:
         if value in e.c:
             return None
@@ -183,7 +180,7 @@ def _wanted(e: FlagEntry, value: str, engine: str) -> str | None:
         if e.t not in ("int", "float") or value.lower() in _NO_NUMBERS:
             return None
         return "A whole number is wanted" if e.t == "int" else "A number is wanted"
-    if e.t == "int" and engine != "llama.cpp" and n != int(n):
+    if e.t == "int" and not cuts_numbers and n != int(n):
         return "A whole number is wanted"
     wanted = e.range_wanted(n)
     return None if wanted is None else f"A number {wanted} is wanted"
@@ -204,7 +201,13 @@ def abbreviated(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
 
 def stray_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """`true` behind a flag that takes no value."""
-    if v.launch.engine not in ("vllm", "sglang") or v.launch.kind.endswith("-config") or not own_parser(v):
+    table = know.flags(v.launch.engine)
+    if (
+        table is None
+        or table.table.parser != "argparse"
+        or v.launch.kind.endswith("-config")
+        or not own_parser(v, know)
+    ):
         return
     for a in v.arguments.given:
         if a.stray is not None and a.place.startswith("-"):
@@ -213,7 +216,7 @@ def stray_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
 
 def missing_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """A flag at the end, or before another flag, that wants a value."""
-    if not own_parser(v):
+    if not own_parser(v, know):
         return
     for a in v.arguments.given:
         if a.missing and a.name != "flash-attn" and a.place.startswith("-"):

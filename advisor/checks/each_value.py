@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from advisor.checks.each_flag import own_parser
+from advisor.checks.concept_flags import concept_of, value_of
+from advisor.checks.each_flag import other_values
 from advisor.checks.each_item import Item, nearly, place_of
 from advisor.checks.findings import Edit
 from advisor.checks.judge import Verdict
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.located import Text, lines_of
+from advisor.engines.flags import ConceptName
 from advisor.engines.versions import key
 from advisor.near import near_matches
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 
 def removed_variables(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """VLLM_ variables that the launch's version no longer reads."""
-    lookup = know.flags("vllm")
+    lookup = know.flags(v.launch.engine)
     for name, g in lookup.table.gone_variables.items() if lookup else ():
         value = v.launch.env.get(name)
         if value is not None and g.at(v.launch.version or v.judged.engine_version):
@@ -39,23 +41,16 @@ def unknown_variables(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Ite
     table = know.flags(v.launch.engine)
     if table is None or not table.table.variables:
         return
-    prefix = {"vllm": "VLLM_", "ollama": "OLLAMA_"}.get(v.launch.engine)
+    prefix, plugins = table.table.variable_prefix, table.table.plugin_variables
     if prefix is None:
         return
-    known = {*table.table.variables, *table.table.gone_variables}
+    known = {*table.table.variables, *table.table.gone_variables, *table.table.other_variables}
     image_facts = facts["image.official"]
     for name, value in v.launch.env.items():
-        if (
-            not name.startswith(prefix)
-            or name in known
-            or name in ("VLLM_API_KEY", "VLLM_PORT", "VLLM_HOST_IP", "OLLAMA_API_KEY")
-        ):
+        if not name.startswith(prefix) or name in known:
             continue
-        if v.launch.engine == "vllm" and (
-            re.search(
-                r"^VLLM_(OMNI|GAUDI|HPU|SKIP_WARMUP|PROMPT_BS|DECODE_B|PROMPT_|GRAPH_|DELAYED|NIXL|PLUGINS|MLU|ASCEND|TT_|SPYRE|NEURON|TPU|RPC)",
-                name,
-            )
+        if plugins is not None and (
+            re.search(plugins, name)
             or (v.launch.setup.container and not image_facts)
             or f"${name}" in facts._seen.source
             or f"${{{name}" in facts._seen.source
@@ -112,15 +107,15 @@ def _is_secret(value: str, least: int) -> bool:
 
 def modelfile_deprecated(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Deprecated PARAMETERs of a Modelfile."""
-    table = know.flags("ollama")
+    table = know.flags(v.launch.engine)
     for name, value in v.launch.settings.items():
         if table is not None and name in table.table.deprecated_parameters:
             yield Item(name, {"name": name}, place_of(value), edits=_whole_line(value, facts))
 
 
 def modelfile_unknown(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
-    """PARAMETERs that Ollama does not know."""
-    table = know.flags("ollama")
+    """PARAMETERs that the engine does not know."""
+    table = know.flags(v.launch.engine)
     if table is None or v.launch.kind != "modelfile":
         return
     names = (*table.table.modelfile_parameters, *table.table.deprecated_parameters)
@@ -138,27 +133,25 @@ def _whole_line(value: Text, facts: Facts) -> tuple[Edit, ...]:
     return (Edit(line=value.line, old=lines[value.line - 1], new=""),) if 0 < value.line <= len(lines) else ()
 
 
+CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")
+
+
 def kv_types(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """KV cache types that the engine does not have."""
-    e = v.launch.engine
-    table = know.flags(e)
-    llama = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-    known: tuple[str, ...] = {
-        "llama.cpp": llama,
-        "ollama": ("f16", "q8_0", "q4_0"),
-        "sglang": ("auto", "fp8_e5m2", "fp8_e4m3", "mxfp8", "nvfp4", "fp4_mx_block16", "bf16", "bfloat16", "fp4_e2m1"),
-        "lmdeploy": ("0", "4", "8", "16", "17", "42", "none", "int4", "int8", "fp8", "fp8_e5m2", "turbo_quant"),
-    }.get(e, table.table.kv_cache_dtypes if table else ())
-    found = [v.arguments.value(n) for n in ("kv-cache-dtype", "cache-type-k", "cache-type-v", "quant-policy")]
-    if e == "ollama":
-        found = [v.launch.env.get("OLLAMA_KV_CACHE_TYPE")]
-    if e == "llama.cpp" and not own_parser(v):
+    if other_values(v, know):
         return
-    for value in found:
-        if value and not value.unknown and known and value.lower() not in known:
-            near = near_matches(value, known, n=2)
-            hint = ("Did you mean " + " or ".join(near) + "? " if near else "") + "There are " + ", ".join(known[:12])
-            yield Item(value, {"value": value, "hint": hint}, place_of(value), fix=hint)
+    table = know.flags(v.launch.engine)
+    for name in CACHE_TYPES:
+        kind = concept_of(v.launch.engine, name, know)
+        known = kind.accepts or (table.table.kv_cache_dtypes if table else ())
+        said = [value_of(v.arguments, v.launch.engine, know, name), *(v.launch.env.get(n) for n in kind.environment)]
+        for value in said:
+            if value and not value.unknown and known and value.lower() not in known:
+                near = near_matches(value, known, n=2)
+                hint = (
+                    ("Did you mean " + " or ".join(near) + "? " if near else "") + "There are " + ", ".join(known[:12])
+                )
+                yield Item(value, {"value": value, "hint": hint}, place_of(value), fix=hint)
 
 
 def quantizations(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
@@ -167,10 +160,9 @@ def quantizations(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     table = know.flags(v.launch.engine)
     if a is None or a.unknown or table is None or not table.table.quantization_methods:
         return
-    if v.launch.version is not None and key(v.launch.version) < (0, 26) and v.launch.engine == "vllm":
+    read = table.table.quantization_methods_since
+    if read is not None and v.launch.version is not None and key(v.launch.version) < key(read):
         return  # the list of older versions was not read
-    if v.launch.engine == "sglang" and v.launch.version is not None and key(v.launch.version) < (0, 5, 10):
-        return
     if a not in table.table.quantization_methods and a.lower() != "none":
         plugin = a in table.table.quantization_removed_to_plugin
         near = near_matches(a, table.table.quantization_methods, n=2)
@@ -188,21 +180,8 @@ def quantizations(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
 
 def helm_keys(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     """Values that the production-stack chart does not know."""
-    known = (
-        "tensorParallelSize",
-        "pipelineParallelSize",
-        "maxModelLen",
-        "dtype",
-        "gpuMemoryUtilization",
-        "maxLoras",
-        "maxNumSeqs",
-        "enablePrefixCaching",
-        "enableChunkedPrefill",
-        "extraArgs",
-        "v0",
-        "v1",
-        "runner",
-    )
+    kind = know.resources["production-stack"]
+    known = (*kind.flags, *kind.keys)
     for place, line in v.launch.setup.places.items():
         if place.startswith("unknown-key:"):
             name = place.partition(":")[2]

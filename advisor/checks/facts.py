@@ -84,7 +84,7 @@ class Fields(dict[str, Field]):
         return found  # type: ignore[no-any-return]
 
     def _type(self, flag: str) -> FieldType:
-        for e in self._engines or tuple(self._know.recognition.servers):
+        for e in self._engines or self._know.servers():
             table = self._know.flags(e)
             entry = table.table.flags.get(flag) if table else None
             if entry is not None:

@@ -5,32 +5,45 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from advisor.checks.concept_flags import LENGTHS, concept_of, flags_of, given
 from advisor.checks.facts import Seen, fact
 from advisor.checks.recognise import image_of
-from advisor.checks.settings import number
-
-TP = ("tensor-parallel-size", "tp-size", "tensor_parallel_size", "num-shard", "tp")
-
-
-PP = ("pipeline-parallel-size", "pp-size", "pipeline_parallel_size")
+from advisor.checks.settings import Argument, number
+from advisor.engines.flags import ConceptName
+from advisor.engines.pool_settings import least_default_sequences
+from advisor.engines.versions import pick
 
 
-LENGTH = ("max-model-len", "context-length", "max_seq_len", "session-len", "max-total-tokens", "ctx-size", "max-length")
+def concept_argument(s: Seen, *names: ConceptName) -> Argument | None:
+    """The last argument that sets one of these concepts of the launch's engine; None where none does."""
+    return given(s.v.arguments, s.v.launch.engine, s.know, *names)
 
 
-FRACTION = (
-    "gpu-memory-utilization",
-    "mem-fraction-static",
-    "free_gpu_memory_fraction",
-    "cache-max-entry-count",
-    "cuda-memory-fraction",
-)
+def concept_value(s: Seen, *names: ConceptName) -> float | None:
+    """The number that one of these concepts is given; None where absent or unknown."""
+    a = concept_argument(s, *names)
+    return None if a is None or a.value is None or a.value.unknown else number(a.value)
+
+
+def _parallel(s: Seen, name: ConceptName) -> int | None:
+    """A number of ranks: 1 where none is given, None where it cannot be known."""
+    if concept_argument(s, name) is None:
+        return None if s.v.arguments.open else 1
+    n = concept_value(s, name)
+    return int(n) if n is not None and n >= 1 else None
 
 
 def value(s: Seen, *names: str) -> float | None:
     """The number one of these flags has; None where absent or unknown."""
     v = s.v.arguments.value(*names)
     return None if v is None or v.unknown else number(v)
+
+
+def usual_share(s: Seen) -> float | None:
+    """The share of the device that the launch's engine takes when nothing is said, by version; None where not known."""
+    entry = s.know.rules.engines().get(s.v.launch.engine)
+    usual = entry.concepts.memory_share.default if entry is not None else ()
+    return pick(usual, s.v.judged.engine_version).number if usual else None
 
 
 def pair(s: Seen, below: tuple[str, ...], above: tuple[str, ...], test: Any) -> bool | None:
@@ -44,20 +57,12 @@ def pair(s: Seen, below: tuple[str, ...], above: tuple[str, ...], test: Any) -> 
 
 @fact("tp", "int", "tensor-parallel size (1 where none is given)")
 def _tp(s: Seen) -> int | None:
-    a = s.v.arguments.last(*TP)
-    if a is None:
-        return None if s.v.arguments.open else 1
-    n = value(s, *TP)
-    return int(n) if n is not None and n >= 1 else None
+    return _parallel(s, "tensor_parallel")
 
 
 @fact("pp", "int", "pipeline-parallel size (1 where none is given)")
 def _pp(s: Seen) -> int | None:
-    a = s.v.arguments.last(*PP)
-    if a is None:
-        return None if s.v.arguments.open else 1
-    n = value(s, *PP)
-    return int(n) if n is not None and n >= 1 else None
+    return _parallel(s, "pipeline_parallel")
 
 
 @fact("ranks", "int", "devices the launch asks for")
@@ -67,7 +72,7 @@ def _ranks(s: Seen) -> int | None:
 
 @fact("length", "float", "longest request that is asked for, tokens")
 def _length(s: Seen) -> float | None:
-    return value(s, *LENGTH)
+    return concept_value(s, *LENGTHS)
 
 
 @fact("version.certain", "bool", "the engine's version is stated, or nothing speaks against the current one")
@@ -80,9 +85,7 @@ def _certain(s: Seen) -> bool:
             launch.program is not None and not launch.setup.container
         )
     image = image_of(launch.setup.image, s.know)
-    return (
-        image.entry is not None and image.entry.tag == "version" and not (image.tag and re.search(r"\d{2,}", image.tag))
-    )
+    return image.entry is not None and image.entry.official and not (image.tag and re.search(r"\d{2,}", image.tag))
 
 
 @fact("engine.version", "version", "the engine's version, stated or current")
@@ -107,32 +110,39 @@ def _program(s: Seen) -> str | None:
 
 @fact("args.batch_below_length", "bool", "batched tokens are fewer than the longest request")
 def _batch_below_length(s: Seen) -> bool | None:
-    n, length = value(s, "max-num-batched-tokens"), value(s, *LENGTH)
-    if length is None and s.v.deployment is not None and s.v.arguments.last(*LENGTH) is None:
+    n, length = concept_value(s, "batched_tokens"), concept_value(s, *LENGTHS)
+    if length is None and s.v.deployment is not None and concept_argument(s, *LENGTHS) is None:
         length = float(s.v.deployment.model.max_context or 0) or None
-    if s.v.arguments.last("max-num-batched-tokens") is None:
+    if concept_argument(s, "batched_tokens") is None:
         return False
     return None if n is None or length is None else n < length
 
 
 @fact("args.batch_below_sequences", "bool", "batched tokens are fewer than the sequences that run at once")
 def _batch_below_sequences(s: Seen) -> bool | None:
-    if s.v.arguments.last("max-num-batched-tokens") is None:
+    if concept_argument(s, "batched_tokens") is None:
         return False
-    n, seqs = value(s, "max-num-batched-tokens"), value(s, "max-num-seqs")
-    if seqs is None and s.v.arguments.last("max-num-seqs") is None:
-        seqs = 256.0  # the least default of any device
-    return None if n is None or seqs is None else n < seqs
+    n, sequences = concept_value(s, "batched_tokens"), _sequences_at_least(s)
+    return None if n is None or sequences is None else n < sequences
+
+
+def _sequences_at_least(s: Seen) -> float | None:
+    """Sequences that run at once: as asked, else the least default that the engine takes on any device."""
+    if concept_argument(s, "sequences") is not None:
+        return concept_value(s, "sequences")
+    entry = s.know.rules.engines().get(s.v.launch.engine)
+    return least_default_sequences(entry) if entry is not None else None
 
 
 @fact("args.sequences", "float", "sequences that run at once, as asked")
 def _sequences(s: Seen) -> float | None:
-    return value(s, "max-num-seqs", "max-running-requests", "max_batch_size", "max-batch-size", "parallel")
+    return concept_value(s, "sequences")
 
 
 @fact("args.prefill_threshold_above_length", "bool", "long-prefill-token-threshold is above max-model-len")
 def _threshold(s: Seen) -> bool | None:
-    return pair(s, ("long-prefill-token-threshold",), LENGTH, lambda a, b: a > b)
+    length = flags_of(s.v.launch.engine, LENGTHS, s.know)
+    return pair(s, ("long-prefill-token-threshold",), length, lambda a, b: a > b)
 
 
 @fact("args.active_above_sequences", "bool", "max-num-active-seqs is above max-num-seqs")
@@ -146,8 +156,8 @@ def _draft_slots(s: Seen) -> bool | None:
     if config is None or s.v.arguments.last("max-num-batched-tokens") is None:
         return False
     m = re.search(r'"num_speculative_tokens"\s*:\s*(\d{1,4})', str(config.value or ""))
-    n, seqs = value(s, "max-num-batched-tokens"), value(s, "max-num-seqs") or 256.0
-    return None if m is None or n is None else n <= seqs * int(m[1])
+    n, sequences = value(s, "max-num-batched-tokens"), _sequences_at_least(s)
+    return None if m is None or n is None or sequences is None else n <= sequences * int(m[1])
 
 
 @fact("args.chunk_off_page", "bool", "chunked-prefill-size is no multiple of page-size")
@@ -285,7 +295,9 @@ def _key(s: Seen) -> bool | None:
 @fact("args.model_after_flags", "bool", "the model stands behind the first flag")
 def _after(s: Seen) -> bool:
     argv, program = s.v.launch.argv, s.v.launch.program or ""
-    if s.v.launch.engine != "vllm" or not (program.endswith("serve") or s.v.launch.program is None):
+    if not concept_of(s.v.launch.engine, "model", s.know).positional or not (
+        program.endswith("serve") or s.v.launch.program is None
+    ):
         return False
     a = s.v.arguments
     swallowed = any("/" in w for x in a.given for w in x.extra[-1:])

@@ -8,7 +8,7 @@ from advisor.checks.facts import Seen, fact
 from advisor.checks.facts_model import weight_bytes
 from advisor.checks.facts_network import own_port
 from advisor.checks.facts_setup import image_ref
-from advisor.checks.launch import Probe
+from advisor.checks.launch import PULL, SWAP_FILE, TAKEN_SERVICE_NAME, Probe
 from advisor.units import GIB
 
 
@@ -40,7 +40,7 @@ def _too_short(s: Seen) -> bool | None:
 
 @fact("probe.path_unknown", "bool", "a probe asks for a path the engine does not have")
 def _path(s: Seen) -> bool | None:
-    known = s.know.recognition.servers.get(s.v.launch.engine)
+    known = s.know.server(s.v.launch.engine)
     if known is None or not known.health:
         return None
     image = image_ref(s)
@@ -67,7 +67,7 @@ def _paths(s: Seen) -> str:
 
 @fact("probe.health", "str", "the path to probe")
 def _health(s: Seen) -> str | None:
-    known = s.know.recognition.servers.get(s.v.launch.engine)
+    known = s.know.server(s.v.launch.engine)
     return known.health[0] if known and known.health else None
 
 
@@ -115,7 +115,7 @@ def _host_path(s: Seen) -> bool:
 @fact("pod.service_named_vllm", "bool", "a Service called vllm sets VLLM_PORT in its pods")
 def _service(s: Seen) -> bool:
     return (
-        "service:vllm" in s.v.launch.setup.places
+        TAKEN_SERVICE_NAME in s.v.launch.setup.places
         and s.v.launch.setup.service_links is not False
         and "VLLM_PORT" not in s.v.launch.env
     )
@@ -175,11 +175,11 @@ def _order(s: Seen) -> bool:
 def _access(s: Seen) -> bool:
     u = s.v.launch.setup.unit
     hidden = u.get("PrivateDevices", "").lower() in ("yes", "true", "1")
-    user = u.get("User", "root") not in ("root", "ollama") or u.get("DynamicUser", "").lower() in ("yes", "true")
+    known = s.know.server(s.v.launch.engine)
+    users, wanted = (known.service_users, known.device_groups) if known is not None else ((), ())
+    user = u.get("User", "root") not in ("root", *users) or u.get("DynamicUser", "").lower() in ("yes", "true")
     groups = f"{u.get('SupplementaryGroups', '')} {u.get('Group', '')}"
-    return hidden or (
-        user and s.v.launch.engine in ("llama.cpp", "ollama") and not re.search(r"\b(render|video)\b", groups)
-    )
+    return hidden or (user and bool(wanted) and not set(wanted) & set(re.findall(r"\w+", groups)))
 
 
 @fact("swap.timeout", "float", "llama-swap's health check timeout, seconds")
@@ -190,7 +190,7 @@ def _timeout(s: Seen) -> float | None:
 
 @fact("swap.timeout_short", "bool", "llama-swap gives up before the model is loaded")
 def _timeout_short(s: Seen) -> bool | None:
-    if s.v.launch.kind != "llama-swap":
+    if s.v.launch.kind != SWAP_FILE:
         return False
     t, load = s.facts["swap.timeout"], s.facts["load.seconds"]
     return None if t is None or load is None else t < load - 60
@@ -221,14 +221,14 @@ def _comment(s: Seen) -> bool:
 
 @fact("docker.ollama_pull", "bool", "a RUN line pulls a model without a server")
 def _pull(s: Seen) -> bool:
-    return "ollama-pull" in s.v.launch.setup.places
+    return PULL in s.v.launch.setup.places
 
 
 @fact("wrapper.variables", "bool", "variables that only wrapper images read, on the engine's own image")
 def _wrapper(s: Seen) -> bool:
     env = s.v.launch.env
     names = {"MODEL_NAME", "QUANTIZATION", "TENSOR_PARALLEL_SIZE", "MAX_MODEL_LEN", "GPU_MEMORY_UTILIZATION"} & set(env)
-    if not s.facts["image.official"] or s.v.launch.engine not in ("vllm", "sglang"):
+    if not s.facts["image.official"]:
         return False
     used = " ".join(s.v.launch.argv)
     return bool(names) and not s.v.launch.argv and not any(n in used for n in names)

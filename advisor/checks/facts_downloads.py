@@ -67,7 +67,7 @@ def cache_paths(s: Seen) -> Iterator[str]:
     if set_:
         yield from set_
         return
-    known = s.know.recognition.servers.get(s.v.launch.engine)
+    known = s.know.server(s.v.launch.engine)
     yield from (known.cache if known else ())
 
 
@@ -119,7 +119,7 @@ def _not_mounted(s: Seen) -> bool | None:
     ):
         return False
     image = image_ref(s)
-    if image is None or image.entry is None or image.entry.tag != "version" or setup.storage_uri:
+    if image is None or image.entry is None or not image.entry.official or setup.storage_uri:
         return False
     if setup.cluster and s.facts["setup.standard_pod"] is not True:
         return False

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from advisor import engines
 from advisor.checks import model_names
+from advisor.checks.concept_flags import length_given
 from advisor.checks.facts import Seen, fact
-from advisor.checks.facts_args import value
+from advisor.checks.facts_args import concept_argument, concept_value, usual_share, value
 from advisor.checks.facts_model import heads, kv_heads, model_of
 from advisor.checks.judge import tokens_of_one
 from advisor.deployment import Setting
@@ -77,7 +78,7 @@ def _divisors(s: Seen) -> str | None:
 @fact("length.above_model", "bool", "the asked length is above what the model was trained for")
 def _length_above(s: Seen) -> bool | None:
     length, most = s.facts["length"], s.facts["model.max_context"]
-    if s.v.arguments.last("max-model-len", "context-length", "max_seq_len") is None:
+    if concept_argument(s, "context_length") is None:
         return False
     return None if length is None or most is None else length > most
 
@@ -165,7 +166,7 @@ def _longest(s: Seen) -> int | None:
 def _defaulted(s: Seen) -> bool | None:
     if s.v.arguments.open:
         return None
-    return s.v.arguments.last("max-model-len", "context-length", "ctx-size", "session-len", "max_seq_len") is None
+    return not length_given(s.v.arguments, s.v.launch.engine, s.know)
 
 
 @fact("fit.draft", "bool", "a draft model is set up")
@@ -263,7 +264,10 @@ def _above_free(s: Seen) -> bool | None:
     machine = s.v.machine
     if machine is None:
         return None
-    share = value(s, "gpu-memory-utilization") or 0.92
+    asked = concept_argument(s, "memory_share")
+    share = usual_share(s) if asked is None else concept_value(s, "memory_share")
+    if share is None:
+        return None
     known = [d for d in machine.usable_devices if d.free_bytes is not None and d.total_bytes is not None]
     return any((d.free_bytes or 0) < share * (d.total_bytes or 0) for d in known)
 

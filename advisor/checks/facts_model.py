@@ -302,7 +302,7 @@ def _too_old(s: Seen) -> bool | None:
 
 @fact("quant.floor_missed", "bool", "the quantization needs a newer GPU")
 def _floor(s: Seen) -> bool | None:
-    lookup = s.know.flags("vllm" if s.v.launch.engine == "vllm" else "sglang")
+    lookup = s.know.flags(s.v.launch.engine)
     return _below_floor(s, lookup.table.quantization_capability if lookup else {})
 
 
@@ -375,9 +375,9 @@ def _sm(s: Seen) -> str | None:
     return None if c is None else f"{c:g}"
 
 
-@fact("gpu.vllm_listed", "bool", "the GPU is on vLLM's list for ROCm")
+@fact("gpu.listed", "bool", "the GPU is on the engine's list for ROCm")
 def _listed(s: Seen) -> bool | None:
     gfx = s.facts["gpu.gfx"]
-    entry = s.know.rules.engines().get("vllm")
+    entry = s.know.rules.engines().get(s.v.launch.engine)
     known = entry.floors["default"].amd_gfx if entry is not None and "default" in entry.floors else ()
     return None if gfx is None or not known else all(g in known for g in str(gfx).split(","))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from advisor.checks.concept_flags import concept_of, value_of
 from advisor.checks.facts import Seen, fact
 from advisor.checks.facts_setup import image_ref
 
@@ -18,14 +19,21 @@ def _exposure(s: Seen) -> str | None:
     return exposure(s)
 
 
+def address_variable(s: Seen) -> str | None:
+    """The variable by which the launch's server is told host and port together; None for servers with flags."""
+    entry = s.know.rules.engines().get(s.v.launch.engine)
+    return entry.start.address if entry is not None and entry.start is not None else None
+
+
 def exposure(s: Seen) -> str | None:
     """How the server is reachable from beyond the machine or cluster; None where it is not."""
     setup, launch = s.v.launch.setup, s.v.launch
     if setup.container:
         return setup.exposed
-    host = s.v.arguments.value("host", "server-name", "hostname")
-    if launch.engine == "ollama":
-        return f"OLLAMA_HOST={launch.env['OLLAMA_HOST']}" if s.facts["ollama.all_interfaces"] else None
+    host = value_of(s.v.arguments, launch.engine, s.know, "address")
+    variable = address_variable(s)
+    if variable is not None:
+        return f"{variable}={launch.env[variable]}" if s.facts["ollama.all_interfaces"] else None
     if host is not None and host in ("0.0.0.0", "::", "[::]", "*"):  # noqa: S104 - compared, not bound
         return f"--host {host}"
     return None
@@ -34,8 +42,8 @@ def exposure(s: Seen) -> str | None:
 @fact("setup.loopback", "bool", "listens on loopback only")
 def _loopback(s: Seen) -> bool | None:
     launch = s.v.launch
-    host = s.v.arguments.value("host", "server-name", "hostname")
-    known = s.know.recognition.servers.get(launch.engine)
+    host = value_of(s.v.arguments, launch.engine, s.know, "address")
+    known = s.know.server(launch.engine)
     if host is not None:
         return None if host.unknown else host in ("127.0.0.1", "localhost", "::1")
     if s.v.arguments.open or launch.unresolved or known is None:
@@ -54,16 +62,18 @@ def _published(s: Seen) -> bool:
 def own_port(s: Seen) -> int | None:
     """The port the server listens on: as asked, else the engine's own; None where it cannot be told."""
     launch = s.v.launch
-    a = s.v.arguments.value("port", "server-port", "rest_port")
+    a = value_of(s.v.arguments, launch.engine, s.know, "port")
     if a is not None:
         return int(a) if a.isdigit() else None
     if launch.unresolved or s.v.arguments.open:
         return None
-    if launch.engine == "ollama":
-        m = re.search(r":(\d{2,5})$", launch.env.get("OLLAMA_HOST", ""))
-        return int(m[1]) if m else 11434
-    known = s.know.recognition.servers.get(launch.engine)
-    if known is None or (launch.engine == "tgi" and "PORT" in launch.env):
+    known = s.know.server(launch.engine)
+    variable = address_variable(s)
+    if variable is not None:
+        m = re.search(r":(\d{2,5})$", launch.env.get(variable, ""))
+        return int(m[1]) if m else known.port if known is not None else None
+    said = concept_of(launch.engine, "port", s.know).environment
+    if known is None or any(n in launch.env for n in said):
         return None
     image = image_ref(s)
     inside = (

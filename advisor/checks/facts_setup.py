@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import re
 
+from advisor.checks.concept_flags import value_of
 from advisor.checks.facts import Seen, fact
 from advisor.checks.facts_args import value
 from advisor.checks.facts_model import weight_bytes
+from advisor.checks.judge import Verdict
+from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Mount
 from advisor.checks.recognise import Image, image_of
+from advisor.engines.flags import takes_share_of_device
 from advisor.engines.pool import PINNED_MORE
+from advisor.engines.versions import key, pick
 from advisor.units import GIB
 
 _FLOATING = re.compile(
@@ -212,7 +217,7 @@ def _tag(s: Seen) -> str | None:
 @fact("image.official", "bool", "an image of the engine's own makers")
 def _official(s: Seen) -> bool:
     x = image_ref(s)
-    return x is not None and x.entry is not None and x.entry.tag == "version"
+    return x is not None and x.entry is not None and x.entry.official
 
 
 @fact("image.cpu_only", "bool", "an image without any GPU support")
@@ -220,7 +225,7 @@ def _cpu_only(s: Seen) -> bool:
     x = image_ref(s)
     if x is None:
         return False
-    if s.v.launch.engine == "llama.cpp" and x.entry is not None and x.entry.tag == "version":
+    if x.entry is not None and x.entry.official and x.entry.entry == "llama":
         return re.fullmatch(r"(server|full|light)(-b\d+)?", x.tag or "") is not None
     return re.search(r"(^|[-_/])cpu([-_]|$)", f"{x.name}:{x.tag}".replace(":", "-")) is not None
 
@@ -246,13 +251,7 @@ def _vendor(s: Seen) -> str | None:
     ):
         if word in words:
             return vendor
-    return (
-        "nvidia"
-        if x.entry.tag == "version" and x.entry.engine not in ("ollama", "llama.cpp")
-        else "nvidia"
-        if "cuda" in words
-        else None
-    )
+    return x.entry.vendor or ("nvidia" if "cuda" in words else None)
 
 
 @fact("image.wrong_vendor", "bool", "the image is for another vendor's accelerators than the hardware's")
@@ -279,8 +278,6 @@ def _cuda(s: Seen) -> str | None:
 
 @fact("image.driver_too_old", "bool", "the image's CUDA is newer than the driver supports")
 def _driver(s: Seen) -> bool | None:
-    from advisor.engines.versions import key
-
     mine, have = s.facts["image.cuda"], s.facts["driver.cuda"]
     if mine is None:
         return False
@@ -290,16 +287,12 @@ def _driver(s: Seen) -> bool | None:
 @fact("image.arch_too_new", "bool", "the GPU's architecture is newer or older than the image's kernels")
 def _arch(s: Seen) -> bool | None:
     version, have = s.v.launch.version, s.facts["gpu.compute_capability"]
-    if s.v.launch.engine not in ("vllm", "sglang") or version is None:
+    entry = s.know.rules.engines().get(s.v.launch.engine)
+    if entry is None or not entry.compute_capabilities or version is None:
         return False if version is not None else None
     if have is None:
         return None
-    from advisor.engines.versions import key
-
-    v = key(version)
-    if s.v.launch.engine == "vllm":
-        return (have >= 10.0 and v < (0, 9)) or (have < 7.5 and v >= (0, 12)) or have < 7.0
-    return (have >= 10.0 and v < (0, 4, 7)) or (have < 7.5 and v >= (0, 5, 20))
+    return any(x.refuses(have, key(version), key) for x in entry.compute_capabilities)
 
 
 @fact("devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice")
@@ -336,21 +329,23 @@ def _overridden(s: Seen) -> bool:
 
 @fact("gpu.shared_overcommit", "bool", "launches of this file on the same GPU ask for more than it has")
 def _shared(s: Seen) -> bool | None:
-    mine = s.v.launch.setup.gpu_ids
-    if not mine or s.v.launch.engine not in ("vllm", "sglang"):
+    mine = set(s.v.launch.setup.gpu_ids)
+    if not mine or _share_of(s.v, s.know) is None:
         return False
-    total = 0.0
-    for v in s.siblings:
-        if v.launch.setup.gpu_ids and set(v.launch.setup.gpu_ids) & set(mine) and v.launch.engine in ("vllm", "sglang"):
-            a = v.arguments.value("gpu-memory-utilization", "mem-fraction-static")
-            total += (
-                float(a)
-                if a is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", a)
-                else 0.92
-                if v.launch.engine == "vllm"
-                else 0.85
-            )
-    return total > 1.0
+    beside = (v for v in s.siblings if mine & set(v.launch.setup.gpu_ids))
+    return sum(_share_of(v, s.know) or 0.0 for v in beside) > 1.0
+
+
+def _share_of(v: Verdict, know: Knowledge) -> float | None:
+    """The share of the whole device that a launch takes; None for engines that take none, or another's leavings."""
+    entry = know.rules.engines().get(v.launch.engine)
+    if entry is None or not takes_share_of_device(entry):
+        return None
+    said = value_of(v.arguments, v.launch.engine, know, "memory_share")
+    if said is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", said):
+        return float(said)
+    usual = entry.concepts.memory_share.default
+    return pick(usual, v.judged.engine_version).number if usual else None
 
 
 @fact(

@@ -12,19 +12,21 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.checks import declared, settings
 from advisor.checks import read as reading
+from advisor.checks.concept_flags import flags_of, value_of
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.launch import Launch
+from advisor.checks.launch import SWAP_FILE, Launch
 from advisor.checks.model_names import is_path
 from advisor.checks.readers.context import Context
 from advisor.checks.readers.detect import read_text
-from advisor.checks.settings import MODEL_FLAGS, Argument, Arguments, as_setting
+from advisor.checks.settings import Argument, Arguments, as_setting
 from advisor.deployment import Deployment, Setting
+from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.render import matrix
 
-SERVED = ("served-model-name", "alias", "model-name")
-NOT_SETTINGS = {*MODEL_FLAGS, *SERVED, "model", "hf-repo", "hf-file", "api-key", "api-keys", "hf-token"}
+# what a Deployment holds in fields of its own, and secrets
+NOT_SETTINGS: tuple[ConceptName, ...] = ("model", "model_repository", "model_file", "served_name", "api_key")
 
 
 def deployments(
@@ -49,21 +51,27 @@ _knowledge = lru_cache(maxsize=4)(Knowledge)  # decoded once
 
 def _deployment(launch: Launch, know: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:
     a = settings.read(launch, know)
-    said = reading.hardware_words(launch, a)
+    said = reading.hardware_words(launch, a, know)
     r = reading.read(launch, a, know, hardware or (said[0] if said else None))
     if r.request is None:
         raise BadInput(f"{launch.file}:{launch.line}: {'; '.join(r.open)}")
     d, _ = reading.deployment(r.request, know, machines)
     host, port = _listens(launch, a, know)
     own = dict(_settings(launch, a, know))
+    apart = _not_settings(launch.engine, know)
     return msgspec.structs.replace(
         d,
-        settings={**{k: v for k, v in d.settings.items() if k not in NOT_SETTINGS}, **own},
+        settings={**{k: v for k, v in d.settings.items() if k not in apart}, **own},
         model_path=outside(str(r.model), launch) if r.model is not None and is_path(r.model) else None,
-        served_name=_text(a.value(*SERVED)),
+        served_name=_text(value_of(a, launch.engine, know, "served_name")),
         host=host,
         port=port,
     )
+
+
+def _not_settings(engine: str, know: Knowledge) -> frozenset[str]:
+    """Flags that are no settings of a deployment."""
+    return frozenset((*know.recognition.model_flags, *flags_of(engine, NOT_SETTINGS, know), "hf-token"))
 
 
 def outside(path: str, launch: Launch) -> str:
@@ -83,10 +91,11 @@ def _below(path: str, folder: str) -> bool:
 def _settings(launch: Launch, a: Arguments, know: Knowledge) -> list[tuple[str, Setting]]:
     """Every flag that is a setting, the last of its name."""
     table = know.flags(launch.engine)
+    apart = _not_settings(launch.engine, know)
     listens = {flag for flag, _ in _forms(launch.engine, know.rules)}
     out: list[tuple[str, Setting]] = []
     for x in a.given:
-        if x.name in NOT_SETTINGS or f"--{x.name}" in listens or x.key is not None:
+        if x.name in apart or f"--{x.name}" in listens or x.key is not None:
             continue
         value = as_setting(x, table.table.flags.get(x.name) if table else None)
         if value is not None:
@@ -96,8 +105,8 @@ def _settings(launch: Launch, a: Arguments, know: Knowledge) -> list[tuple[str, 
 
 def _forms(engine: str, rules: Catalog) -> list[tuple[str, str]]:
     """(flag, what stands behind it) of where a server listens."""
-    known = matrix.table(rules).start
-    if engine not in known:
+    entry = rules.engines().get(engine)
+    if entry is None or entry.start is None:
         return []
     words = matrix.start(engine, rules).listen
     return [(f, v) for f, v in zip(words[::2], words[1::2], strict=False) if f.startswith("-")]
@@ -107,7 +116,7 @@ def _listens(launch: Launch, a: Arguments, know: Knowledge) -> tuple[str | None,
     """Where clients reach it: a container's published port; in a cluster the port alone, since a service stands before.
     None = not said, or the platform chooses."""
     s = launch.setup
-    if launch.kind == "llama-swap":
+    if launch.kind == SWAP_FILE:
         return None, None
     if s.cluster or s.container:
         host, port, _ = next(iter(s.ports), (None, None, None))

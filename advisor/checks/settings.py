@@ -15,18 +15,6 @@ from advisor.engines.flag_tables import FlagEntry
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 _SIZED = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])?$")
-# flags whose value is a model when no positional names one
-MODEL_FLAGS = (
-    "model",
-    "model-path",
-    "model-id",
-    "model_path",
-    "model-repository",
-    "model_id",
-    "model-dir",
-    "model_dir",
-    "model-repo",
-)
 
 
 class Argument(NamedTuple):
@@ -77,11 +65,16 @@ def read(launch: Launch, know: Knowledge) -> Arguments:
             if flag is not None and flag not in ("api-key",):
                 given.append(Argument(flag, name, value, value))
     for name, value in launch.settings.items():
-        if launch.engine == "ollama":
+        if told_by_variables(table):
             continue
         given.append(_setting(name, value, table))
     words, positional, unread = _words(launch.argv, table)
     return Arguments((*given, *words), tuple(positional), tuple(unread))
+
+
+def told_by_variables(table: FlagLookup | None) -> bool:
+    """Whether the server has no flags: variables and the parameters of a model's own file are all it is told."""
+    return table is not None and not table.table.flags and bool(table.table.modelfile_parameters)
 
 
 def _setting(name: str, value: Text, table: FlagLookup | None) -> Argument:

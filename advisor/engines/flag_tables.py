@@ -8,7 +8,7 @@ from functools import lru_cache
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.versions import key
-from advisor.meanings import EngineId, Version
+from advisor.meanings import EngineId, Pattern, Version
 from advisor.memory.memo import by_identity
 from advisor.record import Record
 
@@ -71,15 +71,25 @@ class FlagTable(Record, frozen=True, kw_only=True):
     same_as: EngineId | None = None  # the engine whose server it starts, and whose table is meant
     unread: str | None = None  # why there is no table: nothing is known of what the server takes
     parser: str = "argparse"  # how it reads: argparse and clap take abbreviations, exact does not
+    negated: bool = False  # every switch also has a spelling with `no-`, `enable-` one with `disable-`
+    single_dash: bool = False  # long names may be written with one dash
+    cuts_numbers: bool = False  # a whole number may be written with decimals
+    oldest_read: Version | None = None  # the oldest version whose flags were read
     port: int | None = None
     positional: tuple[str, ...] = ()
     flags: dict[str, FlagEntry] = {}
     since: dict[Version, tuple[str, ...]] = {}  # first version seen with them -> names
     gone: dict[str, Gone] = {}
     gone_variables: dict[str, Gone] = {}
+    gone_before_reading: tuple[str, ...] = ()  # flags that left before the oldest version that was read
+    gone_before: Version | None = None  # the version from which on they are surely gone
     settings: tuple[str, ...] = ()  # no flags: keys of its file, of a request, or of another of its commands
     variables: tuple[str, ...] = ()  # environment variables that are read
+    variable_prefix: str | None = None  # of the engine's own variables
+    other_variables: tuple[str, ...] = ()  # with that prefix, of clients and platforms
+    plugin_variables: Pattern | None = None  # pattern: with that prefix, read by plugins and hardware back ends
     quantization_methods: tuple[str, ...] = ()
+    quantization_methods_since: Version | None = None  # first version that this list is known to hold for
     quantization_removed_to_plugin: tuple[str, ...] = ()
     quantization_capability: dict[str, float] = {}  # method -> least compute capability
     bfloat16_only: tuple[str, ...] = ()

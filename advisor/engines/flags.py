@@ -1,23 +1,36 @@
-"""What an engine calls things, read from its own rules (`memory:` in rules/engines/<engine>.yaml)."""
+"""What an engine calls things, read from its own rules (`concepts` and `memory` in rules/engines/<engine>.yaml)."""
 
 from __future__ import annotations
 
 from typing import Literal
 
+from advisor.catalog.launch_types import Concept
 from advisor.catalog.types import Engine
 
-Concept = Literal["tp", "pp", "fraction", "sequences"]
+ConceptName = Literal[
+    "model", "model_repository", "model_file", "model_address", "served_name",
+    "context_length", "total_context", "sequences", "batched_tokens", "tensor_parallel",
+    "pipeline_parallel", "data_parallel", "data_parallel_attention", "expert_parallel", "expert_parallel_switch",
+    "nodes", "memory_share", "kv_cache_type", "kv_cache_key_type", "kv_cache_value_type", "layers_on_device",
+    "experts_on_device", "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",
+    "address", "port", "api_key",
+]  # fmt: skip
 
 
-def own_flag(entry: Engine, concept: Concept) -> str | None:
-    """The engine's flag for a concept of pool engines; None where it has none."""
-    names = entry.memory.get("names")
-    spellings = names.get(concept) if isinstance(names, dict) else None
-    return str(spellings[0]) if isinstance(spellings, (list, tuple)) and spellings else None
+def concept(entry: Engine, name: ConceptName) -> Concept:
+    """What the engine calls a concept; empty where it has none."""
+    found: Concept = getattr(entry.concepts, name)
+    return found
+
+
+def own_flag(entry: Engine, name: ConceptName) -> str | None:
+    """The engine's own long flag for a concept, without dashes; None where it has none."""
+    flags = concept(entry, name).flags
+    return flags[0] if flags else None
 
 
 def takes_share_of_device(entry: Engine) -> bool:
-    """Whether the engine's fraction is one of the whole device, not of what the weights leave."""
+    """Whether the engine's memory share is one of the whole device, not of what the weights leave."""
     return entry.memory.get("fraction_of") == "total"
 
 

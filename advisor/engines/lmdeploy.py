@@ -21,9 +21,7 @@ CACHE: dict[str, Setting] = {
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    out = pool.common_settings(
-        d, entry, length="session-len", sequences="max-batch-size", fraction="cache-max-entry-count", tp="tp"
-    )
+    out = pool.common_settings(d, entry)
     batch = pool.resolve(d, entry, pool.constants(entry)).batched_tokens
     out += (Decided(name="max-prefill-token-num", value=batch, because="prompt tokens of one step; working memory"),)
     kind = pool.resolve(d, entry, pool.constants(entry)).kv_type

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
@@ -38,14 +39,11 @@ class Constants(Record, frozen=True, kw_only=True):
     """`memory:` of an engine without a share of the device for its cache."""
 
     kv_bytes: dict[str, float]
-    kv_type: tuple[FlagName, ...] = ()  # settings that name it; `K,V` in bits where `kv_bits` allows
     kv_bits: tuple[int, int] | None = None
     kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits
     reserved: Reserved | None = None
-    gpu_experts: tuple[FlagName, ...] = ()  # routed experts of each layer that stay on the device, with experts_on_host
-    length: tuple[FlagName, ...] = ()
-    sequences: tuple[FlagName, ...] = ()
     experts_on_host: bool = False
+    names: Concepts = Concepts()  # the entry's own, put in by `constants`
     windows: bool = True  # whether windowed layers keep only their window
     working_share: tuple[float, float, float] = (0.02, 0.06, 0.2)  # of weights and cache
     overhead_mib: tuple[float, float, float] = (200, 600, 1500)
@@ -58,13 +56,19 @@ def constants(entry: Engine) -> Constants:
     if not entry.memory:
         raise BadInput(f"{entry.name}: its memory behaviour is not in the rules, so memory cannot be told")
     try:
-        return msgspec.convert(entry.memory, Constants)
+        made = msgspec.convert(entry.memory, Constants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
+    return msgspec.structs.replace(made, names=entry.concepts)
+
+
+def _count(d: Deployment, concept: Concept, least: int = 1) -> int | None:
+    """The whole number that the settings give a concept; None where they do not, or the engine lacks it."""
+    return integer(d.settings, *concept.flags, least=least) if concept.flags else None
 
 
 def _length(d: Deployment, c: Constants) -> tuple[int, bool]:
-    asked = integer(d.settings, *c.length, least=1) if c.length else None
+    asked = _count(d, c.names.context_length)
     trained = d.model.max_context
     n = asked or d.context_length or min(USUAL_LENGTH, trained or USUAL_LENGTH)
     return n, bool(asked or d.context_length)
@@ -77,7 +81,7 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     """
     c = constants(entry)
     length, given = _length(d, c)
-    sequences = (integer(d.settings, *c.sequences, least=1) if c.sequences else None) or d.sequences
+    sequences = _count(d, c.names.sequences) or d.sequences
     per_token, cache, state = _cache(d, entry, c, length)
     cache, state = cache * sequences, state * sequences
     refused: tuple[str, ...] = ()
@@ -136,7 +140,7 @@ def reserved_tokens(d: Deployment, x: Reserved, length: int, sequences: int) -> 
 
 def _host_experts(d: Deployment, c: Constants, experts: int) -> int:
     """Bytes of routed experts in host memory: all but those that a setting keeps on the device."""
-    kept = integer(d.settings, *c.gpu_experts, least=0) if c.gpu_experts else None
+    kept = _count(d, c.names.experts_on_device, least=0)
     lay = d.model.layout
     count = max((g.n_experts for g in lay.ffn if isinstance(g, Moe)), default=0) if lay else 0
     return experts if not kept or not count else experts * max(0, count - kept) // count
@@ -144,11 +148,13 @@ def _host_experts(d: Deployment, c: Constants, experts: int) -> int:
 
 def _kv_bytes(d: Deployment, entry: Engine, c: Constants) -> tuple[float, float]:
     """Bytes a value of keys and of values. Raises BadInput for a type the engine does not have."""
-    said = get(d.settings, *c.kv_type) if c.kv_type else None
+    said = get(d.settings, *c.names.kv_cache_type.flags)
     words = str(said).split(",") if said is not None else [str(d.kv_cache_type.k), str(d.kv_cache_type.v)]
     pair = (words * 2)[:2] if len(words) == 1 else words
     if len(pair) != 2:
-        raise BadInput(f"setting {c.kv_type[0]}: {str(said)[:40]!r} is neither a type nor two numbers of bits")
+        raise BadInput(
+            f"setting {c.names.kv_cache_type.flags[0]}: {str(said)[:40]!r} is neither a type nor two numbers of bits"
+        )
     out = []
     for word in (w.strip().lower() for w in pair):
         if word in c.kv_bytes:
@@ -201,13 +207,14 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
     c = constants(entry)
     length, _ = _length(d, c)
     out = []
-    if c.length:
-        out.append(Decided(name=c.length[0], value=length, because="longest request, prompt and output together"))
+    if c.names.context_length.flags:
+        flag = c.names.context_length.flags[0]
+        out.append(Decided(name=flag, value=length, because="longest request, prompt and output together"))
     if c.reserved is not None:
         tokens = reserved_tokens(d, c.reserved, length, d.sequences)
         out.append(
             Decided(name=c.reserved.setting, value=tokens, because="tokens of all requests, shared and reserved")
         )
-    if c.sequences and d.sequences > 1:
-        out.append(Decided(name=c.sequences[0], value=d.sequences, because="requests held at once"))
+    if c.names.sequences.flags and d.sequences > 1:
+        out.append(Decided(name=c.names.sequences.flags[0], value=d.sequences, because="requests held at once"))
     return tuple(out)

@@ -13,6 +13,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting, pool_says
 from advisor.engines.base import Decided, get, integer
+from advisor.engines.flags import own_flag
 from advisor.engines.pool_constants import Constants, constants
 from advisor.engines.pool_settings import Resolved, resolve
 from advisor.engines.pool_sizes import Sized, cache_plans, heads, sizes
@@ -96,7 +97,7 @@ def _left_out(d: Deployment, r: Resolved, c: Constants) -> tuple[str, ...]:
         out.append("LoRA adapters, whose rank is not said")
     elif r.lora_slots and c.lora is not None and not c.lora.experts and d.model.is_moe:
         out.append("LoRA buffers of routed experts")
-    if c.names.speculative and get(d.settings, *c.names.speculative) is not None:
+    if get(d.settings, *c.names.speculative.flags) is not None:
         if not r.prediction:
             if d.draft is None:
                 out.append("the draft model of speculative decoding")
@@ -230,21 +231,23 @@ def _basis(entry: Engine, c: Constants, s: Sized, q: Quantization, packed: bool)
 
 
 def common_settings(
-    d: Deployment, entry: Engine, *, length: str, sequences: str, fraction: str, tp: str, pp: str = ""
+    d: Deployment, entry: Engine, *, tensor_parallel: str | None = None, pipeline_parallel: str | None = None
 ) -> tuple[Decided, ...]:
-    """The settings every pool engine should be given, under the engine's own names."""
-    r = resolve(d, entry, constants(entry))
-    out = [
-        Decided(name=length, value=r.length, because="longest request, prompt and output together"),
-        Decided(name=sequences, value=admitted(d, constants(entry)), because="requests that run at once"),
-        Decided(
-            name=fraction, value=r.fraction, because="written out, so that a later default cannot break the estimate"
-        ),
-    ]
-    if r.tp > 1 or fitting.several(d):
-        out.append(Decided(name=tp, value=r.tp, because=fitting.why_so_many(r.tp)))
-    if r.pp > 1 and pp:
-        out.append(Decided(name=pp, value=r.pp, because="stages of layers over groups of GPUs"))
+    """The settings every pool engine should be given, under its own names, or those of its command line."""
+    r, c = resolve(d, entry, constants(entry)), entry.concepts
+    written = "written out, so that a later default cannot break the estimate"
+    found = (
+        (c.context_length, r.length, "longest request, prompt and output together"),
+        (c.sequences, admitted(d, constants(entry)), "requests that run at once"),
+        (c.memory_share, r.fraction, written),
+    )
+    out = [Decided(name=x.flags[0], value=value, because=why) for x, value, why in found if x.flags]
+    ranks = tensor_parallel or own_flag(entry, "tensor_parallel")
+    if ranks and (r.tp > 1 or fitting.several(d)):
+        out.append(Decided(name=ranks, value=r.tp, because=fitting.why_so_many(r.tp)))
+    stages = pipeline_parallel or own_flag(entry, "pipeline_parallel")
+    if r.pp > 1 and stages:
+        out.append(Decided(name=stages, value=r.pp, because="stages of layers over groups of GPUs"))
     return tuple(out)
 
 
@@ -253,4 +256,4 @@ __all__ = ["Resolved", "common_settings", "constants", "heads", "keeps_nothing",
 
 def admitted(d: Deployment, c: Constants) -> int:
     """Requests the server should admit at once: as set, else those the deployment is sized for."""
-    return integer(d.settings, *c.names.sequences, least=1) or d.sequences if c.names.sequences else d.sequences
+    return (integer(d.settings, *c.names.sequences.flags, least=1) if c.names.sequences.flags else None) or d.sequences

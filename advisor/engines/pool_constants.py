@@ -6,8 +6,8 @@ from typing import Literal
 
 import msgspec
 
+from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
-from advisor.engines.versions import ByVersion
 from advisor.errors import BadInput
 from advisor.meanings import AcceleratorId, FlagName, ModelType, Version
 from advisor.memory.memo import by_identity
@@ -60,26 +60,6 @@ class Activation(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Names(Record, frozen=True, kw_only=True):
-    """The engine's own flag for each concept (all spellings)."""
-
-    tp: tuple[FlagName, ...] = ()
-    pp: tuple[FlagName, ...] = ()
-    dp: tuple[FlagName, ...] = ()
-    dp_attention: tuple[FlagName, ...] = ()  # switch: replicas split the tensor-parallel ranks, they do not add to them
-    ep: tuple[FlagName, ...] = ()
-    experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
-    fraction: tuple[FlagName, ...] = ()
-    sequences: tuple[FlagName, ...] = ()
-    batched_tokens: tuple[FlagName, ...] = ()
-    length: tuple[FlagName, ...] = ()
-    kv_type: tuple[FlagName, ...] = ()
-    eager: tuple[FlagName, ...] = ()
-    cpu_offload: tuple[FlagName, ...] = ()  # GiB of each rank's layers that stay in host memory
-    speculative: tuple[FlagName, ...] = ()  # JSON object: method, num_speculative_tokens, model
-    text_only: tuple[FlagName, ...] = ()  # leaves the vision tower out
-
-
 class Lora(Record, frozen=True, kw_only=True):
     """Adapter slots: the flags, and what the engine takes when they are left out."""
 
@@ -100,9 +80,8 @@ class Constants(Record, frozen=True, kw_only=True):
     """`memory:` of a pool engine."""
 
     fraction_of: Literal["total", "after_weights"]
-    fraction: tuple[ByVersion, ...]
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
-    names: Names
+    experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
     kv_bytes: dict[str, float]  # accepted KV cache types -> bytes per element
     packed_kv: dict[str, Packed] = {}  # types whose vectors are packed, with something beside them
     tiers: tuple[Tier, ...]
@@ -115,6 +94,7 @@ class Constants(Record, frozen=True, kw_only=True):
     block: int = 16
     fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
+    names: Concepts = Concepts()  # the entry's own, put in by `constants`
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     source: str
 
@@ -123,6 +103,7 @@ class Constants(Record, frozen=True, kw_only=True):
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants. Raises BadInput when an overlay spoiled them."""
     try:
-        return msgspec.convert(entry.memory, Constants)
+        made = msgspec.convert(entry.memory, Constants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
+    return msgspec.structs.replace(made, names=entry.concepts)

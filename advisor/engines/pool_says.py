@@ -35,7 +35,7 @@ def refusals(d: Deployment, r: Resolved, c: Constants, devices: Sequence[Device]
                 out.append(
                     f"{x.name}: {gib(x.free_bytes)} free at start is less than the desired share "
                     f"({r.fraction:g} of {gib(total)}): stop what else runs there or lower "
-                    f"{c.names.fraction[0]} to {_floor(x.free_bytes / total)}"
+                    f"{c.names.memory_share.flags[0]} to {_floor(x.free_bytes / total)}"
                 )
     return list(dict.fromkeys(out))
 
@@ -55,7 +55,7 @@ def states(r: Resolved, c: Constants, plans: Sequence[PagedCache], low: int, hig
         there = f"{least}" if least == most else f"{least} to {most}"
         return sure, (
             f"max_num_seqs ({r.sequences}) exceeds available Mamba cache blocks ({there}): "
-            f"lower {c.names.sequences[0]} to {least}, or raise the memory fraction"
+            f"lower {c.names.sequences.flags[0]} to {least}, or raise the memory fraction"
         )
     return None
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import LARGEST_LENGTH, flag, get, integer, number
-from advisor.engines.pool_constants import GIB, Constants, Names, Tier
+from advisor.engines.pool_constants import GIB, Constants, Tier, constants
 from advisor.engines.versions import key, pick
 from advisor.errors import BadInput
 from advisor.memory.layers import cache_layers
@@ -57,16 +58,16 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
 
     Raises BadInput naming the flag that cannot be.
     """
-    s, n = d.settings, c.names
+    s, names = d.settings, entry.concepts
     version = d.engine_version or entry.version
-    share = number(s, *n.fraction) if n.fraction else None
+    share = number(s, *names.memory_share.flags)
     if share is not None and not 0 < share <= 1:
-        raise BadInput(f"setting {n.fraction[0]}: {share:g} is not above 0 and at most 1")
+        raise BadInput(f"setting {names.memory_share.flags[0]}: {share:g} is not above 0 and at most 1")
     if share is None:
-        share = fraction if fraction is not None else pick(c.fraction, version).number
-    length = _length(d, n)
+        share = fraction if fraction is not None else _usual_share(entry, version)
+    length = _length(d, names)
     tier = _tier(d, c, version)
-    tp, pp, dp, ep = _ranks(d, n)
+    tp, pp, dp, ep = _ranks(d, names, c.experts_over_dp)
     kind = _kv_type(d, entry, c)
     slots, rank = _lora(d, c)
     return Resolved(
@@ -75,18 +76,18 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
         dp=dp,
         ep=ep,
         fraction=share,
-        sequences=_count(d, n.sequences) or tier.sequences,
-        batched_tokens=_count(d, n.batched_tokens) or _batch(tier, length),
+        sequences=_count(d, names.sequences.flags) or tier.sequences,
+        batched_tokens=_count(d, names.batched_tokens.flags) or _batch(tier, length),
         length=length,
         kv_type=kind,
         kv_bytes=c.kv_bytes[kind],
         kv_packed=c.packed_kv.get(kind),
-        eager=bool(flag(s, *n.eager)) if n.eager else False,
-        cpu_offload=_offload(d, n),
-        text_only=bool(flag(s, *n.text_only)) if n.text_only else False,
-        length_given=d.context_length is not None or (bool(n.length) and get(s, *n.length) is not None),
-        sequences_given=bool(_count(d, n.sequences)),
-        prediction=_prediction(d, n),
+        eager=bool(flag(s, *names.eager.flags)),
+        cpu_offload=_offload(d, names),
+        text_only=bool(flag(s, *names.text_only.flags)),
+        length_given=d.context_length is not None or get(s, *names.context_length.flags) is not None,
+        sequences_given=bool(_count(d, names.sequences.flags)),
+        prediction=_prediction(d, names),
         lora_slots=slots,
         lora_rank=rank,
         lora_experts_whole=bool(c.lora and c.lora.expert_parallel and flag(d.settings, *c.lora.expert_parallel)),
@@ -99,9 +100,9 @@ def _batch(tier: Tier, length: int) -> int:
     return max(length, tier.batched_tokens) if length <= tier.whole_prompts_to else tier.batched_tokens
 
 
-def _prediction(d: Deployment, n: Names) -> bool:
+def _prediction(d: Deployment, names: Concepts) -> bool:
     """Whether speculative decoding with the model's own prediction block is set. Raises BadInput for a bad value."""
-    value = get(d.settings, *n.speculative) if n.speculative else None
+    value = get(d.settings, *names.speculative.flags)
     if value is None:
         return False
     try:
@@ -109,7 +110,7 @@ def _prediction(d: Deployment, n: Names) -> bool:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         config = None
     if not isinstance(config, dict):
-        raise BadInput(f'setting {n.speculative[0]}: a JSON object is wanted, like {{"method": "mtp"}}')
+        raise BadInput(f'setting {names.speculative.flags[0]}: a JSON object is wanted, like {{"method": "mtp"}}')
     return "mtp" in str(config.get("method", "")).lower()
 
 
@@ -121,10 +122,10 @@ def _lora(d: Deployment, c: Constants) -> tuple[int, int | None]:
     return _count(d, x.slots) or x.default_slots, _count(d, x.rank) or x.default_rank
 
 
-def _offload(d: Deployment, n: Names) -> int:
-    gib = number(d.settings, *n.cpu_offload) if n.cpu_offload else None
+def _offload(d: Deployment, names: Concepts) -> int:
+    gib = number(d.settings, *names.cpu_offload.flags)
     if gib is not None and not 0 <= gib <= LARGEST_LENGTH:
-        raise BadInput(f"setting {n.cpu_offload[0]}: {gib:g} is not a number of GiB from 0 on")
+        raise BadInput(f"setting {names.cpu_offload.flags[0]}: {gib:g} is not a number of GiB from 0 on")
     return int((gib or 0) * GIB)
 
 
@@ -132,27 +133,40 @@ def _count(d: Deployment, names: tuple[str, ...]) -> int | None:
     return integer(d.settings, *names, least=1, most=LARGEST_LENGTH) if names else None
 
 
-def _ranks(d: Deployment, n: Names) -> tuple[int, int, int, int]:
+def _usual_share(entry: Engine, version: str | None) -> float:
+    """The share of the device that the engine takes when nothing is said. Raises BadInput where the rules have none."""
+    usual = entry.concepts.memory_share.default
+    if not usual:
+        raise BadInput(f"rules/engines/{entry.id}.yaml: concepts.memory_share has no default")
+    return pick(usual, version).number
+
+
+def _ranks(d: Deployment, names: Concepts, experts_over_dp: bool) -> tuple[int, int, int, int]:
     """(tp, pp, dp, ep) as Resolved means them."""
     s = d.settings
-    tp, pp, dp = (integer(s, *x, least=1, most=MOST_RANKS) or 1 if x else 1 for x in (n.tp, n.pp, n.dp))
+    sizes = (names.tensor_parallel.flags, names.pipeline_parallel.flags, names.data_parallel.flags)
+    tp, pp, dp = (integer(s, *x, least=1, most=MOST_RANKS) or 1 if x else 1 for x in sizes)
     layers = len(cache_layers(d.model))
     if layers and pp > layers:
-        raise BadInput(f"setting {n.pp[0]}: {pp} stages are more than the {layers} layers of {d.model.id}")
-    if n.dp_attention and flag(s, *n.dp_attention):
+        raise BadInput(f"setting {sizes[1][0]}: {pp} stages are more than the {layers} layers of {d.model.id}")
+    if flag(s, *names.data_parallel_attention.flags):
         if tp % dp:
-            raise BadInput(f"setting {n.tp[0]}: {tp} is not a multiple of {n.dp[0]} {dp}, which splits its ranks")
+            raise BadInput(
+                f"setting {sizes[0][0]}: {tp} is not a multiple of {sizes[2][0]} {dp}, which splits its ranks"
+            )
         return tp // dp, pp, dp, tp
-    if n.experts_over_dp:
+    if experts_over_dp:
         return tp, pp, dp, tp * dp  # routed experts are spread over all replicas, sliced or whole alike
-    ep = integer(s, *n.ep, least=1, most=MOST_RANKS) if n.ep else None
+    flags = names.expert_parallel.flags
+    ep = integer(s, *flags, least=1, most=MOST_RANKS) if flags else None
     return tp, pp, dp, max(tp, ep or 1)
 
 
-def _length(d: Deployment, n: Names) -> int:
-    asked = get(d.settings, *n.length) if n.length else None
-    if asked is not None and str(asked) not in ("auto", "-1", "0"):
-        return integer(d.settings, *n.length, least=1, most=LARGEST_LENGTH) or 0
+def _length(d: Deployment, names: Concepts) -> int:
+    flags = names.context_length.flags
+    asked = get(d.settings, *flags)
+    if asked is not None and str(asked) not in names.context_length.unset:
+        return integer(d.settings, *flags, least=1, most=LARGEST_LENGTH) or 0
     length = d.context_length or d.model.max_context
     if not length:
         raise BadInput(f"context length: give --context, the trained context of {d.model.id} is not known")
@@ -161,7 +175,7 @@ def _length(d: Deployment, n: Names) -> int:
 
 def _kv_type(d: Deployment, entry: Engine, c: Constants) -> str:
     """The KV cache's type under the engine's own name. Engines of this kind have one type for keys and values."""
-    asked = get(d.settings, *c.names.kv_type) if c.names.kv_type else None
+    asked = get(d.settings, *entry.concepts.kv_cache_type.flags)
     if asked is None and d.kv_cache_type.k != d.kv_cache_type.v:
         raise BadInput(
             f"KV cache type {d.kv_cache_type.k}/{d.kv_cache_type.v}: {entry.name} has one type for keys and values"
@@ -176,6 +190,14 @@ def _kv_type(d: Deployment, entry: Engine, c: Constants) -> str:
             near_matches(kind[:40], known),
         )
     return kind
+
+
+def least_default_sequences(entry: Engine) -> int | None:
+    """The smallest number of running requests that the engine takes by default on any device of the current version;
+    None where the rules have none."""
+    if "tiers" not in entry.memory:
+        return None
+    return min(t.sequences for t in constants(entry).tiers if t.before is None)
 
 
 def _tier(d: Deployment, c: Constants, version: str | None) -> Tier:

@@ -12,12 +12,4 @@ memory = pool.memory
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    return pool.common_settings(
-        d,
-        entry,
-        length="max_seq_len",
-        sequences="max_batch_size",
-        fraction="free_gpu_memory_fraction",
-        tp="tp_size",
-        pp="pp_size",
-    )
+    return pool.common_settings(d, entry, tensor_parallel="tp_size", pipeline_parallel="pp_size")

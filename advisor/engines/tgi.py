@@ -12,9 +12,7 @@ memory = pool.memory
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    common = pool.common_settings(
-        d, entry, length="max-total-tokens", sequences="max-batch-size", fraction="cuda-memory-fraction", tp="num-shard"
-    )
+    common = pool.common_settings(d, entry)
     length = pool.resolve(d, entry, pool.constants(entry)).length
     return (
         *common,

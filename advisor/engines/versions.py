@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
-from advisor.meanings import Version
-from advisor.record import Record
-
 
 class Versioned(Protocol):
     """Anything that holds below version `before` (None = from the last change on)."""
@@ -20,14 +17,6 @@ class Versioned(Protocol):
 
 
 V = TypeVar("V", bound=Versioned)
-
-
-class ByVersion(Record, frozen=True, kw_only=True):
-    """A constant that holds below version `before` (None = from the last change on)."""
-
-    number: float
-    before: Version | None = None
-    source: str
 
 
 @lru_cache(maxsize=4096)

@@ -177,6 +177,9 @@ def _memory(house: House, item: Item) -> Iterator[Fault]:
 def _constants(house: House, item: Item) -> Iterator[Fault]:
     """What the types of the constants cannot say."""
     memory: dict[str, Any] = item.data["memory"]
+    if "names" in memory:
+        said = "nothing reads names here: they stand in the entry's `concepts`"
+        yield item.place.field("unknown_key", ("memory", "names"), said)
     sizes = memory.get("kv_bytes", {})
     for name, size in sizes.items():
         if not KV_BYTES[0] <= size <= KV_BYTES[1]:

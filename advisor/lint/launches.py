@@ -1,21 +1,24 @@
-"""Launch files: rules/targets.yaml agrees with the engines and their flags; every template is there and compiles."""
+"""Launches: the words that start an engine are its own flags; every launch file has a template that compiles."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from advisor.catalog.launch_types import Start
+from advisor.catalog.types import Engine
 from advisor.lint.faults import Fault, near, one_line
 from advisor.lint.flags import known, names, table_of
-from advisor.lint.house import Document, House
+from advisor.lint.house import Document, House, Item
 from advisor.lint.reading import shown
 from advisor.lint.shape import At
 from advisor.render.environment import environment, template_roots
-from advisor.render.files import SHARED
-from advisor.render.matrix import Start, Targets
+from advisor.render.files import IN_IMAGES, SHARED
+from advisor.render.matrix import Targets
 
 FILE = "targets.yaml"
+INSTALL = "install"
 # what is filled into words of a launch (advisor/render/context.py), beside the variables a user has to set (`needs`)
 FILLED_IN = frozenset(("model", "download", "absolute", "tag", "served", "host", "address", "port", "name"))
 OF_NODES = frozenset(("count", "rank", "head"))
@@ -24,48 +27,61 @@ PAGES = ("readme",)  # templates of files that stand beside the targets
 
 
 def faults(house: House) -> Iterator[Fault]:
-    """What is wrong with targets and templates."""
+    """What is wrong with starts, targets and templates."""
     document = house.documents.get(FILE)
-    if document is None:
-        return
-    table: Targets = document.value
-    yield from _targets(house, document, table)
-    for engine, start in table.start.items():
-        yield from _start(house, document, engine, start, table)
-    yield from _install(document, table)
-    yield from _templates(house, table)
+    for item in house.tables["engines"].values():
+        if item.entry.start is not None:
+            yield from _start(house, item, item.entry.start)
+        if document is not None:
+            yield from _targets(house, item, document.value)
+    if document is not None:
+        yield from _files(document)
+        yield from _templates(house, document.value)
 
 
-def _targets(house: House, document: Document, table: Targets) -> Iterator[Fault]:
-    place = document.place
-    roots = template_roots()
-    for name, target in table.targets.items():
-        at: At = ("targets", name)
+def _files(document: Document) -> Iterator[Fault]:
+    for name, target in document.value.targets.items():
         for word in re.findall(r"\{(\w*)\}", target.file):
             if word not in IN_NAMES:
-                yield place.field("unknown_name", (*at, "file"), f"{{{word}}} is not filled in here; {{name}} is")
-        for i, engine in enumerate(target.engines):
-            here: At = (*at, "engines", i)
-            if engine in target.because:
-                yield place.field("contradiction", here, f"{engine} has the target, and `because` says why it has none")
-            if engine in target.engines[:i]:
-                yield place.field("duplicate_name", here, f"{engine} stands twice")
-            paths = (f"{engine}/{name}.j2", f"{SHARED}/{name}.j2")
-            if not any((r / p).is_file() for r in roots for p in paths):
-                yield place.field("missing_place", here, f"there is no template {' or '.join(paths)}")
-            entry = house.engines.get(engine)
-            if engine not in table.start and entry is not None and entry.kind != "client":
-                yield place.field("missing_place", here, f"`start` does not say how {engine} is started")
+                said = f"{{{word}}} is not filled in here; {{name}} is"
+                yield document.place.field("unknown_name", ("targets", name, "file"), said)
 
 
-def _start(house: House, document: Document, engine: str, start: Start, table: Targets) -> Iterator[Fault]:
-    place, at = document.place, ("start", engine)
+def _targets(house: House, item: Item, table: Targets) -> Iterator[Fault]:
+    """The launch files that an entry names are there, and it has what they need."""
+    e: Engine = item.entry
+    roots = template_roots()
+    for i, name in enumerate(e.targets):
+        at: At = ("targets", i)
+        if name not in table.targets:
+            yield from house.unknown(item.place, at, f"target (rules/{FILE})", name, table.targets)
+            continue
+        if name in e.no_target:
+            said = f"it has the target {name}, and `no_target` says why it has none"
+            yield item.place.field("contradiction", at, said)
+        if name in e.targets[:i]:
+            yield item.place.field("duplicate_name", at, f"{name} stands twice")
+        paths = (f"{e.id}/{name}.j2", f"{SHARED}/{name}.j2")
+        if not any((r / p).is_file() for r in roots for p in paths):
+            yield item.place.field("missing_place", at, f"there is no template {' or '.join(paths)}")
+        if name in IN_IMAGES and not e.images:
+            yield item.place.field("missing_place", at, f"{name} needs a container image, and there are no `images`")
+        if name == INSTALL and e.installation is None:
+            yield item.place.field("missing_place", at, "`installation` does not say how it is installed")
+    for name in e.no_target:
+        yield from house.unknown(item.place, ("no_target", name), f"target (rules/{FILE})", name, table.targets)
+    if e.installation is not None and INSTALL not in e.targets:
+        said = f"is never written: {INSTALL} is not among its `targets`"
+        yield item.place.field("missing_place", ("installation",), said)
+
+
+def _start(house: House, item: Item, start: Start) -> Iterator[Fault]:
+    place, at = item.place, ("start",)
     if start.like is not None:
-        other = table.start.get(start.like)
-        if other is None:
-            yield place.field("missing_place", (*at, "like"), f"`start` has no {start.like}")
-        elif other.like is not None:
-            yield place.field("wrong_value", (*at, "like"), f"{start.like} is like {other.like} itself; name that")
+        other = house.engines.get(start.like)
+        if other is not None and (other.start is None or other.start.like is not None):
+            said = f"{start.like} does not say itself how it is started"
+            yield place.field("missing_place", (*at, "like"), said)
         return
     allowed = FILLED_IN | set(start.needs)
     words: list[tuple[At, tuple[str, ...]]] = [
@@ -80,55 +96,40 @@ def _start(house: House, document: Document, engine: str, start: Start, table: T
         (("image", "repository"), (start.image.repository or ()) if start.image else ()),
     ]
     for where, listed in words:
-        yield from _placeholders(document, (*at, *where), listed, allowed)
+        yield from _placeholders(item, (*at, *where), listed, allowed)
     if start.nodes is not None:
         for field in ("words", "worker"):
-            yield from _placeholders(document, (*at, "nodes", field), getattr(start.nodes, field), OF_NODES)
-    yield from _start_flags(house, document, engine, start)
+            yield from _placeholders(item, (*at, "nodes", field), getattr(start.nodes, field), OF_NODES)
+    yield from _start_flags(house, item, start)
 
 
-def _placeholders(
-    document: Document, at: At, words: tuple[str, ...], allowed: frozenset[str] | set[str]
-) -> Iterator[Fault]:
+def _placeholders(item: Item, at: At, words: tuple[str, ...], allowed: Collection[str]) -> Iterator[Fault]:
     for i, word in enumerate(words):
         for name in re.findall(r"\{(\w*)\}", word):
             if name not in allowed:
                 said = f"{{{name}}} is not filled in here"
-                yield document.place.field("unknown_name", (*at, i), said, near(name, allowed))
+                yield item.place.field("unknown_name", (*at, i), said, near(name, allowed))
 
 
-def _start_flags(house: House, document: Document, engine: str, start: Start) -> Iterator[Fault]:
+def _start_flags(house: House, item: Item, start: Start) -> Iterator[Fault]:
     """Flags of a launch are flags of the server that it starts."""
-    table = table_of(engine, house)
+    table = table_of(item.entry.id, house)
     if table is None:
         return
-    at: At = ("start", engine)
-    listed: list[tuple[At, str]] = [((*at, "listen", i), w) for i, w in enumerate(start.listen)]
-    for field in ("model", "repository", "path"):
+    at: At = ("start",)
+    listed: list[tuple[At, str]] = []
+    for field in ("listen", "model", "repository", "path"):
         listed += [((*at, field, i), w) for i, w in enumerate(getattr(start, field) or ())]
     if start.nodes is not None:
-        listed += [((*at, "nodes", "words", i), w) for i, w in enumerate((*start.nodes.words, *start.nodes.worker))]
+        for field in ("words", "worker"):
+            listed += [((*at, "nodes", field, i), w) for i, w in enumerate(getattr(start.nodes, field))]
     listed += [((*at, f), w) for f in ("online", "rest") if (w := getattr(start, f))]
     if start.key is not None and start.key.flag:
         listed.append(((*at, "key", "flag"), start.key.flag))
     for where, word in listed:
         if re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and not known(word.lstrip("-"), table):
             said = f"{word!r} is no flag in rules/flags/{table.engine}.yaml"
-            yield document.place.field("unknown_name", where, said, near(word.lstrip("-"), names(table)))
-
-
-def _install(document: Document, table: Targets) -> Iterator[Fault]:
-    target = table.targets.get("install")
-    if target is None:
-        return
-    for i, engine in enumerate(target.engines):
-        if engine not in table.install:
-            said = f"`install` does not say how {engine} is installed"
-            yield document.place.field("missing_place", ("targets", "install", "engines", i), said)
-    for engine in table.install:
-        if engine not in target.engines:
-            said = f"{engine} is not among `targets.install.engines`, so this is never written"
-            yield document.place.field("missing_place", ("install", engine), said)
+            yield item.place.field("unknown_name", where, said, near(word.lstrip("-"), names(table)))
 
 
 def _templates(house: House, table: Targets) -> Iterator[Fault]:
@@ -156,7 +157,7 @@ def _belongs(path: Path, root: Path, house: House, table: Targets) -> Iterator[F
         said = f"there is no engine {folder!r}, so no file is made of it"
         yield _template(path, None, said, near(folder, (*house.ids["engines"], SHARED)))
     elif name not in table.targets and not (folder == SHARED and name in PAGES):
-        said = f"{FILE} has no target {name!r}, so no file is made of it"
+        said = f"rules/{FILE} has no target {name!r}, so no file is made of it"
         yield _template(path, None, said, near(name, table.targets))
 
 

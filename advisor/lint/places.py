@@ -9,22 +9,16 @@ import importlib.util
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec import inspect
-
 from advisor.catalog.types import Engine
 from advisor.engines import module_name
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, Item
 from advisor.lint.launches import FILE as TARGETS
 from advisor.lint.reading import Place
-from advisor.lint.shape import visits
-from advisor.render.files import IN_IMAGES
-from advisor.render.matrix import Targets
 
 GUIDE = "guides/advisor.yaml"
 COMMAND = "command"
 CLIENT, ENGINE, ARCHIVED = "client", "engine", "archived"
-RECOGNITION = "checks/recognition.yaml"
 
 
 def faults(house: House) -> Iterator[Fault]:
@@ -32,32 +26,25 @@ def faults(house: House) -> Iterator[Fault]:
     targets, guide = house.documents.get(TARGETS), house.documents.get(GUIDE)
     whole = {d.file.root for d in (targets, guide) if d is not None}
     named = _named_in_guide(guide.data) if guide is not None else set()
-    recognised = _recognised(house)
     for item in house.tables["engines"].values():
         if item.place.file.root not in whole:
             continue
         e: Engine = item.entry
         if targets is not None:
-            yield from _launch(e, item.place, targets.value)
+            yield from _launch(e, item.place)
         if guide is not None and e.kind == ENGINE and e.health.status != ARCHIVED and e.id not in named:
             said = f"no leaf of rules/{GUIDE} names it, so it is only taken when it is asked for"
             yield item.place.fault("missing_place", said, ("id",))
         yield from _memory(item)
-        yield from _flags(house, item, recognised)
+        yield from _flags(house, item)
 
 
-def _launch(e: Engine, place: Place, table: Targets) -> Iterator[Fault]:
-    if e.id not in table.start and e.kind != CLIENT:
-        said = f"rules/{TARGETS} does not say under `start` how it is started"
+def _launch(e: Engine, place: Place) -> Iterator[Fault]:
+    if e.start is None and e.kind != CLIENT:
+        yield place.fault("missing_place", "does not say under `start` how it is started", ("id",))
+    if COMMAND not in (*e.targets, *e.no_target):
+        said = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
         yield place.fault("missing_place", said, ("id",))
-    command = table.targets.get(COMMAND)
-    if command is not None and e.id not in command.engines and e.id not in command.because:
-        said = f"rules/{TARGETS} names it neither in `targets.command.engines` nor in `because`"
-        yield place.fault("missing_place", said, ("id",))
-    for name in IN_IMAGES:
-        target = table.targets.get(name)
-        if target is not None and e.id in target.engines and not e.images:
-            yield place.fault("missing_place", f"has the target {name}, and no `images`", ("id",))
 
 
 def _memory(item: Item) -> Iterator[Fault]:
@@ -71,7 +58,7 @@ def _memory(item: Item) -> Iterator[Fault]:
     yield item.place.fault("missing_place", said, ("id",))
 
 
-def _flags(house: House, item: Item, recognised: set[str]) -> Iterator[Fault]:
+def _flags(house: House, item: Item) -> Iterator[Fault]:
     e: Engine = item.entry
     if e.kind != ENGINE:
         return
@@ -80,21 +67,13 @@ def _flags(house: House, item: Item, recognised: set[str]) -> Iterator[Fault]:
         if f"engine: {e.id}\n" not in house.hidden:
             said = f"rules/flags/{e.id}.yaml is missing: what its server takes (or `unread:` with the reason why not)"
             yield item.place.fault("missing_place", said, ("id",))
-    elif not table.value.same_as and not table.value.unread and e.id not in recognised and recognised:
-        said = f"rules/{RECOGNITION} knows no program, module or image of it, so `advise check` does not see it"
+    elif not (table.value.same_as or table.value.unread or _recognised(e)):
+        said = "`recognition` names no program, module or image of it, so `advise check` does not see it"
         yield item.place.fault("missing_place", said, ("id",))
 
 
-def _recognised(house: House) -> set[str]:
-    """Engines of which a program, module or image is known; empty where that cannot be read."""
-    document = house.documents.get(RECOGNITION)
-    if document is None:
-        return set()
-    marked = visits(document.data, document.kind)
-    found = {
-        v.value for v in marked if isinstance(v.type, inspect.Metadata) and (v.type.extra or {}).get("is") == "engine"
-    }
-    return found | {e.id for e in house.engines.values() if getattr(e, "programs", None)}
+def _recognised(e: Engine) -> bool:
+    return bool(e.recognition.programs or e.recognition.modules or e.recognition.images)
 
 
 def _named_in_guide(raw: Any) -> set[str]:

@@ -1,7 +1,7 @@
 """Engines that are installed here: programs on PATH and Python packages, with their version.
 
-Python packages are read from *.dist-info folder names and never imported. Only llama-server and ollama are started
-(their version is nowhere else), with a time-out, and only where the program exists.
+Python packages are read from *.dist-info folder names and never imported. Only programs whose version stands nowhere
+else are started, with a time-out, and only where the program exists.
 """
 
 from __future__ import annotations
@@ -14,25 +14,19 @@ from pathlib import Path
 from advisor.machines import reading
 from advisor.machines.reading import Run
 from advisor.machines.types import InstalledEngine
+from advisor.record import Record
 
-# program -> engine id of the catalogue
-PROGRAMS = {
-    "llama-server": "llama.cpp", "ollama": "ollama", "vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy",
-    "trtllm-serve": "tensorrt-llm", "max": "max", "mlx_lm.server": "mlx-lm", "mlc_llm": "mlc-llm",
-    "text-generation-launcher": "tgi", "llama-swap": "llama-swap", "ramalama": "ramalama",
-    "lemonade-server": "lemonade", "litert-lm": "litert-lm", "ovms": "openvino-model-server", "lms": "lm-studio",
-    "dynamo": "dynamo",
-}  # fmt: skip
-# Python distribution (PEP 503 name) -> engine id of the catalogue
-PACKAGES = {
-    "vllm": "vllm", "sglang": "sglang", "lmdeploy": "lmdeploy", "tensorrt-llm": "tensorrt-llm", "modular": "max",
-    "max": "max", "mlx-lm": "mlx-lm", "vllm-metal": "vllm-metal", "vllm-mlx": "vllm-mlx", "mlc-llm": "mlc-llm",
-    "transformers": "transformers", "exllamav3": "exllamav3", "tabbyapi": "exllamav3", "ktransformers": "ktransformers",
-    "ramalama": "ramalama", "lemonade-sdk": "lemonade", "litert-lm": "litert-lm", "litert-lm-api": "litert-lm",
-    "ai-dynamo": "dynamo", "llama-cpp-python": "llama.cpp",
-}  # fmt: skip
-ASKED = {"llama.cpp": "llama-server", "ollama": "ollama"}
-BOUND_TO_SERVER = frozenset(("llama-cpp-python",))  # its version is the binding's, not the engine's
+
+class KnownEngines(Record, frozen=True, kw_only=True):
+    """What engines look like when they are installed, by the catalogue (`recognition` in rules/engines)."""
+
+    programs: dict[str, str] = {}  # program on PATH -> engine id
+    packages: dict[str, str] = {}  # Python distribution (PEP 503 name) -> engine id
+    bindings: frozenset[str] = frozenset()  # distributions whose version is the binding's, not the engine's
+    version_programs: dict[str, str] = {}  # engine id -> the program that prints its version, which stands nowhere else
+    builds: dict[str, dict[str, str | None]] = {}  # engine id -> build number -> version, for engines that count builds
+
+
 MAX_FOLDERS = 64
 _DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-(\d[A-Za-z0-9.!+_]*)\.dist-info")
 
@@ -42,28 +36,29 @@ def read_installed(
     env: Mapping[str, str],
     run: Run,
     site: Iterable[Path] | None = None,
-    builds: Mapping[str, object] | None = None,
+    known: KnownEngines | None = None,
     system: str = sys.platform,
 ) -> tuple[InstalledEngine, ...]:
     """Engines found, programs first.
 
-    `site` are the folders that hold *.dist-info (None = this Python's own). `builds` is the `versions` table of
-    llama.cpp, which maps build numbers to versions; a build it does not name leaves the version unknown.
+    `site` are the folders that hold *.dist-info (None = this Python's own). A build that `known` does not name leaves
+    the version unknown.
     """
     found: list[InstalledEngine] = []
-    for name, engine in PROGRAMS.items():
+    known = known or KnownEngines()
+    for name, engine in known.programs.items():
         path = program(name, env, root, system)
         if path is None:
             continue
-        said = run([str(path), "--version"]) if ASKED.get(engine) == name else None
-        version, build = _version(engine, said, builds or {})
+        said = run([str(path), "--version"]) if known.version_programs.get(engine) == name else None
+        version, build = _version(said, known.builds.get(engine))
         found.append(InstalledEngine(engine=engine, version=version, build=build, path=_shown(path, root)))
     folders = [Path(p or ".") for p in sys.path] if site is None else list(site)
     for name, number in distributions(folders).items():
-        if name in PACKAGES:
-            version = None if name in BOUND_TO_SERVER else number
-            found.append(InstalledEngine(engine=PACKAGES[name], version=version, build=number, package=name))
-    return tuple(_merged(found))
+        if name in known.packages:
+            version = None if name in known.bindings else number
+            found.append(InstalledEngine(engine=known.packages[name], version=version, build=number, package=name))
+    return tuple(_merged(found, known))
 
 
 def program(name: str, env: Mapping[str, str], root: Path, system: str) -> Path | None:
@@ -104,24 +99,14 @@ def llama_build(said: str) -> tuple[str | None, str | None]:
     return (semantic[0] if semantic else None), (f"b{number[1]}" if number else None)
 
 
-def version_of_build(build: str, versions: Mapping[str, object]) -> str | None:
-    """The version that a llama.cpp build is: `builds: {b11434: {version: 0.6.0-dev}}` of the catalogue's table.
-
-    None for a build that the table does not name or gives no version for.
-    """
-    builds = versions.get("builds")
-    entry = builds.get(build) if isinstance(builds, Mapping) else None
-    version = entry.get("version") if isinstance(entry, Mapping) else None
-    return version if isinstance(version, str) else None
-
-
-def _version(engine: str, said: str | None, builds: Mapping[str, object]) -> tuple[str | None, str | None]:
+def _version(said: str | None, builds: Mapping[str, str | None] | None) -> tuple[str | None, str | None]:
+    """(version, build) of what `--version` prints; `builds` are those of an engine that counts them, else None."""
     if said is None:
         return None, None
-    if engine == "llama.cpp":
+    if builds is not None:
         version, build = llama_build(said)
         if version is None and build is not None:
-            version = version_of_build(build, builds)
+            version = builds.get(build)
         return version, build or version
     m = re.search(r"version(?: is)?:?\s+v?(\d+\.\d+[\w.+-]*)", said)
     return (m[1], m[1]) if m else (None, None)
@@ -131,7 +116,7 @@ def _shown(path: Path, root: Path) -> str:
     return str(path) if str(root) == "/" else "/" + str(path.relative_to(root))
 
 
-def _merged(found: Iterable[InstalledEngine]) -> list[InstalledEngine]:
+def _merged(found: Iterable[InstalledEngine], known: KnownEngines) -> list[InstalledEngine]:
     """One entry an engine where a package brings the program: the package knows the version, the program the path."""
     import msgspec
 
@@ -140,7 +125,7 @@ def _merged(found: Iterable[InstalledEngine]) -> list[InstalledEngine]:
         twin = next(
             (i for i, o in enumerate(out) if o.engine == e.engine and o.version is None and o.package is None), None
         )
-        if e.package is not None and twin is not None and e.engine not in ASKED:
+        if e.package is not None and twin is not None and e.engine not in known.version_programs:
             out[twin] = msgspec.structs.replace(e, path=out[twin].path)
         elif e not in out:
             out.append(e)

@@ -54,12 +54,12 @@ def probe(
     env: Mapping[str, str] | None = None,
     *,
     readers: Readers | None = None,
-    builds: Mapping[str, object] | None = None,
+    engines: installed.KnownEngines | None = None,
 ) -> Machine:
     """What this machine is. Never raises for a source that fails; `notes` say what is missing.
 
     `root` other than `/` is a recorded tree: then nothing outside it is read and no program starts, unless `readers`
-    say so. `builds` maps llama.cpp build numbers to versions (the engine catalogue's `versions`).
+    say so. `engines` are those to look for, by the catalogue; without them none is found.
     """
     import os
 
@@ -75,9 +75,9 @@ def probe(
     caps = _try("limits", lambda: limits.read_limits(root), limits.Limits(), notes)
     found = _devices(root, env, readers, memory, processor, notes)
     devices, hidden = visible.apply(found.devices, env)
-    engines: tuple[InstalledEngine, ...] = _try(
+    there: tuple[InstalledEngine, ...] = _try(
         "engines",
-        lambda: installed.read_installed(root, env, readers.run, readers.site, builds, readers.system),
+        lambda: installed.read_installed(root, env, readers.run, readers.site, engines, readers.system),
         (),
         notes,
     )
@@ -94,7 +94,7 @@ def probe(
         devices=devices,
         interconnect=_interconnect(devices),
         drivers=found.drivers,
-        engines=engines,
+        engines=there,
         docker=_try("docker", lambda: host.read_docker(root, env, readers.system), None, notes),
         npu=_try("npu", lambda: host.read_npu(root, readers.system, readers.run), None, notes),
         python=host.python_version(),

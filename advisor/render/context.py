@@ -12,6 +12,7 @@ import msgspec
 
 from advisor import engines
 from advisor.catalog import Catalog
+from advisor.catalog.launch_types import Start
 from advisor.catalog.types import Engine, Image
 from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import Decided
@@ -161,7 +162,7 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50].strip("-") or "llm"
 
 
-def _model_words(ref: ModelRef, s: matrix.Start, repository: tuple[str, ...] | None, path: str | None) -> Model:
+def _model_words(ref: ModelRef, s: Start, repository: tuple[str, ...] | None, path: str | None) -> Model:
     """The form in which the program is told the model, and what goes into it."""
     local = ref.path is not None
     asked = s.path if local else (repository or s.repository)
@@ -245,7 +246,7 @@ def context(
         "start_seconds": seconds_to_start(weights, doc.load),
         "volume_gib": None if weights is None else math.ceil(1.3 * weights / GIB) + 5,
         "load": _lengths(d, work),
-        "venv": entry.id in doc.install and bool(doc.install[entry.id].pip),
+        "venv": entry.installation is not None and bool(entry.installation.pip),
     }
     seen |= _starts(seen, s, ref, inside=not brief)
     inner_start = matrix.start(entry.runs[0], rules) if entry.id == "llama-swap" else s
@@ -285,7 +286,7 @@ def _lengths(d: Deployment, work: Workload | None) -> dict[str, int]:
     return {"prompt_tokens": prompt, "output_tokens": output, "concurrency": d.sequences}
 
 
-def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef, inside: bool) -> dict[str, Any]:
+def _starts(seen: Mapping[str, Any], s: Start, ref: ModelRef, inside: bool) -> dict[str, Any]:
     """The words of the program outside and inside a container, and how it is told the key of its clients."""
     own = {n: Word(variable=n, help=what) for n, what in s.needs.items()}
     here = {"host": plain(seen["host"]), "address": plain(seen["address"]), "port": plain(str(seen["port"]))}
@@ -336,7 +337,7 @@ def _starts(seen: Mapping[str, Any], s: matrix.Start, ref: ModelRef, inside: boo
     return out
 
 
-def _renamed(arguments_: list[dict[str, Any]], s: matrix.Start) -> list[dict[str, Any]]:
+def _renamed(arguments_: list[dict[str, Any]], s: Start) -> list[dict[str, Any]]:
     """Flags by a wrapper's own names; those it has none for as one text behind its flag for the rest."""
     if not s.rest:
         return arguments_
@@ -346,7 +347,7 @@ def _renamed(arguments_: list[dict[str, Any]], s: matrix.Start) -> list[dict[str
     return [*own, {"flag": f"{s.rest}={shlex.join(words)}", "value": None}] if words else own
 
 
-def _before(s: matrix.Start, ref: ModelRef, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _before(s: Start, ref: ModelRef, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give."""
     if not s.before:
         return []
@@ -356,7 +357,7 @@ def _before(s: matrix.Start, ref: ModelRef, seen: Mapping[str, Any]) -> list[dic
     return _plain([fill(s.before, {"model": model, "name": plain(str(seen["served_name"] or name))})])[0]
 
 
-def _after(s: matrix.Start, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:
+def _after(s: Start, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:
     """What is run once the server answers, as words: Ollama pulls the model, or makes it from a local file."""
     if not s.after:
         return []

@@ -149,7 +149,7 @@ def _refuse_what_is_no_url(url: str) -> None:
 
 def _comes_as_image(engine_id: str, system: str | None, rules: Catalog) -> bool:
     """Whether install.sh pulls a container image on this system: then docker-run.sh starts it, not run.sh."""
-    how = matrix.table(rules).install.get(engine_id)
+    how = rules.engines()[engine_id].installation
     return how is not None and how.image and system not in how.systems
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from advisor.catalog import Catalog
+from advisor.catalog.launch_types import Installation, Lane, Start
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
@@ -15,7 +16,7 @@ from advisor.render import matrix
 from advisor.render.words import fill, lines, plain
 
 
-def several_nodes(s: matrix.Start, count: str, rank: str, head: str) -> dict[str, str]:
+def several_nodes(s: Start, count: str, rank: str, head: str) -> dict[str, str]:
     """Shell text that a launcher appends on every node, and on all but the first. The names are shell variables."""
     if s.nodes is None:
         return {"words": "", "worker": ""}
@@ -111,8 +112,8 @@ def beyond(
                 f"{entry.name} {seen['engine']['version']}: several nodes by flags came with {s.nodes.since}"
             )
     if target == "install":
-        how = doc.install[entry.id]
-        return {"how": how.to_dict(), "lane_install": how.lanes.get(str(seen["vendor"]), matrix.Lane()).to_dict()}
+        how = entry.installation or Installation()
+        return {"how": how.to_dict(), "lane_install": how.lanes.get(str(seen["vendor"]), Lane()).to_dict()}
     if target == "lws":
         w = several_nodes(s, "LWS_GROUP_SIZE", "LWS_WORKER_INDEX", "LWS_LEADER_ADDRESS")
         return {"node_words": f" {w['words']}", "worker_words": w["worker"]}

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from advisor.catalog.launch_types import Start
 from advisor.record import Record
-from advisor.render.matrix import Start
 
 
 class Word(Record, frozen=True, kw_only=True):

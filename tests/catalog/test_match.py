@@ -9,8 +9,8 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.match import attach, candidates, capacity, match_cpu, match_device
+from advisor.catalog.recognised import known_engines
 from advisor.catalog.types import Accelerator
-from advisor.machines import installed
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Vendor
 from advisor.units import GIB, MIB
 
@@ -190,12 +190,7 @@ def test_apple_processor_tiers_by_gpu_cores() -> None:
     assert found.bandwidth_gbs_per_socket == 300
 
 
-def test_every_engine_that_is_looked_for_is_in_the_catalogue() -> None:
-    known = set(catalog([RULES]).engines())
-    assert set(installed.PROGRAMS.values()) | set(installed.PACKAGES.values()) <= known
-
-
 def test_llama_cpp_builds_come_from_the_catalogue() -> None:
-    versions = catalog([RULES]).engine("llama.cpp").versions
-    assert installed.version_of_build("b11434", versions) == "0.6.0-dev"
-    assert installed.version_of_build("b1", versions) is None
+    builds = known_engines(catalog([RULES]).engines()).builds
+    assert builds["llama.cpp"]["b11434"] == "0.6.0-dev"
+    assert "b1" not in builds["llama.cpp"]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.engines.versions import ByVersion, key, pick
+from advisor.catalog.launch_types import VersionedNumber
+from advisor.engines.versions import key, pick
 
-TWO = (ByVersion(number=0.9, before="0.21", source="old"), ByVersion(number=0.92, source="new"))
+TWO = (VersionedNumber(number=0.9, before="0.21", source="old"), VersionedNumber(number=0.92, source="new"))
 
 
 def test_pick_by_version() -> None:
@@ -30,8 +31,8 @@ def test_versions_compare_as_numbers_not_text() -> None:
     st.tuples(st.integers(0, 40), st.integers(0, 40)),
 )
 def test_pick_takes_the_first_bound_above_the_version(bounds: list[tuple[int, int]], version: tuple[int, int]) -> None:
-    values = [ByVersion(number=float(i), before=f"{a}.{b}", source="s") for i, (a, b) in enumerate(bounds)]
-    values.append(ByVersion(number=-1.0, source="newest"))
+    values = [VersionedNumber(number=float(i), before=f"{a}.{b}", source="s") for i, (a, b) in enumerate(bounds)]
+    values.append(VersionedNumber(number=-1.0, source="newest"))
     got = pick(values, f"{version[0]}.{version[1]}")
     above = [b for b in bounds if version < b]
     if not above:

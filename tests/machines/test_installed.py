@@ -6,11 +6,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from advisor.catalog import catalog
+from advisor.catalog.recognised import known_engines
 from advisor.machines import installed
 
-BUILDS = {"builds": {"b10434": {"version": "0.5.0"}, "b11434": {"version": "0.6.0-dev"}, "b11739": {"note": "seen"}}}
+KNOWN = known_engines(catalog().engines())
+BUILDS = msgspec.structs.replace(
+    KNOWN, builds={"llama.cpp": {"b10434": "0.5.0", "b11434": "0.6.0-dev", "b11739": None}}
+)
 
 
 def put(root: Path, *programs: str) -> dict[str, str]:
@@ -57,16 +63,16 @@ def test_llama_server_versions(tmp_path: Path, said: str, version: str | None, b
 def test_ollama(tmp_path: Path) -> None:
     env = put(tmp_path, "ollama")
     said = "Warning: could not connect to a running Ollama instance\nWarning: client version is 0.35.1"
-    (found,) = installed.read_installed(tmp_path, env, Runner(ollama=said), [], {}, "linux")
+    (found,) = installed.read_installed(tmp_path, env, Runner(ollama=said), [], KNOWN, "linux")
     assert (found.engine, found.version) == ("ollama", "0.35.1")
 
 
 def test_only_two_programs_are_ever_started(tmp_path: Path) -> None:
-    env = put(tmp_path, *installed.PROGRAMS)
+    env = put(tmp_path, *KNOWN.programs)
     run = Runner()
-    found = installed.read_installed(tmp_path, env, run, [], {}, "linux")
+    found = installed.read_installed(tmp_path, env, run, [], KNOWN, "linux")
     assert sorted(run.asked) == ["llama-server", "ollama"]
-    assert {f.engine for f in found} == set(installed.PROGRAMS.values())
+    assert {f.engine for f in found} == set(KNOWN.programs.values())
     assert all(f.version is None for f in found)
 
 
@@ -76,7 +82,7 @@ def test_packages_by_folder_name(tmp_path: Path) -> None:
     for name in (*names, "broken"):
         (site / f"{name}.dist-info").mkdir(parents=True)
     (site / "vllm").mkdir()
-    found = {f.package: f for f in installed.read_installed(tmp_path, {}, Runner(), [site], {}, "linux")}
+    found = {f.package: f for f in installed.read_installed(tmp_path, {}, Runner(), [site], KNOWN, "linux")}
     assert found["vllm"].version == "0.33.0+cu129"
     assert found["tensorrt-llm"].engine == "tensorrt-llm"
     assert found["mlx-lm"].version == "0.31.2"
@@ -87,7 +93,7 @@ def test_packages_by_folder_name(tmp_path: Path) -> None:
 def test_a_package_and_its_program_are_one_engine(tmp_path: Path) -> None:
     (tmp_path / "site/vllm-0.33.0.dist-info").mkdir(parents=True)
     env = put(tmp_path, "vllm")
-    (found,) = installed.read_installed(tmp_path, env, Runner(), [tmp_path / "site"], {}, "linux")
+    (found,) = installed.read_installed(tmp_path, env, Runner(), [tmp_path / "site"], KNOWN, "linux")
     assert (found.version, found.path, found.package) == ("0.33.0", "/usr/bin/vllm", "vllm")
 
 
@@ -103,4 +109,4 @@ def test_files_that_are_no_programs_do_not_count(tmp_path: Path) -> None:
     env = put(tmp_path, "llama-server")
     (tmp_path / "usr/bin/llama-server").chmod(0o644)
     (tmp_path / "usr/bin/ollama").mkdir()
-    assert installed.read_installed(tmp_path, env, Runner(), [], {}, "linux") == ()
+    assert installed.read_installed(tmp_path, env, Runner(), [], KNOWN, "linux") == ()

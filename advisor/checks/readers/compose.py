@@ -51,13 +51,13 @@ def read_document(doc: Any, ctx: Context) -> list[Launch]:
         if isinstance(raw, dict):
             service = _expanded(_extended(raw, services, ctx, 0), known)
             out += _service(str(name), service, ctx, line_of(name))
-    return _pulled(out)
+    return _pulled(out, ctx)
 
 
-def _pulled(found: list[Launch]) -> list[Launch]:
-    """An Ollama server and the service that pulls its models are one launch a model."""
-    clients = [x for x in found if x.engine == "ollama" and x.argv[:1] in (("pull",), ("run",))]
-    servers = [x for x in found if x.engine == "ollama" and x not in clients]
+def _pulled(found: list[Launch], ctx: Context) -> list[Launch]:
+    """A server and the service that pulls its models (`ollama pull`) are one launch a model."""
+    clients = [x for x in found if x.argv[:1] and x.argv[0] in ctx.know.client_words(x.engine)]
+    servers = [x for x in found if clients and x.engine == clients[0].engine and x not in clients]
     if not clients or len(servers) != 1:
         return found
     (server,) = servers
@@ -167,8 +167,9 @@ def _service(name: str, s: Mapping[str, Any], ctx: Context, line: int) -> list[L
     setup = _setup(s)
     entry = _words(s["entrypoint"]) if s.get("entrypoint") else None
     found = finder(ctx).container(string(s.get("image")), entry, _words(s.get("command")), env, setup)
-    if not found and env.get("VLLM_MODEL") and s.get("build") is not None:
-        found = [Started("vllm", None, (), env, setup=setup, unresolved=("what the image that is built here starts",))]
+    engine = next((e for n, e in ctx.know.engine_variables.items() if env.get(n)), None)
+    if not found and engine is not None and s.get("build") is not None:
+        found = [Started(engine, None, (), env, setup=setup, unresolved=("what the image that is built here starts",))]
     out = made(ctx, "compose", found, name)
     out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(s) or line) for x in out]
     return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]

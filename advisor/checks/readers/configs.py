@@ -8,31 +8,9 @@ from typing import Any
 
 import msgspec
 
-from advisor.checks.launch import Launch, Setup
+from advisor.checks.launch import SWAP_FILE, Launch, Setup
 from advisor.checks.located import Text, at, like, line_of, lines_of, mapping, sequence, string, text, truth
 from advisor.checks.readers.context import Context, environment, finder, made
-
-_TRT = frozenset(
-    [
-        "kv_cache_config",
-        "cuda_graph_config",
-        "moe_config",
-        "enable_attention_dp",
-        "free_gpu_memory_fraction",
-        "max_batch_size",
-        "max_num_tokens",
-        "tensor_parallel_size",
-        "pytorch_backend_config",
-        "speculative_config",
-        "backend",
-        "print_iter_log",
-        "disable_overlap_scheduler",
-        "attn_backend",
-        "moe_expert_parallel_size",
-        "stream_interval",
-        "quant_config",
-    ]
-)
 
 
 def flags_of(doc: Any, ctx: Context) -> str | None:
@@ -40,47 +18,16 @@ def flags_of(doc: Any, ctx: Context) -> str | None:
     if not isinstance(doc, dict) or not doc or len(doc) > 200:
         return None
     keys = [str(k).lstrip("-").replace("_", "-") for k in doc]
-    if sum(k.replace("-", "_") in _TRT for k in keys) >= 2 and (
-        "kv_cache_config" in doc or "cuda_graph_config" in doc or "moe_config" in doc
-    ):
-        return "tensorrt-llm"
-    for engine, telling in (
-        (
-            "sglang",
-            (
-                "mem-fraction-static",
-                "model-path",
-                "tp-size",
-                "attention-backend",
-                "chunked-prefill-size",
-                "max-running-requests",
-            ),
-        ),
-        (
-            "vllm",
-            (
-                "max-model-len",
-                "gpu-memory-utilization",
-                "tensor-parallel-size",
-                "max-num-seqs",
-                "max-num-batched-tokens",
-                "kv-cache-dtype",
-                "enable-prefix-caching",
-                "no-enable-prefix-caching",
-                "served-model-name",
-                "enforce-eager",
-                "async-scheduling",
-                "compilation-config",
-                "max-cudagraph-capture-size",
-                "trust-remote-code",
-            ),
-        ),
-    ):
+    for engine, kind in ctx.know.config_files:
+        own = sum(k in kind.telling for k in keys)
+        if kind.any_of:
+            if own >= 2 and any(x in doc for x in kind.any_of):
+                return engine
+            continue
         table = ctx.know.flags(engine)
         if table is None:
             continue
         known = sum(f"--{k}" in table.spellings for k in keys)
-        own = sum(k in telling for k in keys)
         if own and known * 2 >= len(keys) and (own >= 2 or "model" in keys or known == len(keys)):
             return engine
     return None
@@ -90,11 +37,11 @@ def flags_file(doc: Mapping[str, Any], engine: str, ctx: Context) -> list[Launch
     """A file of flags: keys are the engine's flags without dashes."""
     settings: dict[str, Text] = {}
     argv: list[Text] = []
-    if engine == "tensorrt-llm":
-        flat = {**doc, **mapping(doc.get("kv_cache_config"))}
-        for k, v in flat.items():
+    kind = dict(ctx.know.config_files).get(engine)
+    if kind is not None and kind.nested is not None:
+        for k, v in {**doc, **mapping(doc.get(kind.nested))}.items():
             if isinstance(v, Text):
-                settings["kv_cache_dtype" if k == "dtype" and v in ("fp8", "nvfp4", "auto") else str(k)] = v
+                settings[kind.nested_names.get(str(k), str(k)) if v in kind.nested_values else str(k)] = v
     else:
         for k, v in doc.items():
             name = f"--{str(k).replace('_', '-')}"
@@ -163,7 +110,7 @@ def llama_swap(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
         first = line_of(command) + (1 if command.block else 0)
         found = made(
             ctx,
-            "llama-swap",
+            SWAP_FILE,
             finder(ctx).script(_one_line(filled), first, {"PORT": "5800", "MODEL_ID": str(name)}),
             str(name),
             around,
@@ -259,7 +206,7 @@ def modelfile(source: str, ctx: Context) -> list[Launch]:
             file=ctx.file,
             line=begin,
             kind="modelfile",
-            engine="ollama",
+            engine=ctx.know.resources["modelfile"].engine,
             model=model,
             settings=settings,
             env=env,

@@ -14,7 +14,6 @@ from advisor.checks.launch import Launch, Setup
 from advisor.checks.located import at, line_of, mapping, string, text, whole
 from advisor.checks.readers.context import Context, environment
 from advisor.checks.readers.crds_common import (
-    VLLM_CONFIG,
     launch,
     name_of,
     nim_model,
@@ -37,9 +36,7 @@ def read(kind: str, o: dict[str, Any], ctx: Context) -> list[Launch] | None:
 def _kubeai(o: dict[str, Any], ctx: Context) -> list[Launch]:
     """KubeAI Model: engine, url, args, resourceProfile."""
     spec = mapping(o.get("spec"))
-    engine = {"vllm": "vllm", "ollama": "ollama", "llamacpp": "llama.cpp", "sglang": "sglang"}.get(
-        str(spec.get("engine", "")).lower()
-    )
+    engine = ctx.know.resources["kubeai-model"].engines.get(str(spec.get("engine", "")).lower())
     if engine is None:
         return []
     url = string(spec.get("url"))
@@ -90,14 +87,17 @@ def _kaito(o: dict[str, Any], ctx: Context) -> list[Launch]:
         nodes=count if count and count > 1 else None,
         gpu_resource=f"nvidia.com/mig-{profile}" if profile else None,
     )
-    return [launch(ctx, o, name, "vllm", model=name, setup=setup)]
+    engine = ctx.know.resources["kaito"].engine
+    return [launch(ctx, o, name, engine, model=name, setup=setup)]
 
 
 def _vllm_runtime(o: dict[str, Any], ctx: Context) -> list[Launch]:
     """production-stack VLLMRuntime."""
     spec = mapping(o.get("spec"))
     config = mapping(spec.get("vllmConfig"))
-    settings = renamed(config, {**VLLM_CONFIG, "port": "port"}) | renamed(spec.get("model"), _MODEL)
+    kind = ctx.know.resources["production-stack"]
+    settings = renamed(config, {**kind.flags, "port": "port"})
+    settings |= renamed(spec.get("model"), ctx.know.resources["vllm-runtime-model"].flags)
     deploy = mapping(spec.get("deploymentConfig"))
     gpu = string(at(deploy, "resources", "gpu"))
     image = "/".join(x for x in (string(at(deploy, "image", "registry")), string(at(deploy, "image", "name"))) if x)
@@ -114,16 +114,7 @@ def _vllm_runtime(o: dict[str, Any], ctx: Context) -> list[Launch]:
     env, _ = environment(config.get("env"))
     model = string(at(spec, "model", "modelURL"))
     argv = texts(config.get("extraArgs"))
-    return [launch(ctx, o, o, "vllm", model=model, settings=settings, argv=argv, env=env, setup=setup)]
-
-
-_MODEL = {
-    "maxModelLen": "max-model-len",
-    "dtype": "dtype",
-    "maxNumSeqs": "max-num-seqs",
-    "enableLoRA": "enable-lora",
-    "toolCallParser": "tool-call-parser",
-}
+    return [launch(ctx, o, o, kind.engine, model=model, settings=settings, argv=argv, env=env, setup=setup)]
 
 
 def _nim(o: dict[str, Any], ctx: Context) -> list[Launch]:
@@ -132,9 +123,8 @@ def _nim(o: dict[str, Any], ctx: Context) -> list[Launch]:
     image = string(at(o, "spec", "image", "repository")) or puller
     if image is None:
         return []
-    engine = {"tensorrt_llm": "tensorrt-llm", "vllm": "vllm", "sglang": "sglang"}.get(
-        str(at(o, "spec", "source", "ngc", "model", "engine") or ""), "nim"
-    )
+    kind = ctx.know.resources["nim"]
+    engine = kind.engines.get(str(at(o, "spec", "source", "ngc", "model", "engine") or ""), kind.engine)
     from advisor.checks.readers import kubernetes as k
 
     limits, requests = mapping(at(o, "spec", "resources", "limits")), mapping(at(o, "spec", "resources", "requests"))

@@ -11,24 +11,6 @@ from advisor.checks.launch import Launch
 from advisor.checks.located import Text, at, line_of, mapping, sequence, string, text
 from advisor.checks.readers.context import Context
 
-# what charts and operators call vLLM's flags: production-stack (vllmConfig), and `parallelism` of KServe and llm-d
-VLLM_CONFIG = {
-    "tensorParallelSize": "tensor-parallel-size",
-    "pipelineParallelSize": "pipeline-parallel-size",
-    "maxModelLen": "max-model-len",
-    "dtype": "dtype",
-    "gpuMemoryUtilization": "gpu-memory-utilization",
-    "maxLoras": "max-loras",
-    "maxNumSeqs": "max-num-seqs",
-    "enablePrefixCaching": "enable-prefix-caching",
-    "enableChunkedPrefill": "enable-chunked-prefill",
-}
-_PARALLELISM = {
-    "tensor": "tensor-parallel-size",
-    "pipeline": "pipeline-parallel-size",
-    "data": "data-parallel-size",
-}
-
 
 def name_of(o: Mapping[str, Any]) -> str | None:
     return string(at(o, "metadata", "name"))
@@ -64,9 +46,9 @@ def renamed(values: Any, flags: Mapping[str, str]) -> dict[str, Text]:
     return {flag: v for key, flag in flags.items() if (v := string(at(values, key))) is not None}
 
 
-def parallelism(place: Any) -> dict[str, Text]:
-    """Ranks as `parallelism:` says them, by vLLM's flags."""
-    return renamed(at(place, "parallelism"), _PARALLELISM)
+def parallelism(place: Any, ctx: Context) -> dict[str, Text]:
+    """Ranks as `parallelism:` of KServe and llm-d says them, by their engine's flags."""
+    return renamed(at(place, "parallelism"), ctx.know.resources["parallelism"].flags)
 
 
 def pod_launches(spec: Any, ctx: Context, name: str | None) -> list[Launch]:

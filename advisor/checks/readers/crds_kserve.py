@@ -18,9 +18,10 @@ def llm_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
     from advisor.checks.readers import kubernetes as k
 
     spec = mapping(o.get("spec"))
+    engine = ctx.know.resources["kserve-llm"].engine
     model = uri_model(string(at(spec, "model", "uri")))
     label = string(at(spec, "model", "name"))
-    settings = parallelism(spec.get("worker")) | parallelism(spec)
+    settings = parallelism(spec.get("worker"), ctx) | parallelism(spec, ctx)
     out: list[Launch] = []
     for part in ("template", "prefill", "worker"):
         body = spec.get(part)
@@ -39,11 +40,11 @@ def llm_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
                         setup = k.container_setup(c, s, pod, ctx, None)
                         env, _ = environment(c.get("env"))
                         argv = (*texts(c.get("args")), *words(env.get("VLLM_ADDITIONAL_ARGS")))
-                        found.append(launch(ctx, o, c, "vllm", argv=argv, env=env, setup=setup))
+                        found.append(launch(ctx, o, c, engine, argv=argv, env=env, setup=setup))
             out += found
     if not out and (model is not None or str(o.get("kind")) == "LLMInferenceService"):
-        out = [launch(ctx, o, o, "vllm", setup=Setup(container=True, cluster=True))]
-    real = [x for x in out if x.engine == "vllm"]
+        out = [launch(ctx, o, o, engine, setup=Setup(container=True, cluster=True))]
+    real = [x for x in out if x.engine == engine]
     named = model if model is not None and "/" in model and "://" not in model else None
     shown = named or (label if label is not None and "{" not in label else model)
     for i, x in enumerate(out):
@@ -62,7 +63,7 @@ def inference_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
     runtime = str(model.get("runtime") or "")
     uri = string(model.get("storageUri"))
     out = pod_launches(predictor, ctx, name_of(o))
-    engine = _format_engine(fmt, runtime)
+    engine = _format_engine(fmt, runtime, ctx)
     if engine and model:
         env, _ = environment(model.get("env"))
         limits, requests = k.resources(model)
@@ -81,20 +82,6 @@ def inference_service(o: dict[str, Any], ctx: Context) -> list[Launch]:
     return out
 
 
-def _format_engine(fmt: str, runtime: str) -> str | None:
+def _format_engine(fmt: str, runtime: str, ctx: Context) -> str | None:
     both = f"{fmt} {runtime}".lower()
-    for word, engine in (
-        ("nim", "nim"),
-        ("vllm", "vllm"),
-        ("sglang", "sglang"),
-        ("tgi", "tgi"),
-        ("ollama", "ollama"),
-        ("huggingface", "vllm"),
-        ("llama.cpp", "llama.cpp"),
-        ("llamacpp", "llama.cpp"),
-        ("openvino", "openvino-model-server"),
-        ("trtllm", "tensorrt-llm"),
-    ):
-        if word in both:
-            return engine
-    return None
+    return next((e for word, e in ctx.know.resources["kserve-format"].engines.items() if word in both), None)

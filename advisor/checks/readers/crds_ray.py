@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -66,6 +65,7 @@ def ray(o: dict[str, Any], ctx: Context) -> list[Launch]:
 
 def _serve_config(doc: Any, o: Mapping[str, Any], ctx: Context, setup: Setup) -> list[Launch]:
     out: list[Launch] = []
+    kinds = ctx.know.resources
     for app in sequence(at(doc, "applications")):
         for llm in sequence(at(app, "args", "llm_configs")):
             source = string(at(llm, "model_loading_config", "model_source")) or string(
@@ -76,28 +76,18 @@ def _serve_config(doc: Any, o: Mapping[str, Any], ctx: Context, setup: Setup) ->
             }
             words = accelerators.accelerator(str(at(llm, "accelerator_type") or ""), ctx.know)
             s = msgspec.structs.replace(setup, hardware=setup.hardware or words)
-            out.append(launch(ctx, o, llm, "vllm", model=source, settings=settings, setup=s))
+            out.append(launch(ctx, o, llm, kinds["ray-serve-llm"].engine, model=source, settings=settings, setup=s))
         env, _ = environment(at(app, "runtime_env", "env_vars"))
         model = next((env[k] for k in ("MODEL_ID", "MODEL_NAME", "MODEL", "HF_MODEL") if k in env), None)
-        if model is not None and (re.search(r"vllm", str(app.get("import_path", "")), re.I) or _says_vllm(o, app)):
-            settings = {f: env[k] for k, f in _RAY_ENV.items() if k in env}
-            out.append(launch(ctx, o, model, "vllm", model=model, settings=settings, setup=setup))
+        told = kinds["ray-serve-variables"]
+        if model is not None and told.engine in f"{app.get('import_path', '')} {_software(o, app)}".lower():
+            settings = {f: env[k] for k, f in told.flags.items() if k in env}
+            out.append(launch(ctx, o, model, told.engine, model=model, settings=settings, setup=setup))
     return out
 
 
-_RAY_ENV = {
-    "TENSOR_PARALLELISM": "tensor-parallel-size",
-    "TENSOR_PARALLEL_SIZE": "tensor-parallel-size",
-    "PIPELINE_PARALLELISM": "pipeline-parallel-size",
-    "MAX_MODEL_LEN": "max-model-len",
-    "GPU_MEMORY_UTILIZATION": "gpu-memory-utilization",
-    "MAX_NUM_SEQ": "max-num-seqs",
-    "MAX_NUM_SEQS": "max-num-seqs",
-    "MAX_NUM_BATCHED_TOKENS": "max-num-batched-tokens",
-}
-
-
-def _says_vllm(o: Mapping[str, Any], app: Any) -> bool:
+def _software(o: Mapping[str, Any], app: Any) -> str:
+    """Packages and images that an application runs with."""
     pins = " ".join(str(p) for p in sequence(at(app, "runtime_env", "pip")))
     images = " ".join(str(m.get("image")) for m in find_all(o, "image"))
-    return "vllm" in f"{pins} {images}".lower()
+    return f"{pins} {images}"

@@ -9,27 +9,6 @@ from advisor.checks.located import Text, lines_of, text
 from advisor.checks.readers.context import Context
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
-# variables that only the engine's own server reads, and clients never set
-_SERVER = {
-    "ollama": re.compile(r"OLLAMA_(?!HOST$|API|BASE|URL|MODEL$|MODELS$|INTERNAL|PROXY)[A-Z_]+$"),
-    "llama.cpp": re.compile(r"LLAMA_ARG_[A-Z_]+$"),
-}
-_NAMES = frozenset(
-    [
-        "OLLAMA_CONTEXT_LENGTH",
-        "OLLAMA_NUM_PARALLEL",
-        "OLLAMA_MAX_LOADED_MODELS",
-        "OLLAMA_KV_CACHE_TYPE",
-        "OLLAMA_FLASH_ATTENTION",
-        "OLLAMA_KEEP_ALIVE",
-        "OLLAMA_MAX_QUEUE",
-        "OLLAMA_SCHED_SPREAD",
-        "OLLAMA_GPU_OVERHEAD",
-        "OLLAMA_LOAD_TIMEOUT",
-        "OLLAMA_NUM_CTX",
-        "OLLAMA_ORIGINS",
-    ]
-)
 
 
 def variables_of(source: str, first: int = 1) -> dict[str, Text]:
@@ -51,8 +30,8 @@ def variables_of(source: str, first: int = 1) -> dict[str, Text]:
 def read(source: str, ctx: Context) -> list[Launch]:
     """The server that an env file sets up, if one reads it."""
     env = variables_of(source, ctx.line)
-    for engine, pattern in _SERVER.items():
-        mine = [v for k, v in env.items() if (k in _NAMES if engine == "ollama" else pattern.match(k))]
+    for engine, kind in ctx.know.env_files:
+        mine = [v for k, v in env.items() if k in kind.names or (kind.pattern and re.match(kind.pattern, k))]
         if mine:
             return [Launch(file=ctx.file, line=mine[0].line, kind="env", name=None, engine=engine, env=env)]
     return []

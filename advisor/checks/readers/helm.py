@@ -15,28 +15,10 @@ from advisor.checks.knowledge import Chart
 from advisor.checks.launch import Launch, Mount, Setup
 from advisor.checks.located import Text, at, line_of, mapping, sequence, string, text, truth, whole
 from advisor.checks.readers.context import Context, environment
-from advisor.checks.readers.crds_common import VLLM_CONFIG, launch, parallelism, renamed, texts, uri_model, words
+from advisor.checks.readers.crds_common import launch, parallelism, renamed, texts, uri_model, words
 from advisor.checks.recognise import image_of, image_version
 
-_KEYS = frozenset(
-    (
-        *VLLM_CONFIG,
-        *[
-            "v0",
-            "v1",
-            "extraArgs",
-            "runner",
-            "env",
-            "customChatTemplate",
-            "tool",
-            "enableLoRA",
-            "maxLoraRank",
-            "numScheduler",
-            "enableTool",
-            "toolCallParser",
-        ],
-    )
-)
+BENCHMARK = "llm-d-benchmark"  # in rules/checks/charts.yaml and resources.yaml
 
 
 def applies(doc: Any) -> bool:
@@ -59,13 +41,14 @@ def read_document(doc: Any, ctx: Context) -> list[Launch]:
 
 def _production_stack(doc: Any, ctx: Context) -> list[Launch]:
     engine = mapping(doc["servingEngineSpec"])
+    kind = ctx.know.resources["production-stack"]
     out = []
     for m in sequence(engine.get("modelSpec")):
         if not isinstance(m, dict) or truth(m.get("enabled")) is False:
             continue
         config = mapping(m.get("vllmConfig"))
-        settings = renamed(config, VLLM_CONFIG)
-        unknown_keys = tuple(str(k) for k in config if str(k) not in _KEYS)
+        settings = renamed(config, kind.flags)
+        unknown_keys = tuple(str(k) for k in config if str(k) not in (*kind.flags, *kind.keys))
         argv = (*texts(config.get("extraArgs")), *texts(m.get("extraArgs")))
         repository = string(m.get("repository"))
         image = f"{repository}:{m['tag']}" if repository and isinstance(m.get("tag"), Text) else repository
@@ -113,7 +96,7 @@ def _production_stack(doc: Any, ctx: Context) -> list[Launch]:
                 ctx,
                 string(m.get("name")),
                 m,
-                "vllm",
+                kind.engine,
                 "helm",
                 model=model,
                 settings=settings,
@@ -140,7 +123,7 @@ def _modelservice(doc: Any, ctx: Context) -> list[Launch]:
         body = mapping(doc.get(part))
         if truth(body.get("create")) is False or not body:
             continue
-        settings = parallelism(body)
+        settings = parallelism(body, ctx)
         pod = k.pod_setup(body, ctx, {})
         found = k.containers(body, pod, f"{named or 'model'}/{part}", ctx, kind="helm")
         out += [msgspec.structs.replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in found]
@@ -148,7 +131,8 @@ def _modelservice(doc: Any, ctx: Context) -> list[Launch]:
             c = mapping(sequence(body["containers"])[0])
             setup = k.container_setup(c, body, pod, ctx, None)
             argv = texts(c.get("args"))
-            out.append(launch(ctx, part, c, "vllm", "helm", model=model, settings=settings, argv=argv, setup=setup))
+            engine = ctx.know.resources["modelservice"].engine
+            out.append(launch(ctx, part, c, engine, "helm", model=model, settings=settings, argv=argv, setup=setup))
     return out
 
 
@@ -192,7 +176,8 @@ def _filled(command: Text, part: str, s: Mapping[str, Any], body: Mapping[str, A
 
 
 def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
-    """llm-d benchmark scenarios: a model, and vLLM for decode, prefill or alone."""
+    """llm-d benchmark scenarios: a model, and an engine for decode, prefill or alone."""
+    kind = ctx.know.resources[BENCHMARK]
     common = mapping(s.get("common")) or s
     model = string(at(common, "model", "huggingfaceId")) or string(at(common, "model", "name"))
     labels = {str(k): str(v) for k, v in mapping(at(common, "affinity", "nodeSelector")).items() if isinstance(v, Text)}
@@ -207,29 +192,24 @@ def _scenario(s: Mapping[str, Any], ctx: Context) -> list[Launch]:
         body = mapping(s.get(part)) or mapping(common.get(part)) or mapping(at(s, "modelservice", part))
         if not body or truth(body.get("enabled")) is False:
             continue
-        settings = parallelism(body)
-        length = string(at(body, "model", "maxModelLen")) or string(at(common, "model", "maxModelLen"))
-        if length is not None:
-            settings["max-model-len"] = length
-        share = string(at(common, "model", "gpuMemoryUtilization"))
-        if share is not None:
-            settings["gpu-memory-utilization"] = share
+        settings = parallelism(body, ctx)
+        settings |= renamed(at(common, "model"), kind.flags) | renamed(at(body, "model"), kind.flags)
         setup = msgspec.structs.replace(there, gpu_granted=True)
         own: list[Launch] = []
-        command = string(at(body, "vllm", "customCommand"))
+        command = string(at(body, kind.engine, "customCommand"))
         if command is not None:
             from advisor.checks.readers.context import finder, made
 
             lines = line_of(command) + (1 if command.block else 0)
-            whole = _filled(command, part, s, body, ctx.know.charts["llm-d-benchmark"])
+            whole = _filled(command, part, s, body, ctx.know.charts[BENCHMARK])
             own = made(ctx, "helm", finder(ctx).script(whole.command, lines, whole.variables), part, setup)
             own = [msgspec.structs.replace(x, assumed=whole.left) for x in own]
         if not own:
-            argv = words(at(body, "vllm", "additionalFlags") or at(body, "extraArgs"))
-            own = [launch(ctx, part, body, "vllm", "helm", argv=argv, setup=setup)]
+            argv = words(at(body, kind.engine, "additionalFlags") or at(body, "extraArgs"))
+            own = [launch(ctx, part, body, kind.engine, "helm", argv=argv, setup=setup)]
         out += [msgspec.structs.replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in own]
     if not out and model is not None:
-        out = [launch(ctx, string(s.get("name")), model, "vllm", "helm", model=model, setup=there)]
+        out = [launch(ctx, string(s.get("name")), model, kind.engine, "helm", model=model, setup=there)]
     return out
 
 
@@ -241,14 +221,7 @@ def read_subcharts(doc: Any, ctx: Context) -> list[Launch]:
     from advisor.checks.readers import kubernetes as k
 
     for key, body in doc.items():
-        engine = {
-            "vllm": "vllm",
-            "tgi": "tgi",
-            "ollama": "ollama",
-            "sglang": "sglang",
-            "llm-uservice": None,
-            "llamacpp": "llama.cpp",
-        }.get(str(key))
+        engine = ctx.know.resources["subcharts"].engines.get(str(key))
         if engine is None or not isinstance(body, dict) or truth(body.get("enabled")) is False:
             continue
         model = next(

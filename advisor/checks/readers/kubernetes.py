@@ -10,7 +10,7 @@ import msgspec
 
 from advisor.checks import accelerators
 from advisor.checks.docker_run import size
-from advisor.checks.launch import Launch, Mount, Probe, Setup
+from advisor.checks.launch import TAKEN_SERVICE_NAME, Launch, Mount, Probe, Setup
 from advisor.checks.located import (
     Map,
     Text,
@@ -199,16 +199,19 @@ def containers(
                 for x in found
             ]
         if around is not None and found:
-            line = next((n for s, n in around.service_names.items() if s == "vllm"), 0)
-            if line:
-                found = [
-                    msgspec.structs.replace(
-                        x, setup=msgspec.structs.replace(x.setup, places={**x.setup.places, "service:vllm": line})
-                    )
-                    for x in found
-                ]
+            found = [_with_taken_name(x, around, ctx) for x in found]
         out += [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(c)) for x in found]
     return out
+
+
+def _with_taken_name(launch: Launch, around: _Around, ctx: Context) -> Launch:
+    """The launch with the line of a Service whose name sets a variable that its server misreads."""
+    known = ctx.know.server(launch.engine)
+    line = around.service_names.get(known.taken_service_name or "", 0) if known is not None else 0
+    if not line:
+        return launch
+    places = {**launch.setup.places, TAKEN_SERVICE_NAME: line}
+    return msgspec.structs.replace(launch, setup=msgspec.structs.replace(launch.setup, places=places))
 
 
 def _filled(word: Text, env: Mapping[str, Text]) -> Text:

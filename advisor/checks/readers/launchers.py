@@ -94,7 +94,7 @@ def recipe(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
                 line=line_of(key) or line_of(named),
                 kind="recipe",
                 name=str(key),
-                engine="vllm",
+                engine=ctx.know.resources["vllm-recipes"].engine,
                 model=own,
                 argv=(*base, *extra),
                 env={**env, **environment(at(v, "extra_env"))[0]},
@@ -108,7 +108,7 @@ def srt_slurm(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
     """srt-slurm recipes: a container, an engine's configuration per role, the nodes it takes."""
     kind = str(at(doc, "backend", "type") or "")
     container = string(at(doc, "identity", "container", "image")) or string(at(doc, "model", "container"))
-    engine = {"trtllm": "tensorrt-llm", "sglang": "sglang", "vllm": "vllm"}.get(kind)
+    engine = ctx.know.resources["srt-slurm"].engines.get(kind)
     if engine is None:
         entry = ctx.know.image(str(container or "").rpartition(":")[0])
         engine = entry.engine if entry else None

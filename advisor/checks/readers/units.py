@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from advisor.checks import accelerators, shell
 from advisor.checks import systemd as systemd_words
-from advisor.checks.launch import Launch, Setup
+from advisor.checks.launch import PULL, Launch, Setup
 from advisor.checks.located import Text, lines_of, text
 from advisor.checks.readers.context import Context, finder, made, nested
 from advisor.checks.readers.envfile import variables_of
+from advisor.checks.settings import told_by_variables
 
 _UNIT_WORDS = frozenset(
     [
@@ -68,18 +70,38 @@ def systemd(source: str, ctx: Context) -> list[Launch]:
         words = systemd_words.words(start, start.line, start.column, known)
         found = finder(ctx).command(words, env, start.line)
         out += made(ctx, "systemd", found, None, setup)
-    if not starts and any(k.startswith("OLLAMA_") for k in env):
+    engine = _by_prefix(env, ctx)
+    if not starts and engine is not None:
         out.append(
             Launch(
                 file=ctx.file,
                 line=min(v.line for v in env.values()),
                 kind="systemd",
-                engine="ollama",
+                engine=engine,
                 env=env,
                 setup=setup,
             )
         )
     return [msgspec.structs.replace(x, setup=setup) if not x.setup.container else x for x in out]
+
+
+def _pulls_without_server(line: str, ctx: Context) -> str | None:
+    """The engine whose model a RUN line pulls without starting its server."""
+    for name, program in ctx.know.programs.items():
+        asks, starts = program.how.clients, [w for w in program.how.after if w not in program.how.clients]
+        if "pull" in asks and re.search(rf"\b{name}\s+pull\b", line):
+            return None if any(re.search(rf"\b{name}\s+{w}\b", line) for w in starts[:1]) else program.engine
+    return None
+
+
+def _by_prefix(env: Mapping[str, Text], ctx: Context) -> str | None:
+    """The engine, told by variables, that a drop-in file with nothing else sets up; by their prefix."""
+    for engine, _ in ctx.know.env_files:
+        table = ctx.know.flags(engine)
+        prefix = table.table.variable_prefix if table is not None and told_by_variables(table) else None
+        if prefix and any(k.startswith(prefix) for k in env):
+            return engine
+    return None
 
 
 def _logical_lines(source: str, first: int) -> list[tuple[int, str]]:
@@ -108,7 +130,7 @@ def dockerfile(source: str, ctx: Context) -> list[Launch]:
     stages: dict[str, Text] = {}
     places: dict[str, int] = {}
     fd = finder(ctx)
-    pulled = False
+    pulled: str | None = None
     for n, line in _docker_lines(source, ctx.line):
         m = re.match(r"\s*([A-Za-z]+)\s+(.*)$", line, re.S)
         if not m or line.lstrip().startswith("#"):
@@ -138,9 +160,9 @@ def dockerfile(source: str, ctx: Context) -> list[Launch]:
                 env[pair[1]] = text(pair[2].strip("\"'"), n)
         elif word == "RUN":
             fd._note_pins(shell.words(rest.replace("&&", " "), n)[:500])
-            if re.search(r"\bollama\s+pull\b", rest) and not re.search(r"\bollama\s+serve\b", rest):
-                places["ollama-pull"] = n
-                pulled = True
+            engine = _pulls_without_server(rest, ctx)
+            if engine is not None:
+                places[PULL], pulled = n, engine
         elif word in ("ENTRYPOINT", "CMD"):
             words = _exec_form(rest, n)
             if word == "ENTRYPOINT":
@@ -152,10 +174,8 @@ def dockerfile(source: str, ctx: Context) -> list[Launch]:
             places["user"] = n
     setup = Setup(container=True, image=image, gpu_granted=None, places=places)
     found = fd.container(image, entry, command, env, setup)
-    if not found and pulled:
-        return [
-            Launch(file=ctx.file, line=places["ollama-pull"], kind="dockerfile", engine="ollama", env=env, setup=setup)
-        ]
+    if not found and pulled is not None:
+        return [Launch(file=ctx.file, line=places[PULL], kind="dockerfile", engine=pulled, env=env, setup=setup)]
     entry_known = (
         image is not None
         and (e := ctx.know.image(str(image).partition("@")[0].rpartition(":")[0] or str(image))) is not None

@@ -1,0 +1,235 @@
+"""How one engine is called: what its settings mean, how it is recognised, started and installed.
+
+Parts of an engine's entry in `rules/engines/<id>.yaml`. Everything that asks "which flag means the context length here"
+reads `Concepts`; everything that recognises an engine from outside reads `Recognition`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from advisor.meanings import EngineId, FlagName, Pattern, Version
+from advisor.record import Record
+
+
+class VersionedNumber(Record, frozen=True, kw_only=True):
+    """A number that holds below version `before` (None = from the last change on)."""
+
+    number: float
+    before: Version | None = None
+    source: str
+
+
+class Concept(Record, frozen=True, kw_only=True):
+    """What an engine calls one thing that most engines have.
+
+    `flags` are the spellings of its setting without dashes, the engine's own long name first.
+    """
+
+    flags: tuple[FlagName, ...] = ()
+    environment: tuple[str, ...] = ()  # variables that set it
+    default: tuple[VersionedNumber, ...] = ()  # what holds when nothing is said, by version; empty = by device, or none
+    accepts: tuple[str, ...] = ()  # the values it takes; empty = the flags table says, or any
+    unset: tuple[str, ...] = ()  # values that are as if nothing was said
+    positional: bool = False  # also the first word that belongs to no flag
+
+
+class Concepts(Record, frozen=True, kw_only=True):
+    """The concepts that advice, estimates, launch files and checks share. A concept without flags is one it lacks."""
+
+    model: Concept = Concept()
+    model_repository: Concept = Concept()
+    model_file: Concept = Concept()  # in that repository
+    model_address: Concept = Concept()  # of a file to download
+    served_name: Concept = Concept()
+    context_length: Concept = Concept()  # tokens of one request, prompt and output together
+    total_context: Concept = Concept()  # tokens of all slots together
+    sequences: Concept = Concept()  # requests that run at once
+    batched_tokens: Concept = Concept()  # tokens of one step
+    tensor_parallel: Concept = Concept()
+    pipeline_parallel: Concept = Concept()
+    data_parallel: Concept = Concept()
+    data_parallel_attention: Concept = Concept()  # switch: replicas split the tensor-parallel ranks
+    expert_parallel: Concept = Concept()  # ranks that share the routed experts
+    expert_parallel_switch: Concept = Concept()  # switch: whole experts on each rank
+    nodes: Concept = Concept()
+    memory_share: Concept = Concept()  # of the device, or of what the weights leave (memory.fraction_of)
+    kv_cache_type: Concept = Concept()
+    kv_cache_key_type: Concept = Concept()
+    kv_cache_value_type: Concept = Concept()
+    layers_on_device: Concept = Concept()
+    experts_on_device: Concept = Concept()  # routed experts of each layer that stay there
+    quantization: Concept = Concept()
+    dtype: Concept = Concept()
+    eager: Concept = Concept()  # switch: no captured graphs
+    cpu_offload: Concept = Concept()  # GiB of each rank's layers in host memory
+    speculative: Concept = Concept()  # JSON object: method, num_speculative_tokens, model
+    text_only: Concept = Concept()  # switch: the vision tower is left out
+    lora: Concept = Concept()  # switch
+    address: Concept = Concept()
+    port: Concept = Concept()
+    api_key: Concept = Concept()
+
+
+class Program(Record, frozen=True, kw_only=True):
+    """A program or Python module that starts an engine."""
+
+    after: tuple[str, ...] = ()  # words that must follow, any of them
+    clients: tuple[str, ...] = ()  # those of them that ask a running server for something: they stay arguments
+    build: bool = False  # builds something and serves nothing
+
+
+class Package(Record, frozen=True, kw_only=True):
+    """A Python distribution that brings an engine."""
+
+    binding: bool = False  # its version is the binding's, not the engine's
+
+
+class ImagePattern(Record, frozen=True, kw_only=True):
+    """Container images of an engine: a pattern over names without registry host, tag and digest.
+
+    `entry` says what the image does with its arguments. `serve`: starts the server with them; `shell`: starts nothing
+    by itself; `opaque`: starts a server of its own making; `llama`: by its tag; `triton`: serves a folder of models;
+    `derived`: somebody else's image that carries the engine's name, tried last.
+    """
+
+    match: Pattern
+    entry: Literal["serve", "shell", "opaque", "llama", "triton", "derived"]
+    tag: Literal["version", "build"] | None = (
+        None  # an image of the engine's makers: its tag is the version, or a build
+    )
+    vendor: str | None = None  # whose accelerators it is for where name and tag say nothing
+
+
+class Server(Record, frozen=True, kw_only=True):
+    """What a server does without being told, in its own image where `image_*` says otherwise."""
+
+    port: int
+    host: str
+    image_port: int | None = None
+    image_host: str | None = None
+    health: tuple[str, ...] = ()
+    cache: tuple[str, ...] = ()
+    taken_service_name: str | None = None  # a Kubernetes service of this name sets a variable that the server misreads
+    service_users: tuple[str, ...] = ()  # its packages make these users, who may use the devices
+    device_groups: tuple[str, ...] = ()  # any other user needs one of these groups
+
+
+class EnvFile(Record, frozen=True, kw_only=True):
+    """Variables that only the engine's server reads: a file that sets one sets up a server. Names, or a pattern."""
+
+    names: tuple[str, ...] = ()
+    pattern: str | None = None
+
+
+class ConfigFile(Record, frozen=True, kw_only=True):
+    """A file of the engine's settings, told by its keys (dashes for underscores).
+
+    It is one where half of the keys are the engine's and some of them are `telling`: two, or one beside `model`; with
+    `any_of`, where two are telling and one of these blocks is there. `nested` is a block whose keys count as settings.
+    """
+
+    telling: tuple[str, ...]
+    any_of: tuple[str, ...] = ()
+    nested: str | None = None
+    nested_names: dict[str, str] = {}  # its keys -> settings they mean
+    nested_values: tuple[str, ...] = ()  # for these values
+
+
+class Recognition(Record, frozen=True, kw_only=True):
+    """How an engine is told from any other program."""
+
+    programs: dict[str, Program] = {}
+    modules: dict[str, Program] = {}
+    installed_programs: tuple[str, ...] = ()  # on PATH = the engine is installed
+    version_program: str | None = None  # prints the engine's version, which stands nowhere else
+    version_is_build: bool = False  # it prints a build number; `versions.builds` says which version that is
+    packages: dict[str, Package] = {}  # distributions by PEP 503 name
+    images: tuple[ImagePattern, ...] = ()
+    image_words: tuple[str, ...] = ()  # in the name of a variable that holds an image
+    image_is_program: bool = False  # the images' entry point is the program, so their first argument is its command
+    image_needs_model: bool = False  # a derived image that is told no model starts nothing by itself
+    model_in_image: bool = False  # the image's name says which model it serves
+    profiles: dict[str, str] = {}  # words of a launch that name the engine inside -> that engine
+    model_variables: tuple[str, ...] = ()  # variables that say that an image which is built here starts this engine
+    env_file: EnvFile | None = None
+    config_file: ConfigFile | None = None
+    server: Server | None = None
+    source: str | None = None
+
+
+class Key(Record, frozen=True, kw_only=True):
+    """How a server is told the key that its clients must show: a flag or an environment variable."""
+
+    flag: str | None = None
+    variable: str | None = None
+
+
+class Nodes(Record, frozen=True, kw_only=True):
+    """Words that make several nodes one server: `{count}`, `{rank}`, `{head}` are filled in by the launcher."""
+
+    words: tuple[str, ...]
+    worker: tuple[str, ...] = ()  # on all nodes but the first
+    since: Version | None = None  # first version that has them
+
+
+class ImageStart(Record, frozen=True, kw_only=True):
+    """What differs inside the container image. None = as outside."""
+
+    program: tuple[str, ...] | None = None  # () = the image's own entrypoint is the program
+    repository: tuple[str, ...] | None = None
+    file: bool = False  # a local model is one file under /models, not the folder /model
+    cache: str
+    port: int | None = None
+    ipc: bool = False  # ranks talk through shared memory
+    ulimits: bool = False
+    probe: Literal["curl", "python"] | None = "curl"  # what the image has to ask its own server with
+
+
+class Start(Record, frozen=True, kw_only=True):
+    """How one engine's program is called. `{model}`, `{host}`, `{port}`, `{tag}` are filled in."""
+
+    program: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    repository: tuple[str, ...] | None = None  # instead of `model` for a hub repository
+    path: tuple[str, ...] | None = None  # and for a local file or folder
+    model_last: bool = False
+    rename: dict[str, str] = {}  # flags of the engine inside -> its own names for them
+    rest: str | None = None  # its flag for all others, as one text that it cuts like a shell
+    settings: bool = True  # False: they stand in a file of its own, not on its command line
+    listen: tuple[str, ...] = ()
+    address: str | None = None  # variable that holds host:port, for programs without flags
+    online: str | None = None  # flag for the format that the engine makes while loading
+    online_formats: dict[str, str] = {}  # weight format -> value of that flag
+    key: Key | None = None
+    key_hint: str | None = None  # what to do where there is none and others reach the server
+    image: ImageStart | None = None
+    before: tuple[str, ...] = ()  # a command that is run first; {model} and {name} are filled in
+    after: tuple[str, ...] = ()  # run once the server answers
+    extra: tuple[str, ...] = ()  # words behind the model
+    needs: dict[str, str] = {}  # variables the user has to set -> what they hold
+    nodes: Nodes | None = None
+    like: EngineId | None = None
+    api: str = "/v1"
+    port: int | None = None  # where it listens, if its engine entry does not say
+
+
+class Lane(Record, frozen=True, kw_only=True):
+    """What differs on devices of one vendor. A note without packages = it cannot be installed so."""
+
+    pip: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    note: str | None = None
+
+
+class Installation(Record, frozen=True, kw_only=True):
+    """How an engine is installed; the first that is there counts: system, pip, tool, shell, image."""
+
+    systems: dict[str, tuple[str, ...]] = {}
+    python: str | None = None
+    pip: tuple[str, ...] = ()
+    options: tuple[str, ...] = ()
+    lanes: dict[str, Lane] = {}
+    tool: str | None = None
+    shell: str | None = None
+    image: bool = False
