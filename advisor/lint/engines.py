@@ -33,7 +33,7 @@ def faults(house: House) -> Iterator[Fault]:
         yield from _floors(item)
         yield from _lists(item)
         yield from _parsers(house, item)
-        yield from _memory(house, item)
+        yield from _memory(item)
 
 
 def _entry(house: House, item: Item) -> Iterator[Fault]:
@@ -157,7 +157,7 @@ def _parsers(house: House, item: Item) -> Iterator[Fault]:
             yield item.place.field("unknown_name", ("parsers", i, "models"), said)
 
 
-def _memory(house: House, item: Item) -> Iterator[Fault]:
+def _memory(item: Item) -> Iterator[Fault]:
     e: Engine = item.entry
     if not e.memory:
         return
@@ -167,14 +167,11 @@ def _memory(house: House, item: Item) -> Iterator[Fault]:
         said = f"nothing reads `memory`: there is no advisor/engines/{module_name(e.id)}.py{runs}"
         yield item.place.fault("missing_place", said, ("memory",))
         return
-    found = flaws(item.data["memory"], kind)
-    for f in found:
-        yield item.place.field(f.code, ("memory", *f.at), f.problem, f.near)
-    if not found:
-        yield from _constants(house, item)
+    if not flaws(item.data["memory"], kind):
+        yield from _constants(item)
 
 
-def _constants(house: House, item: Item) -> Iterator[Fault]:
+def _constants(item: Item) -> Iterator[Fault]:
     """What the types of the constants cannot say."""
     memory: dict[str, Any] = item.data["memory"]
     if "names" in memory:

@@ -37,13 +37,13 @@ def names(table: FlagTable) -> set[str]:
     return out | {*table.modelfile_parameters, *table.deprecated_parameters}
 
 
-def known(name: str, table: FlagTable) -> bool:
-    """Whether a server takes a setting of this name; with argparse an unambiguous beginning is enough."""
+def known(name: str, table: FlagTable, whole: bool = False) -> bool:
+    """Whether a server takes a setting of this name. With argparse an unambiguous beginning does, unless `whole`."""
     plain = name.replace("_", "-")
     spellings = {n.replace("_", "-"): n for n in names(table)}
     if plain in spellings:
         return True
-    if table.parser not in ABBREVIATING:
+    if whole or table.parser not in ABBREVIATING:
         return False
     return len({f for f in table.flags if f.replace("_", "-").startswith(plain)}) == 1
 

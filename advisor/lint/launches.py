@@ -54,7 +54,7 @@ def _targets(house: House, item: Item, table: Targets) -> Iterator[Fault]:
     for i, name in enumerate(e.targets):
         at: At = ("targets", i)
         if name not in table.targets:
-            yield from house.unknown(item.place, at, f"target (rules/{FILE})", name, table.targets)
+            yield from house.unknown(item.place, at, "target", name, table.targets)
             continue
         if name in e.no_target:
             said = f"it has the target {name}, and `no_target` says why it has none"
@@ -69,7 +69,7 @@ def _targets(house: House, item: Item, table: Targets) -> Iterator[Fault]:
         if name == INSTALL and e.installation is None:
             yield item.place.field("missing_place", at, "`installation` does not say how it is installed")
     for name in e.no_target:
-        yield from house.unknown(item.place, ("no_target", name), f"target (rules/{FILE})", name, table.targets)
+        yield from house.unknown(item.place, ("no_target", name), "target", name, table.targets)
     if e.installation is not None and INSTALL not in e.targets:
         said = f"is never written: {INSTALL} is not among its `targets`"
         yield item.place.field("missing_place", ("installation",), said)
@@ -127,7 +127,7 @@ def _start_flags(house: House, item: Item, start: Start) -> Iterator[Fault]:
     if start.key is not None and start.key.flag:
         listed.append(((*at, "key", "flag"), start.key.flag))
     for where, word in listed:
-        if re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and not known(word.lstrip("-"), table):
+        if re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and not known(word.lstrip("-"), table, whole=True):
             said = f"{word!r} is no flag in rules/flags/{table.engine}.yaml"
             yield item.place.field("unknown_name", where, said, near(word.lstrip("-"), names(table)))
 

@@ -130,13 +130,6 @@ def _version(house: House, part: Sound, at: At, text: str) -> Iterator[Fault]:
         yield part.place.field("version", at, f"{text!r} is no version (0.33.0, v3.3.6, b11434)")
 
 
-def _pattern(house: House, part: Sound, at: At, text: str) -> Iterator[Fault]:
-    try:
-        re.compile(text, re.IGNORECASE)
-    except re.error as e:
-        yield part.place.field("pattern", at, f"{text!r} is no regular expression: {e}")
-
-
 _CHECKS: dict[str, Check] = {
     "engine": _ids("engines", "engine"),
     "model": _ids("models", "model"),
@@ -154,7 +147,6 @@ _CHECKS: dict[str, Check] = {
     "source": _source,
     "flag": flag_faults,
     "version": _version,
-    "pattern": _pattern,
 }
 
 

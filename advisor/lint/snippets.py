@@ -21,12 +21,15 @@ def faults(house: House) -> Iterator[Fault]:
     if know is None:
         return
     found = sound(house, know)
+    if not found:
+        return
     know.remembered(
         "rules", lambda: tuple(f.rule for f in found)
     )  # what the rulebook would read, without what is wrong
     book = Rulebook(know, ("all",))
     for each in found:
-        yield from _examples(each, book)
+        if not any(house.unsure(e) for e in each.rule.entry.engines):
+            yield from _examples(each, book)
 
 
 def _examples(found: Found, book: Rulebook) -> Iterator[Fault]:
