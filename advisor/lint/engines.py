@@ -87,9 +87,11 @@ def _keys(item: Item, used: dict[str, Counter[str]]) -> Iterator[Fault]:
     """A key that no other engine has, and that nearly is one which others have."""
     for table in TABLES:
         for name in getattr(item.entry, table):
-            others = [k for k, n in used[table].items() if k != name and n > 1]
+            if used[table][name] > 1 or name in SYSTEMS:
+                continue
+            others = [k for k, n in used[table].items() if n > 1]
             alike = [k for k in others if SequenceMatcher(None, k, name).ratio() >= MISSPELT]
-            if used[table][name] == 1 and alike and name not in SYSTEMS:
+            if alike:
                 said = f"no other engine has a key {name!r}"
                 yield item.place.field("unknown_key", (table, name), said, alike[:2])
 

@@ -22,7 +22,7 @@ from advisor.engines import module_name
 from advisor.lint.faults import Fault, near
 from advisor.lint.kinds import KINDS, Kind, kind_of
 from advisor.lint.reading import Place, RuleFile, read_folder
-from advisor.lint.shape import At, flaws, pruned
+from advisor.lint.shape import At, Visit, flaws, pruned, visits
 from advisor.models.types import Model
 
 
@@ -90,6 +90,7 @@ class House:
         self.hopeless: set[tuple[str, str]] = set()  # table and id of entries that do not decode
         self._sound: dict[Path, Any] = {}
         self._catalog: Catalog | None = None
+        self._visits: list[tuple[Sound, list[Visit]]] | None = None
 
     @property
     def engines(self) -> dict[str, Engine]:
@@ -142,6 +143,12 @@ class House:
     def unsure(self, engine: str) -> bool:
         """Whether nothing can stand in for an engine that does not decode."""
         return ("engines", engine) in self.hopeless and shipped_root() in self.roots[:1]
+
+    def visits(self) -> list[tuple[Sound, list[Visit]]]:
+        """Every part of the rules with its structs and meaningful texts, found once."""
+        if self._visits is None:
+            self._visits = [(part, visits(part.data, part.kind)) for part in self.sound()]
+        return self._visits
 
     def sound(self) -> Iterator[Sound]:
         """Every part of the rules that has a type and keeps to it: entries, memory constants of engines, documents."""

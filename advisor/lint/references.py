@@ -17,7 +17,7 @@ from advisor.lint.faults import Fault, one_line
 from advisor.lint.flags import flag_faults
 from advisor.lint.house import House, Sound
 from advisor.lint.reading import Place
-from advisor.lint.shape import At, visits
+from advisor.lint.shape import At
 
 NO_ENGINE = "none"  # an image that looks like an engine's and is not
 MISSPELT = 0.9  # likeness from which a name outside the catalogue is taken for a slip
@@ -35,8 +35,8 @@ Check = Callable[[House, Sound, At, str], Iterator[Fault]]
 
 def faults(house: House) -> Iterator[Fault]:
     """References to what is not there, patterns that do not compile, versions that are none."""
-    for part in house.sound():
-        for at, kind, value in visits(part.data, part.kind):
+    for part, found in house.visits():
+        for at, kind, value in found:
             if isinstance(kind, inspect.Metadata) and isinstance(value, str):
                 check = _CHECKS.get((kind.extra or {}).get("is", ""))
                 if check is not None:

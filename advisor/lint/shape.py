@@ -18,6 +18,7 @@ from advisor.lint.faults import Code, near
 
 At = tuple["str | int", ...]
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType, inspect.CollectionType)
+_SCALARS = (inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.NoneType, inspect.AnyType)
 PATTERN = "pattern"  # what a type says of a regular expression (advisor/meanings.py)
 _YAML_WORDS = "YAML reads a bare yes, no, on or off as true or false: quote it"
 
@@ -159,35 +160,41 @@ class Visit(NamedTuple):
     value: Any
 
 
-def visits(value: Any, kind: Any) -> Iterator[Visit]:
+def visits(value: Any, kind: Any) -> list[Visit]:
     """Every struct and every text with a meaning in a sound value."""
-    return _visits(value, _info(kind), ())
+    out: list[Visit] = []
+    _visit(value, _info(kind), (), out)
+    return out
 
 
-def _visits(value: Any, t: inspect.Type, at: At) -> Iterator[Visit]:
+def _visit(value: Any, t: inspect.Type, at: At, out: list[Visit]) -> None:
     if isinstance(t, inspect.Metadata):
-        yield Visit(at, t, value)
+        out.append(Visit(at, t, value))
         t = bare(t)
+    if isinstance(t, _SCALARS) or value is None:
+        return
     if isinstance(t, inspect.UnionType):
         options = [x for x in t.types if accepts(x, value)]
         tagged = [x for x in options if isinstance(x, inspect.StructType) and value.get(x.tag_field) == x.tag]
         for x in (tagged or options)[:1]:
-            yield from _visits(value, x, at)
+            _visit(value, x, at, out)
     elif isinstance(t, inspect.StructType) and isinstance(value, dict):
-        yield Visit(at, t, value)
+        out.append(Visit(at, t, value))
         for field in t.fields:
-            if field.encode_name in value:
-                yield from _visits(value[field.encode_name], field.type, (*at, field.encode_name))
+            inner = value.get(field.encode_name)
+            if inner is not None and not isinstance(field.type, _SCALARS):
+                _visit(inner, field.type, (*at, field.encode_name), out)
     elif isinstance(t, inspect.DictType) and isinstance(value, dict):
         for key, inner in value.items():
-            yield from _visits(key, t.key_type, (*at, key))
-            yield from _visits(inner, t.value_type, (*at, key))
+            _visit(key, t.key_type, (*at, key), out)
+            _visit(inner, t.value_type, (*at, key), out)
     elif isinstance(t, _LISTS) and isinstance(value, list):
-        for i, inner in enumerate(value):
-            yield from _visits(inner, t.item_type, (*at, i))
+        if not isinstance(t.item_type, _SCALARS):
+            for i, inner in enumerate(value):
+                _visit(inner, t.item_type, (*at, i), out)
     elif isinstance(t, inspect.TupleType) and isinstance(value, list):
         for i, (inner, kind) in enumerate(zip(value, t.item_types, strict=False)):
-            yield from _visits(inner, kind, (*at, i))
+            _visit(inner, kind, (*at, i), out)
 
 
 def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
