@@ -40,6 +40,8 @@ class BadFile(AdvisorError):
     def __init__(self, path: object, problem: str, line: int | None = None) -> None:
         place = f"{path}:{line}" if line else str(path)
         super().__init__("bad_file", f"{place}: {problem}")
+        self.problem = problem
+        self.at_line = line
 
 
 class BadInput(AdvisorError):

@@ -87,7 +87,11 @@ def read_json(path: Path | str, limit: int = MAX_TEXT) -> Any:
 
 def parse_yaml(text: str, where: object) -> Any:
     """One YAML document by the safe loader, with bounded depth, node count and alias expansion. Raises BadFile."""
-    node = compose_yaml(text, where)
+    return construct_yaml(compose_yaml(text, where), where)
+
+
+def construct_yaml(node: Any, where: object) -> Any:
+    """The plain values of a node tree that `compose_yaml` made. Raises BadFile."""
     if node is None:
         return None
     import yaml

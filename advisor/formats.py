@@ -10,6 +10,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
+from advisor.meanings import QuantizationName
 from advisor.models.native import native_format
 from advisor.models.types import Model
 from advisor.near import plain
@@ -22,15 +23,17 @@ class Chosen(NamedTuple):
     note: str | None = None
 
 
-class _Shorthands(msgspec.Struct, frozen=True):
+class ShorthandsFile(msgspec.Struct, frozen=True):
+    """rules/shorthands.yaml."""
+
     families: dict[str, str]
-    names: dict[str, dict[str, str]]
-    ladders: dict[str, tuple[str, ...]]
+    names: dict[str, dict[str, QuantizationName]]
+    ladders: dict[str, tuple[QuantizationName, ...]]
     source: str
 
 
-def _shorthands(catalog: Catalog) -> _Shorthands:
-    return typed(catalog, "shorthands.yaml", _Shorthands)
+def _shorthands(catalog: Catalog) -> ShorthandsFile:
+    return typed(catalog, "shorthands.yaml", ShorthandsFile)
 
 
 def own_format(entry: Engine) -> str:

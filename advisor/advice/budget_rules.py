@@ -2,46 +2,88 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from advisor.advice.hardware_types import Host, Maturity, Rules, Running, Tier
 from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 from advisor.errors import BadInput
+from advisor.meanings import AcceleratorId, Form, QuantizationName, UseCase
+from advisor.record import Record
 
 FILE = "budgets.yaml"
+AXES = ("buy", "rent")
+
+
+class Rates(Record, frozen=True, kw_only=True):
+    """Units of a currency for one US dollar."""
+
+    as_of: str
+    source: str
+    per_usd: dict[str, float]
+
+
+class TierRow(Tier, frozen=True, kw_only=True):
+    """A tier as it stands in the file: its lower end is `from`."""
+
+    from_: float | None = msgspec.field(default=None, name="from")
+
+
+class TierRows(Record, frozen=True, kw_only=True):
+    """The source's budget chart."""
+
+    source: str
+    rows: tuple[TierRow, ...]
+
+
+class BudgetsFile(Record, frozen=True, kw_only=True):
+    """rules/budgets.yaml. `formats`: lists for `buy`, `rent` and families, and the reasons `why_buy`, `why_rent`."""
+
+    source: str
+    as_of: str
+    rates: Rates
+    hours_per_month: float
+    power: Running
+    old_after_days: int
+    counts: tuple[int, ...]
+    slowest_share: float
+    slowest_decode_tps: dict[UseCase, float]
+    formats: dict[str, tuple[QuantizationName, ...] | str]
+    hosts: dict[Form, Host]
+    not_bought_single: tuple[Form, ...]
+    not_offered: tuple[Form, ...]
+    not_sold_here: tuple[AcceleratorId, ...]
+    launched_from: str
+    maturity: dict[str, Maturity]
+    tiers: TierRows
 
 
 def budget_rules(rules: Catalog) -> Rules:
     """Currencies, costs, formats, hosts and tiers. Raises BadInput naming the field that an overlay spoiled."""
-    raw: dict[str, Any] = dict(rules.document(FILE))
-    try:
-        formats = dict(raw["formats"])
-        tiers = dict(raw["tiers"])
-        return Rules(
-            rates=msgspec.convert(raw["rates"]["per_usd"], dict[str, float]),
-            rates_as_of=str(raw["rates"]["as_of"]),
-            hours_per_month=float(raw["hours_per_month"]),
-            power=msgspec.convert(raw["power"], Running),
-            old_after_days=int(raw["old_after_days"]),
-            counts=msgspec.convert(raw["counts"], tuple[int, ...]),
-            slowest_share=float(raw["slowest_share"]),
-            slowest_decode_tps=msgspec.convert(raw["slowest_decode_tps"], dict[str, float]),
-            formats={"buy": tuple(formats["buy"]), "rent": tuple(formats["rent"])},
-            format_reasons={"buy": formats["why_buy"], "rent": formats["why_rent"]},
-            usual_formats={k: tuple(v) for k, v in formats.items() if isinstance(v, list) and k not in ("buy", "rent")},
-            hosts=msgspec.convert(raw["hosts"], dict[str, Host]),
-            not_bought_single=tuple(raw["not_bought_single"]),
-            not_offered=tuple(raw["not_offered"]),
-            not_sold_here=tuple(raw["not_sold_here"]),
-            launched_from=str(raw["launched_from"]),
-            maturity=msgspec.convert(raw["maturity"], dict[str, Maturity]),
-            tiers=tuple(
-                msgspec.convert({**{k: v for k, v in t.items() if k != "from"}, "from_": t.get("from")}, Tier)
-                for t in tiers["rows"]
-            ),
-            tiers_source=str(tiers["source"]),
-        )
-    except (KeyError, TypeError, ValueError, msgspec.ValidationError) as e:
-        raise BadInput(f"rules/{FILE}: {e}") from None
+    file = typed(rules, FILE, BudgetsFile)
+    lists = {k: v for k, v in file.formats.items() if isinstance(v, tuple)}
+    reasons = {k: v for k, v in file.formats.items() if isinstance(v, str)}
+    missing = [k for k in (*AXES, "why_buy", "why_rent") if k not in (reasons if k.startswith("why") else lists)]
+    if missing:
+        raise BadInput(f"rules/{FILE}: formats: {missing[0]} is missing")
+    return Rules(
+        rates=file.rates.per_usd,
+        rates_as_of=file.rates.as_of,
+        hours_per_month=file.hours_per_month,
+        power=file.power,
+        old_after_days=file.old_after_days,
+        counts=file.counts,
+        slowest_share=file.slowest_share,
+        slowest_decode_tps=file.slowest_decode_tps,
+        formats={"buy": lists["buy"], "rent": lists["rent"]},
+        format_reasons={"buy": reasons["why_buy"], "rent": reasons["why_rent"]},
+        usual_formats={k: v for k, v in lists.items() if k not in AXES},
+        hosts=file.hosts,
+        not_bought_single=file.not_bought_single,
+        not_offered=file.not_offered,
+        not_sold_here=file.not_sold_here,
+        launched_from=file.launched_from,
+        maturity=file.maturity,
+        tiers=tuple(Tier(**{f: getattr(row, f) for f in Tier.__struct_fields__}) for row in file.tiers.rows),
+        tiers_source=file.tiers.source,
+    )

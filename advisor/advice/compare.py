@@ -15,6 +15,7 @@ from advisor.decision.filters import hardware_support, judge
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
+from advisor.meanings import EngineId
 from advisor.record import Record
 
 FILE = "comparisons.yaml"
@@ -39,7 +40,7 @@ class _Row(msgspec.Struct, frozen=True):
 class _Table(msgspec.Struct, frozen=True):
     id: str
     title: str
-    engines: list[str]
+    engines: list[EngineId]
     rows: list[_Row]
     names: list[str] = []  # the document's own, where they differ
 
@@ -49,7 +50,9 @@ class _Field(msgspec.Struct, frozen=True):
     label: str
 
 
-class _File(msgspec.Struct, frozen=True):
+class ComparisonsFile(msgspec.Struct, frozen=True):
+    """rules/comparisons.yaml."""
+
     as_of: str
     tables: list[_Table]
     rows: list[_Field]
@@ -103,7 +106,7 @@ def compare(names: Sequence[str], machine: Machine | None, rules: Catalog) -> Co
     entries = list({e.id: e for e in (rules.engine(n) for n in names)}.values())
     if len(entries) < 2:
         raise BadInput("compare wants at least two engines (`advise list engines`)")
-    file = typed(rules, FILE, _File)
+    file = typed(rules, FILE, ComparisonsFile)
     seen = facts(machine, None, Workload(), rules.accelerators(), rules.engines()) if machine else {}
     vendor = seen.get("gpu.vendor")
     known = _Known(vendor if isinstance(vendor, str) else None, machine)
@@ -129,7 +132,7 @@ def compare(names: Sequence[str], machine: Machine | None, rules: Catalog) -> Co
 
 def source_tables(rules: Catalog) -> tuple[Comparison, ...]:
     """The tables of the source documents with today's cell beside each of the author's."""
-    file = typed(rules, FILE, _File)
+    file = typed(rules, FILE, ComparisonsFile)
     out = []
     for t in file.tables:
         entries = [rules.engine(e) for e in t.engines]

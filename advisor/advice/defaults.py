@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
+from advisor.meanings import QuantizationName, UseCase
+
+
+class GgufOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """GGUF formats: the first of `easy` that takes at most `easy_share` of the memory, else the first of `tight`."""
+
+    easy: tuple[QuantizationName, ...]
+    easy_share: float
+    tight: tuple[QuantizationName, ...]
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -15,15 +22,15 @@ class Orders(msgspec.Struct, frozen=True):
 
     source: str
     as_of: str
-    context: dict[str, int]
+    context: dict[UseCase, int]
     unified_memory_share: float
-    gguf: dict[str, Any]
-    hf: list[str]
-    mlx: list[str]
-    exl3: list[str]
-    mlc: list[str]
-    openvino: list[str]
-    litert: list[str]
+    gguf: GgufOrder
+    hf: list[QuantizationName]
+    mlx: list[QuantizationName]
+    exl3: list[QuantizationName]
+    mlc: list[QuantizationName]
+    openvino: list[QuantizationName]
+    litert: list[QuantizationName]
 
 
 def orders(rules: Catalog) -> Orders:

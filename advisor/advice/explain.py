@@ -22,6 +22,7 @@ from advisor.engines.llama_cpp_verify import Verified
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import answer
 from advisor.machines.types import Device, Machine, Vendor
+from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
 from advisor.record import Record
@@ -96,11 +97,13 @@ class Question(NamedTuple):
     verify: bool = False  # ask the engine itself, on this machine
 
 
-class _Cards(msgspec.Struct, frozen=True):
+class CardsFile(msgspec.Struct, frozen=True):
+    """rules/cards.yaml."""
+
     source: str
     as_of: str
     counts: list[int]
-    accelerators: list[str]
+    accelerators: list[AcceleratorId]
 
 
 def explain(q: Question, rules: Catalog) -> Explained:
@@ -238,7 +241,7 @@ def _fits_on(
     d: Deployment, length: int, entry: Engine, q: Quantization, now: MemoryEstimate, rules: Catalog
 ) -> tuple[Fits, ...]:
     """Common cards, one, two, four and eight of each: the smallest number that fits."""
-    cards = typed(rules, "cards.yaml", _Cards)
+    cards = typed(rules, "cards.yaml", CardsFile)
     weights = sum(r.weights_bytes or 0 for r in now.devices)
     out = []
     for name in cards.accelerators:

@@ -51,7 +51,7 @@ def _wanted_formats(entry: Engine, w: Wanted, rules: Catalog) -> Iterator[format
         if native.quantization.id == "MXFP4_MOE":
             yield native
             return
-        names = [*_easy(w, o, rules), *o.gguf["tight"]]
+        names = [*_easy(w, o, rules), *o.gguf.tight]
     elif kin == "hf":
         names = _hf_names(entry, w, o, rules)
     else:
@@ -66,8 +66,8 @@ def _easy(w: Wanted, o: Orders, rules: Catalog) -> list[str]:
         return []
     totals = [d.total_bytes for d in w.machine.usable_devices]
     room = sum(t for t in totals if t is not None) if all(totals) else 0
-    share = float(o.gguf["easy_share"])
-    return [n for n in o.gguf["easy"] if w.model.params_total * rules.quantization(n).bits_nominal / 8 <= share * room]
+    share = o.gguf.easy_share
+    return [n for n in o.gguf.easy if w.model.params_total * rules.quantization(n).bits_nominal / 8 <= share * room]
 
 
 def _hf_names(entry: Engine, w: Wanted, o: Orders, rules: Catalog) -> list[str]:

@@ -8,6 +8,7 @@ from advisor.advice.money import Money
 from advisor.advice.price_list import PriceList
 from advisor.deployment import MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
+from advisor.meanings import AcceleratorId, Currency
 from advisor.record import Record
 
 Axis = Literal["buy", "rent"]
@@ -20,12 +21,12 @@ class Tier(Record, frozen=True, kw_only=True):
     title: str
     claim: str
     axis: Literal["once", "per_month"]
-    currency: str
+    currency: Currency
     author: str
     verdict: str
     corrected: str
     because: str
-    accelerators: tuple[str, ...]
+    accelerators: tuple[AcceleratorId, ...]
     up_to: float | None = None
     from_: float | None = None
 

@@ -16,6 +16,7 @@ from advisor.advice.price_list import Priced, PriceList
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.errors import BadInput
+from advisor.meanings import AcceleratorId
 from advisor.near import plain
 
 MOST_OFFERS = 200_000
@@ -28,7 +29,7 @@ class Names(msgspec.Struct, frozen=True):
 
     source: str
     form_unsaid: tuple[str, ...]
-    names: dict[str, str]
+    names: dict[str, AcceleratorId]
 
 
 class Live(NamedTuple):

@@ -11,6 +11,7 @@ from advisor.catalog.documents import typed
 from advisor.catalog.types import Engine
 from advisor.decision.filters import FEATURE_WORDS
 from advisor.errors import BadInput
+from advisor.meanings import EngineId
 from advisor.record import Record
 
 FILE = "migrations.yaml"
@@ -20,19 +21,21 @@ SAME = "same"
 class _Concept(msgspec.Struct, frozen=True):
     id: str
     label: str
-    names: dict[str, str]
-    defaults: dict[str, str] = {}
-    notes: dict[str, str] = {}
+    names: dict[EngineId, str]
+    defaults: dict[EngineId, str] = {}
+    notes: dict[EngineId, str] = {}
 
 
 class _Pair(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
     source: str
     target: str
     says: list[str]
-    except_to: list[str] = []
+    except_to: list[EngineId] = []
 
 
-class _File(msgspec.Struct, frozen=True):
+class MigrationsFile(msgspec.Struct, frozen=True):
+    """rules/migrations.yaml."""
+
     source: str
     as_of: str
     concepts: list[_Concept]
@@ -81,7 +84,7 @@ def migrate(source: str, target: str, rules: Catalog, given: dict[str, str] | No
     a, b = rules.engine(source), rules.engine(target)
     if a.id == b.id:
         raise BadInput(f"{a.name} to {b.name} is no migration; name two engines")
-    file = typed(rules, FILE, _File)
+    file = typed(rules, FILE, MigrationsFile)
     used = set(given or {})
     settings = []
     for c in file.concepts:
@@ -144,7 +147,7 @@ def _setting(
     )
 
 
-def _says(file: _File, a: Engine, b: Engine) -> list[str]:
+def _says(file: MigrationsFile, a: Engine, b: Engine) -> list[str]:
     out: list[str] = []
     for p in file.pairs:
         if p.source in (a.id, "any") and p.target in (b.id, "any") and b.id not in p.except_to and p.source != b.id:

@@ -14,26 +14,36 @@ from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
+from advisor.meanings import ModelId, UseCase
 from advisor.models.types import Model
 from advisor.render.reference import model_ref
 from advisor.speed.roofline import decode
 
 
-class _Picks(msgspec.Struct, frozen=True):
+class Pick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Models for some uses, the preferred first."""
+
+    uses: tuple[UseCase, ...]
+    models: tuple[ModelId, ...]
+
+
+class PicksFile(msgspec.Struct, frozen=True):
+    """rules/picks.yaml."""
+
     source: str
     as_of: str
-    slowest_decode_tps: dict[str, float]
+    slowest_decode_tps: dict[UseCase, float]
     slowest_share_on_cpu: float
     most_active_params_on_cpu: int
     largest_share_of_host_memory: float
-    picks: list[dict[str, list[str]]]
+    picks: tuple[Pick, ...]
 
 
 def pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tuple[Model | None, tuple[str, ...]]:
     """The first model of the rules' list that fits and decodes fast enough with the first engine of the guide."""
-    p = typed(rules, "picks.yaml", _Picks)
+    p = typed(rules, "picks.yaml", PicksFile)
     use = q.workload.use_case
-    names = next((x["models"] for x in p.picks if use in x["uses"]), [])
+    names = next((x.models for x in p.picks if use in x.uses), ())
     slowest = p.slowest_decode_tps.get(use, 0) * (1 if q.machine.usable_devices else p.slowest_share_on_cpu)
     light = {r.id: r for r in rules.model_index()}
     room = _room(q.machine)
@@ -76,7 +86,7 @@ def pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tup
     return (last[0], (last[1],)) if last else (None, ())
 
 
-def _crowds(machine: Machine, f: Found, p: _Picks) -> bool:
+def _crowds(machine: Machine, f: Found, p: PicksFile) -> bool:
     """Whether the deployment would leave too little of a memory that other programs live in."""
     ram = machine.memory.usable_bytes
     if ram is None or any(not d.unified for d in machine.usable_devices):

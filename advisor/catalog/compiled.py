@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 import msgspec
@@ -21,6 +22,9 @@ from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipp
 from advisor.errors import AdvisorError
 from advisor.files import read_bytes
 from advisor.record import Record
+
+if TYPE_CHECKING:
+    from advisor.catalog.load import Rules
 
 FORMAT = 1
 _KEEP = 4  # compiled files kept in the cache
@@ -111,7 +115,11 @@ def build(roots: Sequence[Path]) -> bytes:
     from advisor.catalog.load import read_rules
 
     content = content_hash(roots)
-    rules = read_rules(roots)
+    return encoded(read_rules(roots), content)
+
+
+def encoded(rules: Rules, content: str = "") -> bytes:
+    """Rules that were read, as JSON of the form `Compiled`; `content` is the hash over what they were read from."""
     index = [
         {
             **{k: m[k] for k in ModelRow.__struct_fields__ if k in m and k not in ("kind", "stub")},

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName, Version
 from advisor.record import Record
 
 
@@ -15,7 +16,7 @@ class VersionedNumber(Record, frozen=True, kw_only=True):
     """A number that holds below version `before` (None = from the last change on)."""
 
     number: float
-    before: str | None = None
+    before: Version | None = None
     source: str
 
 
@@ -25,7 +26,7 @@ class Concept(Record, frozen=True, kw_only=True):
     `flags` are the spellings of its setting without dashes, the engine's own long name first.
     """
 
-    flags: tuple[str, ...] = ()
+    flags: tuple[FlagName, ...] = ()
     environment: tuple[str, ...] = ()  # variables that set it
     default: tuple[VersionedNumber, ...] = ()  # what holds when nothing is said, by version; empty = by device, or none
     accepts: tuple[str, ...] = ()  # the values it takes; empty = the flags table says, or any
@@ -92,7 +93,7 @@ class ImagePattern(Record, frozen=True, kw_only=True):
     `derived`: somebody else's image that carries the engine's name, tried last.
     """
 
-    match: str
+    match: Pattern
     entry: Literal["serve", "shell", "opaque", "llama", "triton", "derived"]
     tag: Literal["version", "build"] | None = (
         None  # an image of the engine's makers: its tag is the version, or a build
@@ -118,7 +119,7 @@ class EnvFile(Record, frozen=True, kw_only=True):
     """Variables that only the engine's server reads: a file that sets one sets up a server. Names, or a pattern."""
 
     names: tuple[str, ...] = ()
-    pattern: str | None = None
+    pattern: Pattern | None = None
 
 
 class ConfigFile(Record, frozen=True, kw_only=True):
@@ -149,7 +150,7 @@ class Recognition(Record, frozen=True, kw_only=True):
     image_is_program: bool = False  # the images' entry point is the program, so their first argument is its command
     image_needs_model: bool = False  # a derived image that is told no model starts nothing by itself
     model_in_image: bool = False  # the image's name says which model it serves
-    profiles: dict[str, str] = {}  # words of a launch that name the engine inside -> that engine
+    profiles: dict[str, EngineId] = {}  # words of a launch that name the engine inside -> that engine
     model_variables: tuple[str, ...] = ()  # variables that say that an image which is built here starts this engine
     env_file: EnvFile | None = None
     config_file: ConfigFile | None = None
@@ -169,7 +170,7 @@ class Nodes(Record, frozen=True, kw_only=True):
 
     words: tuple[str, ...]
     worker: tuple[str, ...] = ()  # on all nodes but the first
-    since: str | None = None  # first version that has them
+    since: Version | None = None  # first version that has them
 
 
 class ImageStart(Record, frozen=True, kw_only=True):
@@ -199,7 +200,7 @@ class Start(Record, frozen=True, kw_only=True):
     listen: tuple[str, ...] = ()
     address: str | None = None  # variable that holds host:port, for programs without flags
     online: str | None = None  # flag for the format that the engine makes while loading
-    online_formats: dict[str, str] = {}  # weight format -> value of that flag
+    online_formats: dict[QuantizationName, str] = {}  # weight format -> value of that flag
     key: Key | None = None
     key_hint: str | None = None  # what to do where there is none and others reach the server
     image: ImageStart | None = None
@@ -208,7 +209,7 @@ class Start(Record, frozen=True, kw_only=True):
     extra: tuple[str, ...] = ()  # words behind the model
     needs: dict[str, str] = {}  # variables the user has to set -> what they hold
     nodes: Nodes | None = None
-    like: str | None = None
+    like: EngineId | None = None
     api: str = "/v1"
     port: int | None = None  # where it listens, if its engine entry does not say
 

@@ -35,49 +35,65 @@ def _stop(error: BadFile) -> NoReturn:
     raise error
 
 
-def read_rules(roots: Sequence[Path], report: Callable[[BadFile], None] = _stop) -> Rules:
+def read_rules(
+    roots: Sequence[Path],
+    report: Callable[[BadFile], None] = _stop,
+    read: Callable[[Path], Any] | None = None,
+) -> Rules:
     """All rules of `roots`. What is wrong (file, line, place, near match) goes to `report`; by default the first fault
-    is raised as BadFile. With another `report` the faulty entries are left out and reading goes on."""
+    is raised as BadFile. With another `report` the faulty entries are left out and reading goes on. `read` gives the
+    plain data of a file (default: from the disk)."""
     rules = Rules()
     for root in roots:
-        _read_root(root, rules, report)
+        _read_root(root, rules, report, read or read_document)
     return rules
 
 
-def _read_root(root: Path, rules: Rules, report: Callable[[BadFile], None]) -> None:
+def _read_root(root: Path, rules: Rules, report: Callable[[BadFile], None], read: Callable[[Path], Any]) -> None:
     mine: dict[tuple[str, str], Path] = {}
     offers: dict[str, list[dict[str, Any]]] = {}
     for file, _ in rule_files(root):
         path = root / file
         try:
-            document = read_document(path)
+            document = read(path)
         except BadFile as e:
             report(e)
             continue
         if not is_table(file):
             rules.documents[file] = document
             continue
-        try:
-            for entry in entries(file, document):
-                try:
-                    check(entry.data, TYPES[entry.table], path, entry.at)
-                    if entry.table == "cloud_offers":
-                        offers.setdefault(entry.id, []).append(entry.data)
-                    else:
-                        _add(entry, path, mine, rules)
-                except BadFile as e:
-                    report(e)
-        except Misplaced as e:
+
+        def misplaced(e: Misplaced, path: Path = path) -> None:
             near = near_matches(str(e.at[-1]), e.known, n=1) if e.known and e.at else ()
             report(fault(path, e.at, e.problem, near))
+
+        for entry in entries(file, document, misplaced):
+            try:
+                check(entry.data, TYPES[entry.table], path, entry.at)
+                if entry.table == "cloud_offers":
+                    offers.setdefault(entry.id, []).append(entry.data)
+                else:
+                    _add(entry, path, mine, rules)
+            except BadFile as e:
+                report(e)
     rules.offers.update(offers)
     for table, index in rules.names.items():
         own = {i: rules.tables[table][i] for t, i in mine if t == table}
+        index.update(_index(own, table, mine, report))
+    rules.origin.update(mine)
+
+
+def _index(
+    own: dict[str, dict[str, Any]], table: str, mine: dict[tuple[str, str], Path], report: Callable[[BadFile], None]
+) -> dict[str, str]:
+    """Names of one folder's entries; the second of two entries that claim one name is left out of them."""
+    own = dict(own)
+    while True:
         try:
-            index.update(index_names(own, orgs=table == "models"))
+            return index_names(own, orgs=table == "models")
         except NameClash as e:
             report(BadFile(mine[(table, e.second)], f"the name {e.name!r} of {e.second} is also a name of {e.first}"))
-    rules.origin.update(mine)
+            own.pop(e.second)
 
 
 def _add(entry: Entry, path: Path, mine: dict[tuple[str, str], Path], rules: Rules) -> None:

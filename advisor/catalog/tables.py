@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, NoReturn
 
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.models.types import Model
@@ -16,6 +16,8 @@ TYPES: dict[str, type] = {
     "quantizations": Quantization,
     "models": Model,
 }
+
+AS_OF = "as_of"  # heading of a file of entries: the day it was compiled, for sources that name no day themselves
 
 # relative path starts with -> lists it may hold, and a heading key that its entries inherit
 _LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
@@ -51,35 +53,46 @@ def is_table(file: str) -> bool:
     return file.startswith("engines/") or any(file.startswith(prefix) for prefix, _, _ in _LISTS)
 
 
-def entries(file: str, document: object) -> Iterator[Entry]:
-    """The entries of one table file. Raises Misplaced when its outline is wrong."""
+def _stop(problem: Misplaced) -> NoReturn:
+    raise problem
+
+
+def entries(file: str, document: object, report: Callable[[Misplaced], None] = _stop) -> Iterator[Entry]:
+    """The entries of one table file. What is wrong with its outline goes to `report` (by default it is raised)."""
     if document is None:
         return
     if not isinstance(document, dict):
-        raise Misplaced("holds no mapping at the top")
+        report(Misplaced("holds no mapping at the top"))
+        return
     if file.startswith("engines/"):
-        yield Entry("engines", _id(document, ()), document, file, ())
+        name = _id(document, (), report)
+        if name is not None:
+            yield Entry("engines", name, document, file, ())
         return
     lists, heading = next((names, head) for prefix, names, head in _LISTS if file.startswith(prefix))
-    allowed = lists + ((heading,) if heading else ())
+    allowed = (*lists, *((heading,) if heading else ()), AS_OF)
     for key in document:
         if key not in allowed:
-            raise Misplaced(f"`{key}` is not a key of this file", (key,), allowed)
+            report(Misplaced(f"`{key}` is not a key of this file", (key,), allowed))
     inherited = {heading: document[heading]} if heading and heading in document else {}
     for table in lists:
         rows = document.get(table, [])
         if not isinstance(rows, list):
-            raise Misplaced(f"`{table}` must be a list", (table,))
+            report(Misplaced(f"`{table}` must be a list", (table,)))
+            continue
         for i, row in enumerate(rows):
             if not isinstance(row, dict):
-                raise Misplaced("an entry must be a mapping", (table, i))
+                report(Misplaced("an entry must be a mapping", (table, i)))
+                continue
             data = row if table == "cpu_platforms" else {**inherited, **row}
-            name = str(row.get("provider")) if table == "cloud_offers" else _id(row, (table, i))
-            yield Entry(table, name, data, file, (table, i))
+            name = str(row.get("provider")) if table == "cloud_offers" else _id(row, (table, i), report)
+            if name is not None:
+                yield Entry(table, name, data, file, (table, i))
 
 
-def _id(row: dict[str, Any], at: tuple[str | int, ...]) -> str:
+def _id(row: dict[str, Any], at: tuple[str | int, ...], report: Callable[[Misplaced], None]) -> str | None:
     value = row.get("id")
-    if not isinstance(value, str) or not value:
-        raise Misplaced("an entry needs an `id`", at)
-    return value
+    if isinstance(value, str) and value:
+        return value
+    report(Misplaced("an entry needs an `id`", at))
+    return None

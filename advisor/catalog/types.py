@@ -10,6 +10,18 @@ from collections.abc import Callable
 from typing import Literal
 
 from advisor.catalog.launch_types import Concepts, Installation, Recognition, Start
+from advisor.meanings import (
+    AcceleratorId,
+    Currency,
+    EngineId,
+    FlagName,
+    Form,
+    Generation,
+    Pattern,
+    QuantizationKey,
+    SourceKey,
+    Version,
+)
 from advisor.record import Record
 
 SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
@@ -20,7 +32,7 @@ class Support(Record, frozen=True, kw_only=True):
 
     support: SupportLevel
     note: str | None = None
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
     convertible: bool = False  # not loaded as it is, but the engine's own tools convert it
 
 
@@ -39,7 +51,7 @@ class Price(Record, frozen=True, kw_only=True):
 
     low: float
     high: float | None = None
-    currency: str
+    currency: Currency
     date: str
     kind: str  # "retail", "used", "launch", ...
     source: str
@@ -53,11 +65,11 @@ class Accelerator(Record, frozen=True, kw_only=True):
     name: str
     aliases: tuple[str, ...] = ()
     default_of: tuple[str, ...] = ()  # names for which this memory size is the one taken (and said)
-    form: str | None = None
+    form: Form | None = None
     kind: str | None = None  # discrete, integrated, ...
     unified: bool = False
     reported_names: tuple[str, ...] = ()  # exact NVML names
-    name_pattern: str | None = None  # case-insensitive regular expression over driver names
+    name_pattern: Pattern | None = None  # case-insensitive regular expression over driver names
     pci_ids: tuple[str, ...] = ()
     architecture: str | None = None
     compute_capability: str | None = None
@@ -80,7 +92,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     mig_max_instances: int | None = None
     mig_profiles: dict[str, int] = {}  # profile -> bytes
     launch_date: str | None = None
-    msrp: dict[str, float] = {}  # currency -> launch price
+    msrp: dict[Currency, float] = {}  # currency -> launch price
     price: Price | None = None
     source: str
     confidence: str
@@ -101,7 +113,7 @@ class CpuPlatform(Record, frozen=True, kw_only=True):
     bandwidth_gbs_per_socket: float | None = None
     sockets_max: int | None = None
     isa: tuple[str, ...] = ()
-    probe_pattern: str | None = None  # over the CPU's model name
+    probe_pattern: Pattern | None = None  # over the CPU's model name
     source: str
     confidence: str
     notes: str | None = None
@@ -111,7 +123,7 @@ class CloudOffer(Record, frozen=True, kw_only=True):
     """A rental price per device and hour, dated."""
 
     provider: str
-    accelerator: str | None
+    accelerator: AcceleratorId | None
     name: str
     devices: int | None = None
     usd_per_hour: float | None = None
@@ -136,7 +148,7 @@ class Quantization(Record, frozen=True, kw_only=True):
     block_elements: int = 1
     block_bytes: int | None = None  # bytes of one block of block_elements
     covers: str  # which tensors it covers
-    capability: str | None = None  # key in an engine's `quantization` table
+    capability: QuantizationKey | None = None  # key in an engine's `quantization` table
     size_range: tuple[float, float, float] = (
         1.0,
         1.0,
@@ -161,7 +173,7 @@ class SeenVersion(Record, frozen=True, kw_only=True):
 
     version: str
     date: str
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
 
 
 class Floor(Record, frozen=True, kw_only=True):
@@ -176,19 +188,19 @@ class Floor(Record, frozen=True, kw_only=True):
     python: str | None = None  # version specifier
     os_version: dict[str, str] = {}  # operating system -> oldest version
     arch: dict[str, tuple[str, ...]] = {}  # operating system -> processor architectures
-    generations: tuple[str, ...] = ()  # where set: the generations of their vendor's accelerators that are supported
+    generations: tuple[Generation, ...] = ()  # where set: those of their vendor's accelerators that are supported
     note: str | None = None
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
 
 
 class QuantOnHardware(Record, frozen=True, kw_only=True):
     """How one quantization runs on one hardware generation in this engine."""
 
-    quantization: str  # capability key: awq, gptq, fp8, ...
-    generation: str  # pascal volta turing ampere ada hopper blackwell_dc blackwell_rtx amd_cdna ... cpu apple
+    quantization: QuantizationKey  # awq, gptq, fp8, ...
+    generation: Generation  # pascal volta turing ampere ada hopper blackwell_dc blackwell_rtx amd_cdna ... cpu apple
     level: Literal["native", "weight_only", "no"]
     note: str | None = None
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
 
 
 class Image(Record, frozen=True, kw_only=True):
@@ -197,7 +209,7 @@ class Image(Record, frozen=True, kw_only=True):
     lane: str  # cuda, cuda13, rocm, cpu, vulkan, intel, ...
     repository: str
     tag: str
-    src: tuple[str, ...] = ()
+    src: tuple[SourceKey, ...] = ()
     note: str | None = None
 
 
@@ -207,8 +219,8 @@ class CapabilityRange(Record, frozen=True, kw_only=True):
 
     at_least: float | None = None
     below: float | None = None
-    since: str | None = None
-    until: str | None = None
+    since: Version | None = None
+    until: Version | None = None
     source: str
 
     def refuses(self, capability: float, version: tuple[int, ...], parse: Callable[[str], tuple[int, ...]]) -> bool:
@@ -224,19 +236,19 @@ class CapabilityRange(Record, frozen=True, kw_only=True):
 class DraftSettings(Record, frozen=True, kw_only=True):
     """Where an engine is told the draft model of speculative decoding."""
 
-    model: tuple[str, ...] = ()  # settings whose value is the model
-    json: tuple[str, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
-    method: tuple[str, ...] = ()  # settings whose value is the method
+    model: tuple[FlagName, ...] = ()  # settings whose value is the model
+    json: tuple[FlagName, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
+    method: tuple[FlagName, ...] = ()  # settings whose value is the method
 
 
 class AnswerParser(Record, frozen=True, kw_only=True):
     """Which of an engine's parsers take a model's answers apart. `models` is a regular expression over ids."""
 
-    models: str
+    models: Pattern
     tool_calls: str | None = None
     reasoning: str | None = None
-    since: str  # first version that is known to have them
-    src: tuple[str, ...] = ()
+    since: Version  # first version that is known to have them
+    src: tuple[SourceKey, ...] = ()
 
 
 class Engine(Record, frozen=True, kw_only=True):
@@ -247,9 +259,9 @@ class Engine(Record, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     kind: str  # engine, wrapper, proxy, orchestrator, remote, ...
     built_on: str | None = None
-    runs: tuple[str, ...] = ()  # engine ids that it starts underneath
+    runs: tuple[EngineId, ...] = ()  # engines that it starts underneath
     latest_seen: SeenVersion | None = None
-    version: str | None = None  # version that commands and estimates assume when none is given or found
+    version: Version | None = None  # version that commands and estimates assume when none is given or found
     license: str | None = None
     health: Health
     os: dict[str, Support] = {}
@@ -275,7 +287,7 @@ class Engine(Record, frozen=True, kw_only=True):
     installation: Installation | None = None
     targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
     no_target: dict[str, str] = {}  # others -> why it has none
-    memory_settings: tuple[str, ...] = ()  # settings beside the concepts on which its memory depends
+    memory_settings: tuple[FlagName, ...] = ()  # settings beside the concepts on which its memory depends
     loads_on_request: bool = False  # its server is told the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use

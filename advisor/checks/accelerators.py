@@ -9,6 +9,7 @@ import msgspec
 
 from advisor.catalog.documents import typed
 from advisor.checks.knowledge import Knowledge
+from advisor.meanings import HardwareWords
 
 GPU_RESOURCE = re.compile(
     r"^(nvidia\.com/(gpu|mig-[\w.]+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/\w+|habana\.ai/gaudi|google\.com/tpu|"
@@ -16,16 +17,19 @@ GPU_RESOURCE = re.compile(
 )
 
 
-class _Names(msgspec.Struct, frozen=True):
+class ClusterNames(msgspec.Struct, frozen=True):
+    """rules/checks/hardware.yaml."""
+
     labels: tuple[str, ...]
     instance_labels: tuple[str, ...]
-    accelerators: dict[str, str]
-    instances: dict[str, str]
+    accelerators: dict[str, HardwareWords]
+    instances: dict[str, HardwareWords]
     source: str
+    as_of: str | None = None
 
 
-def _names(know: Knowledge) -> _Names:
-    return know.remembered("accelerators", lambda: typed(know.rules, "checks/hardware.yaml", _Names))
+def _names(know: Knowledge) -> ClusterNames:
+    return know.remembered("accelerators", lambda: typed(know.rules, "checks/hardware.yaml", ClusterNames))
 
 
 def from_labels(labels: Mapping[str, str], know: Knowledge) -> tuple[str, str] | None:

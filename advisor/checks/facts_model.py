@@ -6,8 +6,11 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 from advisor.checks import model_names
 from advisor.checks.facts import _FACTS, FIELDS, Seen, fact
+from advisor.checks.knowledge import MinimumVersions
 from advisor.decision.facts import facts as machine_facts
 from advisor.decision.fields import FIELDS as MACHINE_FIELDS
 from advisor.deployment import Workload
@@ -276,13 +279,15 @@ def _load(s: Seen) -> float | None:
 
 @fact("model.min_version", "version", "first version of the engine that recipes name for the model")
 def _min_version(s: Seen) -> str | None:
-    where = "checks/minimum_versions"
-    rows: Mapping[str, Any] = s.know.remembered(
-        where, lambda: s.know.rules.documents(where).get(f"{where}.yaml", {}).get("versions", {})
-    )
+    rows = s.know.remembered("minimum versions", lambda: _minimum_versions(s.know.rules))
     name = s.v.reading.model
     found = rows.get(str(name).lower()) if name is not None else None
     return str(found) if found else None
+
+
+def _minimum_versions(rules: Catalog) -> Mapping[str, str]:
+    path = "checks/minimum_versions.yaml"
+    return typed(rules, path, MinimumVersions).versions if rules.has_document(path) else {}
 
 
 @fact("model.too_old", "bool", "the stated engine version is older than the model needs")

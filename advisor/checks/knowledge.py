@@ -14,6 +14,7 @@ from advisor.catalog.launch_types import Program, Server
 from advisor.catalog.recognised import packages
 from advisor.catalog.types import Engine
 from advisor.engines.flag_tables import FlagTable, flag_table
+from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
 
 _T = TypeVar("_T")
 
@@ -42,8 +43,8 @@ class KnownImage(NamedTuple):
 class OtherParsers(msgspec.Struct, frozen=True):
     """Programs that take an engine's arguments in its place: patterns over program and image, flags, kinds of files."""
 
-    wrappers: str
-    forks: str
+    wrappers: Pattern
+    forks: Pattern
     flags: tuple[str, ...]
     kinds: tuple[str, ...]
 
@@ -51,13 +52,13 @@ class OtherParsers(msgspec.Struct, frozen=True):
 class Recognition(msgspec.Struct, frozen=True):
     """rules/checks/recognition.yaml: what holds for all engines."""
 
-    no_engine_images: str
+    no_engine_images: Pattern
     other_parsers: OtherParsers
     wrappers: dict[str, tuple[str, ...]]
     others: tuple[str, ...]
     model_variables: tuple[str, ...]
     model_flags: tuple[str, ...]
-    quantization_values: dict[str, str]
+    quantization_values: dict[str, QuantizationName]
     source: str
     as_of: str
 
@@ -74,8 +75,8 @@ class Chart(msgspec.Struct, frozen=True):
 class Resource(msgspec.Struct, frozen=True):
     """What one kind of resource, chart or recipe starts."""
 
-    engine: str = ""  # always, or where no word of `engines` says another
-    engines: dict[str, str] = {}  # word in the file -> engine, the first that holds
+    engine: EngineId = ""  # always, or where no word of `engines` says another
+    engines: dict[str, EngineId] = {}  # word in the file -> engine, the first that holds
     flags: dict[str, str] = {}  # its names -> the engine's flags
     keys: tuple[str, ...] = ()  # further keys that it has
 
@@ -92,6 +93,15 @@ class Charts(msgspec.Struct, frozen=True):
     """rules/checks/charts.yaml."""
 
     charts: dict[str, Chart]
+    as_of: str | None = None
+
+
+class MinimumVersions(msgspec.Struct, frozen=True):
+    """rules/checks/minimum_versions.yaml: hub id in lower case -> first version."""
+
+    source: str
+    as_of: str
+    versions: dict[ModelIdLower, Version]
 
 
 class Spelling(NamedTuple):

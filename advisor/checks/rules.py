@@ -19,6 +19,7 @@ from advisor.decision.fields import Scalar
 from advisor.decision.types import All, AnyOf, Condition, Not, Test
 from advisor.engines.versions import key
 from advisor.errors import BadInput, UnknownName
+from advisor.meanings import EngineId, Version
 from advisor.near import near_matches
 
 PHASES = ("start", "memory", "runtime", "perf", "ops", "security", "correctness", "lint")
@@ -28,15 +29,15 @@ LINT = ("suppression-unused",)  # made by the checker itself
 class Versions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The engine versions a rule holds for: from `at_least` on, below `before`."""
 
-    at_least: str | None = None
-    before: str | None = None
+    at_least: Version | None = None
+    before: Version | None = None
 
 
 class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rule as it stands in the rules."""
 
     id: str
-    engines: tuple[str, ...] = ()  # empty = all
+    engines: tuple[EngineId, ...] = ()  # empty = all
     severity: Severity
     phase: str
     kinds: tuple[str, ...] = ()  # kinds of launch; empty = all
@@ -56,8 +57,11 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     confidence: str = "source"
 
 
-class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CheckRulesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """checks/rules/*.yaml."""
+
     rules: tuple[RuleEntry, ...]
+    as_of: str | None = None  # when the file was compiled
 
 
 class Rule(NamedTuple):
@@ -73,7 +77,7 @@ def load(rules: Catalog, know: Knowledge) -> tuple[Rule, ...]:
     seen: set[str] = set()
     for path, body in sorted(rules.documents("checks/rules/").items()):
         try:
-            entries = msgspec.convert(body, _File).rules
+            entries = msgspec.convert(body, CheckRulesFile).rules
         except msgspec.ValidationError as e:
             raise BadInput(f"rules/{path}: {e}") from None
         for entry in entries:

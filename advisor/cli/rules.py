@@ -1,4 +1,4 @@
-"""`advise rules`: checking and completing rule files of your own."""
+"""`advise rules`: checking rule files, and completing your own."""
 
 from __future__ import annotations
 
@@ -13,53 +13,42 @@ from advisor.cli import options
     "rules",
     epilog="""\b
 Examples:
+  advise rules lint
   advise rules lint my-rules
   advise rules schema guide > guide.schema.json
   advise list rules --why advisor/engine/nvidia-many
 """,
 )
 def command() -> None:
-    """Check an overlay of rules, or print the JSON Schema that editors complete rule files with."""
+    """Check the rules and folders of your own, or print the JSON Schema that editors complete rule files with."""
 
 
 @command.command("lint")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False))
+@click.argument("folders", type=click.Path(exists=True, file_okay=False), nargs=-1, metavar="[DIR]...")
 @options.as_json
 @options.quiet
-def lint_folder(folder: str, as_json: bool, quiet: bool) -> int:
-    """Unknown fields, missing sources, unreachable or contradictory rules of a folder laid over the shipped rules.
+def lint_folders(folders: tuple[str, ...], as_json: bool, quiet: bool) -> int:
+    """Everything that is wrong with rules: keys, references, totals, units, sources, examples, missing places.
 
-    Exit status 0 without faults, 1 with faults.
+    DIR are folders of your own, laid over the shipped rules in this order. Without one, the rules in force are checked:
+    the shipped ones, and those of $ADVISOR_RULES and of your configuration.
+
+    One line a fault, with file and line. Exit status 0 without faults, 1 with faults.
     """
-    from advisor.catalog.roots import shipped_root
-    from advisor.decision.lint import overlay_faults
+    from advisor.catalog.roots import rule_roots, shipped_root
+    from advisor.lint.run import lint
 
-    faults = overlay_faults(shipped_root(), Path(folder)) or _check_faults(Path(folder))
+    roots = [shipped_root(), *(Path(f) for f in folders)] if folders else list(rule_roots())
+    faults = lint(roots)
     if as_json:
-        options.print_json({"folder": folder, "faults": faults})
-    else:
-        for fault in faults:
-            click.echo(fault)
-        if not faults and not quiet:
-            click.echo(f"{folder}: no faults")
+        options.print_json([f.to_dict() for f in faults])
+        return 1 if faults else 0
+    for fault in faults:
+        click.echo(fault.text())
+    if not quiet:
+        what = ", ".join(folders) or "rules"
+        click.echo(f"{what}: {len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}", err=bool(faults))
     return 1 if faults else 0
-
-
-def _check_faults(folder: Path) -> list[str]:
-    """What is wrong with rules for `advise check` in an overlay."""
-    if not (folder / "checks").is_dir():
-        return []
-    from advisor.catalog import catalog
-    from advisor.catalog.roots import shipped_root
-    from advisor.checks.knowledge import Knowledge
-    from advisor.checks.rules import Rulebook
-    from advisor.errors import AdvisorError
-
-    try:
-        Rulebook(Knowledge(catalog([shipped_root(), folder])), ("all",))
-    except AdvisorError as e:
-        return [f"{folder}/checks: {e.message}"]
-    return []
 
 
 @command.command("schema")

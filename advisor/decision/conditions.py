@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from advisor.decision.fields import OPERATORS, Field, Scalar, value_problem, version_key
 from advisor.decision.types import All, AnyOf, Check, Condition, Not, Test, Value
@@ -21,6 +21,9 @@ class Problem(Exception):
         self.text = text
 
 
+Report = Callable[[Problem], None]  # what takes a problem and lets reading go on
+
+
 def did_you_mean(name: str, known: object) -> str:
     """` Did you mean: ...?` with near matches, or nothing."""
     near = near_matches(name, list(known)) if isinstance(known, (Mapping, set, frozenset, tuple, list)) else ()
@@ -33,10 +36,11 @@ def parse_condition(
     fields: Mapping[str, Field],
     terms: Mapping[str, Condition],
     settings: Mapping[str, Scalar],
+    report: Report | None = None,
 ) -> Condition:
     """A condition from plain data: `{field: F, OP: V}`, `{all: [...]}`, `{any: [...]}`, `{not: C}` or a term's name.
 
-    A value may be `{setting: NAME}`. Raises Problem.
+    A value may be `{setting: NAME}`. Raises Problem; with `report` that gets all problems but the last.
     """
     if isinstance(raw, str):
         if raw not in terms:
@@ -52,13 +56,25 @@ def parse_condition(
     ((word, body),) = raw.items()
     here = (*path, str(word))
     if word == "not":
-        return Not(part=parse_condition(body, here, fields, terms, settings))
+        return Not(part=parse_condition(body, here, fields, terms, settings, report))
     if word not in ("all", "any"):
         raise Problem(path, f"unknown condition {word!r}.{did_you_mean(str(word), ('all', 'any', 'not', 'field'))}")
     if not isinstance(body, list) or not body:
         raise Problem(here, f"{word} needs a list of conditions")
-    parts = tuple(parse_condition(c, (*here, i), fields, terms, settings) for i, c in enumerate(body))
-    return All(parts=parts) if word == "all" else AnyOf(parts=parts)
+    parts, problems = [], []
+    for i, c in enumerate(body):
+        try:
+            parts.append(parse_condition(c, (*here, i), fields, terms, settings, report))
+        except Problem as e:
+            if report is None:
+                raise
+            problems.append(e)
+    for problem in problems[:-1]:
+        assert report is not None
+        report(problem)
+    if problems:
+        raise problems[-1]
+    return All(parts=tuple(parts)) if word == "all" else AnyOf(parts=tuple(parts))
 
 
 def _parse_test(

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path as FilePath
 from typing import Any, get_args
 
 import msgspec
 
-from advisor.decision.conditions import Path, Problem, did_you_mean, parse_condition
+from advisor.decision.conditions import Path, Problem, Report, did_you_mean, parse_condition
 from advisor.decision.fields import FIELDS, Field, FieldType, Scalar, value_problem
 from advisor.decision.nodes import NodeContext, names, parse_nodes, text_or_none
 from advisor.decision.reach import unreachable
-from advisor.decision.types import Condition, Guide, Order, Role, Source, Tree
+from advisor.decision.types import All, Condition, Guide, Order, Role, Source, Tree
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.near import near_matches
 
@@ -43,6 +44,20 @@ def load_guide(
         for line, text in unreachable(guide):
             raise BadFile(where, text, line)
     return guide
+
+
+def guide_problems(
+    raw: object, lines: Lines, engine_ids: Collection[str] | None = None
+) -> list[tuple[int | None, str]]:
+    """Everything that is wrong with a guide, each with its line; empty when all is well."""
+    found: list[Problem] = []
+    try:
+        guide = _guide(raw, "", lines, engine_ids, found.append)
+    except Problem as e:
+        found.append(e)
+    if found:
+        return [(_line(lines, e.path), f"{_place(e.path)}{e.text}") for e in found]
+    return list(unreachable(guide))
 
 
 def check_guide(guide: Guide) -> list[str]:
@@ -129,7 +144,9 @@ def _text(data: Mapping[str, object], key: str, path: Path) -> str:
     return value
 
 
-def _guide(raw: object, where: str, lines: Lines, engine_ids: Collection[str] | None) -> Guide:
+def _guide(
+    raw: object, where: str, lines: Lines, engine_ids: Collection[str] | None, report: Report | None = None
+) -> Guide:
     data = _mapping(raw, (), "a guide")
     _only(data, _GUIDE_KEYS, ())
     kind = data.get("kind")
@@ -143,7 +160,9 @@ def _guide(raw: object, where: str, lines: Lines, engine_ids: Collection[str] | 
     settings = {key: _setting(entry, ("settings", key), sources) for key, entry in _entries(data, "settings")}
     terms: dict[str, Condition] = {}
     for key, entry in _entries(data, "terms"):
-        terms[key] = parse_condition(entry, ("terms", key), FIELDS, terms, settings)
+        with _going_on(report):
+            terms[key] = All(parts=())  # what stands for a term that is wrong
+            terms[key] = parse_condition(entry, ("terms", key), FIELDS, terms, settings, report)
     trees = data.get("trees")
     if not isinstance(trees, list) or not trees:
         raise Problem(("trees",), "trees is a list with at least one tree")
@@ -156,8 +175,12 @@ def _guide(raw: object, where: str, lines: Lines, engine_ids: Collection[str] | 
         settings=settings,
         lines=lines,
         ids=set(),
+        report=report,
     )
-    built = tuple(_tree(t, ("trees", i), context) for i, t in enumerate(trees))
+    built: list[Tree] = []
+    for i, t in enumerate(trees):
+        with _going_on(report):
+            built.append(_tree(t, ("trees", i), context))
     seen: set[str] = set()
     for i, tree in enumerate(built):
         if tree.name in seen:
@@ -170,9 +193,20 @@ def _guide(raw: object, where: str, lines: Lines, engine_ids: Collection[str] | 
         as_of=_text(data, "as_of", ()),
         about=text_or_none(data, "about", ()),
         sources=sources,
-        trees=built,
+        trees=tuple(built),
         where=where,
     )
+
+
+@contextmanager
+def _going_on(report: Report | None) -> Iterator[None]:
+    """A problem inside goes to `report`; without one it is raised."""
+    try:
+        yield
+    except Problem as e:
+        if report is None:
+            raise
+        report(e)
 
 
 def _entries(data: Mapping[str, Any], key: str, required: bool = False) -> list[tuple[str, Any]]:
@@ -237,8 +271,10 @@ def _tree(raw: object, path: Path, context: NodeContext) -> Tree:
         raise Problem(path, "a tree of a source document lists its questions")
     gaps = text_or_none(data, "gaps", path)
     nodes = parse_nodes(data.get("nodes"), (*path, "nodes"), context, questions or FIELDS, role, order, ())
-    open_end = order == "first_match" and nodes[-1].condition is not None
-    if role == "engine" and gaps is None and (open_end or (order == "none" and all(n.condition for n in nodes))):
+    whole = len(nodes) == len(data["nodes"])
+    open_end = whole and order == "first_match" and nodes[-1].condition is not None
+    no_default = open_end or (whole and order == "none" and all(n.condition for n in nodes))
+    if role == "engine" and gaps is None and no_default:
         raise Problem(path, f"tree {name} has no default: end it with `else: true`, or say in `gaps` why not")
     return Tree(
         name=name,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from advisor.decision.conditions import Path, Problem, describe, did_you_mean, parse_condition
+from advisor.decision.conditions import Path, Problem, Report, describe, did_you_mean, parse_condition
 from advisor.decision.fields import FIELDS, Field, Scalar, fields_in
 from advisor.decision.types import Condition, Node, Order, Role, Verdict, VerdictWord
 
@@ -33,6 +33,7 @@ class NodeContext(NamedTuple):
     settings: Mapping[str, Scalar]
     lines: Mapping[Path, int]
     ids: set[str]
+    report: Report | None = None  # None: the first problem is raised
 
 
 def names(data: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...]:
@@ -76,19 +77,30 @@ def parse_nodes(
     nodes: list[Node] = []
     for i, item in enumerate(raw):
         here = (*path, i)
-        node = _node(item, here, context, fields, role, source)
-        last_is_else = bool(nodes) and nodes[-1].condition is None
-        if last_is_else:
-            raise Problem(here, f"{node.id} can never be reached: {nodes[-1].id} before it always holds")
-        if order == "first_match":
-            for earlier in nodes:
-                if earlier.condition is not None and earlier.condition == node.condition:
-                    text = describe(node.condition)
-                    raise Problem(here, f"{node.id} can never be reached: {earlier.id} has the same condition ({text})")
+        try:
+            node = _node(item, here, context, fields, role, source)
+            _check_sibling(node, nodes, here, order)
+        except Problem as e:
+            if context.report is None:
+                raise
+            context.report(e)
+            continue
         nodes.append(node)
-    if context.kind == "advice" and role == "engine" and order == "first_match" and nodes[-1].condition is not None:
+    whole = len(nodes) == len(raw)
+    ends = context.kind == "advice" and role == "engine" and order == "first_match"
+    if whole and ends and nodes[-1].condition is not None:
         raise Problem(path, f"the block of {nodes[0].id} has no default: end it with `else: true`")
     return tuple(nodes)
+
+
+def _check_sibling(node: Node, earlier: list[Node], path: Path, order: Order) -> None:
+    if earlier and earlier[-1].condition is None:
+        raise Problem(path, f"{node.id} can never be reached: {earlier[-1].id} before it always holds")
+    if order == "first_match":
+        for other in earlier:
+            if other.condition is not None and other.condition == node.condition:
+                text = describe(node.condition)
+                raise Problem(path, f"{node.id} can never be reached: {other.id} has the same condition ({text})")
 
 
 def _node(
@@ -118,7 +130,7 @@ def _node(
         raise Problem((*path, "else"), "else takes only true")
     condition = None
     if "if" in data:
-        condition = parse_condition(data["if"], (*path, "if"), fields, context.terms, context.settings)
+        condition = parse_condition(data["if"], (*path, "if"), fields, context.terms, context.settings, context.report)
     source = _cited(data, path, context) or inherited
     order: Order = data.get("order", "first_match")
     if order not in get_args(Order):
@@ -151,7 +163,8 @@ def _node(
         line=context.lines.get(path),
         **lists,
     )
-    _check_leaf(node, path, context, role, refines)
+    if children or "nodes" not in data:  # else every one of them is wrong, and was reported
+        _check_leaf(node, path, context, role, refines)
     return node
 
 
@@ -190,7 +203,10 @@ def _check_leaf(node: Node, path: Path, context: NodeContext, role: Role, refine
         for i, engine in enumerate(given):
             if engine not in context.engine_ids and engine not in extra:
                 hint = did_you_mean(engine, context.engine_ids | extra)
-                raise Problem((*path, key, i), f"unknown engine {engine!r}.{hint}")
+                problem = Problem((*path, key, i), f"unknown engine {engine!r}.{hint}")
+                if context.report is None:
+                    raise problem
+                context.report(problem)
 
 
 def _check_texts(node: Node, path: Path, context: NodeContext) -> None:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.versions import key
+from advisor.meanings import EngineId, Pattern, Version
 from advisor.memory.memo import by_identity
 from advisor.record import Record
 
@@ -44,9 +45,9 @@ class FlagEntry(Record, frozen=True, kw_only=True):
 class Gone(Record, frozen=True, kw_only=True):
     """What left: there up to `last_seen`, not from `first_absent` on, maybe back later. Both are versions looked at."""
 
-    last_seen: str | None = None
-    first_absent: str | None = None
-    back_in: str | None = None
+    last_seen: Version | None = None
+    first_absent: Version | None = None
+    back_in: Version | None = None
     instead: str | None = None
 
     def at(self, version: str | None) -> bool:
@@ -64,29 +65,31 @@ class Gone(Record, frozen=True, kw_only=True):
 class FlagTable(Record, frozen=True, kw_only=True):
     """Flags of one server as its parser of `version` has them, and what changed before. Names without dashes."""
 
-    engine: str
+    engine: EngineId
     version: str = ""
     source: str = ""
-    same_as: str | None = None  # the engine whose server it starts, and whose table is meant
+    same_as: EngineId | None = None  # the engine whose server it starts, and whose table is meant
+    unread: str | None = None  # why there is no table: nothing is known of what the server takes
     parser: str = "argparse"  # how it reads: argparse and clap take abbreviations, exact does not
     negated: bool = False  # every switch also has a spelling with `no-`, `enable-` one with `disable-`
     single_dash: bool = False  # long names may be written with one dash
     cuts_numbers: bool = False  # a whole number may be written with decimals
-    oldest_read: str | None = None  # the oldest version whose flags were read
+    oldest_read: Version | None = None  # the oldest version whose flags were read
     port: int | None = None
     positional: tuple[str, ...] = ()
     flags: dict[str, FlagEntry] = {}
-    since: dict[str, tuple[str, ...]] = {}  # first version seen with them -> names
+    since: dict[Version, tuple[str, ...]] = {}  # first version seen with them -> names
     gone: dict[str, Gone] = {}
     gone_variables: dict[str, Gone] = {}
     gone_before_reading: tuple[str, ...] = ()  # flags that left before the oldest version that was read
-    gone_before: str | None = None  # the version from which on they are surely gone
+    gone_before: Version | None = None  # the version from which on they are surely gone
+    settings: tuple[str, ...] = ()  # no flags: keys of its file, of a request, or of another of its commands
     variables: tuple[str, ...] = ()  # environment variables that are read
     variable_prefix: str | None = None  # of the engine's own variables
     other_variables: tuple[str, ...] = ()  # with that prefix, of clients and platforms
-    plugin_variables: str | None = None  # pattern: with that prefix, read by plugins and hardware back ends
+    plugin_variables: Pattern | None = None  # pattern: with that prefix, read by plugins and hardware back ends
     quantization_methods: tuple[str, ...] = ()
-    quantization_methods_since: str | None = None  # first version that this list is known to hold for
+    quantization_methods_since: Version | None = None  # first version that this list is known to hold for
     quantization_removed_to_plugin: tuple[str, ...] = ()
     quantization_capability: dict[str, float] = {}  # method -> least compute capability
     bfloat16_only: tuple[str, ...] = ()
@@ -112,4 +115,6 @@ def flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
     if not rules.has_document(path):
         return None
     found = typed(rules, path, FlagTable)
+    if found.unread:
+        return None
     return typed(rules, f"{FOLDER}{found.same_as}.yaml", FlagTable) if found.same_as else found

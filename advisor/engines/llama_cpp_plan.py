@@ -16,6 +16,7 @@ from advisor.engines import drafts, fitting
 from advisor.engines.base import flag, get
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
 from advisor.errors import BadInput
+from advisor.meanings import ModelId, ModelType
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS
 from advisor.memory.ggml_compute import NoFlash
@@ -39,10 +40,10 @@ class Range(Record, frozen=True, kw_only=True):
 class Constants(Record, frozen=True, kw_only=True):
     """`memory:` of rules/engines/llama.cpp.yaml."""
 
-    compute_width: dict[str, int]  # model id -> measured width
+    compute_width: dict[ModelId, int]  # model id -> measured width
     compute_width_source: str
     compute_width_no_flash: dict[str, NoFlash]
-    window_model_types: tuple[str, ...]  # architectures whose sliding window the engine uses
+    window_model_types: tuple[ModelType, ...]  # architectures whose sliding window the engine uses
     device_overhead_mib: dict[str, Range]  # per backend: context, kernels, pool
     host_overhead_mib: Range
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches

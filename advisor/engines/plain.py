@@ -16,6 +16,7 @@ from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import Decided, get, integer
 from advisor.errors import BadInput
+from advisor.meanings import FlagName
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
 from advisor.memory.memo import by_identity
@@ -29,7 +30,7 @@ HOST_MIB = (200, 800, 3000)  # the process in host memory: interpreter, runtime,
 class Reserved(Record, frozen=True, kw_only=True):
     """A cache of a fixed number of tokens that all requests share, taken at start."""
 
-    setting: str
+    setting: FlagName
     step: int  # tokens it comes in
     default: int  # tokens when nothing is said
 

@@ -9,6 +9,7 @@ import msgspec
 from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
+from advisor.meanings import AcceleratorId, FlagName, ModelType, Version
 from advisor.memory.memo import by_identity
 from advisor.memory.paged_cache import Packed
 from advisor.record import Record
@@ -26,7 +27,7 @@ class RangeGib(Record, frozen=True, kw_only=True):
     from_ranks: int = 1  # holds from so many tensor-parallel ranks on
     unified: bool = False  # holds where devices share the host's memory
     from_sequences: int = 1  # holds from so many running requests on
-    before: str | None = None  # holds below this engine version
+    before: Version | None = None  # holds below this engine version
 
 
 class Tier(Record, frozen=True, kw_only=True):
@@ -35,8 +36,8 @@ class Tier(Record, frozen=True, kw_only=True):
     from_gib: float
     batched_tokens: int
     sequences: int
-    accelerators: tuple[str, ...] = ()  # only these; empty = all
-    before: str | None = None  # holds below this engine version
+    accelerators: tuple[AcceleratorId, ...] = ()  # only these; empty = all
+    before: Version | None = None  # holds below this engine version
     below_capability: float | None = None  # holds on cards below this compute capability only
     whole_prompts_to: int = 0  # up to this context length prompts are not chunked: a batch holds a whole one
 
@@ -48,7 +49,7 @@ class Activation(Record, frozen=True, kw_only=True):
     sampler = sampler_bytes x sequences x vocabulary + 2 x tokens x sampler_hidden x hidden size
     """
 
-    before: str | None = None  # holds below this engine version
+    before: Version | None = None  # holds below this engine version
     mlp: float
     hidden: float = 0
     sampler_bytes: float
@@ -62,16 +63,16 @@ class Activation(Record, frozen=True, kw_only=True):
 class Lora(Record, frozen=True, kw_only=True):
     """Adapter slots: the flags, and what the engine takes when they are left out."""
 
-    enable: tuple[str, ...]
-    given: tuple[str, ...] = ()  # settings that name adapters, and enable them
-    slots: tuple[str, ...]
-    rank: tuple[str, ...]
+    enable: tuple[FlagName, ...]
+    given: tuple[FlagName, ...] = ()  # settings that name adapters, and enable them
+    slots: tuple[FlagName, ...]
+    rank: tuple[FlagName, ...]
     default_slots: int
     default_rank: int | None = None  # None: taken from the adapters
     experts: bool = False  # routed experts and routers have slots, too
-    fused_experts: tuple[str, ...] = ()  # model types whose adapters have gate and up in one
-    outside: tuple[str, ...] = ()  # model types whose embedding and output matrix have slots, too
-    expert_parallel: tuple[str, ...] = ()  # settings by which experts are shared out whole
+    fused_experts: tuple[ModelType, ...] = ()  # model types whose adapters have gate and up in one
+    outside: tuple[ModelType, ...] = ()  # model types whose embedding and output matrix have slots, too
+    expert_parallel: tuple[FlagName, ...] = ()  # settings by which experts are shared out whole
     source: str
 
 
@@ -91,7 +92,7 @@ class Constants(Record, frozen=True, kw_only=True):
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     planner: Literal["groups", "plain"]
     block: int = 16
-    fp32_state_model_types: tuple[str, ...] = ()  # these keep their recurrent state in 4 bytes an element
+    fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Concepts = Concepts()  # the entry's own, put in by `constants`
     state_bytes: float = 2.0  # bytes per element of a recurrent state

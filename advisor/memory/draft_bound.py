@@ -27,14 +27,16 @@ class Method(Record, frozen=True, kw_only=True):
     source: tuple[str, ...]
 
 
-class _Methods(Record, frozen=True, kw_only=True):
+class DraftsFile(Record, frozen=True, kw_only=True):
+    """rules/drafts.yaml."""
+
     feed_forward_width: int
     cache_rows: int
     methods: tuple[Method, ...]
 
 
-def _known(rules: Catalog) -> _Methods:
-    return typed(rules, "drafts.yaml", _Methods)
+def _known(rules: Catalog) -> DraftsFile:
+    return typed(rules, "drafts.yaml", DraftsFile)
 
 
 def method(name: str | None, draft: str, rules: Catalog) -> Method | None:

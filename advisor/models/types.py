@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from advisor.meanings import Pattern, QuantizationName
 from advisor.record import Record
 
 
@@ -337,8 +338,10 @@ class Model(Record, frozen=True, kw_only=True):
     published: dict[str, PublishedSize] = {}  # "safetensors", "gguf:Q4_K_M", "mlx:4bit", "ollama", ...
     gguf: GgufDetail | None = None
     gguf_repos: tuple[str, ...] = ()
-    kept_16bit: dict[str, str] = {}  # format -> pattern over GGUF tensor names that its checkpoint leaves at 16 bit
-    quantized_repos: dict[str, str] = {}  # "AWQ": repo, ... where one is known
+    kept_16bit: dict[
+        QuantizationName, Pattern
+    ] = {}  # format -> pattern over GGUF tensor names that its checkpoint leaves at 16 bit
+    quantized_repos: dict[QuantizationName, str] = {}  # "AWQ": repo, ... where one is known
     verified: bool = True
     unverified_fields: tuple[str, ...] = ()
     notes: str | None = None

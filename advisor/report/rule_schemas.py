@@ -15,6 +15,7 @@ from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, 
 from advisor.decision.nodes import REASON_CODES
 from advisor.decision.policy import PolicyFile
 from advisor.decision.types import Role, Source, Verdict
+from advisor.meanings import FeatureKey, QuantizationName
 from advisor.models.types import Model
 
 Names = str | list[str]
@@ -24,6 +25,7 @@ class Hardware(msgspec.Struct, forbid_unknown_fields=True):
     """hardware/*.yaml. `vendor` is inherited by every accelerator."""
 
     vendor: str | None = None
+    as_of: str | None = None
     accelerators: list[dict[str, Any]] = []
     cpu_platforms: list[CpuPlatform] = []
 
@@ -32,18 +34,21 @@ class Models(msgspec.Struct, forbid_unknown_fields=True):
     """models/*.yaml. `family` is inherited by every model."""
 
     family: str | None = None
+    as_of: str | None = None
     models: list[dict[str, Any]] = []
 
 
 class Quantizations(msgspec.Struct, forbid_unknown_fields=True):
     """quantizations.yaml."""
 
+    as_of: str | None = None
     quantizations: list[Quantization] = []
 
 
 class Prices(msgspec.Struct, forbid_unknown_fields=True):
     """prices/*.yaml."""
 
+    as_of: str | None = None
     cloud_offers: list[CloudOffer] = []
 
 
@@ -60,10 +65,10 @@ class GuideNode(msgspec.Struct, forbid_unknown_fields=True, rename={"condition":
     later: Names | None = None
     overlay: Names | None = None
     hardware: Names | None = None
-    quantizations: Names | None = None
-    avoid: Names | None = None
-    requires: Names | None = None
-    prefers: Names | None = None
+    quantizations: QuantizationName | list[QuantizationName] | None = None
+    avoid: QuantizationName | list[QuantizationName] | None = None
+    requires: FeatureKey | list[FeatureKey] | None = None
+    prefers: FeatureKey | list[FeatureKey] | None = None
     notes: Names | None = None
     settings: dict[str, bool | int | float | str] = {}
     code: str | None = None

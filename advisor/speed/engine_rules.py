@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from advisor.catalog import Catalog
+from advisor.meanings import EngineId
 from advisor.speed.remembered import remembered
 
 
@@ -23,8 +24,8 @@ class EngineRules(msgspec.Struct, frozen=True):
 
     source: str
     as_of: str
-    families: dict[str, tuple[str, ...]]
-    admits: dict[str, int]
+    families: dict[str, tuple[EngineId, ...]]
+    admits: dict[EngineId, int]
     tensor_split: tuple[str, ...]
     speculation: dict[str, Acceptance]
 

@@ -1,0 +1,160 @@
+"""What is offered and compared: picks, cards, workloads, ranking, tables of documents, migrations, drafts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.advice.compare import ComparisonsFile
+from advisor.advice.migrate import MigrationsFile
+from advisor.advice.picks import PicksFile
+from advisor.catalog.types import Engine
+from advisor.decision.fields import USE_CASES
+from advisor.lint.faults import Fault, near
+from advisor.lint.flags import known, names, table_of
+from advisor.lint.house import Document, House
+from advisor.lint.shape import At
+
+ANY = "any"  # a pair of migrations that holds for every engine
+CONTEXT = (512, 10_000_000)  # tokens of one request
+PLACEHOLDER = "{hardware}"  # a row of comparisons that depends on the machine
+# fields of a comparison that are no table or value of an entry
+OF_COMPARISONS = ("status", "version", "license", "os", "formats", "floor", PLACEHOLDER, "quantization.4bit")
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Choices that name nothing, say too little, or contradict each other."""
+    checks = {
+        "picks.yaml": _picks,
+        "cards.yaml": _cards,
+        "workloads.yaml": _workloads,
+        "ranking.yaml": _ranking,
+        "comparisons.yaml": _comparisons,
+        "migrations.yaml": _migrations,
+        "drafts.yaml": _drafts,
+    }
+    for path, check in checks.items():
+        if path in house.documents:
+            yield from check(house, house.documents[path])
+
+
+def _picks(house: House, document: Document) -> Iterator[Fault]:
+    file: PicksFile = document.value
+    for use in USE_CASES:
+        if use != "edge" and not any(use in p.uses for p in file.picks):
+            yield document.place.field("missing_place", ("picks",), f"nothing is offered for {use}")
+        if use not in file.slowest_decode_tps:
+            yield document.place.field("missing_place", ("slowest_decode_tps",), f"{use} has no slowest rate")
+    for i, pick in enumerate(file.picks):
+        for k, name in enumerate(pick.models):
+            model = house.models.get(name)
+            at: At = ("picks", i, "models", k)
+            if model is not None and model.layout is None:
+                yield document.place.field("contradiction", at, f"{name} has no layout, so nothing is known to fit")
+            if name in pick.models[:k]:
+                yield document.place.field("duplicate_name", at, f"{name} stands twice")
+
+
+def _cards(house: House, document: Document) -> Iterator[Fault]:
+    counts = document.value.counts
+    if counts != sorted(set(counts)) or any(n < 1 for n in counts):
+        yield document.place.field("range", ("counts",), f"{counts} do not rise from 1")
+    for i, name in enumerate(document.value.accelerators):
+        if name in document.value.accelerators[:i]:
+            yield document.place.field("duplicate_name", ("accelerators", i), f"{name} stands twice")
+
+
+def _workloads(house: House, document: Document) -> Iterator[Fault]:
+    for use in USE_CASES:
+        if use not in document.value.context:
+            yield document.place.field("missing_place", ("context",), f"{use} has no context length")
+    for use, tokens in document.value.context.items():
+        if not CONTEXT[0] <= tokens <= CONTEXT[1]:
+            yield document.place.field("unit", ("context", use), f"{tokens} is no context length in tokens")
+
+
+def _ranking(house: House, document: Document) -> Iterator[Fault]:
+    p = document.value.points
+    for field in ("asked", "policy"):
+        if getattr(p, field) >= 0:
+            said = f"{getattr(p, field):g}: least points go first, so what is wanted has fewer than none"
+            yield document.place.field("range", ("points", field), said)
+
+
+def _comparisons(house: House, document: Document) -> Iterator[Fault]:
+    file: ComparisonsFile = document.value
+    seen: set[str] = set()
+    for t, table in enumerate(file.tables):
+        for r, row in enumerate(table.rows):
+            at: At = ("tables", t, "rows", r)
+            if row.id in seen:
+                yield document.place.field("duplicate_name", (*at, "id"), f"{row.id} stands twice")
+            seen.add(row.id)
+            if len(row.said) != len(table.engines):
+                said = f"{row.id} has {len(row.said)} cells for {len(table.engines)} engines"
+                yield document.place.field("total", (*at, "said"), said)
+            if row.field is not None:
+                yield from _field(house, document, (*at, "field"), row.field)
+        if table.names and len(table.names) != len(table.engines):
+            said = f"{len(table.names)} names for {len(table.engines)} engines"
+            yield document.place.field("total", ("tables", t, "names"), said)
+    for i, line in enumerate(file.rows):
+        yield from _field(house, document, ("rows", i, "field"), line.field)
+
+
+def _field(house: House, document: Document, at: At, field: str) -> Iterator[Fault]:
+    """A field is a value of an entry, or keys of one of its tables that some engine has."""
+    part, _, keys = field.partition(".")
+    if field in OF_COMPARISONS:
+        return
+    if part not in Engine.__struct_fields__:
+        yield document.place.field("unknown_name", at, f"unknown field {field!r}", near(part, Engine.__struct_fields__))
+        return
+    have = {k for e in house.engines.values() for k in _table(e, part)}
+    for name in keys.split("|") if keys else ():
+        if name not in have:
+            yield document.place.field("unknown_name", at, f"no engine has {part}.{name}", near(name, have))
+
+
+def _table(e: Engine, part: str) -> dict[str, Any]:
+    found = getattr(e, part)
+    return found if isinstance(found, dict) else {}
+
+
+def _migrations(house: House, document: Document) -> Iterator[Fault]:
+    file: MigrationsFile = document.value
+    seen: set[str] = set()
+    for i, concept in enumerate(file.concepts):
+        at: At = ("concepts", i)
+        if concept.id in seen:
+            yield document.place.field("duplicate_name", (*at, "id"), f"{concept.id} stands twice")
+        seen.add(concept.id)
+        for engine, said in concept.names.items():
+            table = table_of(engine, house)
+            for name in said.split(", ") if table is not None and "(" not in said else ():
+                assert table is not None
+                if not known(name, table):
+                    problem = f"{name!r} is no setting in rules/flags/{engine}.yaml"
+                    where = (*at, "names", engine)
+                    yield document.place.field("unknown_name", where, problem, near(name, names(table)))
+    for i, pair in enumerate(file.pairs):
+        for field, name in (("from", pair.source), ("to", pair.target)):
+            if name != ANY:
+                yield from house.unknown(document.place, ("pairs", i, field), "engine", name, table="engines")
+        if pair.source == pair.target:
+            yield document.place.field("contradiction", ("pairs", i), "from and to are the same")
+
+
+def _drafts(house: House, document: Document) -> Iterator[Fault]:
+    seen: set[str] = set()
+    for i, method in enumerate(document.value.methods):
+        for k, name in enumerate(method.names):
+            at: At = ("methods", i, "names", k)
+            if name in seen:
+                yield document.place.field("duplicate_name", at, f"{name} stands twice")
+            if name != name.lower() or re.search(r"\s", name):
+                yield document.place.field("wrong_value", at, f"{name!r} is not in lower case, as it is looked up")
+            seen.add(name)
+        if method.layers < 1 or method.hidden_states < 0:
+            yield document.place.field("unit", ("methods", i), "layers are one at least, hidden_states none at least")

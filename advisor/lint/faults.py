@@ -1,0 +1,66 @@
+"""What the linter says: one fault with its file, line, a stable word, a sentence and near matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from advisor.near import near_matches
+from advisor.record import Record
+
+Code = Literal[
+    "unreadable",  # the file cannot be read, or is no YAML
+    "duplicate_key",  # one key twice in one mapping
+    "unknown_file",  # no part of the program reads a file of this name
+    "unknown_key",
+    "missing_key",
+    "wrong_value",  # a value of the wrong kind, or none of a closed list
+    "duplicate_name",  # an id or a name that two entries claim
+    "unknown_name",  # a reference to something that is nowhere
+    "total",  # a figure that does not follow from the others
+    "unit",  # a figure outside what its unit allows
+    "range",  # low, value and high out of order
+    "source",  # a fact that does not say where it was read
+    "date",
+    "version",
+    "pattern",  # a regular expression
+    "probe",  # a probe could not recognise it, or would take it for another
+    "condition",
+    "snippet",  # a rule's own examples
+    "template",
+    "missing_place",  # an entry that needs another one elsewhere
+    "contradiction",
+    "unreachable",
+]
+
+
+class Fault(Record, frozen=True, kw_only=True, order=True):
+    """One thing that is wrong. `file` as it was named, `line` where it is known; `message` is one line."""
+
+    file: str
+    line: int | None
+    code: Code
+    message: str
+    near: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """`rules/engines/x.yaml:12: message`, with the near matches."""
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        hint = f" Did you mean: {', '.join(self.near)}?" if self.near else ""
+        return f"{place}: {self.message}{hint}"
+
+
+def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+    """Each fault once, by file, line and text."""
+    return tuple(sorted(set(faults), key=lambda f: (f.file, f.line or 0, f.message, f.code)))
+
+
+def near(name: str, known: Iterable[str]) -> tuple[str, ...]:
+    """At most two known names that look like `name`."""
+    return near_matches(name, known, n=2)
+
+
+def one_line(text: str, most: int = 400) -> str:
+    """Text without line ends, cut to a readable length."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else flat[: most - 3] + "..."

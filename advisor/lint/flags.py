@@ -1,0 +1,115 @@
+"""Flags: every name that an engine's entry gives a setting is one its server takes; the tables of flags themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.engines.flag_tables import FlagTable
+from advisor.lint.faults import Fault, near
+from advisor.lint.house import Document, House, Sound
+from advisor.lint.shape import At
+
+TYPES = ("int", "float", "json", "str", "flag")
+PARSERS = ("argparse", "clap", "click", "exact")
+ABBREVIATING = ("argparse", "clap")
+
+
+def table_of(engine: str, house: House) -> FlagTable | None:
+    """What the server of an engine takes; None where no table was made."""
+    found = house.documents.get(f"flags/{engine}.yaml")
+    if found is None:
+        return None
+    table: FlagTable = found.value
+    if table.unread is not None:
+        return None
+    if table.same_as is None:
+        return table
+    other = house.documents.get(f"flags/{table.same_as}.yaml")
+    return None if other is None else other.value
+
+
+def names(table: FlagTable) -> set[str]:
+    """Every name a setting of this server may have: flags in all spellings, variables, what it had before."""
+    out = {s.lstrip("-") for s in table.spellings()} | {f.e for f in table.flags.values() if f.e}
+    out |= {*table.settings, *table.variables, *table.gone, *table.gone_variables, *table.positional}
+    return out | {*table.modelfile_parameters, *table.deprecated_parameters}
+
+
+def known(name: str, table: FlagTable) -> bool:
+    """Whether a server takes a setting of this name; with argparse an unambiguous beginning is enough."""
+    plain = name.replace("_", "-")
+    spellings = {n.replace("_", "-"): n for n in names(table)}
+    if plain in spellings:
+        return True
+    if table.parser not in ABBREVIATING:
+        return False
+    return len({f for f in table.flags if f.replace("_", "-").startswith(plain)}) == 1
+
+
+def flag_faults(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+    """A fault where the engine that a part of the rules is about has no setting of this name."""
+    engine = getattr(part.entry, "id", None)
+    table = table_of(engine, house) if isinstance(engine, str) else None
+    if table is not None and not known(name, table):
+        said = f"{name!r} is no flag in rules/flags/{engine}.yaml (a key of a file: list it there under `settings`)"
+        yield part.place.field("unknown_name", at, said, near(name, names(table)))
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """What is wrong with the tables of flags."""
+    for path, document in house.under("flags/").items():
+        table: FlagTable = document.value
+        if table.engine != path.removeprefix("flags/").removesuffix(".yaml"):
+            said = f"the file of engine {table.engine!r} is flags/{table.engine}.yaml"
+            yield document.place.field("wrong_value", ("engine",), said)
+        if table.unread is not None:
+            if table.flags or table.same_as:
+                yield document.place.field("contradiction", ("unread",), "the table is there, so it was read")
+        elif table.same_as is not None:
+            yield from _borrowed(house, document, table)
+        else:
+            yield from _table(document, table)
+
+
+def _borrowed(house: House, document: Document, table: FlagTable) -> Iterator[Fault]:
+    other = house.documents.get(f"flags/{table.same_as}.yaml")
+    if other is None:
+        yield document.place.field("unknown_name", ("same_as",), f"there is no flags/{table.same_as}.yaml")
+    elif other.value.same_as is not None:
+        yield document.place.field("wrong_value", ("same_as",), f"{table.same_as} has no table of its own either")
+    if table.flags:
+        yield document.place.field("contradiction", ("flags",), "a table that is `same_as` another has no flags itself")
+
+
+def _table(document: Document, table: FlagTable) -> Iterator[Fault]:
+    place = document.place
+    for field in ("version", "source"):
+        if not getattr(table, field):
+            yield place.fault("missing_key", f"`{field}` is missing: which parser was read, and when")
+    if table.parser not in PARSERS:
+        yield place.field("wrong_value", ("parser",), f"{table.parser!r} is none of {', '.join(PARSERS)}")
+    owner: dict[str, str] = {}
+    for name, flag in table.flags.items():
+        if name.startswith("-"):
+            yield place.field("wrong_value", ("flags", name), "a flag's name stands without dashes")
+        if flag.t not in TYPES:
+            said = f"type {flag.t!r} is none of {', '.join(TYPES)}"
+            yield place.field("wrong_value", ("flags", name, "t"), said, near(flag.t, TYPES))
+        for i, alias in enumerate(flag.a):
+            if not alias.startswith("-"):
+                yield place.field("wrong_value", ("flags", name, "a", i), f"spelling {alias!r} stands with its dashes")
+        for spelling in (f"--{name}", *flag.a):
+            first = owner.setdefault(spelling, name)
+            if first != name and spelling.startswith("--"):  # TGI itself gives -p to two flags
+                yield place.field("duplicate_name", ("flags", name), f"{spelling} is also a spelling of {first}")
+        low, high = (
+            flag.least if flag.least is not None else flag.above,
+            flag.most if flag.most is not None else flag.below,
+        )
+        if low is not None and high is not None and low > high:
+            yield place.field("range", ("flags", name), f"takes numbers from {low:g} to {high:g}, which are none")
+    for version, added in table.since.items():
+        for i, name in enumerate(added):
+            if name not in names(table):
+                hint = near(name, table.flags)
+                yield place.field("unknown_name", ("since", version, i), f"unknown flag {name!r}", hint)

@@ -1,0 +1,85 @@
+"""Weight formats: bits follow from the block layout; lists and short names keep to one family, from wide to narrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from advisor.catalog.types import Quantization
+from advisor.errors import UnknownName
+from advisor.lint.faults import Fault, near
+from advisor.lint.house import Document, House, Item
+from advisor.lint.shape import At
+from advisor.memory.ggml import BLOCKS
+
+PLAIN = "none"  # the family of 16- and 32-bit weights, which every checkpoint format carries
+BITS = (1.0, 32.0)
+SIZE_RANGE = (0.5, 2.5)  # of a real checkpoint over its definition
+BORROWED = {"openvino": "hf", "litert": "hf"}  # families that name their widths by formats of another
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Formats whose figures do not follow, and lists of formats that mix families."""
+    for item in house.tables["quantizations"].values():
+        yield from _format(item)
+    shorthands, workloads = house.documents.get("shorthands.yaml"), house.documents.get("workloads.yaml")
+    if shorthands is not None:
+        for family, ladder in shorthands.value.ladders.items():
+            yield from _family(house, shorthands, ("ladders", family), ladder, family)
+            yield from _falling(house, shorthands, ("ladders", family), ladder)
+        for name, by_family in shorthands.value.names.items():
+            for family, meant in by_family.items():
+                yield from _family(house, shorthands, ("names", name), (meant,), family, (family,))
+    if workloads is not None:
+        for family in ("hf", "mlx", "exl3", "mlc", "openvino", "litert"):
+            yield from _family(house, workloads, (family,), getattr(workloads.value, family), family)
+        for part in ("easy", "tight"):
+            yield from _family(house, workloads, ("gguf", part), getattr(workloads.value.gguf, part), "gguf")
+
+
+def _format(item: Item) -> Iterator[Fault]:
+    q: Quantization = item.entry
+    if q.block_bytes is not None:
+        derived = q.block_bytes * 8 / q.block_elements
+        if abs(derived - q.bits_nominal) > 1e-9:
+            said = f"is {q.bits_nominal:g}, {q.block_bytes} bytes for {q.block_elements} weights are {derived:g} bits"
+            yield item.place.field("total", ("bits_nominal",), said)
+    if not BITS[0] <= q.bits_nominal <= BITS[1]:
+        yield item.place.field("unit", ("bits_nominal",), f"{q.bits_nominal:g} bits are no width of a weight")
+    if q.base is not None and q.base not in BLOCKS:
+        yield item.place.field("unknown_name", ("base",), f"unknown GGML type {q.base!r}", near(q.base, BLOCKS))
+    elif q.base is not None and q.block_bytes is not None and (q.block_elements, q.block_bytes) != BLOCKS[q.base]:
+        elements, size = BLOCKS[q.base]
+        said = f"a block of {q.base} is {size} bytes for {elements} weights, not {q.block_bytes} for {q.block_elements}"
+        yield item.place.field("total", ("block_bytes",), said)
+    for field in ("size_range", "size_range_plain"):
+        value = getattr(q, field)
+        if value is not None and not all(SIZE_RANGE[0] <= x <= SIZE_RANGE[1] for x in value):
+            yield item.place.field("unit", (field,), f"{list(value)} are factors of a size, about 1")
+
+
+def _family(
+    house: House, document: Document, at: At, listed: Sequence[str], family: str, below: At | None = None
+) -> Iterator[Fault]:
+    """Formats of a list are of its family, or plain 16-bit ones."""
+    allowed = {family, BORROWED.get(family, family), PLAIN} | ({"hf"} if family == PLAIN else set())
+    for i, name in enumerate(listed):
+        q = _known(house, name)
+        if q is not None and q.family not in allowed:
+            where = (*at, *(below if below is not None else (i,)))
+            yield document.place.field("wrong_value", where, f"{name} is of the family {q.family}, not {family}")
+
+
+def _falling(house: House, document: Document, at: At, ladder: Sequence[str]) -> Iterator[Fault]:
+    found = [(n, q.bits_nominal) for n in ladder if (q := _known(house, n)) is not None]
+    for (first, wide), (second, narrow) in pairwise(found):
+        if narrow > wide:
+            said = f"{second} ({narrow:g} bits) stands after {first} ({wide:g}): from wide to narrow"
+            yield document.place.field("range", (*at, ladder.index(second)), said)
+
+
+def _known(house: House, name: str) -> Quantization | None:
+    try:
+        return house.catalog.quantization(name)
+    except UnknownName:
+        return None  # said of the name itself

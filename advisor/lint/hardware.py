@@ -1,0 +1,234 @@
+"""Accelerators and processor platforms: figures that fit each other, and whether a probe would recognise them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import cast
+
+from advisor.catalog.match import candidates
+from advisor.catalog.types import Accelerator, CpuPlatform
+from advisor.decision.fields import VENDORS
+from advisor.decision.generations import amd_generation, nvidia_generation
+from advisor.lint.faults import Fault, near
+from advisor.lint.house import House, Item
+from advisor.lint.reading import Place
+from advisor.lint.shape import At
+from advisor.machines.pci import VENDORS as PCI_VENDORS
+from advisor.machines.types import Device, Vendor
+from advisor.units import GIB
+
+DOUBTFUL = "doubtful"  # little more is known than that there is such a thing
+CONFIDENCE = ("2src", "1src", DOUBTFUL)
+DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8", "fp4")
+# What one device can have, in the unit of the field: wide enough for ten years, too narrow for a wrong unit.
+RANGES = {
+    "bandwidth_gbs": (20, 40_000),
+    "tdp_watts": (5, 5_000),
+    "nvlink_gbs": (10, 20_000),
+    "max_mts": (800, 20_000),
+    "bandwidth_gbs_per_socket": (5, 3_000),
+    "channels_per_socket": (1, 64),
+}
+MEMORY = (2 * GIB, 1024 * GIB)
+TFLOPS = (0.02, 100_000)
+USABLE = 0.85  # of the nominal size; 0.93 is the least that was seen
+# rate of the second over that of the first, where both are given. Pascal runs fp16 at a 64th; B300 has little int8.
+RATIOS = {
+    ("fp32", "fp16"): (1 / 70, 40.0),
+    ("fp16", "bf16"): (0.45, 2.1),
+    ("fp16", "fp8"): (0.95, 4.2),
+    ("fp16", "int8"): (0.05, 8.2),
+    ("fp8", "fp4"): (0.95, 4.2),
+}
+BANDWIDTH_TOLERANCE = 0.01  # of channels x rate x 8 bytes
+QUARTER_GIB = GIB // 4
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Figures that cannot be, and hardware that a probe could not recognise."""
+    cards = house.accelerators
+    for item in house.tables["accelerators"].values():
+        yield from _card(item.entry, item.place)
+        yield from _ranges(item)
+        yield from _recognised(item.entry, item.place, cards)
+        yield from _generation(item.entry, item.place, cards)
+    yield from _shared_chips(house)
+    for item in house.tables["cpu_platforms"].values():
+        yield from _ranges(item)
+        yield from _processor(item.entry, item.place)
+
+
+def _ranges(item: Item) -> Iterator[Fault]:
+    for field, (low, high) in RANGES.items():
+        value = getattr(item.entry, field, None)
+        if value is not None and not low <= value <= high:
+            said = f"{value:g} is outside of {low:g} to {high:g}, which its unit allows"
+            yield item.place.field("unit", (field,), said)
+    if item.entry.confidence not in CONFIDENCE:
+        said = f"{item.entry.confidence!r} is none of {', '.join(CONFIDENCE)}"
+        yield item.place.field("wrong_value", ("confidence",), said, near(item.entry.confidence, CONFIDENCE))
+
+
+def _card(a: Accelerator, place: Place) -> Iterator[Fault]:
+    if a.vendor not in VENDORS:
+        yield place.field("wrong_value", ("vendor",), f"unknown vendor {a.vendor!r}", near(a.vendor, VENDORS))
+    yield from _memory(a, place)
+    for kind, rate in a.tflops.items():
+        at: At = ("tflops", kind)
+        if kind not in DTYPES:
+            yield place.field("unknown_key", at, f"`{kind}` is none of {', '.join(DTYPES)}", near(kind, DTYPES))
+        elif not TFLOPS[0] <= rate <= TFLOPS[1]:
+            yield place.field("unit", at, f"{rate:g} TFLOPS are outside of what a device has")
+    for (first, second), (low, high) in RATIOS.items():
+        one, other = a.tflops.get(first), a.tflops.get(second)
+        if one and other and not low <= other / one <= high:
+            said = (
+                f"{second} {other:g} is {other / one:.3g} times {first} {one:g}; {low:.2g} to {high:.2g} are possible"
+            )
+            yield place.field("unit", ("tflops", second), said)
+    if a.price is not None and a.price.high is not None and a.price.low > a.price.high:
+        yield place.field("range", ("price",), f"low {a.price.low:g} is above high {a.price.high:g}")
+
+
+def _memory(a: Accelerator, place: Place) -> Iterator[Fault]:
+    at: At = ("memory_bytes",)
+    if a.memory_bytes is None:
+        if not a.unified and not a.memory_options_gb and a.confidence != DOUBTFUL:
+            yield place.fault("missing_key", "`memory_bytes` is missing: without it nothing can be said to fit")
+        return
+    if not MEMORY[0] <= a.memory_bytes <= MEMORY[1]:
+        yield place.field("unit", at, f"{a.memory_bytes:,} bytes are no device's memory")
+    elif a.memory_bytes % QUARTER_GIB:
+        right = round(a.memory_bytes / 1e9) * GIB
+        said = f"{a.memory_bytes:,} is no whole number of GiB; the size on the box counts 2**30 bytes: {right}"
+        yield place.field("unit", at, said)
+    sizes = [float(n) for n in re.findall(r"(\d+(?:\.\d+)?)\s?GB\b", a.name)]
+    if sizes and a.memory_bytes not in [int(n * GIB) for n in sizes]:
+        said = f"is {a.memory_bytes / GIB:g} x 2**30, the name says {sizes[0]:g} GB"
+        yield place.field("total", at, said)
+    if a.usable_bytes is not None and not USABLE * a.memory_bytes <= a.usable_bytes <= a.memory_bytes:
+        share = a.usable_bytes / a.memory_bytes
+        said = f"{a.usable_bytes:,} is {share:.3g} of memory_bytes; {USABLE} to 1 are possible"
+        yield place.field("total", ("usable_bytes",), said)
+    for profile, size in a.mig_profiles.items():
+        m = re.match(r"\d+g\.(\d+)gb", profile)
+        if m is None or int(m[1]) * GIB != size:
+            said = f"{size / GIB:g} x 2**30 bytes are not what the profile's name says"
+            yield place.field("total", ("mig_profiles", profile), said)
+        elif size > a.memory_bytes:
+            yield place.field("total", ("mig_profiles", profile), "is larger than the whole device")
+
+
+def _recognised(a: Accelerator, place: Place, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+    """What a probe reports of this card has to lead back to it."""
+    if a.vendor == "nvidia" and a.compute_capability is None:
+        yield place.fault("probe", "`compute_capability` is missing: engines state their floors in it")
+    if a.vendor == "amd" and a.gfx is None:
+        yield place.fault("probe", "`gfx` is missing: engines list what they support by it")
+    if a.compute_capability is not None and not re.fullmatch(r"\d+\.\d", a.compute_capability):
+        yield place.field("probe", ("compute_capability",), f"{a.compute_capability!r} is none (as '8.9')")
+    if a.gfx is not None and not re.fullmatch(r"gfx[0-9a-f]{3,4}", a.gfx):
+        yield place.field("probe", ("gfx",), f"{a.gfx!r} is no gfx name (as gfx1100)")
+    for i, pci in enumerate(a.pci_ids):
+        yield from _pci(a, pci, place, ("pci_ids", i))
+    if not (a.pci_ids or a.reported_names or a.name_pattern):
+        yield place.fault("probe", "no `name_pattern`, `reported_names` or `pci_ids`: a probe cannot recognise it")
+        return
+    if a.name_pattern is not None and not _compiles(a.name_pattern):
+        return
+    if a.name_pattern is not None:
+        for name in a.reported_names or (a.name,):
+            if not re.search(a.name_pattern, name, re.IGNORECASE):
+                said = f"does not match {name!r}, the entry's own " + ("driver name" if a.reported_names else "name")
+                yield place.field("probe", ("name_pattern",), said)
+    if all(b.name_pattern is None or _compiles(b.name_pattern) for b in cards.values()):
+        yield from _found_again(a, place, cards)
+
+
+def _found_again(a: Accelerator, place: Place, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+    """Each driver name and PCI id, with the memory that the driver would show, must mean this entry alone."""
+    total = a.usable_bytes or a.memory_bytes
+    cores = re.search(r"\((\d+)-core", a.name)
+    seen: set[tuple[str, ...]] = set()
+    for name in a.reported_names or (a.name,):
+        for pci in a.pci_ids or (None,):
+            device = Device(
+                index=0,
+                name=name,
+                vendor=cast("Vendor", a.vendor),
+                pci_id=":".join(pci.split(":")[:2]) if pci else None,
+                pci_subsystem=":".join(pci.split(":")[2:]) or None if pci else None,
+                total_bytes=total // a.devices_per_card if total else None,
+                gfx=a.gfx,
+                gpu_cores=int(cores[1]) if cores else None,
+                unified=a.unified,
+            )
+            found = tuple(x.id for x in candidates(device, cards))
+            if found == (a.id,) or found in seen:
+                continue
+            others = [i for i in found if i != a.id]
+            if a.unified and others and all(cards[i].unified and name in cards[i].reported_names for i in others):
+                continue  # modules of one driver name: the device tree tells them apart
+            seen.add(found)
+            taken = f"is taken for {', '.join(others[:3])}" if others else "is not recognised"
+            yield place.fault("probe", f"a device that calls itself {name!r}{f' ({pci})' if pci else ''} {taken}")
+
+
+def _pci(a: Accelerator, pci: str, place: Place, at: At) -> Iterator[Fault]:
+    if not re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}(:[0-9a-f]{4}:[0-9a-f]{4})?", pci):
+        yield place.field("probe", at, f"{pci!r} is no PCI id (vendor:device in lower case, as 10de:2684)")
+        return
+    vendor = PCI_VENDORS.get(pci[:4])
+    if vendor is not None and a.vendor not in (vendor, {"habana": "intel"}.get(vendor)):
+        yield place.field("probe", at, f"{pci!r} is a device of {vendor}, the entry's vendor is {a.vendor}")
+    elif vendor is None:
+        yield place.field("probe", at, f"{pci[:4]!r} is no vendor that a probe looks for")
+
+
+def _generation(a: Accelerator, place: Place, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+    """Entries of one architecture are of one generation."""
+    mine = _generation_of(a)
+    same = [_generation_of(b) for b in cards.values() if b.architecture == a.architecture and b.id != a.id]
+    others = {g for g in same if g is not None}
+    if mine is not None and len(same) > 1 and others and mine not in others:
+        field = "gfx" if a.vendor == "amd" else "compute_capability"
+        have = ", ".join(sorted(others))
+        said = f"{getattr(a, field)} is {mine}; other entries of architecture {a.architecture} are {have}"
+        yield place.field("contradiction", (field,), said)
+
+
+def _generation_of(a: Accelerator) -> str | None:
+    if a.vendor == "amd":
+        return amd_generation(a.gfx)
+    capability = a.compute_capability
+    return nvidia_generation(float(capability)) if capability and re.fullmatch(r"\d+\.\d", capability) else None
+
+
+def _shared_chips(house: House) -> Iterator[Fault]:
+    """One PCI id is one chip: it has one compute capability and one gfx name."""
+    first: dict[str, Item] = {}
+    for item in house.tables["accelerators"].values():
+        a: Accelerator = item.entry
+        for i, pci in enumerate(a.pci_ids):
+            b: Accelerator = first.setdefault(pci, item).entry
+            if (a.compute_capability, a.gfx) != (b.compute_capability, b.gfx):
+                said = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
+                yield item.place.field("probe", ("pci_ids", i), said)
+
+
+def _processor(p: CpuPlatform, place: Place) -> Iterator[Fault]:
+    if p.channels_per_socket and p.max_mts and p.bandwidth_gbs_per_socket:
+        derived = p.channels_per_socket * p.max_mts * 8 / 1000
+        if abs(p.bandwidth_gbs_per_socket / derived - 1) > BANDWIDTH_TOLERANCE:
+            product = f"{p.channels_per_socket} channels x {p.max_mts} MT/s x 8 bytes"
+            said = f"is {p.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
+            yield place.field("total", ("bandwidth_gbs_per_socket",), said)
+
+
+def _compiles(pattern: str) -> bool:
+    try:
+        re.compile(pattern)
+    except re.error:
+        return False
+    return True

@@ -1,0 +1,256 @@
+"""Rule folders laid over each other: every entry and document with its place, and a catalogue of what is sound."""
+
+from __future__ import annotations
+
+import datetime
+import importlib
+import importlib.util
+from collections.abc import Container, Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, get_type_hints
+
+import msgspec
+
+from advisor.catalog.compiled import Compiled, encoded
+from advisor.catalog.load import read_rules
+from advisor.catalog.store import Catalog
+from advisor.catalog.tables import TYPES, Entry, Misplaced, entries
+from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.engines import module_name
+from advisor.lint.faults import Fault, near
+from advisor.lint.kinds import KINDS, Kind, kind_of
+from advisor.lint.reading import Place, RuleFile, read_folder
+from advisor.lint.shape import At, flaws, pruned
+from advisor.models.types import Model
+
+
+class Item(NamedTuple):
+    """An entry of a table that decodes, its place, and the plain data it was made of."""
+
+    entry: Any
+    place: Place
+    data: Any
+
+
+class Document(NamedTuple):
+    """A file that is one document: its value without what is faulty in it, and the file."""
+
+    value: Any
+    file: RuleFile
+    data: Any
+    kind: Any
+
+    @property
+    def place(self) -> Place:
+        """The whole file as a place; paths in it begin at its top."""
+        return Place(self.file, ())
+
+
+class Sound(NamedTuple):
+    """A part of the rules with its type. Paths in `data` begin at `at` of the place."""
+
+    place: Place
+    at: At
+    data: Any
+    kind: Any
+    entry: Any  # what it belongs to, decoded
+
+
+def memory_type(engine: Engine) -> Any:
+    """The type of an engine's `memory`: what `constants` of its module, or of the family it takes over, gives.
+
+    None where no module reads the block.
+    """
+    name = f"advisor.engines.{module_name(engine.id)}"
+    if importlib.util.find_spec(name) is None:
+        return None
+    module = importlib.import_module(name)
+    families = [
+        v for v in vars(module).values() if isinstance(v, ModuleType) and v.__name__.startswith("advisor.engines.")
+    ]
+    readers = [getattr(m, "constants", None) for m in (module, *families)]
+    return next((get_type_hints(r)["return"] for r in readers if r is not None), None)
+
+
+class House:
+    """What the folders say together. Later folders win, as for every command."""
+
+    def __init__(self, roots: Sequence[Path], today: datetime.date) -> None:
+        self.roots = tuple(roots)
+        self.today = today
+        self.files: list[RuleFile] = []
+        self.tables: dict[str, dict[str, Item]] = {t: {} for t in TYPES if t != "cloud_offers"}
+        self.offers: list[Item] = []
+        self.documents: dict[str, Document] = {}
+        self.ids: dict[str, set[str]] = {t: set() for t in TYPES}  # those of faulty entries too
+        self.hidden = ""  # text of files that cannot be read: what it names may well be there
+        self.twice: list[Fault] = []  # ids that one folder holds twice
+        self._sound: dict[Path, Any] = {}
+        self._catalog: Catalog | None = None
+
+    @property
+    def engines(self) -> dict[str, Engine]:
+        """Engines that decode, by id."""
+        return {i: x.entry for i, x in self.tables["engines"].items()}
+
+    @property
+    def models(self) -> dict[str, Model]:
+        """Models that decode, by id."""
+        return {i: x.entry for i, x in self.tables["models"].items()}
+
+    @property
+    def accelerators(self) -> dict[str, Accelerator]:
+        """Accelerators that decode, by id."""
+        return {i: x.entry for i, x in self.tables["accelerators"].items()}
+
+    @property
+    def processors(self) -> dict[str, CpuPlatform]:
+        """Processor platforms that decode, by id."""
+        return {i: x.entry for i, x in self.tables["cpu_platforms"].items()}
+
+    @property
+    def formats(self) -> dict[str, Quantization]:
+        """Weight formats that decode, by id."""
+        return {i: x.entry for i, x in self.tables["quantizations"].items()}
+
+    @property
+    def prices(self) -> list[CloudOffer]:
+        """Rental offers that decode."""
+        return [x.entry for x in self.offers]
+
+    def under(self, folder: str) -> dict[str, Document]:
+        """Documents of a folder, by path."""
+        return {p: d for p, d in self.documents.items() if p.startswith(folder)}
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalogue of everything that decodes."""
+        if self._catalog is None:
+            rules = read_rules(self.roots, lambda _: None, lambda path: self._sound.get(path))
+            self._catalog = Catalog(msgspec.json.decode(encoded(rules), type=Compiled), self.roots)
+        return self._catalog
+
+    def sound(self) -> Iterator[Sound]:
+        """Every part of the rules that has a type and keeps to it: entries, memory constants of engines, documents."""
+        for table, items in self.tables.items():
+            for item in items.values():
+                yield Sound(item.place, (), item.data, TYPES[table], item.entry)
+        for item in self.offers:
+            yield Sound(item.place, (), item.data, CloudOffer, item.entry)
+        for item, kind in self.memory_blocks():
+            yield Sound(item.place, ("memory",), item.data["memory"], kind, item.entry)
+        for document in self.documents.values():
+            yield Sound(document.place, (), document.data, document.kind, document.value)
+
+    def memory_blocks(self) -> Iterator[tuple[Item, Any]]:
+        """Engines whose `memory` keeps to the type that their module reads it with, and that type."""
+        for item in self.tables["engines"].values():
+            kind = memory_type(item.entry) if item.entry.memory else None
+            if kind is not None and not flaws(item.data["memory"], kind):
+                yield item, kind
+
+    def unknown(
+        self, place: Place, at: At, what: str, name: str, known: Container[str] | None = None, table: str = ""
+    ) -> Iterator[Fault]:
+        """A fault where `name` is none of `known` (default: ids of `table`)."""
+        have: Any = self.ids[table] if known is None else known
+        if name not in have and not (name and name in self.hidden):
+            yield place.field("unknown_name", at, f"unknown {what} {name!r}", near(name, have))
+
+    def each_unknown(
+        self,
+        place: Place,
+        at: At,
+        what: str,
+        names: Iterable[str],
+        known: Container[str] | None = None,
+        table: str = "",
+    ) -> Iterator[Fault]:
+        """`unknown` for every item of a list."""
+        for i, name in enumerate(names):
+            yield from self.unknown(place, (*at, i), what, name, known, table)
+
+
+def read_house(roots: Sequence[Path], today: datetime.date | None = None) -> tuple[House, list[Fault]]:
+    """The folders, lowest first, and what is wrong with their files, keys and values."""
+    house = House(roots, today or datetime.date.today())
+    faults: list[Fault] = []
+    for root in house.roots:
+        mine: dict[tuple[str, str], Place] = {}
+        offers: dict[str, list[Item]] = {}
+        for file, wrong in read_folder(root):
+            faults += wrong
+            house.files.append(file)
+            kind = kind_of(file.name)
+            if kind is None:
+                faults.append(_unread(file))
+            elif not file.readable:
+                house.hidden += file.text
+            elif kind.type is None:
+                faults += _entries(file, house, mine, offers)
+            else:
+                faults += _document(file, kind, house)
+        replaced = set(offers)
+        house.offers = [x for x in house.offers if x.entry.provider not in replaced]
+        house.offers += [x for rows in offers.values() for x in rows]
+    return house, faults + house.twice
+
+
+def _unread(file: RuleFile) -> Fault:
+    known = [k.pattern for k in KINDS]
+    said = "no part of the program reads a file of this name"
+    return file.fault("unknown_file", said, near=near(file.name, known))
+
+
+def _entries(
+    file: RuleFile, house: House, mine: dict[tuple[str, str], Place], offers: dict[str, list[Item]]
+) -> Iterator[Fault]:
+    outline: list[Fault] = []
+
+    def misplaced(e: Misplaced) -> None:
+        unknown = bool(e.known and e.at)
+        hint = near(str(e.at[-1]), e.known) if unknown else ()
+        outline.append(file.fault("unknown_key" if unknown else "wrong_value", e.problem, e.at, hint))
+
+    for entry in entries(file.name, file.data, misplaced):
+        place = Place(file, entry.at, _label(entry))
+        found = flaws(entry.data, TYPES[entry.table])
+        yield from (place.field(f.code, f.at, f.problem, f.near) for f in found)
+        house.ids[entry.table].add(entry.id)
+        if entry.table == "cloud_offers":
+            if not found:
+                offers.setdefault(entry.id, []).append(Item(msgspec.convert(entry.data, CloudOffer), place, entry.data))
+            continue
+        first = mine.setdefault((entry.table, entry.id), place)
+        if first is not place:
+            there = f"{first.file.shown}:{first.file.line(first.at)}"
+            house.twice.append(place.fault("duplicate_name", f"stands already in {there}"))
+        elif not found:
+            house.tables[entry.table].pop(entry.id, None)
+            made: Any = msgspec.convert(entry.data, TYPES[entry.table])
+            house.tables[entry.table][entry.id] = Item(made, place, entry.data)
+    house._sound[file.root / file.name] = file.data
+    yield from outline
+
+
+def _label(entry: Entry) -> str:
+    if entry.table == "cloud_offers":
+        return f"{entry.id} {entry.data.get('name', '')}".strip()
+    return entry.id
+
+
+def _document(file: RuleFile, kind: Kind, house: House) -> Iterator[Fault]:
+    assert kind.type is not None
+    wanted = kind.type()
+    data = {} if file.data is None else file.data
+    place = Place(file, ())
+    for f in flaws(data, wanted):
+        yield place.field(f.code, f.at, f.problem, f.near)
+    sound = pruned(data, wanted)
+    if sound is None:
+        house.hidden += file.text
+        return
+    house._sound[file.root / file.name] = sound
+    house.documents.pop(file.name, None)
+    house.documents[file.name] = Document(msgspec.convert(sound, wanted), file, sound, wanted)

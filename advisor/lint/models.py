@@ -1,0 +1,165 @@
+"""Models: every published count follows from the layout, layers add up, sizes of downloads fit their formats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from advisor.errors import UnknownName
+from advisor.lint.faults import Fault
+from advisor.lint.house import House
+from advisor.lint.reading import Place
+from advisor.lint.shape import At
+from advisor.models.parameters import active_params, stored_params, text_params, vision_params
+from advisor.models.types import Chunked, Layout, Model, Moe, Parallel, Sliding
+
+# A published count that ends in at least so many zeros is a rounded one: half a unit of its last digit is allowed.
+ROUNDED_FROM = 3
+# What a checkpoint stores is counted by its publisher, who may count block scales and routing tables of quantized
+# weights: 0.007 % at most in 327 checkpoints that were rebuilt. Dims that were not seen in a config may be off by more.
+STORED_TOLERANCE, STORED_UNVERIFIED = 0.0001, 0.01
+NAME_RANGE = (0.6, 1.7)  # of a stub's parameters over the size in its name; 0.94 to 1.67 in 363 counted models
+# bits of a weight that a download may take over the definition's, by kind of download
+DOWNLOAD_RANGE = (0.6, 2.2)
+DOWNLOAD_BITS = (1.4, 36.0)  # where the format is not said
+LONGEST_CONTEXT = (128, 100_000_000)  # tokens
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Counts that do not follow, layers that do not add up, sizes and references that cannot be."""
+    for item in house.tables["models"].values():
+        model: Model = item.entry
+        yield from _downloads(house, model, item.place)
+        if (model.layout is None) == (model.stub is None):
+            yield item.place.fault("missing_key", "needs either `layout` or, where it is not known, `stub`")
+        if model.max_context is not None and not LONGEST_CONTEXT[0] <= model.max_context <= LONGEST_CONTEXT[1]:
+            said = f"{model.max_context:,} is no length of a context in tokens"
+            yield item.place.field("unit", ("max_context",), said)
+        if model.layout is None:
+            yield from _stub(model, item.place)
+            continue
+        wrong = list(_layers(model.layout, item.place))
+        yield from wrong
+        if not wrong:
+            yield from _counts(model, item.place)
+
+
+def rounding(published: int) -> int:
+    """By how much a count may differ because it was published rounded: half a unit of its last digit."""
+    zeros = len(str(published)) - len(str(published).rstrip("0"))
+    return 10**zeros // 2 if zeros >= ROUNDED_FROM else 0
+
+
+def _counts(model: Model, place: Place) -> Iterator[Fault]:
+    text = text_params(model)
+    rebuilt = vision_params(model.vision) if model.vision else None
+    vision = (model.vision.params if model.vision else 0) if rebuilt is None else rebuilt
+    moe = any(isinstance(g, Moe) for g in model.layout.ffn) if model.layout else False
+    wanted = (
+        ("params_total", model.params_total, text + vision, "text and vision, tied embeddings once"),
+        ("params_text", model.params_text, text, "the text backbone"),
+        ("params_active", model.params_active, active_params(model), "weights read for one token"),
+    )
+    for field, said, derived, what in wanted:
+        if said is None:
+            if field == "params_active" and moe:
+                yield place.fault("missing_key", f"`{field}` is missing; the layout gives {derived:,} ({what})")
+        elif abs(said - derived) > rounding(said):
+            yield _differs(place, (field,), said, derived, what)
+    stored = model.params_stored
+    if stored:
+        tolerance = (STORED_TOLERANCE if model.verified else STORED_UNVERIFIED) * stored
+        if abs(stored_params(model) - stored) > max(tolerance, rounding(stored)):
+            yield _differs(place, ("params_stored",), stored, stored_params(model), "what the checkpoint holds")
+    if model.vision and rebuilt is not None and abs(rebuilt - model.vision.params) > rounding(model.vision.params):
+        yield _differs(place, ("vision", "params"), model.vision.params, rebuilt, "tower and projector")
+
+
+def _differs(place: Place, at: At, said: int, derived: int, what: str) -> Fault:
+    apart = 100 * (said / derived - 1) if derived else 100.0
+    share = f"{apart:+.1f} %" if abs(apart) >= 0.05 else f"{said - derived:+,}"
+    return place.fault(
+        "total", f"{'.'.join(map(str, at))} is {said:,}, the layout gives {derived:,} ({share}): {what}", at
+    )
+
+
+def _layers(layout: Layout, place: Place) -> Iterator[Fault]:
+    kinds = (
+        ("attention", layout.attention, layout.attention_order),
+        ("ffn", layout.ffn, layout.ffn_order),
+    )
+    for name, groups, order in kinds:
+        at: At = ("layout", name)
+        total = sum(g.n for g in groups)
+        if not total or total % layout.n_layers:  # layers of LongCat hold two mixers and three feed-forward parts each
+            said = f"{name}: groups of {[g.n for g in groups]} layers are {total}, n_layers is {layout.n_layers}"
+            yield place.fault("total", said, at)
+        elif order:
+            yield from _order(layout, name, [g.n for g in groups], order, place)
+        for i, g in enumerate(groups):
+            yield from _group(g, (*at, i), place)
+
+
+def _order(layout: Layout, name: str, wanted: list[int], order: tuple[int, ...], place: Place) -> Iterator[Fault]:
+    at: At = ("layout", f"{name}_order")
+    if len(order) > layout.n_layers or not all(0 <= i < len(wanted) for i in order):
+        yield place.fault("total", f"{name}_order is longer than the layers or names a group that is not there", at)
+        return
+    whole = [order[i % len(order)] for i in range(layout.n_layers)]
+    counts = [whole.count(i) for i in range(len(wanted))]
+    if counts != wanted:
+        yield place.fault("total", f"{name}_order gives groups of {counts} layers, `n` says {wanted}", at)
+
+
+def _group(group: object, at: At, place: Place) -> Iterator[Fault]:
+    heads, shared = getattr(group, "n_heads", None), getattr(group, "n_kv_heads", None)
+    if heads and shared and heads % shared:
+        yield place.field("total", at, f"{heads} heads are no multiple of {shared} KV heads")
+    if isinstance(group, (Sliding, Chunked)) and not group.window:
+        yield place.field("missing_key", at, "`window` is missing: the tokens that such layers look back")
+    if isinstance(group, Moe) and group.top_k > group.n_experts:
+        yield place.field("total", at, f"top_k {group.top_k} of {group.n_experts} experts")
+    if isinstance(group, Parallel):
+        for i, part in enumerate(group.parts):
+            yield from _group(part, (*at, "parts", i), place)
+
+
+def _stub(model: Model, place: Place) -> Iterator[Fault]:
+    """No layout to count: at least the size in the name has to be near."""
+    named = [
+        float(n) for n in re.findall(r"(?<![\w.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", re.sub(r"[-_/]", " ", model.id))
+    ]
+    if not named:
+        return
+    share = model.params_total / (max(named) * 1e9)
+    if not NAME_RANGE[0] <= share <= NAME_RANGE[1]:
+        said = f"params_total is {model.params_total:,}, the name says {max(named):g}B"
+        yield place.fault("unit", said, ("params_total",))
+
+
+def _downloads(house: House, model: Model, place: Place) -> Iterator[Fault]:
+    repos: list[tuple[At, str]] = [(("gguf_repos", i), r) for i, r in enumerate(model.gguf_repos)]
+    repos += [(("quantized_repos", k), r) for k, r in model.quantized_repos.items()]
+    for where, repo in repos:
+        if not re.fullmatch(r"[\w.-]+/[\w.-]+", repo):
+            yield place.field("wrong_value", where, f"{repo!r} is no hub repository (org/name)")
+    for key, size in model.published.items():
+        given = [x for x in (size.bytes, size.gb, size.gib) if x is not None]
+        at: At = ("published", key)
+        if not given:
+            yield place.field("missing_key", at, "gives none of `bytes`, `gb`, `gib`")
+            continue
+        size_bytes = size.bytes or (size.gb or 0) * 1e9 or (size.gib or 0) * 2**30
+        bits = 8 * size_bytes / model.params_total
+        kind, _, name = key.partition(":")
+        low, high = DOWNLOAD_BITS
+        if kind == "gguf" and name:
+            try:
+                nominal = house.catalog.quantization(name).bits_nominal
+            except UnknownName as e:
+                yield place.field("unknown_name", at, f"unknown weight format {name!r}", e.near[:2])
+                continue
+            low, high = DOWNLOAD_RANGE[0] * nominal, DOWNLOAD_RANGE[1] * nominal
+        if not low <= bits <= high:
+            said = f"{size_bytes / 1e9:,.2f} GB for {model.params_total:,} parameters are {bits:.2g} bits each"
+            yield place.field("unit", at, f"{said}; {low:.2g} to {high:.2g} are possible")

@@ -1,0 +1,98 @@
+"""What a new engine needs in other places, each named: launch, template, guide, module, flags, recognition.
+
+A folder that brings its own targets.yaml is held to be whole; engines of an overlay without one need nothing more.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.catalog.types import Engine
+from advisor.engines import module_name
+from advisor.lint.faults import Fault
+from advisor.lint.house import House, Item
+from advisor.lint.launches import FILE as TARGETS
+from advisor.lint.reading import Place
+from advisor.render.files import IN_IMAGES
+from advisor.render.matrix import Targets
+
+GUIDE = "guides/advisor.yaml"
+COMMAND = "command"
+CLIENT, ENGINE, ARCHIVED = "client", "engine", "archived"
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Places that do not know of an engine."""
+    targets, guide = house.documents.get(TARGETS), house.documents.get(GUIDE)
+    whole = {d.file.root for d in (targets, guide) if d is not None}
+    named = _named_in_guide(guide.data) if guide is not None else set()
+    for item in house.tables["engines"].values():
+        if item.place.file.root not in whole:
+            continue
+        e: Engine = item.entry
+        if targets is not None:
+            yield from _launch(e, item.place, targets.value)
+        if guide is not None and e.kind == ENGINE and e.health.status != ARCHIVED and e.id not in named:
+            said = f"no leaf of rules/{GUIDE} names it, so it is only taken when it is asked for"
+            yield item.place.fault("missing_place", said, ("id",))
+        yield from _memory(item)
+        yield from _flags(house, item)
+
+
+def _launch(e: Engine, place: Place, table: Targets) -> Iterator[Fault]:
+    if e.start is None and e.kind != CLIENT:
+        yield place.fault("missing_place", "does not say under `start` how it is started", ("id",))
+    if COMMAND in table.targets and COMMAND not in e.targets and COMMAND not in e.no_target:
+        said = f"says neither in `targets` that it has the launch file {COMMAND}, nor in `no_target` why it has none"
+        yield place.fault("missing_place", said, ("id",))
+    for name in IN_IMAGES:
+        if name in e.targets and not e.images:
+            yield place.fault("missing_place", f"has the target {name}, and no `images`", ("id",))
+
+
+def _memory(item: Item) -> Iterator[Fault]:
+    e: Engine = item.entry
+    if e.kind == CLIENT or e.runs or e.memory:
+        return
+    module = f"advisor/engines/{module_name(e.id)}.py"
+    there = importlib.util.find_spec(f"advisor.engines.{module_name(e.id)}") is not None
+    also = "" if there else f", and {module} to read them"
+    said = f"what it takes is not told: it needs constants in `memory`{also}, or `runs` with the engine inside"
+    yield item.place.fault("missing_place", said, ("id",))
+
+
+def _flags(house: House, item: Item) -> Iterator[Fault]:
+    e: Engine = item.entry
+    if e.kind != ENGINE:
+        return
+    table = house.documents.get(f"flags/{e.id}.yaml")
+    if table is None:
+        if f"engine: {e.id}\n" not in house.hidden:
+            said = f"rules/flags/{e.id}.yaml is missing: what its server takes (or `unread:` with the reason why not)"
+            yield item.place.fault("missing_place", said, ("id",))
+    elif not table.value.same_as and not table.value.unread and not _recognised(e):
+        said = "`recognition` names no program, module or image of it, so `advise check` does not see it"
+        yield item.place.fault("missing_place", said, ("id",))
+
+
+def _recognised(e: Engine) -> bool:
+    """Whether a program, module or image of it is known."""
+    r = e.recognition
+    return bool(r.programs or r.modules or r.images)
+
+
+def _named_in_guide(raw: Any) -> set[str]:
+    """Engines that any leaf puts forward."""
+    if isinstance(raw, list):
+        return {x for inner in raw for x in _named_in_guide(inner)}
+    if not isinstance(raw, dict):
+        return set()
+    out: set[str] = set()
+    for word, value in raw.items():
+        if word in ("then", "later", "overlay"):
+            out |= {value} if isinstance(value, str) else set(value) if isinstance(value, list) else set()
+        else:
+            out |= _named_in_guide(value)
+    return out

@@ -1,0 +1,102 @@
+"""Where facts were read, and when: every source is named and can be found again, every date is one and not to come."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import inspect
+
+from advisor.checks.rules import RuleEntry
+from advisor.lint.faults import Fault
+from advisor.lint.house import House, Sound
+from advisor.lint.reading import Place
+from advisor.lint.shape import At, visits
+
+DATES = ("date", "as_of", "launch_date", "release_date")
+NO_DATE = "unknown"
+_ENTRIES = (RuleEntry,)  # entries that stand in a document
+OLDEST = 2006  # CUDA, the oldest thing here
+_DATE = re.compile(r"^(\d{4})(?:-\d{4}|(?:-(\d{2}))?(?:-(\d{2}))?)(?![\d-])")  # or two years, `2025-2026`
+_DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
+# a year, a version, an address, a commit, an issue, a section: something to find the place again by
+_FOUND_AGAIN = re.compile(r"\d{4}|\d+\.\d|https?://|\b[0-9a-f]{7,40}\b|#\d|\b[vb]\d|\b\d{3,}\b", re.I)
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Facts without a source, sources without version or date, dates that are none."""
+    for part in house.sound():
+        dated = part.place.file.data.get("as_of") if isinstance(part.place.file.data, dict) else None
+        for at, kind, value in visits(part.data, part.kind):
+            if isinstance(kind, inspect.StructType):
+                yield from _struct(house, part, (*part.at, *at), kind, value, bool(dated))
+    for file in house.files:
+        if isinstance(file.data, dict) and "as_of" in file.data and file.name not in house.documents:
+            yield from _date(house, Place(file, ()), ("as_of",), file.data["as_of"])
+
+
+def _struct(
+    house: House, part: Sound, at: At, kind: inspect.StructType, value: dict[str, Any], dated: bool
+) -> Iterator[Fault]:
+    fields = {f.encode_name for f in kind.fields}
+    own_date = any(_has_digit(value.get(d)) for d in DATES)
+    if "source" in fields:
+        yield from _source(house, part, at, kind, value, dated or own_date)
+    if "src" in fields and not value.get("src"):
+        yield part.place.field("source", at, "names no source: `src` lists keys of the file's `sources`")
+    if {"title", "version", "date"} <= fields and not (dated or own_date or _has_digit(value.get("version"))):
+        yield part.place.field("source", at, "has neither version nor date")
+    for name in DATES:
+        if name in fields and value.get(name) is not None:
+            yield from _date(house, part.place, (*at, name), value[name])
+
+
+def _source(
+    house: House, part: Sound, at: At, kind: inspect.StructType, value: dict[str, Any], dated: bool
+) -> Iterator[Fault]:
+    """An entry's or a document's own source says version or date; what stands inside it needs a source only."""
+    said = value.get("source")
+    required = any(f.encode_name == "source" and f.required for f in kind.fields)
+    if said is None and not required:
+        return
+    texts = [t for t in (said if isinstance(said, list) else [said]) if isinstance(t, str) and t.strip()]
+    own = value is part.data or kind.cls in _ENTRIES
+    if not texts:
+        yield part.place.field("source", at, "names no source: what was read, which version, when")
+    elif own and not dated and not any(_FOUND_AGAIN.search(t) for t in texts):
+        said = f"{texts[0]!r} has neither version nor date (or give the file an `as_of`)"
+        yield part.place.field("source", (*at, "source"), said)
+    for text in texts:
+        for m in _DAY.finditer(text):
+            yield from _day(house, part.place, (*at, "source"), text, *(int(x) for x in m.groups()))
+
+
+def _has_digit(value: Any) -> bool:
+    return isinstance(value, str) and re.search(r"\d", value) is not None
+
+
+def _date(house: House, place: Place, at: At, value: Any) -> Iterator[Fault]:
+    """A date is a day, a month or a year; words may stand behind it, as in `2026-09 (seen)`."""
+    if not isinstance(value, str) or value == NO_DATE:
+        return
+    m = _DATE.match(value)
+    if m is None:
+        yield place.field("date", at, f"{value!r} is no date (2026-11-21, 2026-11 or 2026)")
+        return
+    yield from _day(house, place, at, value, int(m[1]), int(m[2] or 1), int(m[3] or 1))
+    for later in _DAY.finditer(value, m.end()):
+        yield from _day(house, place, at, value, *(int(x) for x in later.groups()))
+
+
+def _day(house: House, place: Place, at: At, text: str, year: int, month: int, day: int) -> Iterator[Fault]:
+    try:
+        when = datetime.date(year, month, day)
+    except ValueError:
+        yield place.field("date", at, f"{text!r}: there is no such day")
+        return
+    if when > house.today + datetime.timedelta(days=1):  # one day for clocks of another zone
+        yield place.field("date", at, f"{text!r} lies in the future")
+    elif year < OLDEST:
+        yield place.field("date", at, f"{text!r} lies before all of this")

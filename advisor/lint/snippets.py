@@ -1,0 +1,64 @@
+"""The examples of check rules, put to the real checker: the bad one fires the rule, the good one does not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from advisor.checks.rules import Rulebook
+from advisor.checks.run import FileResult, Options, check_source
+from advisor.errors import AdvisorError
+from advisor.lint.check_rules import Found, knowledge, sound
+from advisor.lint.faults import Fault, one_line
+from advisor.lint.house import House
+
+NAME = "snippet"  # of the file that a snippet would be
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Examples that do not show what their rule means."""
+    know = knowledge(house)
+    if know is None:
+        return
+    found = sound(house, know)
+    know.remembered(
+        "rules", lambda: tuple(f.rule for f in found)
+    )  # what the rulebook would read, without what is wrong
+    book = Rulebook(know, ("all",))
+    for each in found:
+        yield from _examples(each, book)
+
+
+def _examples(found: Found, book: Rulebook) -> Iterator[Fault]:
+    entry, place = found.rule.entry, found.place
+    for field, text in (("bad", entry.bad), ("good", entry.good)):
+        if not text:
+            continue
+        try:
+            result = check_source(text, NAME, None, book.know, book, Options(), {})
+        except AdvisorError as e:
+            yield place.field("snippet", (field,), f"cannot be read: {one_line(e.message)}")
+            continue
+        if not result.verdicts:
+            yield place.field("snippet", (field,), "holds no launch that the checker sees")
+            continue
+        hits = [f for f in result.findings if f.rule == entry.id]
+        if field == "bad" and not hits:
+            yield place.field("snippet", (field,), f"the rule does not find fault with it{_instead(entry.id, result)}")
+        if field == "good" and hits:
+            yield place.field("snippet", (field,), f"the rule finds fault with it: {one_line(hits[0].message, 160)}")
+        if field == "bad" and hits and entry.edit and not any(f.edits for f in hits):
+            yield place.field("snippet", ("edit",), f"`edit: {entry.edit}` finds nothing to change in `bad`")
+        for f in hits if field == "bad" else ():
+            left = re.search(r"(?<!\$)\{([a-z]+[\w.]*)\}", f.message + f.fix)
+            if left and left[0] not in text:
+                yield place.field("snippet", ("message",), f"{left[0]} is left as it stands in the message")
+
+
+def _instead(rule: str, result: FileResult) -> str:
+    """What came instead: facts that were missing, or the rules that did fire."""
+    missing = next((s.missing for s in result.skipped if s.rule == rule), ())
+    if missing:
+        return f"; not known in it: {', '.join(missing)}"
+    others = sorted({f.rule for f in result.findings})
+    return f"; {', '.join(others[:3])} did" if others else ""

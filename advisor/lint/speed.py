@@ -1,0 +1,111 @@
+"""Efficiencies of the speed model: every one is there, is a possible number, and has factors of things that exist."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.lint.faults import Fault, near
+from advisor.lint.house import Document, House
+from advisor.machines.types import Device
+from advisor.speed.efficiencies import DECODE, PREFILL, WAITS, Rules, format_class, hardware_class
+from advisor.speed.rows import KINDS
+
+FILE, ENGINES = "speed.yaml", "speed-engines.yaml"
+UNITS = {"share": (0.0, 1.2), "seconds": (0.0, 10.0)}  # of a base
+FACTOR = (0.05, 20.0)
+BOUND = (1.0, 20.0)
+FAMILIES = ("server", "ggml")  # of engines that speed-engines.yaml does not list
+OLD = ("vllm-v0", "llama.cpp-2024")  # engine generations (advisor/speed/efficiencies.py)
+LINKS = ("alone", "stages", "direct", "pcie")  # how ranks are joined (advisor/speed/estimator.py)
+WHOLE = "all"
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Coefficients that are missing, cannot be, or are for nothing that exists."""
+    if FILE in house.documents:
+        yield from _speed(house, house.documents[FILE])
+    if ENGINES in house.documents:
+        yield from _engines(house.documents[ENGINES])
+
+
+def classes(house: House) -> set[str]:
+    """Every name that a factor may have."""
+    cards = house.accelerators.values()
+    out = {"cpu", *(a.vendor for a in cards), *(format_class(q) for q in house.formats.values())}
+    for a in cards:
+        device = Device(
+            index=0,
+            name=a.name,
+            vendor=a.vendor,  # type: ignore[arg-type]  # an unknown one is said of the entry
+            accelerator=a.id,
+            compute_capability=a.compute_capability,
+            gfx=a.gfx,
+        )
+        out.add(hardware_class(device, house.catalog))
+    families = house.documents[ENGINES].value.families if ENGINES in house.documents else {}
+    links = {*LINKS, *(f"{x}-experts" for x in LINKS)}
+    return out | {*house.ids["engines"], *families, *FAMILIES, *OLD} | links
+
+
+def _speed(house: House, document: Document) -> Iterator[Fault]:
+    place, file = document.place, document.value
+    assert isinstance(file, Rules)
+    wanted = dict.fromkeys((*DECODE, *PREFILL, *WAITS))
+    known = classes(house)
+    for name in wanted:
+        if name not in file.coefficients:
+            yield place.field("missing_key", ("coefficients",), f"`{name}` is missing: the laws need it")
+    for name, c in file.coefficients.items():
+        at = ("coefficients", name)
+        if name not in wanted:
+            yield place.field("unknown_key", at, f"no law asks for `{name}`", near(name, wanted))
+        low, high = UNITS.get(c.unit, (0.0, 0.0))
+        if c.unit not in UNITS:
+            said = f"{c.unit!r} is none of {', '.join(UNITS)}"
+            yield place.field("wrong_value", (*at, "unit"), said, near(c.unit, UNITS))
+        elif not low < c.base <= high:
+            yield place.field("unit", (*at, "base"), f"{c.base:g} is no {c.unit}: above {low:g}, at most {high:g}")
+        for factor, value in c.factors.items():
+            yield from _names(document, (*at, "factors", factor), factor, known)
+            if not FACTOR[0] <= value <= FACTOR[1]:
+                yield place.field("unit", (*at, "factors", factor), f"{value:g} is no factor")
+    for kind, rows in file.spread.items():
+        if kind not in KINDS:
+            yield place.field("unknown_key", ("spread", kind), f"no row is of the kind `{kind}`", near(kind, KINDS))
+        if WHOLE not in rows:
+            yield place.field("missing_key", ("spread", kind), f"`{WHOLE}` is missing")
+        for name, s in rows.items():
+            here = ("spread", kind, name)
+            yield from _names(document, here, name, known | {WHOLE})
+            if not BOUND[0] <= s.bound <= BOUND[1]:
+                yield place.field("unit", here, f"bound {s.bound:g} is no factor of at least 1")
+            if not 0 <= s.covered <= 100 or s.rows < 1 or min(s.median_error, s.p90_error) < 0:
+                yield place.field("unit", here, "rows, errors and covered cannot be so")
+
+
+def _names(document: Document, at: tuple[str, ...], name: str, known: set[str]) -> Iterator[Fault]:
+    for part in name.split("/"):
+        if part not in known:
+            yield document.place.field("unknown_name", at, f"unknown class {part!r}", near(part, known))
+
+
+def _engines(document: Document) -> Iterator[Fault]:
+    file = document.value
+    seen: dict[str, str] = {}
+    for family, engines in file.families.items():
+        for i, engine in enumerate(engines):
+            other = seen.setdefault(engine, family)
+            if other != family:
+                said = f"{engine} is of the family {other} already"
+                yield document.place.field("duplicate_name", ("families", family, i), said)
+    for i, family in enumerate(file.tensor_split):
+        if family not in {*file.families, *FAMILIES}:
+            said = f"unknown family {family!r}"
+            yield document.place.field("unknown_name", ("tensor_split", i), said, near(family, file.families))
+    for engine, most in file.admits.items():
+        if most < 1:
+            yield document.place.field("unit", ("admits", engine), f"{most} requests are none")
+    for name, x in file.speculation.items():
+        if x.tokens < 1 or not 0 <= x.low <= x.high <= 1:
+            said = "shares of accepted tokens lie between 0 and 1, of one token at least"
+            yield document.place.field("unit", ("speculation", name), said)

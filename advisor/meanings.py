@@ -1,0 +1,27 @@
+"""What a text in the rules stands for. The types of rule files use these names, so the linter knows what to compare it
+with: a reference with the ids there are, a pattern with the rules of regular expressions.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+EngineId = Annotated[str, msgspec.Meta(extra={"is": "engine"})]
+ModelId = Annotated[str, msgspec.Meta(extra={"is": "model"})]
+ModelIdLower = Annotated[str, msgspec.Meta(extra={"is": "model in lower case"})]  # hub ids, not only of the catalogue
+ModelType = Annotated[str, msgspec.Meta(extra={"is": "model type"})]  # `model_type` of config.json
+AcceleratorId = Annotated[str, msgspec.Meta(extra={"is": "accelerator"})]
+HardwareWords = Annotated[str, msgspec.Meta(extra={"is": "hardware words"})]  # as for `--on`
+QuantizationName = Annotated[str, msgspec.Meta(extra={"is": "quantization"})]  # a weight format, in any spelling
+QuantizationKey = Annotated[str, msgspec.Meta(extra={"is": "quantization key"})]  # of an engine's `quantization` table
+Generation = Annotated[str, msgspec.Meta(extra={"is": "generation"})]  # of accelerators
+FeatureKey = Annotated[str, msgspec.Meta(extra={"is": "feature"})]  # of an engine's `features` table
+Form = Annotated[str, msgspec.Meta(extra={"is": "form"})]  # of an accelerator: card, sxm, ...
+Currency = Annotated[str, msgspec.Meta(extra={"is": "currency"})]
+UseCase = Annotated[str, msgspec.Meta(extra={"is": "use case"})]
+SourceKey = Annotated[str, msgspec.Meta(extra={"is": "source"})]  # of the same file's `sources`
+FlagName = Annotated[str, msgspec.Meta(extra={"is": "flag"})]  # of the engine that the entry is about, without dashes
+Version = Annotated[str, msgspec.Meta(extra={"is": "version"})]
+Pattern = Annotated[str, msgspec.Meta(extra={"is": "pattern"})]  # a regular expression
