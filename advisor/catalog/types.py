@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from advisor.memo import MemoRecord
 from advisor.record import Record
 
 SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
@@ -217,7 +218,7 @@ class AnswerParser(Record, frozen=True, kw_only=True):
     src: tuple[str, ...] = ()
 
 
-class Engine(Record, frozen=True, kw_only=True):
+class Engine(MemoRecord, frozen=True, kw_only=True):
     """What one engine is, runs on, loads and supports."""
 
     id: str

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ from advisor.checks.settings import MODEL_FLAGS, Argument, Arguments, as_setting
 from advisor.deployment import Deployment, Setting
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
+from advisor.memo import memoize_by_identity
 from advisor.render import matrix
 
 SERVED = ("served-model-name", "alias", "model-name")
@@ -44,7 +44,9 @@ def deployments(
     return tuple(_deployment(x, know, hardware, machines) for x in found)
 
 
-_knowledge = lru_cache(maxsize=4)(Knowledge)  # decoded once
+@memoize_by_identity
+def _knowledge(rules: Catalog) -> Knowledge:
+    return Knowledge(rules)
 
 
 def _deployment(launch: Launch, know: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:

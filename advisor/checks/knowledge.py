@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.flag_tables import FlagTable, flag_table
+from advisor.memo import memoize_by_identity
 from advisor.record import Record
-
-_T = TypeVar("_T")
 
 
 class ProgramEntry(Record, frozen=True, kw_only=True):
@@ -90,34 +88,24 @@ class FlagLookup(NamedTuple):
 
 
 class Knowledge:
-    """All of it, decoded when asked for."""
+    """All of it, decoded when asked for. What judging derives from it hangs on it (advisor/memo.py)."""
 
     def __init__(self, rules: Catalog) -> None:
         self.rules = rules
         self.recognition = typed(rules, "checks/recognition.yaml", Recognition)
         self.charts = typed(rules, "checks/charts.yaml", Charts).charts
         self._images = [(re.compile(i.match), i) for i in self.recognition.images]
-        self._flags: dict[str, FlagLookup | None] = {}
-        self.memo: dict[Hashable, Any] = {}  # what judging derives once per process
-
-    def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What `make` gives, made once for each key."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        found: _T = self.memo[key]
-        return found
 
     def image(self, name: str) -> ImageEntry | None:
         """The engine's image that `name` (without tag) is; None for any other."""
         found = next((entry for pattern, entry in self._images if pattern.search(name)), None)
         return None if found is None or found.entry == "none" else found
 
+    @memoize_by_identity
     def flags(self, engine: str) -> FlagLookup | None:
         """The flags of an engine; None where no table exists."""
-        if engine not in self._flags:
-            table = flag_table(engine, self.rules)
-            self._flags[engine] = _lookup(table) if table is not None and table.engine == engine else None
-        return self._flags[engine]
+        table = flag_table(engine, self.rules)
+        return _lookup(table) if table is not None and table.engine == engine else None
 
 
 def _lookup(flags: FlagTable) -> FlagLookup:

@@ -19,6 +19,7 @@ from advisor.decision.fields import Scalar
 from advisor.decision.types import All, AnyOf, Condition, Not, Test
 from advisor.engines.versions import key
 from advisor.errors import BadInput, UnknownName
+from advisor.memo import memoize_by_identity
 from advisor.near import near_matches
 
 PHASES = ("start", "memory", "runtime", "perf", "ops", "security", "correctness", "lint")
@@ -98,12 +99,17 @@ def load(rules: Catalog, know: Knowledge) -> tuple[Rule, ...]:
     return tuple(out)
 
 
+@memoize_by_identity
+def _every(know: Knowledge) -> tuple[Rule, ...]:
+    return load(know.rules, know)
+
+
 class Rulebook:
     """The rules in force for one run."""
 
     def __init__(self, know: Knowledge, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> None:
         self.know = know
-        every = know.remembered("rules", lambda: load(know.rules, know))
+        every = _every(know)
         self.all: dict[str, Rule] = {r.entry.id: r for r in every}
         chosen = _matching(select, every, True)
         dropped = _matching(ignore, every, False)

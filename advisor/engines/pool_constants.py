@@ -9,7 +9,7 @@ import msgspec
 from advisor.catalog.types import Engine
 from advisor.engines.versions import ByVersion
 from advisor.errors import BadInput
-from advisor.memory.memo import by_identity
+from advisor.memo import memoize_by_identity
 from advisor.memory.paged_cache import Packed
 from advisor.record import Record
 
@@ -118,7 +118,7 @@ class Constants(Record, frozen=True, kw_only=True):
     source: str
 
 
-@by_identity
+@memoize_by_identity
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants. Raises BadInput when an overlay spoiled them."""
     try:

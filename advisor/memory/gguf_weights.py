@@ -7,10 +7,10 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
 from advisor.memory.gguf_tensors import NoLayout
-from advisor.memory.memo import by_identity
 from advisor.models.types import Model
 from advisor.record import Record
 
@@ -26,7 +26,7 @@ class Weight(Record, frozen=True, kw_only=True):
     mtp: bool
 
 
-class GgufWeights(Record, frozen=True, kw_only=True):
+class GgufWeights(MemoRecord, frozen=True, kw_only=True):
     """All tensors of the model, and how sure their types are."""
 
     weights: tuple[Weight, ...]
@@ -56,12 +56,12 @@ class LayerBytes(Record, frozen=True, kw_only=True):
     largest_expert: int = 0
 
 
-@by_identity
+@memoize_by_identity
 def _tied(w: GgufWeights) -> bool:
     return not any(x.name == "output.weight" for x in w.weights)
 
 
-@by_identity
+@memoize_by_identity
 def by_layer(w: GgufWeights) -> tuple[LayerBytes, ...]:
     """The loaded tensors of each layer, summed; next-token blocks count as empty layers."""
     n = 1 + max((x.layer for x in w.weights if x.layer is not None), default=-1)
@@ -90,7 +90,7 @@ class Running(NamedTuple):
     largest_expert: tuple[int, ...]
 
 
-@by_identity
+@memoize_by_identity
 def running(w: GgufWeights) -> Running:
     """What the first layers hold together: placement cuts the layers into few stretches."""
     layers = by_layer(w)
@@ -104,7 +104,7 @@ def running(w: GgufWeights) -> Running:
     )
 
 
-@by_identity
+@memoize_by_identity
 def outside_layers(w: GgufWeights) -> tuple[Weight, ...]:
     """The tensors that belong to no layer: embedding, output matrix, norms, rotary factors."""
     return tuple(x for x in w.weights if x.layer is None)
@@ -139,7 +139,7 @@ def _layer(name: str) -> int | None:
     return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdecimal() else None
 
 
-@by_identity
+@memoize_by_identity
 def from_model(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`. Raises NoLayout, KeyError for a mix that is not known."""
     note = None
@@ -150,7 +150,7 @@ def from_model(model: Model, mix: str) -> GgufWeights:
             raise KeyError(mix)
         note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
     all_tensors = gguf_tensors.tensors(model)
-    kinds = gguf_mix.types(model, known, all_tensors)
+    kinds = gguf_mix.types(model, known)
     weights = tuple(
         Weight(
             name=x.name,

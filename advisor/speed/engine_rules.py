@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.speed.remembered import remembered
+from advisor.catalog.documents import typed
 
 
 class Acceptance(msgspec.Struct, frozen=True):
@@ -31,4 +31,4 @@ class EngineRules(msgspec.Struct, frozen=True):
 
 def engine_rules(rules: Catalog) -> EngineRules:
     """The document. Raises BadInput when an overlay spoiled it."""
-    return remembered(rules, "speed-engines.yaml", EngineRules)
+    return typed(rules, "speed-engines.yaml", EngineRules)

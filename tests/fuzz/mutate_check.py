@@ -174,8 +174,6 @@ def main() -> int:
         for b in bad:
             sys.stdout.write(json.dumps({"error": b, "input": text[:3000], "n": n}) + "\n")
         bad.clear()
-        if len(know.memo) > 20_000:
-            know.memo.clear()
     sys.stdout.write(json.dumps({"inputs": count, "refused": refused, "launches": launches, "slowest": slowest}) + "\n")
     return 0
 
