@@ -18,8 +18,8 @@ from typing import Any
 
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.one_file import Options, check_source
 from advisor.checks.rules import Rulebook
-from advisor.checks.run import Options, check_source
 from advisor.errors import BadFile
 
 EXTRA_BYTES = 300 * 10**6
