@@ -11,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from advisor.errors import BadFile
+from advisor.files import Stamp, stamp
 from advisor.memo import memoize_by_identity
 from advisor.memory.hf_weights import RankWeights, kv_heads, stage_of
 from advisor.models.hf_config import in_tower
@@ -40,9 +41,13 @@ def has_weights(directory: Path) -> bool:
         return False
 
 
-@lru_cache(maxsize=16)
 def tensors(directory: Path) -> tuple[TensorInfo, ...]:
     """Tensors of the folder. Raises BadFile."""
+    return _tensors(directory, stamp(directory))
+
+
+@lru_cache(maxsize=16)
+def _tensors(directory: Path, seen: Stamp) -> tuple[TensorInfo, ...]:
     return read_safetensors(directory)
 
 

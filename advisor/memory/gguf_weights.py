@@ -7,6 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from advisor.files import Stamp, stamp
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
@@ -110,9 +111,15 @@ def outside_layers(w: GgufWeights) -> tuple[Weight, ...]:
     return tuple(x for x in w.weights if x.layer is None)
 
 
-@lru_cache(maxsize=64)
 def from_file(path: Path) -> GgufWeights:
     """Weights as the file's tensor table lists them. Raises BadFile."""
+    from advisor.models.gguf import part_paths
+
+    return _from_file(path, tuple(stamp(p) for p in part_paths(path)))
+
+
+@lru_cache(maxsize=64)
+def _from_file(path: Path, seen: tuple[Stamp, ...]) -> GgufWeights:
     from advisor.models.gguf import read_gguf
 
     file = read_gguf(path)
