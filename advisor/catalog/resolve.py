@@ -114,7 +114,8 @@ def _named(found: Resolved, path: Path) -> Resolved:
         return found
     said = f"config and headers of {come.repository} at {come.revision[:12]} were read from the hub"
     note = f"{found.note}; {said}" if found.note else said
-    blocks = {come.repository: side for side in found.model.weight_blocks.values()}
+    sides = tuple(found.model.weight_blocks.values())
+    blocks = {come.repository: sides[0]} if sides else {}
     model = msgspec.structs.replace(found.model, id=come.repository, weight_blocks=blocks)
     return found._replace(model=model, note=note)
 

@@ -22,6 +22,7 @@ from advisor.meanings import (
     SourceKey,
     Version,
 )
+from advisor.memo import MemoRecord
 from advisor.record import Record
 
 SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
@@ -290,7 +291,7 @@ class TensorParallel(Record, frozen=True, kw_only=True):
     unless: tuple[str, ...] = ()  # settings that replace model dimensions or classes: nothing of it is known then
 
 
-class Engine(Record, frozen=True, kw_only=True):
+class Engine(MemoRecord, frozen=True, kw_only=True):
     """What one engine is, runs on, loads and supports."""
 
     id: str

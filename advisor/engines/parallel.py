@@ -13,7 +13,7 @@ from advisor.catalog.types import Assertion, Divided, Engine
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import get
 from advisor.engines.versions import key
-from advisor.memory.memo import by_identity
+from advisor.memo import memoize_by_identity
 from advisor.models import types as t
 from advisor.models.native import native_format
 
@@ -107,7 +107,7 @@ def weight_block(model: t.Model, quantization: str) -> int | None:
     return model.weight_blocks.get(model.id if own else model.quantized_repos.get(quantization, ""))
 
 
-@by_identity
+@memoize_by_identity
 def quantities(model: t.Model) -> Mapping[Divided, tuple[int, ...]]:
     """How many a model has of what engines divide: every number that occurs among its layers. Unknown is left out."""
     if model.layout is None:

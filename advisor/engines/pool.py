@@ -56,7 +56,7 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
     each = -(-d.sequences // r.dp)  # sequences of one replica
     made: dict[tuple[int, int], tuple[DeviceMemory, Pool | None]] = {}  # ranks of a stage on equal devices are alike
     both = []
-    for k, (x, like) in enumerate(zip(used, fitting.kinds(devices), strict=False)):
+    for k, (x, like) in enumerate(zip(used, fitting.kinds(d), strict=False)):
         stage = _stage(k, r)
         kind = (stage, like)
         if kind not in made:
