@@ -12,12 +12,12 @@ import msgspec
 from advisor.catalog import Catalog, catalog
 from advisor.estimation import answer_line
 from advisor.machines.types import Machine
+from advisor.memo import memoize_by_identity
 
 CHUNK = 256  # lines handed to a process at once
 AHEAD = 4  # chunks a process has waiting: enough to keep it busy, few enough to bound memory
 
 _encode = msgspec.json.Encoder().encode
-_own: tuple[Catalog, dict[str, Machine]] | None = None  # of a worker process
 
 
 def answers(lines: Iterable[bytes], roots: Sequence[Path] | None = None, jobs: int = 1) -> Iterator[bytes]:
@@ -31,21 +31,22 @@ def answers(lines: Iterable[bytes], roots: Sequence[Path] | None = None, jobs: i
 
     chunks = iter(lines)
     waiting: deque[Future[list[bytes]]] = deque()
-    with ProcessPoolExecutor(jobs, initializer=_start, initargs=(roots,)) as pool:
+    with ProcessPoolExecutor(jobs) as pool:
         while True:
             while len(waiting) < jobs * AHEAD and (chunk := list(islice(chunks, CHUNK))):
-                waiting.append(pool.submit(_answer, chunk))
+                waiting.append(pool.submit(_answer, roots, chunk))
             if not waiting:
                 return
             yield from waiting.popleft().result()
 
 
-def _start(roots: Sequence[Path] | None) -> None:
-    global _own  # one catalogue a process
-    _own = catalog(roots), {}
+def _answer(roots: Sequence[Path] | None, chunk: list[bytes]) -> list[bytes]:
+    """The answers to some lines, in a worker process, which keeps its catalogue and the machines that it has seen."""
+    rules = catalog(roots)
+    machines = _machines(rules)
+    return [_encode(answer_line(line, rules, machines)) for line in chunk]
 
 
-def _answer(chunk: list[bytes]) -> list[bytes]:
-    if _own is None:
-        raise RuntimeError("the worker was not started by answers()")
-    return [_encode(answer_line(line, *_own)) for line in chunk]
+@memoize_by_identity
+def _machines(rules: Catalog) -> dict[str, Machine]:
+    return {}

@@ -219,7 +219,7 @@ def answer(
 def speed_of(d: Deployment, m: MemoryEstimate, rules: Catalog, load: LoadSpec | None = None) -> SpeedEstimate | None:
     """Speed under a load; without one, of `sequences` requests of a common length."""
     from advisor.speed.estimator import speed
-    from advisor.speed.steps import Load
+    from advisor.speed.load import Load
 
     given = load or LoadSpec(concurrency=m.sequences if d.sequences > 1 else 1)
     usual = Load()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,22 @@ def read_bytes(path: Path | str, limit: int = MAX_TEXT) -> bytes:
     if len(data) > limit:
         raise BadFile(p, f"is larger than {limit // 2**20} MiB, which no file of this kind needs")
     return data
+
+
+Stamp = tuple[tuple[str, int, int], ...]
+
+
+def stamp(path: Path) -> Stamp:
+    """Name, bytes and time of change (ns) of a file, or of each file in a folder: another text means other content.
+
+    What was read from a file is kept under it, so that a file that is written anew is read anew. Empty where there is
+    nothing to see.
+    """
+    try:
+        seen = [(e.name, e.stat()) for e in os.scandir(path)] if path.is_dir() else [(path.name, path.stat())]
+    except OSError:
+        return ()
+    return tuple(sorted((name, s.st_size, s.st_mtime_ns) for name, s in seen))
 
 
 def read_text(path: Path | str, limit: int = MAX_TEXT) -> str:

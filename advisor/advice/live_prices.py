@@ -1,4 +1,4 @@
-"""Live rental offers by gpuhunt (optional extra `advisor[prices]`), asked for with `--online` and never otherwise.
+"""Live rental offers by gpuhunt (optional extra `prices`), asked for with `--online` and never otherwise.
 
 gpuhunt (https://github.com/dstackai/gpuhunt) publishes the offers of several clouds as files; accounts are not needed.
 """
@@ -15,13 +15,13 @@ import msgspec
 from advisor.advice.price_list import Priced, PriceList
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
+from advisor.distribution import install_command
 from advisor.errors import BadInput
 from advisor.meanings import AcceleratorId
 from advisor.near import plain
 
 MOST_OFFERS = 200_000
 TIMEOUT = 30  # seconds, of one answer
-INSTALL = "pip install 'advisor[prices]'"
 
 
 class Names(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ def live(rules: Catalog) -> Live:
     try:
         import gpuhunt
     except ImportError:
-        raise BadInput(f"live offers are read by gpuhunt, which is not here: {INSTALL}") from None
+        raise BadInput(f"live offers are read by gpuhunt, which is not here: {install_command('prices')}") from None
     import socket
     from importlib.metadata import version
 

@@ -30,7 +30,7 @@ def load_curve(
     Each request has a prompt of half of `length` and an answer of the other half. Empty where no rate can be modelled.
     """
     from advisor.speed.estimator import speed
-    from advisor.speed.steps import Load
+    from advisor.speed.load import Load
 
     out = []
     for n in sorted({d.sequences, *(2**k for k in range(DOUBLINGS))}):

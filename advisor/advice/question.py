@@ -16,7 +16,7 @@ from advisor.decision.policy import policy
 from advisor.decision.types import Decision, Guide
 from advisor.deployment import Workload
 from advisor.machines.types import Machine
-from advisor.memory.memo import by_identity
+from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
 
 SHORTEST_CONTEXT = 2048
@@ -41,7 +41,7 @@ class Judged(NamedTuple):
     facts: dict[str, Fact]
 
 
-@by_identity
+@memoize_by_identity
 def main_guide(rules: Catalog) -> Guide:
     """The guide that decides. The shipped one is checked by the tests, one that an overlay may have changed here."""
     raw = rules.document("guides/advisor.yaml")

@@ -20,11 +20,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from advisor.distribution import install_command
 from advisor.errors import BadInput
 from advisor.record import Record
 
 GRACE = 120  # seconds beyond its own limit until it is stopped
-INSTALL = "pip install 'advisor[bench]' --extra-index-url https://download.pytorch.org/whl/cpu"
+# torch's CPU build is enough, and is taken from its own index alone: a second index beside the usual one could put
+# any package of the same name in place of ours
+INSTALL = f"pip install torch --index-url https://download.pytorch.org/whl/cpu && {install_command('bench')}"
 _PROGRESS = re.compile(r"successful=(\d+) errored=(\d+)")
 # common one-token words: what they say does not matter, how many there are does
 COMMON = """

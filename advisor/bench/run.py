@@ -20,7 +20,7 @@ from advisor.record import Record
 from advisor.speed import local
 from advisor.speed.efficiencies import format_class
 from advisor.speed.estimator import Seen, fitted, speed
-from advisor.speed.steps import Load
+from advisor.speed.load import Load
 
 ALONE = 8  # requests one after the other, before several at once
 FAILED = 0.05  # share of failed requests above which a run is no calibration

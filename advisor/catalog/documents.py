@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from functools import lru_cache
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from advisor.catalog.store import Catalog
 from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def typed(rules: Catalog, path: str, kind: type[T]) -> T:
     return cast("T", _typed(rules, path, cast("Hashable", kind)))
 
 
-@lru_cache(maxsize=128)
+@memoize_by_identity
 def _typed(rules: Catalog, path: str, kind: Any) -> object:
     try:
         return msgspec.convert(rules.document(path), kind)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from advisor.meanings import EngineId, FlagName, Pattern, Version
+from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName, Version
 from advisor.record import Record
 
 
@@ -119,7 +119,7 @@ class EnvFile(Record, frozen=True, kw_only=True):
     """Variables that only the engine's server reads: a file that sets one sets up a server. Names, or a pattern."""
 
     names: tuple[str, ...] = ()
-    pattern: str | None = None
+    pattern: Pattern | None = None
 
 
 class ConfigFile(Record, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ class Recognition(Record, frozen=True, kw_only=True):
     image_is_program: bool = False  # the images' entry point is the program, so their first argument is its command
     image_needs_model: bool = False  # a derived image that is told no model starts nothing by itself
     model_in_image: bool = False  # the image's name says which model it serves
-    profiles: dict[str, str] = {}  # words of a launch that name the engine inside -> that engine
+    profiles: dict[str, EngineId] = {}  # words of a launch that name the engine inside -> that engine
     model_variables: tuple[str, ...] = ()  # variables that say that an image which is built here starts this engine
     env_file: EnvFile | None = None
     config_file: ConfigFile | None = None
@@ -200,7 +200,7 @@ class Start(Record, frozen=True, kw_only=True):
     listen: tuple[str, ...] = ()
     address: str | None = None  # variable that holds host:port, for programs without flags
     online: str | None = None  # flag for the format that the engine makes while loading
-    online_formats: dict[str, str] = {}  # weight format -> value of that flag
+    online_formats: dict[QuantizationName, str] = {}  # weight format -> value of that flag
     key: Key | None = None
     key_hint: str | None = None  # what to do where there is none and others reach the server
     image: ImageStart | None = None

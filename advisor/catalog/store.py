@@ -86,7 +86,7 @@ class Catalog:
             hit = find("model", name, names, known)
         model = self._decoded.get(hit)
         if model is None:  # the same object every time: estimates keep what they derive from it
-            model = self._decoded[hit] = msgspec.json.decode(self._models[hit], type=Model)
+            model = self._decoded.setdefault(hit, msgspec.json.decode(self._models[hit], type=Model))
         return model
 
     def document(self, path: str) -> Any:

@@ -22,6 +22,7 @@ from advisor.meanings import (
     SourceKey,
     Version,
 )
+from advisor.memo import MemoRecord
 from advisor.record import Record
 
 SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
@@ -219,8 +220,8 @@ class CapabilityRange(Record, frozen=True, kw_only=True):
 
     at_least: float | None = None
     below: float | None = None
-    since: str | None = None
-    until: str | None = None
+    since: Version | None = None
+    until: Version | None = None
     source: str
 
     def refuses(self, capability: float, version: tuple[int, ...], parse: Callable[[str], tuple[int, ...]]) -> bool:
@@ -251,7 +252,46 @@ class AnswerParser(Record, frozen=True, kw_only=True):
     src: tuple[SourceKey, ...] = ()
 
 
-class Engine(Record, frozen=True, kw_only=True):
+Divided = Literal[
+    "attention_heads",
+    "kv_heads",
+    "intermediate_size",
+    "expert_size",
+    "shared_expert_size",
+    "vocabulary",
+    "linear_value_heads",
+    "linear_key_width",
+    "mamba_heads",
+    "mamba_groups",
+    "mamba_width",
+    "convolution_width",
+]
+
+
+class Assertion(Record, frozen=True, kw_only=True):
+    """Something of a model that an engine divides over tensor-parallel ranks, and refuses where it does not divide."""
+
+    divides: Divided
+    repeated: bool = False  # fewer of them than ranks are repeated: then they have to divide the ranks
+    one_for_all: bool = False  # a single one is given to every rank
+    padded_to: int = 1  # it is padded to a multiple of this first
+    whole_blocks: bool = False  # holds for checkpoints in blocks: a rank's share has to be a multiple of the block
+    finest_block: int | None = None  # of whole_blocks: blocks are taken apart down to this size where need be
+    since: str | None = None  # first version that has it
+    before: str | None = None  # first version that no longer has it
+    unless: tuple[str, ...] = ()  # settings with which it does not hold, or is not known to
+    not_on: tuple[str, ...] = ()  # vendors of devices where it does not hold
+    source: str
+
+
+class TensorParallel(Record, frozen=True, kw_only=True):
+    """What an engine asserts about its tensor-parallel size. What is not listed is not known to be refused."""
+
+    asserts: tuple[Assertion, ...]
+    unless: tuple[str, ...] = ()  # settings that replace model dimensions or classes: nothing of it is known then
+
+
+class Engine(MemoRecord, frozen=True, kw_only=True):
     """What one engine is, runs on, loads and supports."""
 
     id: str
@@ -287,10 +327,11 @@ class Engine(Record, frozen=True, kw_only=True):
     installation: Installation | None = None
     targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
     no_target: dict[str, str] = {}  # others -> why it has none
-    memory_settings: tuple[str, ...] = ()  # settings beside the concepts on which its memory depends
+    memory_settings: tuple[FlagName, ...] = ()  # settings beside the concepts on which its memory depends
     loads_on_request: bool = False  # its server is told the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
+    tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module
     versions: dict[str, object] = {}  # build numbers and flag history
     caveats: tuple[str, ...] = ()

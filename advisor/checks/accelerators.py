@@ -10,6 +10,7 @@ import msgspec
 from advisor.catalog.documents import typed
 from advisor.checks.knowledge import Knowledge
 from advisor.meanings import HardwareWords
+from advisor.memo import memoize_by_identity
 
 GPU_RESOURCE = re.compile(
     r"^(nvidia\.com/(gpu|mig-[\w.]+|gpu\.shared)|amd\.com/gpu|gpu\.intel\.com/\w+|habana\.ai/gaudi|google\.com/tpu|"
@@ -29,7 +30,7 @@ class ClusterNames(msgspec.Struct, frozen=True):
 
 
 def _names(know: Knowledge) -> ClusterNames:
-    return know.remembered("accelerators", lambda: typed(know.rules, "checks/hardware.yaml", ClusterNames))
+    return typed(know.rules, "checks/hardware.yaml", ClusterNames)
 
 
 def from_labels(labels: Mapping[str, str], know: Knowledge) -> tuple[str, str] | None:
@@ -57,10 +58,11 @@ def instance(value: str, know: Knowledge) -> str | None:
 
 def accelerator(value: str, know: Knowledge) -> str | None:
     """The catalogue's words for a name as labels write it; None for what no catalogue entry is called."""
-    return know.remembered(("accelerator", value), lambda: _accelerator(value, know))
+    return _accelerator(know, value)
 
 
-def _accelerator(value: str, know: Knowledge) -> str | None:
+@memoize_by_identity
+def _accelerator(know: Knowledge, value: str) -> str | None:
     names = _names(know)
     plain = value.strip().lower()
     found = names.accelerators.get(plain) or names.accelerators.get(re.sub(r"^nvidia[-_ ]", "", plain))

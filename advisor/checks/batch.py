@@ -9,16 +9,19 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from advisor.catalog import Catalog
+from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import cache_dir
 from advisor.checks.findings import Finding, Judged, Problem, Skipped
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.run import FileResult, Options, check_file, machines_of
+from advisor.checks.one_file import FileResult, Options, check_file, machines_of
+from advisor.checks.rules import Rulebook
+from advisor.memo import memoize_by_identity
 from advisor.record import Record
 
 LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
@@ -152,8 +155,9 @@ def _fresh(
 
         chunks = [list(files[i : i + CHUNK]) for i in range(0, len(files), CHUNK)]
         n = 0
-        with ProcessPoolExecutor(max_workers=jobs, initializer=_start, initargs=(options, rules.roots)) as pool:
-            for results in pool.map(_chunk, chunks):
+        work = partial(_chunk, rules.roots, msgspec.json.encode(options))
+        with ProcessPoolExecutor(max_workers=jobs) as pool:
+            for results in pool.map(work, chunks):
                 for r in results:
                     yield n, r
                     n += 1
@@ -163,18 +167,21 @@ def _fresh(
         yield n, check_file(f, know, book, options, machines, stdin)
 
 
-_worker: dict[str, Any] = {}
+class _Worker(NamedTuple):
+    """What a worker process keeps from chunk to chunk."""
+
+    know: Knowledge
+    book: Rulebook
+    options: Options
+    machines: dict[str, Any]
 
 
-def _start(options: Options, roots: tuple[Path, ...]) -> None:
-    from advisor.catalog import catalog
-    from advisor.checks.rules import Rulebook
-
-    know = Knowledge(catalog(roots))
-    book = Rulebook(know, options.select, options.ignore)
-    _worker.update(know=know, book=book, options=options, machines=machines_of(options, know.rules))
+@memoize_by_identity
+def _worker(rules: Catalog, asked: bytes) -> _Worker:
+    know, options = Knowledge(rules), msgspec.json.decode(asked, type=Options)
+    return _Worker(know, Rulebook(know, options.select, options.ignore), options, machines_of(options, rules))
 
 
-def _chunk(files: list[str]) -> list[FileResult]:
-    w = _worker
-    return [check_file(f, w["know"], w["book"], w["options"], w["machines"]) for f in files]
+def _chunk(roots: tuple[Path, ...], asked: bytes, files: list[str]) -> list[FileResult]:
+    w = _worker(catalog(roots), asked)
+    return [check_file(f, w.know, w.book, w.options, w.machines) for f in files]

@@ -210,7 +210,7 @@ def near_models(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
     m = v.reading.model
     if m is None or m.unknown or v.reading.named is not None or facts["model.hub_id"] is not True:
         return
-    names = know.remembered("hub ids", lambda: [row.id for row in know.rules.model_index()])
+    names = [row.id for row in know.rules.model_index()]
     org = m.partition("/")[0].lower()
     mine = [n for n in names if n.lower().startswith(org + "/")]
     near = near_matches(m, mine, n=1)

@@ -10,6 +10,7 @@ from advisor.checks.judge import Verdict
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.settings import number
 from advisor.decision.fields import Field, FieldType, Scalar
+from advisor.memo import memoize_by_identity
 
 
 class _Absent:
@@ -92,6 +93,11 @@ class Fields(dict[str, Field]):
         return "str"
 
 
+@memoize_by_identity
+def _fields(know: Knowledge, engine: str) -> Fields:
+    return Fields(know, (engine,))
+
+
 class Facts(Mapping[str, Any]):
     """The facts of one launch. A fact is computed once, when a rule asks for it."""
 
@@ -99,7 +105,7 @@ class Facts(Mapping[str, Any]):
         self._seen = Seen(v, know, siblings, source, self)
         self._values: dict[str, Any] = {}
         engine = v.launch.engine
-        self.fields = know.remembered(("fields", engine), lambda: Fields(know, (engine,)))
+        self.fields = _fields(know, engine)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
@@ -163,6 +169,7 @@ def load_all() -> None:
         facts_llama,
         facts_model,
         facts_network,
+        facts_parallel,
         facts_setup,
     )
 

@@ -10,10 +10,12 @@ from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.checks import model_names
 from advisor.checks.facts import _FACTS, FIELDS, Seen, fact
-from advisor.checks.knowledge import MinimumVersions
+from advisor.checks.knowledge import Knowledge, MinimumVersions
 from advisor.decision.facts import facts as machine_facts
 from advisor.decision.fields import FIELDS as MACHINE_FIELDS
 from advisor.deployment import Workload
+from advisor.machines.types import Machine
+from advisor.memo import memoize_by_identity
 from advisor.models.types import Compressed, Mla, Model
 from advisor.units import GIB
 
@@ -34,19 +36,18 @@ def model_of(s: Seen) -> Model | None:
     if s.v.deployment is not None:
         return s.v.deployment.model
     named = s.v.reading.named
-    if named is None:
+    return None if named is None else _resolved(s.know, named.name)
+
+
+@memoize_by_identity
+def _resolved(know: Knowledge, name: str) -> Model | None:
+    from advisor.catalog.resolve import resolve_model
+    from advisor.errors import AdvisorError
+
+    try:
+        return resolve_model(name, know.rules).model
+    except AdvisorError:
         return None
-
-    def resolved() -> Model | None:
-        from advisor.catalog.resolve import resolve_model
-        from advisor.errors import AdvisorError
-
-        try:
-            return resolve_model(named.name, s.know.rules).model
-        except AdvisorError:
-            return None
-
-    return s.know.remembered(("model", named.name), resolved)
 
 
 def heads(m: Model | None) -> int | None:
@@ -66,17 +67,17 @@ def _count(m: Model | None, name: str) -> int | None:
     return found.pop() if len(found) == 1 else None
 
 
+@memoize_by_identity
+def _facts_of(machine: Machine, rules: Catalog) -> dict[str, Any]:
+    return machine_facts(machine, None, Workload(), rules.accelerators())
+
+
 def _machine_fact(name: str) -> Any:
     def read(s: Seen) -> Any:
         machine = s.v.machine
         if machine is None:
             return None
-        # the machine is kept beside its facts, so that no other gets its id
-        _, facts = s.know.remembered(
-            ("machine facts", id(machine)),
-            lambda: (machine, machine_facts(machine, None, Workload(), s.know.rules.accelerators())),
-        )
-        found = facts.get(name)
+        found = _facts_of(machine, s.know.rules).get(name)
         # hardware in words says so where it is WSL
         return False if name == "os.wsl" and found is None and machine.source == "text" else found
 
@@ -279,9 +280,8 @@ def _load(s: Seen) -> float | None:
 
 @fact("model.min_version", "version", "first version of the engine that recipes name for the model")
 def _min_version(s: Seen) -> str | None:
-    rows = s.know.remembered("minimum versions", lambda: _minimum_versions(s.know.rules))
     name = s.v.reading.model
-    found = rows.get(str(name).lower()) if name is not None else None
+    found = _minimum_versions(s.know.rules).get(str(name).lower()) if name is not None else None
     return str(found) if found else None
 
 

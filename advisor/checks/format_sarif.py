@@ -7,6 +7,7 @@ from typing import Any
 from advisor.catalog import Catalog
 from advisor.checks.findings import Report
 from advisor.checks.format_common import LEVEL, fingerprint, pretty, relative, verdict_findings
+from advisor.distribution import DISTRIBUTION, PROJECT_URL
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -88,8 +89,8 @@ def sarif(r: Report, rules: Catalog) -> str:
         results.append(result)
     driver = {
         "name": "advise",
-        "version": version("advisor"),
-        "informationUri": "https://pypi.org/project/advisor/",
+        "version": version(DISTRIBUTION),
+        "informationUri": PROJECT_URL,
         "rules": described,
     }
     run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}

@@ -10,12 +10,11 @@ from advisor.checks.findings import Report
 from advisor.checks.format_common import fingerprint, pretty, relative, verdict_findings
 from advisor.checks.format_junit import junit
 from advisor.checks.format_sarif import sarif
+from advisor.checks.report import as_json
 
 
 def json_text(r: Report, rules: Catalog) -> str:
     """The machine-readable form."""
-    from advisor.checks.report import as_json
-
     return pretty(as_json(r))
 
 
@@ -117,3 +116,8 @@ FORMATS: dict[str, Callable[[Report, Catalog], str]] = {
     "gitlab": gitlab,
     "markdown": markdown,
 }
+
+
+def render(r: Report, name: str, rules: Catalog) -> str:
+    """The report in the format of this name."""
+    return FORMATS[name](r, rules)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from advisor.deployment import Deployment, Setting
 from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
+from advisor.memo import memoize_by_identity
 from advisor.render import matrix
 
 # what a Deployment holds in fields of its own, and secrets
@@ -46,7 +46,9 @@ def deployments(
     return tuple(_deployment(x, know, hardware, machines) for x in found)
 
 
-_knowledge = lru_cache(maxsize=4)(Knowledge)  # decoded once
+@memoize_by_identity
+def _knowledge(rules: Catalog) -> Knowledge:
+    return Knowledge(rules)
 
 
 def _deployment(launch: Launch, know: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,8 +15,7 @@ from advisor.catalog.recognised import packages
 from advisor.catalog.types import Engine
 from advisor.engines.flag_tables import FlagTable, flag_table
 from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
-
-_T = TypeVar("_T")
+from advisor.memo import memoize_by_identity
 
 
 class KnownProgram(NamedTuple):
@@ -120,7 +119,7 @@ class FlagLookup(NamedTuple):
 
 
 class Knowledge:
-    """All of it, decoded when asked for."""
+    """All of it, decoded when asked for. What judging derives from it hangs on it (advisor/memo.py)."""
 
     def __init__(self, rules: Catalog) -> None:
         self.rules = rules
@@ -138,8 +137,6 @@ class Knowledge:
         self.engine_variables = {v: e.id for e in entries for v in e.recognition.model_variables}
         self._images = _images(entries)
         self._no_engine = re.compile(self.recognition.no_engine_images)
-        self._flags: dict[str, FlagLookup | None] = {}
-        self.memo: dict[Hashable, Any] = {}  # what judging derives once per process
 
     def server(self, engine: str) -> Server | None:
         """What an engine's server does without being told; None where that is not known."""
@@ -154,13 +151,6 @@ class Knowledge:
         """Engines whose server's defaults are known."""
         return tuple(e.id for e in self.rules.engines().values() if e.recognition.server is not None)
 
-    def remembered(self, key: Hashable, make: Callable[[], _T]) -> _T:
-        """What `make` gives, made once for each key."""
-        if key not in self.memo:
-            self.memo[key] = make()
-        found: _T = self.memo[key]
-        return found
-
     def image(self, name: str) -> KnownImage | None:
         """The engine's image that `name` (without tag) is; None for any other."""
         own, derived = self._images
@@ -169,12 +159,11 @@ class Knowledge:
             found = next((entry for pattern, entry in derived if pattern.search(name)), None)
         return found
 
+    @memoize_by_identity
     def flags(self, engine: str) -> FlagLookup | None:
         """The flags of an engine; None where no table exists."""
-        if engine not in self._flags:
-            table = flag_table(engine, self.rules)
-            self._flags[engine] = _lookup(table) if table is not None and table.engine == engine else None
-        return self._flags[engine]
+        table = flag_table(engine, self.rules)
+        return _lookup(table) if table is not None and table.engine == engine else None
 
 
 _Patterns = list[tuple[re.Pattern[str], KnownImage]]

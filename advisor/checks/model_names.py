@@ -10,6 +10,7 @@ import re
 from typing import NamedTuple
 
 from advisor.checks.knowledge import Knowledge
+from advisor.memo import memoize_by_identity
 from advisor.near import plain
 
 # how publishers end the name of a quantized copy -> weight format
@@ -135,9 +136,10 @@ def locked_id(path: str) -> str:
 
 def known(name: str, know: Knowledge) -> bool:
     """Whether the catalogue has a model of exactly this name (case and punctuation aside)."""
+    return plain(name) in _plain_names(know)
 
-    def names() -> set[str]:
-        index = know.rules.model_index()
-        return {plain(n) for row in index for n in (row.id, row.id.rpartition("/")[2], *row.aliases)}
 
-    return plain(name) in know.remembered("models", names)
+@memoize_by_identity
+def _plain_names(know: Knowledge) -> frozenset[str]:
+    index = know.rules.model_index()
+    return frozenset(plain(n) for row in index for n in (row.id, row.id.rpartition("/")[2], *row.aliases))

@@ -21,6 +21,7 @@ from advisor.engines.drafts import draft_settings
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import Request
 from advisor.estimation import deployment as resolved
+from advisor.memo import memoize_by_identity
 
 
 class Reading(NamedTuple):
@@ -178,10 +179,11 @@ def _quantization(
 
 def memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
     """The flags of an engine on which its memory depends."""
-    return know.remembered(("memory flags", engine), lambda: _memory_flags(engine, know))
+    return _memory_flags(know, engine)
 
 
-def _memory_flags(engine: str, know: Knowledge) -> frozenset[str]:
+@memoize_by_identity
+def _memory_flags(know: Knowledge, engine: str) -> frozenset[str]:
     entry = know.rules.engines().get(engine)
     if entry is None:
         return frozenset()

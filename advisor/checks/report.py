@@ -1,21 +1,13 @@
-"""The report in the formats that people and CI systems read."""
+"""The report as plain data, its usual format, and where it is written."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from advisor.catalog import Catalog
 from advisor.checks.findings import Finding, Judged, Problem, Report
 from advisor.errors import BadFile
 from advisor.record import Record
-
-
-def render(r: Report, name: str, rules: Catalog) -> str:
-    """The report as text, json, sarif, junit, github, gitlab or markdown."""
-    from advisor.checks import formats
-
-    return formats.FORMATS[name](r, rules)
 
 
 def default_format() -> str:

@@ -20,6 +20,7 @@ from advisor.decision.types import All, AnyOf, Condition, Not, Test
 from advisor.engines.versions import key
 from advisor.errors import BadInput, UnknownName
 from advisor.meanings import EngineId, Version
+from advisor.memo import memoize_by_identity
 from advisor.near import near_matches
 
 PHASES = ("start", "memory", "runtime", "perf", "ops", "security", "correctness", "lint")
@@ -102,12 +103,24 @@ def load(rules: Catalog, know: Knowledge) -> tuple[Rule, ...]:
     return tuple(out)
 
 
+@memoize_by_identity
+def _every(know: Knowledge) -> tuple[Rule, ...]:
+    return load(know.rules, know)
+
+
 class Rulebook:
     """The rules in force for one run."""
 
-    def __init__(self, know: Knowledge, select: Sequence[str] = (), ignore: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        know: Knowledge,
+        select: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        every: tuple[Rule, ...] | None = None,
+    ) -> None:
+        """`every` are the rules to choose from; None: all of the catalogue, which have to be without fault."""
         self.know = know
-        every = know.remembered("rules", lambda: load(know.rules, know))
+        every = _every(know) if every is None else every
         self.all: dict[str, Rule] = {r.entry.id: r for r in every}
         chosen = _matching(select, every, True)
         dropped = _matching(ignore, every, False)

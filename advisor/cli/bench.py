@@ -24,7 +24,7 @@ Examples:
   advise bench --forget
 
 \b
-The load is guidellm's (extra `advisor[bench]`): so many requests at once, not a rate.
+The load is guidellm's (extra `bench`): so many requests at once, not a rate.
 A server on this machine is taken for `--on this`, and the run is kept: later
 predictions for this machine use it and say so. The key is read from OPENAI_API_KEY.
 Exit status: 0 measured, 2 the address or the load generator failed, or usage error.

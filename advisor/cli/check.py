@@ -75,7 +75,7 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 def command(paths: tuple[str, ...], **given: Any) -> int:
     """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
     from advisor.catalog import catalog
-    from advisor.checks import report, run
+    from advisor.checks import formats, one_file, report, run
     from advisor.errors import BadInput
 
     rules = catalog(check_roots())
@@ -87,7 +87,7 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     if not paths:
         raise BadInput("name a file, a folder or `-`; see `advise check --help`")
     settings = config_of(given)
-    asked = run.Options(
+    asked = one_file.Options(
         on=_hardware(given, settings),
         snapshot=given["snapshot"],
         on_from="--on" if given["on"] else "--machine" if given["snapshot"] else "the configuration",
@@ -118,7 +118,7 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
             click.echo(text, nl=False, err=bool(given["as_json"]))
     wanted = ("json",) if given["as_json"] and not given["formats"] else given["formats"] or (report.default_format(),)
     for i, name in enumerate(wanted):
-        body = report.render(found, name, rules)
+        body = formats.render(found, name, rules)
         target = given["outputs"][i] if i < len(given["outputs"]) else None
         if target is None or target == "-":
             click.echo(body, nl=not body.endswith("\n"))

@@ -37,7 +37,7 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
 @click.option("--budget", metavar="AMOUNT", callback=options._said, help="To spend once: 3000EUR, 9000USD.")
 @click.option("--rent", metavar="AMOUNT", callback=options._said, help="To spend a month: 1500EUR/month.")
 @click.option("--prices", metavar="FILE", callback=options._said, help="Your own closed price list (JSON or YAML).")
-@click.option("--online", is_flag=True, help="Rentals as clouds offer them now, by gpuhunt (extra `advisor[prices]`).")
+@click.option("--online", is_flag=True, help="Rentals as clouds offer them now, by gpuhunt (extra `prices`).")
 @click.option("--currency", metavar="CUR", help="Currency of the answer (default: the budget's, else EUR).")
 @click.option("--rate", "rates", multiple=True, metavar="CUR=X", help="Exchange rate: units for one US dollar.")
 @click.option("--hours", type=float, metavar="H", help="Hours a month that a rental runs (default 730).")

@@ -101,7 +101,7 @@ def hardware(f: F) -> F:
 def plot(f: F) -> F:
     """`--plot FILE` and `--force`."""
     f = click.option("--force", is_flag=True, help="Write over a figure that is there.")(f)
-    return click.option("--plot", metavar="FILE", help="Draw a figure, .svg or .png (extra `advisor[plot]`).")(f)
+    return click.option("--plot", metavar="FILE", help="Draw a figure, .svg or .png (extra `plot`).")(f)
 
 
 def figure(name: str | None, force: bool) -> Path | None:

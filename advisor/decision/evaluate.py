@@ -10,7 +10,7 @@ from advisor.decision.fields import FIELDS, Field, filled, value_problem
 from advisor.decision.guides import tree_named
 from advisor.decision.types import Decision, Guide, Node, Order, Reason, TraceStep, Tree
 from advisor.errors import BadInput
-from advisor.memory.memo import by_identity
+from advisor.memo import memoize_by_identity
 
 
 class Answer(NamedTuple):
@@ -128,7 +128,7 @@ def touched(guide: Guide, many: Iterable[Facts]) -> dict[str, int]:
     return counts
 
 
-@by_identity
+@memoize_by_identity
 def compared(guide: Guide, field: str) -> tuple[float, ...]:
     """The numbers that conditions of a guide compare a field with, in order: between two of them no answer changes."""
     nodes = [n for tree in guide.trees for n in walk(tree.nodes)]
@@ -191,7 +191,7 @@ def _look(node: Node, x: _Looking) -> bool:
     return held is True
 
 
-@by_identity
+@memoize_by_identity
 def _described(node: Node) -> str | None:
     return describe(node.condition)
 

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from advisor.decision.fields import Field, Scalar
+from advisor.memo import MemoRecord
 from advisor.record import Record
 
 Order = Literal["first_match", "none"]
@@ -63,7 +64,7 @@ class Verdict(Record, frozen=True, kw_only=True):
     text: str | None = None
 
 
-class Node(Record, frozen=True, kw_only=True):
+class Node(MemoRecord, frozen=True, kw_only=True):
     """One branch or leaf. Without `condition` it always holds. A branch has `nodes`; anything else is a leaf."""
 
     id: str
@@ -103,7 +104,7 @@ class Tree(Record, frozen=True, kw_only=True):
     line: int | None = None
 
 
-class Guide(Record, frozen=True, kw_only=True):
+class Guide(MemoRecord, frozen=True, kw_only=True):
     """A file of decision trees. `kind` source = trees of a document, as it wrote them; advice = our own."""
 
     name: str

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 
 from advisor.deployment import Deployment, DeviceMemory
-from advisor.machines.types import Device
-from advisor.memory.memo import by_identity
+from advisor.machines.types import Device, Machine
+from advisor.memo import memoize_by_identity
 from advisor.record import Record
 from advisor.units import gib
 
@@ -55,11 +55,15 @@ def allocatable(x: Device) -> int | None:
     return x.total_bytes - hidden
 
 
-@by_identity
-def kinds(devices: tuple[Device, ...]) -> tuple[int, ...]:
+def kinds(d: Deployment) -> tuple[int, ...]:
     """A number of each device, the same for those that may share a row: it depends on nothing else of them."""
+    return () if d.machine is None else _kinds(d.machine)[: d.device_count]
+
+
+@memoize_by_identity
+def _kinds(machine: Machine) -> tuple[int, ...]:
     seen: dict[tuple[object, ...], int] = {}
-    each = ((x.name, x.vendor, x.total_bytes, x.free_bytes, x.unified, x.mig_profile) for x in devices)
+    each = ((x.name, x.vendor, x.total_bytes, x.free_bytes, x.unified, x.mig_profile) for x in machine.usable_devices)
     return tuple(seen.setdefault(k, len(seen)) for k in each)
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.engines.versions import key
 from advisor.meanings import EngineId, Pattern, Version
-from advisor.memory.memo import by_identity
+from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.record import Record
 
 FOLDER = "flags/"
@@ -62,7 +61,7 @@ class Gone(Record, frozen=True, kw_only=True):
         return self.last_seen is None or v > key(self.last_seen)
 
 
-class FlagTable(Record, frozen=True, kw_only=True):
+class FlagTable(MemoRecord, frozen=True, kw_only=True):
     """Flags of one server as its parser of `version` has them, and what changed before. Names without dashes."""
 
     engine: EngineId
@@ -103,12 +102,11 @@ class FlagTable(Record, frozen=True, kw_only=True):
         return _spellings(self)
 
 
-@by_identity
+@memoize_by_identity
 def _spellings(table: FlagTable) -> Mapping[str, str]:
     return {f"--{n}": n for n in table.flags} | {a: n for n, f in table.flags.items() for a in f.a}
 
 
-@lru_cache(maxsize=64)
 def flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
     """What an engine's server takes; None where it was not read. Raises BadInput when an overlay spoiled it."""
     path = f"{FOLDER}{engine_id}.yaml"

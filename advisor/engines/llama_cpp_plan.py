@@ -17,12 +17,12 @@ from advisor.engines.base import flag, get
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
 from advisor.errors import BadInput
 from advisor.meanings import ModelId, ModelType
+from advisor.memo import memoize_by_identity
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS
 from advisor.memory.ggml_compute import NoFlash
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
-from advisor.memory.memo import by_identity
 from advisor.memory.placement import HOST, layer_devices, stretches
 from advisor.models.types import Mla, Model
 from advisor.record import Record
@@ -50,7 +50,7 @@ class Constants(Record, frozen=True, kw_only=True):
     source: str
 
 
-@by_identity
+@memoize_by_identity
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants from the rules. Raises BadInput when an overlay spoiled them."""
     try:
@@ -98,12 +98,12 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     where = layer_devices(n_file, ALL_LAYERS if asked is None else asked, shares)
     cuda = bool(devices) and devices[0].vendor in ("nvidia", "amd")
     windows = model.model_type in c.window_model_types
-    window = next((x.window for x in layers if x.window), None) if windows and _rows(layers).window else None
+    rows = _rows(model)
+    window = next((x.window for x in layers if x.window), None) if windows and rows.window else None
     cells = ggml_cache.cells(r.ctx_size, r.slots, r.unified, window, r.ubatch, r.swa_full)
-    cache, state = _cache(layers, where, cells, r, cuda, windows)
+    cache, state = _cache(model, where, cells, r, cuda, windows)
     borrowed = _borrowed(weights, layers, where, cells, r) if devices else 0
-    compute, basis = _compute(model, layers, where, cells, r, c, windows, len(devices), borrowed)
-    rows = _rows(layers)
+    compute, basis = _compute(model, where, cells, r, c, windows, len(devices), borrowed)
     per_token = _row(r, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
     placed = _place_weights(weights, where, r, bool(devices))
@@ -159,8 +159,9 @@ class _Rows(NamedTuple):
     growing_unless_windowed: tuple[int, int]
 
 
-@by_identity
-def _rows(layers: Sequence[LayerCache]) -> _Rows:
+@memoize_by_identity
+def _rows(model: Model) -> _Rows:
+    layers = cache_layers(model)
     own = [x for x in layers if x.attends]
     free = [x for x in own if not x.window]
     return _Rows(
@@ -254,7 +255,7 @@ def _borrowed(
 
 
 def _cache(
-    layers: tuple[LayerCache, ...],
+    model: Model,
     where: tuple[int, ...],
     cells: ggml_cache.Cells,
     r: Resolved,
@@ -264,8 +265,8 @@ def _cache(
     kinds = (r.cache_k.upper(), r.cache_v.upper())
     cache: dict[int, int] = defaultdict(int)
     state: dict[int, int] = defaultdict(int)
-    places = stretches(where[: len(layers)])
-    for x, before in _kinds(layers):
+    places = stretches(where[: len(cache_layers(model))])
+    for x, before in _kinds(model):
         held, padding = _layer_bytes(x, cells, kinds, cuda, windows) if x.attends else (0, 0)
         kept = ggml_cache.state_bytes(x, r.slots) if x.recurrent else 0
         for place, begin, end in places:
@@ -278,9 +279,10 @@ def _cache(
     return dict(cache), dict(state)
 
 
-@by_identity
-def _kinds(layers: tuple[LayerCache, ...]) -> tuple[tuple[LayerCache, tuple[int, ...]], ...]:
+@memoize_by_identity
+def _kinds(model: Model) -> tuple[tuple[LayerCache, tuple[int, ...]], ...]:
     """Layers of one kind once, with how many of it there are before each layer, and in all."""
+    layers = cache_layers(model)
     kinds = {id(x): x for x in layers}
     return tuple((x, tuple(accumulate((y is x for y in layers), initial=0))) for x in kinds.values())
 
@@ -298,7 +300,6 @@ def _layer_bytes(
 
 def _compute(
     model: Model,
-    layers: Sequence[LayerCache],
     where: Sequence[int],
     cells: ggml_cache.Cells,
     r: Resolved,
@@ -310,7 +311,7 @@ def _compute(
     lay = model.layout
     assert lay is not None
     heads, query = ggml_compute.query_width(model)
-    seen = _rows(layers)
+    seen = _rows(model)
     has_window = windows and seen.window
     w = ggml_compute.width(model, c.compute_width, has_window)
     kv_row = seen.widest

@@ -17,9 +17,9 @@ from advisor.engines import fitting
 from advisor.engines.base import Decided, get, integer
 from advisor.errors import BadInput
 from advisor.meanings import FlagName
+from advisor.memo import memoize_by_identity
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
-from advisor.memory.memo import by_identity
 from advisor.models.types import Moe
 from advisor.record import Record
 
@@ -50,7 +50,7 @@ class Constants(Record, frozen=True, kw_only=True):
     source: str
 
 
-@by_identity
+@memoize_by_identity
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants. Raises BadInput when there are none or an overlay spoiled them."""
     if not entry.memory:

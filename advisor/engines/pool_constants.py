@@ -10,7 +10,7 @@ from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.meanings import AcceleratorId, FlagName, ModelType, Version
-from advisor.memory.memo import by_identity
+from advisor.memo import memoize_by_identity
 from advisor.memory.paged_cache import Packed
 from advisor.record import Record
 
@@ -99,7 +99,7 @@ class Constants(Record, frozen=True, kw_only=True):
     source: str
 
 
-@by_identity
+@memoize_by_identity
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants. Raises BadInput when an overlay spoiled them."""
     try:

@@ -13,10 +13,10 @@ from advisor.engines.pool_constants import GIB, Activation, Constants
 from advisor.engines.pool_settings import Resolved
 from advisor.engines.versions import pick
 from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, checkpoint_weights, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import LayerCache, cache_layers
-from advisor.memory.memo import by_identity
 from advisor.memory.paged_cache import PagedCache
 from advisor.models.native import native_format
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
@@ -179,7 +179,7 @@ def cache_plans(d: Deployment, r: Resolved, c: Constants) -> tuple[PagedCache, .
     )
 
 
-@by_identity
+@memoize_by_identity
 def _plans(
     model: Model,
     element: float,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from advisor.checks.one_file import FileResult, Options, check_source
 from advisor.checks.rules import Rulebook
-from advisor.checks.run import FileResult, Options, check_source
 from advisor.errors import AdvisorError
 from advisor.lint.check_rules import Found, knowledge, sound
 from advisor.lint.faults import Fault, one_line
@@ -23,10 +23,7 @@ def faults(house: House) -> Iterator[Fault]:
     found = sound(house, know)
     if not found:
         return
-    know.remembered(
-        "rules", lambda: tuple(f.rule for f in found)
-    )  # what the rulebook would read, without what is wrong
-    book = Rulebook(know, ("all",))
+    book = Rulebook(know, ("all",), every=tuple(f.rule for f in found))  # without what is wrong
     for each in found:
         if not any(house.unsure(e) for e in each.rule.entry.engines):
             yield from _examples(each, book)

@@ -1,5 +1,8 @@
 """AMD GPUs from sysfs (amdgpu and KFD), without a library and without root; amdsmi only adds names where it works.
 
+amdsmi is an extra (`amd`), not a dependency: programs beside us (Ray) import it wherever it is installed,
+and without ROCm's library its import fails.
+
 APUs: what the runtime can allocate is the BIOS carve-out plus GTT, not the carve-out that the management tools print.
 """
 
@@ -10,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from advisor.distribution import install_command
 from advisor.machines import pci, reading
 from advisor.machines.reading import Found
 from advisor.machines.types import Device, HostMemory
@@ -57,6 +61,8 @@ def probe_amd(
         devices.append(_device(root, index, card, node, parts, override, cpu_model, memory, marketing))
     if any(sum(n.bus == b for n in nodes) > 1 for b in cards):
         notes.append("a card is partitioned: each partition counts as one device")
+    if smi is None and has_smi_library(root) and any(d.name == _nameless(cards[d.pci_bus or ""]) for d in devices):
+        notes.append(_smi_would_name())
     return Found(tuple(devices), _drivers(root), tuple(notes))
 
 
@@ -119,7 +125,7 @@ def _device(
     said = marketing.get(card.bus) or _product(root, card) or (_from_cpu(cpu_model) if apu else None)
     return Device(
         index=index,
-        name=said or f"AMD GPU [{card.id}]",
+        name=said or _nameless(card),
         vendor="amd",
         uuid=node.uuid,
         pci_id=card.id,
@@ -137,6 +143,11 @@ def _device(
         pcie_width=card.width,
         notes=tuple(notes),
     )
+
+
+def _nameless(card: pci.PciFunction) -> str:
+    """What a card is called that nothing here names."""
+    return f"AMD GPU [{card.id}]"
 
 
 def _vram(card: pci.PciFunction) -> int | None:
@@ -196,13 +207,28 @@ def _version(value: str | None) -> str | None:
     return m[0] if m else None
 
 
+def has_smi_library(root: Path) -> bool:
+    """Whether ROCm's management library is installed, without which amdsmi does not load."""
+    folders = [n for n in reading.names(root / "opt") if n.startswith("rocm")]
+    return any(n.startswith("libamd_smi.so") for f in folders for n in reading.names(root / "opt" / f / "lib"))
+
+
+def _smi_would_name() -> str:
+    """What to do where sysfs leaves a card without a name that ROCm knows."""
+    from importlib.util import find_spec
+
+    what = "a card has no name in sysfs or in libdrm's table"
+    if find_spec("amdsmi") is not None:
+        return f"{what}, and amdsmi does not load: its version has to be that of the installed ROCm"
+    return f"{what}; amdsmi knows it: {install_command('amd')}"
+
+
 def load_amdsmi(root: Path) -> Any | None:
-    """The amdsmi module where ROCm's library is installed, else None.
+    """The amdsmi module where it and ROCm's library are installed, else None.
 
     Its import prints on standard output and raises KeyError without the library, so it is only tried beside one.
     """
-    folders = [n for n in reading.names(root / "opt") if n.startswith("rocm")]
-    if not any(n.startswith("libamd_smi.so") for f in folders for n in reading.names(root / "opt" / f / "lib")):
+    if not has_smi_library(root):
         return None
     import contextlib
     import io

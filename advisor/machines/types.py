@@ -5,8 +5,10 @@ Unknown is `None` everywhere, never 0. Byte fields are int bytes, bandwidths GB/
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Literal
 
+from advisor.memo import MemoRecord
 from advisor.record import Record
 
 Vendor = Literal["nvidia", "amd", "intel", "apple", "google", "aws", "habana", "qualcomm", "unknown"]
@@ -87,12 +89,7 @@ class InstalledEngine(Record, frozen=True, kw_only=True):
     package: str | None = None  # Python distribution name
 
 
-MOST_KNOWN = 256
-# asked many times for each estimate; the devices are kept alive with the answer, so their identity stays their own
-_USABLE: dict[int, tuple[tuple[Device, ...], tuple[Device, ...]]] = {}
-
-
-class Machine(Record, frozen=True, kw_only=True):
+class Machine(MemoRecord, frozen=True, kw_only=True):
     """What is here. `nodes` machines of this kind when more than one."""
 
     schema: int = 1
@@ -116,16 +113,10 @@ class Machine(Record, frozen=True, kw_only=True):
     python: str | None = None
     notes: tuple[str, ...] = ()
 
-    @property
+    @cached_property  # asked many times for each estimate
     def usable_devices(self) -> tuple[Device, ...]:
         """Devices a new process would see and can use."""
-        known = _USABLE.get(id(self.devices))
-        if known is None or known[0] is not self.devices:
-            if len(_USABLE) >= MOST_KNOWN:
-                _USABLE.clear()
-            usable = tuple(d for d in self.devices if d.visible and not d.driver_missing)
-            known = _USABLE[id(self.devices)] = (self.devices, usable)
-        return known[1]
+        return tuple(d for d in self.devices if d.visible and not d.driver_missing)
 
     def installed_version(self, engine_id: str) -> str | None:
         """The version of an engine that was found on the machine; None where none was."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors, hf_weights
 from advisor.memory.gguf_tensors import Tensor
-from advisor.memory.memo import by_identity
 from advisor.models.types import AttentionGroup, Mamba2, Model, Parallel
 
 Experts = Literal["none", "split", "fused"]  # no slots, or with A of gate and up apart or together
@@ -23,7 +23,7 @@ _ROUTER = re.compile(r"\.ffn_gate_inp(_shexp)?\.weight$")
 _KV = re.compile(r"\.attn_[kv]\.weight$")
 
 
-@by_identity
+@memoize_by_identity
 def lora_elements(
     model: Model, rank: int, tp: int = 1, ep: int = 1, experts: Experts = "none", outside: bool = False
 ) -> int:

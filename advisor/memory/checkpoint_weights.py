@@ -11,8 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from advisor.errors import BadFile
+from advisor.files import Stamp, stamp
+from advisor.memo import memoize_by_identity
 from advisor.memory.hf_weights import RankWeights, kv_heads, stage_of
-from advisor.memory.memo import by_identity
 from advisor.models.hf_config import in_tower
 from advisor.models.safetensors import INDEX_NAME, read_safetensors
 from advisor.models.tensors import TensorInfo
@@ -40,13 +41,17 @@ def has_weights(directory: Path) -> bool:
         return False
 
 
-@lru_cache(maxsize=16)
 def tensors(directory: Path) -> tuple[TensorInfo, ...]:
     """Tensors of the folder. Raises BadFile."""
+    return _tensors(directory, stamp(directory))
+
+
+@lru_cache(maxsize=16)
+def _tensors(directory: Path, seen: Stamp) -> tuple[TensorInfo, ...]:
     return read_safetensors(directory)
 
 
-@by_identity
+@memoize_by_identity
 def per_rank(model: Model, directory: Path, tp: int, pp: int = 1, ep: int = 1, vision: bool = True) -> RankWeights:
     """Bytes per rank of `tp` x `pp` ranks. Raises BadFile, also for a folder whose layers are not the model's.
 

@@ -7,12 +7,11 @@ file's own tensor table wins where there is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from typing import NamedTuple
 
+from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import BLOCKS
-from advisor.memory.gguf_tensors import Tensor
-from advisor.memory.memo import by_identity
+from advisor.memory.gguf_tensors import Tensor, tensors
 from advisor.models import types as t
 
 # mix -> type of the bulk
@@ -44,9 +43,13 @@ def more_bits(i: int, n: int) -> bool:
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
-def types(model: t.Model, mix: str, all_tensors: Sequence[Tensor]) -> list[str]:
-    """The GGML type of each of `all_tensors`, in order, for a mix (`Q4_K_M`, ...). KeyError for an unknown mix."""
-    looked = _looked(all_tensors)
+def types(model: t.Model, mix: str) -> list[str]:
+    """The GGML type of each of the model's tensors, in order, for a mix (`Q4_K_M`, ...). KeyError for an unknown mix.
+
+    Raises NoLayout for a model whose tensors are not known.
+    """
+    all_tensors = tensors(model)
+    looked = _looked(model)
     facts = _Facts(model, mix, looked)
     out = ["F32"] * len(all_tensors)
     seen = {"value": 0, "down": 0}
@@ -64,8 +67,9 @@ class _Looked(NamedTuple):
     n_value: int
 
 
-@by_identity
-def _looked(all_tensors: Sequence[Tensor]) -> _Looked:
+@memoize_by_identity
+def _looked(model: t.Model) -> _Looked:
+    all_tensors = tensors(model)
     ranked = sorted(range(len(all_tensors)), key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))
     return _Looked(
         order=tuple(i for i in ranked if not _stays(all_tensors[i])),

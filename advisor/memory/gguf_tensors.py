@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from advisor.memory.memo import KEPT_LARGE, by_identity
+from advisor.memo import KEPT_LARGE, memoize_by_identity
 from advisor.models import types as t
 from advisor.record import Record
 
@@ -92,16 +92,20 @@ def _all_tensors(model: t.Model) -> tuple[Tensor, ...]:
     return tuple(out)
 
 
-_remembered = by_identity(_all_tensors, KEPT_LARGE)
-_counted = by_identity(_count, KEPT_LARGE)
+_remembered = memoize_by_identity(_all_tensors, KEPT_LARGE)
+_counted = memoize_by_identity(_count, KEPT_LARGE)
 
 
-@by_identity
 def as_gguf(model: t.Model) -> t.Model:
     """The model with the dims of its GGUF conversion, where these differ from the checkpoint's own."""
+    return model if model.gguf is None or model.layout is None else _converted(model)
+
+
+@memoize_by_identity
+def _converted(model: t.Model) -> t.Model:
     g, lay = model.gguf, model.layout
-    if g is None or lay is None:
-        return model
+    assert g is not None
+    assert lay is not None
     groups = tuple(_gated(x, g.gated_norm) for x in lay.attention) if g.gated_norm is not None else lay.attention
     lay = msgspec.structs.replace(lay, vocab_size=g.vocab_size or lay.vocab_size, attention=groups)
     return msgspec.structs.replace(model, layout=lay)

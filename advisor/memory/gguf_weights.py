@@ -7,10 +7,11 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
+from advisor.files import Stamp, stamp
+from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
 from advisor.memory.gguf_tensors import NoLayout
-from advisor.memory.memo import by_identity
 from advisor.models.types import Model
 from advisor.record import Record
 
@@ -26,7 +27,7 @@ class Weight(Record, frozen=True, kw_only=True):
     mtp: bool
 
 
-class GgufWeights(Record, frozen=True, kw_only=True):
+class GgufWeights(MemoRecord, frozen=True, kw_only=True):
     """All tensors of the model, and how sure their types are."""
 
     weights: tuple[Weight, ...]
@@ -56,12 +57,12 @@ class LayerBytes(Record, frozen=True, kw_only=True):
     largest_expert: int = 0
 
 
-@by_identity
+@memoize_by_identity
 def _tied(w: GgufWeights) -> bool:
     return not any(x.name == "output.weight" for x in w.weights)
 
 
-@by_identity
+@memoize_by_identity
 def by_layer(w: GgufWeights) -> tuple[LayerBytes, ...]:
     """The loaded tensors of each layer, summed; next-token blocks count as empty layers."""
     n = 1 + max((x.layer for x in w.weights if x.layer is not None), default=-1)
@@ -90,7 +91,7 @@ class Running(NamedTuple):
     largest_expert: tuple[int, ...]
 
 
-@by_identity
+@memoize_by_identity
 def running(w: GgufWeights) -> Running:
     """What the first layers hold together: placement cuts the layers into few stretches."""
     layers = by_layer(w)
@@ -104,15 +105,21 @@ def running(w: GgufWeights) -> Running:
     )
 
 
-@by_identity
+@memoize_by_identity
 def outside_layers(w: GgufWeights) -> tuple[Weight, ...]:
     """The tensors that belong to no layer: embedding, output matrix, norms, rotary factors."""
     return tuple(x for x in w.weights if x.layer is None)
 
 
-@lru_cache(maxsize=64)
 def from_file(path: Path) -> GgufWeights:
     """Weights as the file's tensor table lists them. Raises BadFile."""
+    from advisor.models.gguf import part_paths
+
+    return _from_file(path, tuple(stamp(p) for p in part_paths(path)))
+
+
+@lru_cache(maxsize=64)
+def _from_file(path: Path, seen: tuple[Stamp, ...]) -> GgufWeights:
     from advisor.models.gguf import read_gguf
 
     file = read_gguf(path)
@@ -139,7 +146,7 @@ def _layer(name: str) -> int | None:
     return int(parts[1]) if parts[0] == "blk" and len(parts) > 1 and parts[1].isdecimal() else None
 
 
-@by_identity
+@memoize_by_identity
 def from_model(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`. Raises NoLayout, KeyError for a mix that is not known."""
     note = None
@@ -150,7 +157,7 @@ def from_model(model: Model, mix: str) -> GgufWeights:
             raise KeyError(mix)
         note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
     all_tensors = gguf_tensors.tensors(model)
-    kinds = gguf_mix.types(model, known, all_tensors)
+    kinds = gguf_mix.types(model, known)
     weights = tuple(
         Weight(
             name=x.name,

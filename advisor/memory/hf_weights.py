@@ -13,9 +13,9 @@ from math import prod
 from typing import NamedTuple
 
 from advisor.catalog.types import Quantization
+from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import NoLayout, Tensor
-from advisor.memory.memo import by_identity
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
@@ -65,7 +65,7 @@ def covered(x: Tensor, q: Quantization) -> bool:
     return q.covers == "matrices" or not kind.leaf
 
 
-@by_identity
+@memoize_by_identity
 def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, vision: bool = True) -> RankWeights:
     """Bytes per rank of `tp` x `pp` ranks.
 

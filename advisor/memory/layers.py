@@ -6,8 +6,8 @@ Source of the formulas: the table of cache kinds in docs/memory.md, each checked
 
 from __future__ import annotations
 
+from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_tensors import order
-from advisor.memory.memo import by_identity
 from advisor.models import types as t
 from advisor.record import Record
 
@@ -38,7 +38,7 @@ class LayerCache(Record, frozen=True, kw_only=True):
         return bool(self.conv or self.state)
 
 
-@by_identity
+@memoize_by_identity
 def cache_layers(model: t.Model) -> tuple[LayerCache, ...]:
     """One LayerCache per block of attention, in order (some models have two a layer); empty for an unknown layout."""
     lay = model.layout

@@ -301,7 +301,7 @@ def _read_header(h: _Header, file_bytes: int) -> GgufFile:
     )
 
 
-def _part_paths(path: Path) -> list[Path]:
+def part_paths(path: Path) -> list[Path]:
     """All parts of a split file by its name, or just the file. Raises BadFile naming the missing ones."""
     m = _PART.fullmatch(path.name)
     if not m:
@@ -324,7 +324,7 @@ def read_gguf(path: Path | str, max_header: int = MAX_HEADER) -> GgufFile:
     file should hold but does not is reported in `bytes_missing`, not raised.
     """
     path = Path(path)
-    parts = _part_paths(path)
+    parts = part_paths(path)
     files = [_read_one(p, max_header) for p in parts]
     first = files[0]
     declared = first.metadata.get("split.count", len(parts))

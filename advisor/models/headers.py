@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from advisor.errors import BadFile
+from advisor.files import Stamp, stamp
 from advisor.record import Record
 
 MARK = "advise-headers.json"
@@ -31,11 +32,11 @@ def origin(path: Path | str) -> Origin | None:
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     mark = folder / MARK
-    return _read(mark) if mark.is_file() else None
+    return _read(mark, stamp(mark)) if mark.is_file() else None
 
 
 @lru_cache(maxsize=16)
-def _read(mark: Path) -> Origin:
+def _read(mark: Path, seen: Stamp) -> Origin:
     from advisor.files import read_bytes
 
     try:

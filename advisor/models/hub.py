@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from advisor.distribution import DISTRIBUTION, install_command
 from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.models.headers import MARK, Origin
 from advisor.models.safetensors import INDEX_NAME, MAX_HEADER, MAX_INDEX
@@ -111,11 +112,11 @@ class _Hub:
             from huggingface_hub import errors, utils
         except ImportError:
             raise BadInput(
-                "--online reads the hub through huggingface_hub, which is not installed: pip install 'advisor[online]'"
+                "--online reads the hub through huggingface_hub, which is not installed: " + install_command("online")
             ) from None
         tools: Any = utils
         self.lib, self.errors = huggingface_hub, errors
-        self.session, self.auth = tools.get_session(), tools.build_hf_headers(library_name="advisor")
+        self.session, self.auth = tools.get_session(), tools.build_hf_headers(library_name=DISTRIBUTION)
 
     def listing(self, repository: str) -> _Listing:
         """Files of the repository's main branch with their sizes, and its commit."""

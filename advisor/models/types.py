@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from advisor.meanings import Pattern, QuantizationName
+from advisor.memo import MemoRecord
 from advisor.record import Record
 
 
@@ -311,7 +312,7 @@ class Layout(Record, frozen=True, kw_only=True):
     ffn_order: tuple[int, ...] = ()
 
 
-class Model(Record, frozen=True, kw_only=True):
+class Model(MemoRecord, frozen=True, kw_only=True):
     """One checkpoint. `layout` is None for stubs."""
 
     id: str  # hub id, or the path it was read from
@@ -342,6 +343,7 @@ class Model(Record, frozen=True, kw_only=True):
         QuantizationName, Pattern
     ] = {}  # format -> pattern over GGUF tensor names that its checkpoint leaves at 16 bit
     quantized_repos: dict[QuantizationName, str] = {}  # "AWQ": repo, ... where one is known
+    weight_blocks: dict[str, int] = {}  # repository -> side of the square blocks with one scale each; others: not known
     verified: bool = True
     unverified_fields: tuple[str, ...] = ()
     notes: str | None = None

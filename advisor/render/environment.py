@@ -145,13 +145,43 @@ def published(host: str) -> str:
         raise ValueError(f"host {host!r} cannot be published on: an address such as 127.0.0.1 is wanted") from None
 
 
+def swap_scalar(value: object) -> str:
+    """A value, or words, as a YAML scalar of a llama-swap file, which expands `${...}` and splits at line ends.
+
+    Raises ValueError for what it cannot hold.
+    """
+    if isinstance(value, list):
+        parts = []
+        for w in value:
+            if w["variable"]:
+                parts.append(f"${{env.{w['variable']}}}")
+            else:
+                parts.append(w["text"] if w["text"] == "${PORT}" else shlex.quote(_swappable(w["text"])))
+        return yaml_scalar(" ".join(parts))
+    return yaml_scalar(_swappable(str(value)))
+
+
+def _swappable(text: str) -> str:
+    if "${" in text or "\n" in text or "\r" in text:
+        raise ValueError(f"{text[:40]!r} cannot stand in a llama-swap file: it would be expanded or cut there")
+    return text
+
+
+def modelfile_word(value: object) -> str:
+    """A path or tag behind FROM. Raises ValueError for a line end and for blanks at its ends: Ollama cuts them off."""
+    text = str(value)
+    if "\n" in text or "\r" in text:
+        raise ValueError(f"{text[:40]!r} cannot stand in a Modelfile: it holds a line end")
+    if text != text.strip():
+        raise ValueError(f"{text[:40]!r} cannot stand in a Modelfile: Ollama cuts off blanks at its ends")
+    return text
+
+
 @lru_cache(maxsize=4)
 def environment(roots: tuple[Path, ...]) -> Environment:
     """The environment over these template folders."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
-
-    from advisor.render.places import modelfile_word, swap_scalar
 
     env: Any = ImmutableSandboxedEnvironment(
         loader=FileSystemLoader([str(r) for r in roots]),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Literal
 
 from msgspec.structs import replace
@@ -49,7 +48,6 @@ class Targets(Record, frozen=True, kw_only=True):
     places: dict[str, Place] = {}
 
 
-@lru_cache(maxsize=8)
 def table(rules: Catalog) -> Targets:
     """The document. Raises BadInput when an overlay spoiled it."""
     return typed(rules, "targets.yaml", Targets)

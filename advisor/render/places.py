@@ -13,6 +13,7 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.render import matrix
+from advisor.render.environment import comment
 from advisor.render.words import fill, lines, plain
 
 
@@ -47,8 +48,6 @@ def swap_lines(d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, 
 
 def swapped(d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any) -> dict[str, Any]:
     """One model of a llama-swap file."""
-    from advisor.render.environment import comment
-
     name = f"{seen['engine']['name']} {seen['engine']['version'] or ''}".strip()
     return {
         "title": f"# {comment(name)}: {comment(d.model.id)}, {comment(d.quantization)}",
@@ -60,40 +59,6 @@ def swapped(d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any
         "declared": seen["model"]["declared"],
         "missing": seen["model"]["missing"] if not seen["model"]["path"] else None,
     }
-
-
-def swap_scalar(value: object) -> str:
-    """A value, or words, as a YAML scalar of a llama-swap file, which expands `${...}` and splits at line ends.
-
-    Raises ValueError for what it cannot hold.
-    """
-    from advisor.render.environment import yaml_scalar
-
-    if isinstance(value, list):
-        parts = []
-        for w in value:
-            if w["variable"]:
-                parts.append(f"${{env.{w['variable']}}}")
-            else:
-                parts.append(w["text"] if w["text"] == "${PORT}" else shlex.quote(_swappable(w["text"])))
-        return yaml_scalar(" ".join(parts))
-    return yaml_scalar(_swappable(str(value)))
-
-
-def _swappable(text: str) -> str:
-    if "${" in text or "\n" in text or "\r" in text:
-        raise ValueError(f"{text[:40]!r} cannot stand in a llama-swap file: it would be expanded or cut there")
-    return text
-
-
-def modelfile_word(value: object) -> str:
-    """A path or tag behind FROM. Raises ValueError for a line end and for blanks at its ends: Ollama cuts them off."""
-    text = str(value)
-    if "\n" in text or "\r" in text:
-        raise ValueError(f"{text[:40]!r} cannot stand in a Modelfile: it holds a line end")
-    if text != text.strip():
-        raise ValueError(f"{text[:40]!r} cannot stand in a Modelfile: Ollama cuts off blanks at its ends")
-    return text
 
 
 def beyond(
@@ -156,6 +121,3 @@ def sky_name(name: str) -> str:
     memory = re.search(r"(\d+) ?GB", name)
     joined = re.sub(r"[^A-Za-z0-9]+", "", bare)
     return f"{joined}-80GB" if joined == "A100" and memory and memory[1] == "80" else joined
-
-
-__all__ = ["beyond", "modelfile_word", "swap_scalar"]

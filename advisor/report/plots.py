@@ -1,4 +1,4 @@
-"""Figures of answers as SVG or PNG, drawn by matplotlib (extra `advisor[plot]`)."""
+"""Figures of answers as SVG or PNG, drawn by matplotlib (extra `plot`)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.distribution import install_command
 from advisor.errors import BadInput
 from advisor.units import GIB, tokens
 
@@ -30,7 +31,7 @@ def target(name: str, force: bool) -> Path:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise BadInput("--plot draws with matplotlib: pip install 'advisor[plot]'") from None
+        raise BadInput(f"--plot draws with matplotlib: {install_command('plot')}") from None
     return path
 
 

@@ -11,12 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 from advisor.catalog.types import Quantization
 from advisor.engines.versions import key
 from advisor.machines.types import Device
-from advisor.memory.memo import by_identity
+from advisor.memo import memoize_by_identity
 from advisor.speed.laws import Efficiency, Waits
-from advisor.speed.remembered import remembered
 
 AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0}  # shares of a bandwidth, or of `memory`
 
@@ -48,7 +48,7 @@ class Unseen(msgspec.Struct, frozen=True):
     p90_error: float
 
 
-class Rules(msgspec.Struct, frozen=True):
+class Rules(msgspec.Struct, frozen=True, dict=True):
     """rules/speed.yaml."""
 
     source: str
@@ -146,10 +146,10 @@ def hardware_class(device: Device | None, rules: Catalog) -> str:
 
 def rules_of(rules: Catalog) -> Rules:
     """rules/speed.yaml. Raises BadInput when an overlay spoiled it."""
-    return remembered(rules, "speed.yaml", Rules)
+    return typed(rules, "speed.yaml", Rules)
 
 
-@by_identity
+@memoize_by_identity
 def of_table(table: Rules, k: Keys) -> Efficiencies:
     """The efficiencies by these rules."""
     names = k.all()

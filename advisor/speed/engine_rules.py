@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from advisor.catalog import Catalog
+from advisor.catalog.documents import typed
 from advisor.meanings import EngineId
-from advisor.speed.remembered import remembered
 
 
 class Acceptance(msgspec.Struct, frozen=True):
@@ -32,4 +32,4 @@ class EngineRules(msgspec.Struct, frozen=True):
 
 def engine_rules(rules: Catalog) -> EngineRules:
     """The document. Raises BadInput when an overlay spoiled it."""
-    return remembered(rules, "speed-engines.yaml", EngineRules)
+    return typed(rules, "speed-engines.yaml", EngineRules)

@@ -27,8 +27,9 @@ from advisor.speed.efficiencies import (
     rules_of,
 )
 from advisor.speed.intervals import Bound, bound
+from advisor.speed.load import Load
 from advisor.speed.placing import Placed
-from advisor.speed.steps import Load, Steps, checking, steps
+from advisor.speed.steps import Steps, checking, steps
 
 
 class Seen(NamedTuple):

@@ -5,8 +5,6 @@ Read from the engines' own settings and from the one memory estimate.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from advisor.catalog import Catalog
@@ -17,10 +15,8 @@ from advisor.engines.base import flag, get, integer
 from advisor.memory import hf_weights
 from advisor.memory.ggml import BLOCKS
 from advisor.speed.engine_rules import EngineRules, engine_rules
+from advisor.speed.load import Load
 from advisor.speed.work import Work
-
-if TYPE_CHECKING:
-    from advisor.speed.steps import Load
 
 INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}

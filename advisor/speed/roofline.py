@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.speed.estimator import speed
-from advisor.speed.steps import Load
+from advisor.speed.load import Load
 
 
 def decode(d: Deployment, m: MemoryEstimate, rules: Catalog, concurrency: int = 1) -> SpeedEstimate | None:

@@ -21,7 +21,8 @@ from advisor.machines.types import Machine
 from advisor.speed import laws
 from advisor.speed.efficiencies import Keys, Rules, of_table
 from advisor.speed.estimator import keys_of
-from advisor.speed.steps import Load, Steps, steps
+from advisor.speed.load import Load
+from advisor.speed.steps import Steps, steps
 
 # kind of a row -> the quantity that is measured (Times, or derived from them)
 KINDS = ("decode", "prefill", "closed", "static", "offline", "tpot", "ttft")

@@ -16,6 +16,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.speed import work as cost
+from advisor.speed.load import Load
 from advisor.speed.placing import Placed, placed
 from advisor.speed.rates import Rates, rates
 from advisor.speed.work import Work
@@ -23,15 +24,6 @@ from advisor.speed.work import Work
 GB = 1e9
 TERA = 1e12
 HostUse = Literal["none", "known", "assumed"]
-
-
-class Load(msgspec.Struct, frozen=True, kw_only=True):
-    """What the requests look like. Tokens; `depth` are in the cache before the prompt."""
-
-    concurrency: int = 1
-    prompt: int = 512
-    output: int = 128
-    depth: int = 0
 
 
 class Pass(msgspec.Struct, kw_only=True):

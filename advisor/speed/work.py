@@ -12,10 +12,10 @@ from pathlib import Path
 
 from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
+from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors, gguf_weights, hf_weights
 from advisor.memory.gguf_tensors import NoLayout, order
 from advisor.memory.layers import cache_layers
-from advisor.memory.memo import by_identity
 from advisor.models import types as t
 from advisor.record import Record
 
@@ -72,7 +72,7 @@ def _summed(model: t.Model, w: gguf_weights.GgufWeights) -> Work:
     return _work(model, [(x, 1, sizes.get(x.name, 0)) for x in gguf_tensors.tensors(model) if not x.mtp], w.tied)
 
 
-@by_identity
+@memoize_by_identity
 def _of_model(model: t.Model, q: Quantization) -> Work:
     lay = model.layout
     assert lay is not None
@@ -156,7 +156,7 @@ def _with_counts(
     )
 
 
-@by_identity
+@memoize_by_identity
 def attention(model: t.Model) -> tuple[Attention, ...]:
     """The layers that read a cache, like ones counted together."""
     lay = model.layout
@@ -224,7 +224,7 @@ def cache_bytes(
     return total
 
 
-@by_identity
+@memoize_by_identity
 def state_bytes(model: t.Model) -> float:
     """Bytes of recurrent state that one step of one sequence reads and writes back (32-bit states)."""
     return float(sum(8 * x.state + 4 * x.conv for x in cache_layers(model)))

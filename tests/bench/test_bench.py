@@ -25,7 +25,7 @@ from advisor.estimation import Request, deployment, estimate
 from advisor.machines.types import Machine
 from advisor.speed import local
 from advisor.speed.estimator import Seen, fitted, speed
-from advisor.speed.steps import Load
+from advisor.speed.load import Load
 
 DATA = Path(__file__).parents[1] / "data"
 RULES = catalog()

@@ -8,10 +8,10 @@ from pathlib import Path
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch
+from advisor.checks.one_file import FileResult, Options, check_source
 from advisor.checks.readers.context import Context
 from advisor.checks.readers.detect import read_text
 from advisor.checks.rules import Rulebook
-from advisor.checks.run import FileResult, Options, check_source
 
 
 @lru_cache(maxsize=1)

@@ -12,8 +12,8 @@ import advisor
 from advisor.catalog import catalog
 from advisor.checks import model_names
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.one_file import Options, check_file
 from advisor.checks.rules import Rulebook
-from advisor.checks.run import Options, check_file
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 pytestmark = pytest.mark.skipif(not (CORPUS / "index.csv").exists(), reason="../shared/corpus is not there")

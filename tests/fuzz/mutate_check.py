@@ -18,8 +18,8 @@ from typing import Any
 
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.one_file import Options, check_source
 from advisor.checks.rules import Rulebook
-from advisor.checks.run import Options, check_source
 from advisor.errors import BadFile
 
 EXTRA_BYTES = 300 * 10**6
@@ -174,8 +174,6 @@ def main() -> int:
         for b in bad:
             sys.stdout.write(json.dumps({"error": b, "input": text[:3000], "n": n}) + "\n")
         bad.clear()
-        if len(know.memo) > 20_000:
-            know.memo.clear()
     sys.stdout.write(json.dumps({"inputs": count, "refused": refused, "launches": launches, "slowest": slowest}) + "\n")
     return 0
 

@@ -122,7 +122,7 @@ def index_seeds(folder: Path) -> list[bytes]:
 
 def read_one_gguf(path: Path) -> None:
     model_from_gguf(read_gguf(path), str(path))
-    gguf_weights.from_file.cache_clear()
+    gguf_weights._from_file.cache_clear()
     gguf_weights.from_file(path)
 
 

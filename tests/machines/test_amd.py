@@ -133,12 +133,55 @@ def test_amdsmi_may_fail_anywhere(tmp_path: Path, fails: str, capsys: pytest.Cap
     assert capsys.readouterr().out == ""
 
 
-def test_real_amdsmi_without_rocm_is_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("psutil")
-    if Path("/opt/rocm").exists() or sys.platform != "linux":
-        pytest.skip("ROCm is installed here")
+def rocm(root: Path) -> None:
+    """ROCm's management library, as far as the probe looks at it."""
+    (root / "opt/rocm-7.2/lib").mkdir(parents=True)
+    (root / "opt/rocm-7.2/lib/libamd_smi.so.26").write_text("")
+
+
+@pytest.fixture
+def bad_amdsmi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An amdsmi package that does on import what the real one does where its library is missing."""
+    package = tmp_path / "site/amdsmi"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("print('Unable to load libamd_smi.so')\n{}['libamd_smi.so']\n")
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+
+@pytest.mark.usefixtures("bad_amdsmi")
+def test_amdsmi_that_does_not_load_is_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyError):
+        import amdsmi  # noqa: F401
+    capfd.readouterr()
     assert amd.load_amdsmi(tmp_path) is None
-    (tmp_path / "opt/rocm-7.2/lib").mkdir(parents=True)
-    (tmp_path / "opt/rocm-7.2/lib/libamd_smi.so.26").write_text("")
+    rocm(tmp_path)
     assert amd.load_amdsmi(tmp_path) is None  # its import prints and raises KeyError
     assert capfd.readouterr().out == ""
+
+
+def test_note_where_amdsmi_would_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only where a card is without a name and ROCm is there: elsewhere amdsmi adds nothing."""
+    hint = "pip install 'inference-advisor[amd]'"
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    bare = replay("amd-7900xtx", tmp_path / "a")
+    assert "AMD GPU [1002:744c]" in [d.name for d in bare.devices]
+    assert not [n for n in bare.notes if "amdsmi" in n]
+    (tmp_path / "b").mkdir()
+    rocm(tmp_path / "b")
+    with_library = replay("amd-7900xtx", tmp_path / "b")
+    assert [n for n in with_library.notes if hint in n]
+    assert with_library.devices == bare.devices
+    assert not [n for n in replay("amd-7900xtx", tmp_path / "b", amdsmi=Smi()).notes if hint in n]
+    rocm(tmp_path / "c")
+    named = replay("amd-strix-halo", tmp_path / "c")
+    assert not any(d.name.startswith("AMD GPU [") for d in named.devices)
+    assert not [n for n in named.notes if "amdsmi" in n]
+
+
+@pytest.mark.usefixtures("bad_amdsmi")
+def test_note_where_amdsmi_is_there_and_does_not_load(tmp_path: Path) -> None:
+    rocm(tmp_path)
+    notes = replay("amd-7900xtx", tmp_path).notes
+    assert [n for n in notes if "amdsmi does not load" in n]
+    assert not [n for n in notes if "pip install" in n]

@@ -122,7 +122,7 @@ def test_probes_wait_longer_for_larger_weights() -> None:
 def test_shell_scripts_hold_by_shellcheck() -> None:
     checker = BIN / "shellcheck"
     if not checker.exists():
-        pytest.skip("no shellcheck: pip install 'advisor[test]' brings it")
+        pytest.skip("no shellcheck: pip install -e '.[test]' brings it")
     scripts = [
         content
         for target in ("command", "docker", "install", "benchmark", "slurm")

@@ -12,7 +12,7 @@ from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.estimation import Request, deployment, estimate
 from advisor.machines.types import Device
 from advisor.speed.estimator import speed
-from advisor.speed.steps import Load
+from advisor.speed.load import Load
 
 RULES = catalog([shipped_root()])
 ROWS = Path(__file__).parent.parent / "data" / "speed_rows.csv"

@@ -17,7 +17,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.estimation import answer_line, estimate
 from advisor.speed.efficiencies import format_class, hardware_class
 from advisor.speed.estimator import speed
-from advisor.speed.steps import Load
+from advisor.speed.load import Load
 
 FIELDS = ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps")
 

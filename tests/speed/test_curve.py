@@ -9,7 +9,7 @@ from speed_asking import RULES, made
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.estimation import estimate
 from advisor.speed.curve import curve, most_concurrent, point
-from advisor.speed.steps import Load
+from advisor.speed.load import Load
 
 LOAD = Load(prompt=2000, output=300)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from speed_asking import RULES, made
 
-from advisor.speed.steps import Load, steps
+from advisor.speed.load import Load
+from advisor.speed.steps import steps
 from advisor.speed.work import attention, cache_bytes, pair_products, work
 
 # params a token goes through, as the makers publish them (model cards), and whether they count the input embedding,

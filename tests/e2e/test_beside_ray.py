@@ -1,0 +1,61 @@
+"""Ray starts in an environment that has this package.
+
+Ray imports amdsmi wherever it is installed, and amdsmi's import raises `KeyError: 'libamd_smi.so'` on machines without
+ROCm: a dependency on it kept Ray 2.60.0 from starting. So it is an extra.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TOP = Path(__file__).resolve().parents[2]
+PROGRAM = """
+import advisor, ray
+
+machine = advisor.probe()
+ray.init(num_cpus=1, include_dashboard=False, object_store_memory=2**27, log_to_driver=False)
+
+@ray.remote
+def fits():
+    return advisor.estimate({"model": "llama3.1:8b", "quantization": "Q4_K_M", "hardware": "RTX 4090"}).fits
+
+print("fits:", ray.get(fits.remote(), timeout=120))
+ray.shutdown()
+"""
+
+
+def started(words: list[str], seconds: int, **settings: object) -> subprocess.CompletedProcess[str]:
+    """The program in a session of its own, so that what it started ends with it."""
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, **settings
+    )  # type: ignore[call-overload]
+    try:
+        out, err = process.communicate(timeout=seconds)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(os.name != "posix", reason="starts a session")
+def test_ray_starts_beside_the_package(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    python = str(tmp_path / "venv/bin/python")
+    installed = started([python, "-m", "pip", "install", "-q", "ray>=2.50", str(TOP)], 600)
+    if "No matching distribution found for ray" in installed.stderr:
+        pytest.skip(f"ray has no build for Python {sys.version_info.major}.{sys.version_info.minor}")
+    assert installed.returncode == 0, installed.stderr
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PYTHON"))}
+    env = {**kept, "HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
+    done = started([python, "-c", PROGRAM], 300, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "fits: True"
