@@ -7,6 +7,8 @@ from functools import lru_cache
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
+from advisor.catalog.types import Engine
+from advisor.engines.flags import ConceptName, concept
 from advisor.engines.versions import key
 from advisor.memory.memo import by_identity
 from advisor.record import Record
@@ -93,6 +95,14 @@ class FlagTable(Record, frozen=True, kw_only=True):
 @by_identity
 def _spellings(table: FlagTable) -> Mapping[str, str]:
     return {f"--{n}": n for n in table.flags} | {a: n for n, f in table.flags.items() for a in f.a}
+
+
+def accepted(entry: Engine, name: ConceptName, rules: Catalog) -> tuple[str, ...]:
+    """The values an engine takes for a concept: as its entry says, else its flags table; empty = any, or not known."""
+    found = concept(entry, name)
+    table = flag_table(entry.id, rules) if found.flags and not found.accepts else None
+    listed = table.flags.get(found.flags[0]) if table else None
+    return found.accepts or (listed.c if listed else ())
 
 
 @lru_cache(maxsize=64)
