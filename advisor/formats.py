@@ -47,6 +47,11 @@ def family(entry: Engine, catalog: Catalog) -> str:
     return _shorthands(catalog).families.get(own_format(entry), "hf")
 
 
+def own_family(entry: Engine, catalog: Catalog) -> str | None:
+    """The family that an engine itself reads; None for programs that pick an engine by the checkpoint."""
+    return family(entry, catalog) if entry.kind == "engine" else None
+
+
 def usual_engine(family: str, catalog: Catalog) -> Engine:
     """The engine that is taken for a family of weight formats where none is named. Raises BadInput where none is."""
     found = next((e for e in catalog.engines().values() if family in e.default_for), None)
@@ -105,4 +110,13 @@ def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
     return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
 
 
-__all__ = ["Chosen", "family", "is_shorthand", "native_format", "own_format", "quantization", "usual_engine"]
+__all__ = [
+    "Chosen",
+    "family",
+    "is_shorthand",
+    "native_format",
+    "own_family",
+    "own_format",
+    "quantization",
+    "usual_engine",
+]

@@ -216,7 +216,7 @@ def _file_size(
     d: Deployment, entry: Engine, q: Quantization, m: MemoryEstimate, rules: Catalog
 ) -> tuple[int | None, float | None]:
     """Bytes of the weights on disk and bits per weight."""
-    if q.family == "gguf" or (q.family == "none" and formats.family(entry, rules) == "gguf"):
+    if q.family == "gguf" or (q.family == "none" and formats.own_family(entry, rules) == "gguf"):
         from pathlib import Path
 
         from advisor.memory import gguf_weights
