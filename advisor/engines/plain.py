@@ -7,6 +7,7 @@ bounds are wide, because little was measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
 
@@ -38,6 +39,7 @@ class Reserved(Record, frozen=True, kw_only=True):
 class Constants(Record, frozen=True, kw_only=True):
     """`memory:` of an engine without a share of the device for its cache."""
 
+    family: Literal["plain"] = "plain"
     kv_bytes: dict[str, float]
     kv_bits: tuple[int, int] | None = None
     kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits

@@ -21,6 +21,7 @@ from advisor.lint.shape import At, flaws
 TABLES = ("os", "hardware", "formats", "quantization", "features", "floors")
 KINDS = ("engine", "wrapper", "proxy", "orchestrator", "client", "desktop-app")
 MISSPELT = 0.8  # likeness from which a key that one engine alone has is taken for another's
+PUT_IN = ("`usual` is missing",)  # what `constants` puts in beside the block: the engine's own defaults
 KV_BYTES = (0.1, 8.0)  # of one value in a cache
 
 
@@ -167,7 +168,7 @@ def _memory(house: House, item: Item) -> Iterator[Fault]:
         said = f"nothing reads `memory`: there is no advisor/engines/{module_name(e.id)}.py{runs}"
         yield item.place.fault("missing_place", said, ("memory",))
         return
-    found = flaws(item.data["memory"], kind)
+    found = [f for f in flaws(item.data["memory"], kind) if f.problem not in PUT_IN]
     for f in found:
         yield item.place.field(f.code, ("memory", *f.at), f.problem, f.near)
     if not found:
