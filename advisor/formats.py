@@ -40,9 +40,7 @@ def own_format(entry: Engine) -> str:
     """The checkpoint format an engine is made for: its special one where it has one, else safetensors."""
     loads = [f for f, s in entry.formats.items() if s.support == "yes"]
     special = [f for f in loads if f != "hf_safetensors"]
-    if special and (entry.id not in ("sglang", "vllm", "max")):
-        return special[0]
-    return "hf_safetensors"
+    return entry.own_format or (special[0] if special else "hf_safetensors")
 
 
 def family(entry: Engine, catalog: Catalog) -> str:
@@ -50,6 +48,19 @@ def family(entry: Engine, catalog: Catalog) -> str:
     if entry.runs and not any(s.support in ("yes", "partial") for s in entry.formats.values()):
         return family(catalog.engines()[entry.runs[0]], catalog)  # a wrapper loads what the first engine inside loads
     return _shorthands(catalog).families.get(own_format(entry), "hf")
+
+
+def own_family(entry: Engine, catalog: Catalog) -> str | None:
+    """The family that an engine itself reads; None for programs that pick an engine by the checkpoint."""
+    return family(entry, catalog) if entry.kind == "engine" else None
+
+
+def usual_engine(family: str, catalog: Catalog) -> Engine:
+    """The engine that is taken for a family of weight formats where none is named. Raises BadInput where none is."""
+    found = next((e for e in catalog.engines().values() if family in e.default_for), None)
+    if found is None:
+        raise BadInput(f"no engine is the usual one of {family} formats: name one (engine)")
+    return found
 
 
 def ladder(family: str, catalog: Catalog) -> tuple[str, ...]:
@@ -102,4 +113,13 @@ def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
     return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
 
 
-__all__ = ["Chosen", "family", "is_shorthand", "native_format", "own_format", "quantization"]
+__all__ = [
+    "Chosen",
+    "family",
+    "is_shorthand",
+    "native_format",
+    "own_family",
+    "own_format",
+    "quantization",
+    "usual_engine",
+]

@@ -24,4 +24,5 @@ UseCase = Annotated[str, msgspec.Meta(extra={"is": "use case"})]
 SourceKey = Annotated[str, msgspec.Meta(extra={"is": "source"})]  # of the same file's `sources`
 FlagName = Annotated[str, msgspec.Meta(extra={"is": "flag"})]  # of the engine that the entry is about, without dashes
 Version = Annotated[str, msgspec.Meta(extra={"is": "version"})]
+PUT_IN = msgspec.Meta(extra={"is": "put in"})  # of a field that the program fills in: no rule file has it
 Pattern = Annotated[str, msgspec.Meta(extra={"is": "pattern"})]  # a regular expression

@@ -10,18 +10,18 @@ import msgspec
 
 from advisor import engines, formats
 from advisor.advice import formats_tried
+from advisor.advice.added import added as launch_additions
 from advisor.advice.defaults import orders
 from advisor.advice.types import Tried
 from advisor.advice.variants import variants, with_settings
 from advisor.advice.wanted import Wanted
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
-from advisor.decision.additions import Additions, additions
+from advisor.decision.additions import Additions
 from advisor.decision.filters import judge
 from advisor.decision.types import Reason
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.engines import fitting
-from advisor.engines.answers import tool_parser
 from advisor.engines.base import EngineModule
 from advisor.engines.flags import own_flag
 from advisor.errors import BadInput
@@ -67,9 +67,10 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
     unsure: Found | None = None
     usable = list(formats_tried.usable(entry, w, rules, refused))
     kin, share = formats.family(entry, rules), orders(rules).unified_memory_share
-    added = _added(entry, w, rules)
+    added = launch_additions(entry, w, rules)
     try:
         _, inner = engines.find(entry.id, rules.engines())
+        named = engines.settings_entry(entry.id, rules.engines())
     except BadInput as e:  # an overlay's engine without a module
         return Refused((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))
     for offload in (False, True) if kin == "gguf" and w.machine.usable_devices else (False,):
@@ -79,7 +80,7 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
         for step, context in enumerate(w.contexts):
             tried.clear()  # what counts is why a format was not taken at the length that was
             if step == 1:  # what does not fit at the shortest length fits at none: asked once
-                hopeless = _hopeless(entry, w, order, kin, offload, share, added, rules, dead)
+                hopeless = _hopeless(entry, w, order, named, offload, share, added, rules, dead)
             probe, floor = _smallest(order), math.inf
             for kv, chosen in order:
                 much = _too_much(w, chosen.quantization, offload or bool(inner.memory.get("experts_on_host")))
@@ -94,18 +95,18 @@ def best(entry: Engine, w: Wanted, rules: Catalog) -> Found | Refused:
                 look = _Look(entry, chosen, offload, rules, tried, verdict.warnings, dead)
                 if tried and probe is not None:  # the first was refused: is there any use in going on?
                     (small_kv, small), probe, failed = probe, None, list[Tried]()
-                    few = list(variants(entry, w, small.quantization, small_kv, context, kin, offload, share, added))
+                    few = list(variants(entry, w, small.quantization, small_kv, context, named, offload, share, added))
                     floor = _floor(few, small, look._replace(chosen=small, tried=failed))
                     if chosen.quantization.bits_nominal >= floor:
                         tried += failed
                         continue
-                found = list(variants(entry, w, chosen.quantization, kv, context, kin, offload, share, added))
+                found = list(variants(entry, w, chosen.quantization, kv, context, named, offload, share, added))
                 for hit in _hits(found, look, sure=unsure is not None):
                     hit = hit._replace(added=added.notes)
                     if hit.memory.fits:
                         return hit
                     unsure = unsure or hit
-    fewer = _fewer_at_once(entry, w, usable, kin, rules, verdict.warnings, added)
+    fewer = _fewer_at_once(entry, w, usable, named, rules, verdict.warnings, added)
     if fewer is not None and unsure is None:
         return fewer._replace(
             added=added.notes, tried=tuple(dict.fromkeys(t for t in tried if t.quantization != fewer.quantization.id))
@@ -143,7 +144,7 @@ def _hopeless(
     entry: Engine,
     w: Wanted,
     order: list[tuple[str, formats.Chosen]],
-    kin: str,
+    named: Engine,
     offload: bool,
     share: float,
     added: Additions,
@@ -155,22 +156,17 @@ def _hopeless(
     probe, floor, why = _smallest(order), math.inf, list[Tried]()
     if probe is not None:
         small_kv, small = probe
-        few = list(variants(entry, w, small.quantization, small_kv, w.contexts[-1], kin, offload, share, added))
+        few = list(variants(entry, w, small.quantization, small_kv, w.contexts[-1], named, offload, share, added))
         floor = _floor(few, small, _Look(entry, small, offload, rules, why, (), dead))
     for kv, chosen in order:
         if chosen.quantization.bits_nominal >= floor:
             out[kv, chosen.quantization.id] = why
             continue
         failed: list[Tried] = []
-        found = list(variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, offload, share, added))
+        found = list(variants(entry, w, chosen.quantization, kv, w.contexts[-1], named, offload, share, added))
         if next(_hits(found, _Look(entry, chosen, offload, rules, failed, (), dead)), None) is None:
             out[kv, chosen.quantization.id] = failed
     return out
-
-
-def _added(entry: Engine, w: Wanted, rules: Catalog) -> Additions:
-    """What the guide adds to this engine's launch for the workload."""
-    return additions(w.guide, {**w.facts, "model.tool_parser": tool_parser(w.model, entry)}, entry.id)
 
 
 def _foreign_gguf(entry: Engine, w: Wanted, rules: Catalog) -> Reason | None:
@@ -192,7 +188,7 @@ def _fewer_at_once(
     entry: Engine,
     w: Wanted,
     usable: list[formats.Chosen],
-    kin: str,
+    named: Engine,
     rules: Catalog,
     warnings: tuple[Reason, ...],
     added: Additions,
@@ -204,7 +200,7 @@ def _fewer_at_once(
     module, inner = engines.find(entry.id, rules.engines())
     share = orders(rules).unified_memory_share
     choices = [
-        (chosen, list(variants(entry, w, chosen.quantization, kv, w.contexts[-1], kin, False, share, added)))
+        (chosen, list(variants(entry, w, chosen.quantization, kv, w.contexts[-1], named, False, share, added)))
         for kv in formats_tried.cache_types(inner, w)
         for chosen in usable
         if _too_much(w, chosen.quantization, False) is None

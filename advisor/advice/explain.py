@@ -112,7 +112,7 @@ def explain(q: Question, rules: Catalog) -> Explained:
     if q.engine:
         entry = rules.engine(q.engine)
     elif found.quantization is not None:  # read from a GGUF file
-        entry = rules.engine("llama.cpp")
+        entry = formats.usual_engine("gguf", rules)
     else:
         entry = _engine_for(q.quantization, rules)
     chosen = formats.quantization(file_format(found, q.quantization, rules), entry, found.model, rules)
@@ -129,7 +129,7 @@ def explain(q: Question, rules: Catalog) -> Explained:
     base = spread(base, entry)
     estimates = tuple(_estimate(base, n, entry, chosen.quantization, rules) for n in lengths)
     asked = lengths.index(judged)
-    file_bytes, bits = _file_size(base, chosen.quantization, estimates[asked])
+    file_bytes, bits = _file_size(base, entry, chosen.quantization, estimates[asked], rules)
     notes = [n for n in (found.note, chosen.note) if n]
     if q.engine is None:
         notes.append(f"no engine given: {entry.name}, whose format this is; --engine takes another")
@@ -182,13 +182,10 @@ def _windows(model: Model) -> list[str]:
 
 
 def _engine_for(quantization: str | None, rules: Catalog) -> Engine:
-    """The usual engine of a weight format: llama.cpp unless the format belongs to another."""
+    """The usual engine of a weight format; that of GGUF files where the name of the format depends on the engine."""
     if quantization is None or formats.is_shorthand(quantization, rules):
-        return rules.engine("llama.cpp")
-    kin = rules.quantization(quantization).family
-    return rules.engine(
-        {"hf": "vllm", "none": "vllm", "mlx": "mlx-lm", "exl3": "exllamav3", "mlc": "mlc-llm"}.get(kin, "llama.cpp")
-    )
+        return formats.usual_engine("gguf", rules)
+    return formats.usual_engine(rules.quantization(quantization).family, rules)
 
 
 def _lengths(q: Question, trained: int | None, rules: Catalog) -> tuple[int, list[int]]:
@@ -218,9 +215,11 @@ def _estimate(d: Deployment, length: int, entry: Engine, q: Quantization, rules:
     return module.memory(msgspec.structs.replace(d, context_length=length), inner, q)
 
 
-def _file_size(d: Deployment, q: Quantization, m: MemoryEstimate) -> tuple[int | None, float | None]:
+def _file_size(
+    d: Deployment, entry: Engine, q: Quantization, m: MemoryEstimate, rules: Catalog
+) -> tuple[int | None, float | None]:
     """Bytes of the weights on disk and bits per weight."""
-    if q.family == "gguf" or (q.family == "none" and d.engine in ("llama.cpp", "ollama")):
+    if q.family == "gguf" or (q.family == "none" and formats.own_family(entry, rules) == "gguf"):
         from pathlib import Path
 
         from advisor.memory import gguf_weights
@@ -318,10 +317,11 @@ def _changes(
 
 def _verified(d: Deployment, length: int, entry: Engine, m: MemoryEstimate, rules: Catalog) -> Verified:
     """The engine's own estimate beside ours. Raises BadInput where the engine cannot be asked."""
-    ask = getattr(engines.find(entry.id, rules.engines())[0], "verify", None)
+    module, inner = engines.find(entry.id, rules.engines())
+    ask = getattr(module, "verify", None)
     if ask is None:
         raise BadInput(f"{entry.name} has no program that plans memory without a GPU; llama.cpp has")
-    found: Verified = ask(msgspec.structs.replace(d, context_length=length), m)
+    found: Verified = ask(msgspec.structs.replace(d, context_length=length), inner, m)
     return found
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from advisor import estimation
+from advisor import estimation, formats
 from advisor.advice.budget_rules import budget_rules
 from advisor.advice.defaults import orders
 from advisor.advice.hardware_place import WHOLE_COMPUTERS, Bench, No, Placed, tightest
@@ -341,7 +341,8 @@ def _beyond(bench: Bench) -> Iterator[str]:
 
 def _nodes(bench: Bench) -> Iterator[str]:
     """How many machines of eight large cards hold it, where one does not."""
-    entry = bench.rules.engine(bench.ask.engine) if bench.ask.engine else bench.rules.engine("vllm")
+    asked = bench.ask.engine
+    entry = bench.rules.engine(asked) if asked else formats.usual_engine("hf", bench.rules)
     p = Priced(accelerator=NODE_CARD, currency="USD", date="", kind="", source="")
     for total in NODE_COUNTS:
         nodes = total // 8

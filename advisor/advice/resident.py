@@ -10,11 +10,12 @@ from advisor import estimation, formats
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import file_format, resolve_model
 from advisor.deployment import Deployment
+from advisor.engines.flags import own_flag
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.units import gib
 
-ENGINE = "llama.cpp"  # a second model beside the first is usually a small one, in GGUF
+FAMILY = "gguf"  # a second model beside the first is usually a small one, in a format of this family
 LENGTH = 4096
 LARGEST_SHARE = 0.9  # of a card that is not one server's alone
 
@@ -24,18 +25,19 @@ def resident_bytes(names: tuple[str, ...], machine: Machine, rules: Catalog) -> 
 
     Raises UnknownName, BadInput.
     """
-    entry, total = rules.engine(ENGINE), 0
+    entry, total = formats.usual_engine(FAMILY, rules), 0
+    layers = own_flag(entry, "layers_on_device")
     for name in names:
         found = resolve_model(name, rules)
         q = formats.quantization(file_format(found, None, rules), entry, found.model, rules).quantization
         d = Deployment(
             model=found.model,
-            engine=ENGINE,
+            engine=entry.id,
             quantization=q.id,
             machine=machine,
             device_count=1 if machine.usable_devices else None,
             context_length=min(LENGTH, found.model.max_context or LENGTH),
-            settings={"n-gpu-layers": "all"} if machine.usable_devices else {},
+            settings={layers: "all"} if layers and machine.usable_devices else {},
             model_path=found.path,
         )
         m = estimation.estimate(d, rules)

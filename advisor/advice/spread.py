@@ -15,13 +15,12 @@ def spread(d: Deployment, entry: Engine) -> Deployment:
     n = len(d.machine.usable_devices) if d.machine else 0
     settings: dict[str, Setting] = {}
     tp_flag, pp_flag = own_flag(entry, "tensor_parallel"), own_flag(entry, "pipeline_parallel")
+    layers = own_flag(entry, "layers_on_device")
     if tp_flag and n > 1:
         settings[tp_flag] = allowed_sizes(entry, d.model, n, launch_of(d, entry))[-1]
         nodes = d.machine.nodes if d.machine else 1
         if nodes > 1 and pp_flag:
             settings[pp_flag] = nodes
-    elif entry.id == "llama.cpp" and n:
-        settings["n-gpu-layers"] = "all"
-    elif entry.id == "ollama" and n:
-        settings["num_gpu"] = "all"
+    elif layers and n:
+        settings[layers] = "all"
     return msgspec.structs.replace(d, settings={**d.settings, **settings})

@@ -20,12 +20,15 @@ def variants(
     q: Quantization,
     kv: str,
     context: int,
-    kin: str,
+    named: Engine,
     offload: bool,
     unified_share: float,
     added: Additions,
 ) -> Iterator[Deployment]:
-    """Deployments of one engine in one format: how many cards, and what stays in host memory."""
+    """Deployments of one engine in one format: how many cards, and what stays in host memory.
+
+    `named` is the entry whose names the settings have (engines.settings_entry).
+    """
     base = Deployment(
         model=w.model,
         engine=entry.id,
@@ -39,8 +42,10 @@ def variants(
         settings=dict(added.settings),
         because=dict(added.because),
     )
-    if kin == "gguf" and entry.id != "ollama" and w.model.kind != "chat":  # an input has to fit into one batch
-        base = with_settings(base, {"batch-size": context, "ubatch-size": context})
+    batch, step = own_flag(named, "logical_batch"), own_flag(named, "batched_tokens")
+    if batch and step and w.model.kind != "chat":  # an input has to fit into one batch
+        base = with_settings(base, {batch: context, step: context})
+    layers = own_flag(named, "layers_on_device")
     fraction, tp_flag, pp_flag = (
         own_flag(entry, "memory_share"),
         own_flag(entry, "tensor_parallel"),
@@ -49,15 +54,11 @@ def variants(
     if fraction and takes_share_of_device(entry) and any(x.unified for x in w.machine.usable_devices):
         base = with_settings(base, {fraction: unified_share})
     n = len(w.machine.usable_devices)
-    if kin == "gguf" and entry.id != "ollama" and n:
+    if layers and n:
         if not offload:
-            yield with_settings(base, {"n-gpu-layers": "all"})
-        elif w.model.is_moe:
-            yield from _experts_on_host(base)
+            yield with_settings(base, {layers: "all"})
         else:
-            yield base
-    elif entry.id == "ollama":
-        yield base if offload or not n else with_settings(base, {"num_gpu": "all"})
+            yield from _experts_on_host(base, named, layers)
     elif tp_flag and n > 1:
         for tp in allowed_sizes(entry, w.model, n, launch_of(base, entry)):
             pp = w.machine.nodes if w.machine.nodes > 1 and tp == n else 1
@@ -74,10 +75,15 @@ def with_settings(d: Deployment, settings: dict[str, Setting]) -> Deployment:
     return msgspec.structs.replace(d, settings={**d.settings, **settings})
 
 
-def _experts_on_host(d: Deployment) -> Iterator[Deployment]:
-    """From few to all layers' experts in host memory: a handful of steps, the fewest that fit wins."""
-    layers = d.model.layout.n_layers if d.model.layout else 0
-    for share in (0.25, 0.5, 0.75):
-        yield with_settings(d, {"n-gpu-layers": "all", "n-cpu-moe": max(1, round(layers * share))})
-    yield with_settings(d, {"n-gpu-layers": "all", "cpu-moe": True})
+def _experts_on_host(d: Deployment, named: Engine, layers: str) -> Iterator[Deployment]:
+    """From few to all layers' experts in host memory: a handful of steps, the fewest that fit wins.
+
+    The last leaves it to the engine; it is the only one where there are no experts, or no setting for them.
+    """
+    count = d.model.layout.n_layers if d.model.layout else 0
+    some, whole = own_flag(named, "experts_on_host_layers"), own_flag(named, "experts_on_host")
+    if d.model.is_moe and some and whole:
+        for share in (0.25, 0.5, 0.75):
+            yield with_settings(d, {layers: "all", some: max(1, round(count * share))})
+        yield with_settings(d, {layers: "all", whole: True})
     yield d

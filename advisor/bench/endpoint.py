@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from advisor.catalog.launch_types import Told
+from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.record import Record
 
@@ -25,8 +27,8 @@ class Endpoint(Record, frozen=True, kw_only=True):
     slots: int | None = None  # requests at once
 
 
-def look(url: str, owners: Mapping[str, str], key: str | None = None, timeout: float = 10) -> Endpoint:
-    """Asks the server what it is; `owners` are engines by what they write into `owned_by`.
+def look(url: str, engines: Mapping[str, Engine], key: str | None = None, timeout: float = 10) -> Endpoint:
+    """Asks the server what it is: the engine is the one that writes such an `owned_by`.
 
     Raises BadInput with one line that says what is wrong with the address.
     """
@@ -41,44 +43,50 @@ def look(url: str, owners: Mapping[str, str], key: str | None = None, timeout: f
     if not rows:
         raise BadInput(f"{base}: answers, but not as an OpenAI-compatible server does at /v1/models")
     first = rows[0]
+    owner = str(first.get("owned_by"))
+    entry = next((e for e in engines.values() if e.owned_by == owner), None)
     found = Endpoint(
         url=base,
         models=tuple(r["id"][:200] for r in rows[:100]),
-        engine=owners.get(str(first.get("owned_by"))),
+        engine=entry.id if entry else None,
         context_length=_count(first.get("max_model_len")),
     )
-    return _told_more(found, key, timeout)
+    return _told_more(found, entry.told, key, timeout) if entry and entry.told else found
 
 
-def _told_more(e: Endpoint, key: str | None, timeout: float) -> Endpoint:
+def _told_more(e: Endpoint, told: Told, key: str | None, timeout: float) -> Endpoint:
     """What engines tell at addresses of their own; a server that does not is none the worse."""
     from msgspec.structs import replace
 
     try:
-        if e.engine == "llama.cpp":
-            props = _get(e.url, "/props", key, timeout)
-            usual = props.get("default_generation_settings") or {}
-            build = re.match(r"b\d{4,}", str(props.get("build_info") or ""))  # a build of one's own is b1
-            return replace(
-                e,
-                engine_version=build[0] if build else None,
-                model_path=str(props["model_path"])[:1000] if props.get("model_path") else None,
-                context_length=_count(usual.get("n_ctx")),
-                slots=_count(props.get("total_slots")),
-            )
-        if e.engine in ("vllm", "sglang"):
-            where = "/version" if e.engine == "vllm" else "/get_server_info"
-            return replace(e, engine_version=str(_get(e.url, where, key, timeout)["version"])[:40])
-        if e.engine == "ollama":
-            return replace(e, engine_version=str(_get(e.url, "/api/version", key, timeout)["version"])[:40])
-    except (BadInput, KeyError, TypeError, AttributeError):
-        pass
-    return e
+        data = _get(e.url, told.path, key, timeout)
+    except BadInput:
+        return e
+    version, path = _at(data, told.version), _at(data, told.model_path)
+    found = str(version)[:40] if version is not None else None
+    if found is not None and told.version_pattern is not None:
+        match = re.match(told.version_pattern, found)
+        found = match[0] if match else None
+    return replace(
+        e,
+        engine_version=found,
+        model_path=str(path)[:1000] if path else None,
+        context_length=_count(_at(data, told.context_length)) if told.context_length else e.context_length,
+        slots=_count(_at(data, told.slots)),
+    )
 
 
-def tokens_of(e: Endpoint, words: str, key: str | None, timeout: float = 10) -> int | None:
+def _at(data: Any, keys: str | None) -> Any:
+    """The value in a JSON object that dotted keys lead to; None where they lead nowhere."""
+    for k in keys.split(".") if keys else ():
+        data = data.get(k) if isinstance(data, dict) else None
+    return data if keys else None
+
+
+def tokens_of(e: Endpoint, words: str, key: str | None, told: Told | None, timeout: float = 10) -> int | None:
     """How many tokens a text is, by the server's own tokenizer; None where it has no address for that."""
-    body = {"content": words} if e.engine == "llama.cpp" else {"model": e.models[0], "prompt": words}
+    alone = told.tokenizes if told else None
+    body = {alone: words} if alone else {"model": e.models[0], "prompt": words}
     try:
         answer = _ask(e.url, "/tokenize", key, timeout, body)
         n = len(answer["tokens"])

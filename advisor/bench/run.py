@@ -71,8 +71,7 @@ def bench(q: Question, rules: Catalog, progress: Callable[[str], None] | None = 
     say = progress or (lambda line: None)
     if guidellm.program() is None:
         raise BadInput(f"advise bench runs guidellm, which is not here: {guidellm.INSTALL}")
-    owners = {e.owned_by: e.id for e in rules.engines().values() if e.owned_by}
-    found = endpoint.look(q.url, owners, q.key)
+    found = endpoint.look(q.url, rules.engines(), q.key)
     served = q.served_name or found.models[0]
     if served not in found.models:
         from advisor.errors import UnknownName
@@ -82,7 +81,7 @@ def bench(q: Question, rules: Catalog, progress: Callable[[str], None] | None = 
     d, m, why = _deployment(q, found, rules)
     say("one request first, so that everything is loaded")
     endpoint.warm(found, served, q.key)
-    n = endpoint.tokens_of(found, SAMPLE, q.key)
+    n = endpoint.tokens_of(found, SAMPLE, q.key, rules.engines()[found.engine].told if found.engine else None)
     wanted = Wanted(
         url=found.url,
         model=served,

@@ -27,6 +27,7 @@ class Concept(Record, frozen=True, kw_only=True):
     """
 
     flags: tuple[FlagName, ...] = ()
+    launch: FlagName | None = None  # the one that launches write, where it is not the first
     environment: tuple[str, ...] = ()  # variables that set it
     default: tuple[VersionedNumber, ...] = ()  # what holds when nothing is said, by version; empty = by device, or none
     accepts: tuple[str, ...] = ()  # the values it takes; empty = the flags table says, or any
@@ -44,8 +45,10 @@ class Concepts(Record, frozen=True, kw_only=True):
     served_name: Concept = Concept()
     context_length: Concept = Concept()  # tokens of one request, prompt and output together
     total_context: Concept = Concept()  # tokens of all slots together
+    prompt_length: Concept = Concept()  # tokens of one prompt, where the engine limits it apart from the context
     sequences: Concept = Concept()  # requests that run at once
     batched_tokens: Concept = Concept()  # tokens of one step
+    logical_batch: Concept = Concept()  # tokens handed over at once, which are worked on in steps of batched_tokens
     tensor_parallel: Concept = Concept()
     pipeline_parallel: Concept = Concept()
     data_parallel: Concept = Concept()
@@ -59,6 +62,8 @@ class Concepts(Record, frozen=True, kw_only=True):
     kv_cache_value_type: Concept = Concept()
     layers_on_device: Concept = Concept()
     experts_on_device: Concept = Concept()  # routed experts of each layer that stay there
+    experts_on_host: Concept = Concept()  # switch: the routed experts of all layers stay in host memory
+    experts_on_host_layers: Concept = Concept()  # the routed experts of the first so many layers stay in host memory
     quantization: Concept = Concept()
     dtype: Concept = Concept()
     eager: Concept = Concept()  # switch: no captured graphs
@@ -66,6 +71,8 @@ class Concepts(Record, frozen=True, kw_only=True):
     speculative: Concept = Concept()  # JSON object: method, num_speculative_tokens, model
     text_only: Concept = Concept()  # switch: the vision tower is left out
     lora: Concept = Concept()  # switch
+    lora_slots: Concept = Concept()  # adapters held on the device
+    lora_rank: Concept = Concept()  # largest rank; without a default it is taken from the adapters
     address: Concept = Concept()
     port: Concept = Concept()
     api_key: Concept = Concept()
@@ -186,6 +193,15 @@ class ImageStart(Record, frozen=True, kw_only=True):
     probe: Literal["curl", "python"] | None = "curl"  # what the image has to ask its own server with
 
 
+class Tags(Record, frozen=True, kw_only=True):
+    """An engine that is told models by the tags of its maker's library."""
+
+    formats: tuple[str, ...]  # weight formats that a plain tag of the library holds
+    repository: str  # the tag of a GGUF file on the hub; `{download}` is repository:format
+    told_later: tuple[str, ...] = ()  # launch files whose server is told its model once it runs
+    source: str
+
+
 class Start(Record, frozen=True, kw_only=True):
     """How one engine's program is called. `{model}`, `{host}`, `{port}`, `{tag}` are filled in."""
 
@@ -206,6 +222,7 @@ class Start(Record, frozen=True, kw_only=True):
     image: ImageStart | None = None
     before: tuple[str, ...] = ()  # a command that is run first; {model} and {name} are filled in
     after: tuple[str, ...] = ()  # run once the server answers
+    tags: Tags | None = None  # None = models are told by path or repository
     extra: tuple[str, ...] = ()  # words behind the model
     needs: dict[str, str] = {}  # variables the user has to set -> what they hold
     nodes: Nodes | None = None
@@ -233,3 +250,33 @@ class Installation(Record, frozen=True, kw_only=True):
     tool: str | None = None
     shell: str | None = None
     image: bool = False
+
+
+class Told(Record, frozen=True, kw_only=True):
+    """What a server tells of itself beside /v1/models: keys of the JSON at `path`, those of parts joined by dots."""
+
+    path: str
+    version: str
+    version_pattern: str | None = None  # what of the value is the version; others tell none
+    model_path: str | None = None  # on the server
+    context_length: str | None = None  # tokens of one request
+    slots: str | None = None  # requests at once
+    tokenizes: str | None = None  # key of the text at /tokenize, which takes it alone; None = with the model's name
+    source: str
+
+
+class SpeedGeneration(Record, frozen=True, kw_only=True):
+    """Versions of an engine with slower kernels or another scheduler: `name` is a factor's name in rules/speed.yaml."""
+
+    name: str
+    before: str  # first version, or build, that is no longer one of them
+    source: str
+
+
+class SpeedTraits(Record, frozen=True, kw_only=True):
+    """What speed estimates need to know of an engine beside its memory behaviour."""
+
+    family: str | None = None  # engines whose kernels are alike share efficiencies; None = as its memory behaves
+    admits: int | None = None  # requests admitted at once by default, where more than the memory constants say
+    generations: tuple[SpeedGeneration, ...] = ()
+    source: str | None = None

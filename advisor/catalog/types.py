@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from advisor.catalog.launch_types import Concepts, Installation, Recognition, Start
+from advisor.catalog.launch_types import Concepts, Installation, Recognition, SpeedTraits, Start, Told
 from advisor.meanings import (
     AcceleratorId,
     Currency,
@@ -309,6 +309,10 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     install: tuple[str, ...] = ()
     hardware: dict[str, Support] = {}
     formats: dict[str, Support] = {}
+    own_format: str | None = None  # the one it is made for; None = its special one, else safetensors
+    default_for: tuple[str, ...] = ()  # families of weight formats whose usual engine it is, where none is named
+    any_architecture: bool = False  # runs whatever a checkpoint's own code says: nothing has to be ported to it
+    remote: Literal["endpoint", "hosted"] | None = None  # nothing runs here: a server that is there, or a provider's
     quantization: dict[str, Support] = {}
     quantization_on: tuple[QuantOnHardware, ...] = ()
     kv_cache_quantization: Support | None = None
@@ -318,6 +322,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     port: int | None = None
     health_path: str | None = None
     owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
+    told: Told | None = None  # what else its server tells of itself
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
     parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
     default_slots: int | None = None  # requests at once without any setting
@@ -332,7 +337,8 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
-    memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module
+    memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module or its family's
+    speed: SpeedTraits = SpeedTraits()
     versions: dict[str, object] = {}  # build numbers and flag history
     caveats: tuple[str, ...] = ()
     sources: dict[str, Source] = {}

@@ -17,6 +17,8 @@ MEMORY_CONCEPTS: tuple[ConceptName, ...] = (
     "tensor_parallel", "pipeline_parallel", "data_parallel", "data_parallel_attention", "expert_parallel", "nodes",
     "memory_share", "kv_cache_type", "kv_cache_key_type", "kv_cache_value_type", "layers_on_device",
     "experts_on_device", "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",
+    "lora_slots",
+    "lora_rank", "logical_batch", "experts_on_host", "experts_on_host_layers",
 )  # fmt: skip
 LENGTHS: tuple[ConceptName, ...] = ("context_length", "total_context")
 RANKS: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")

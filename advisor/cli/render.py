@@ -63,7 +63,8 @@ def command(**given: Any) -> int:
         )
     if given["endpoint"]:
         made = render_client(given["endpoint"], given["model"], given["target"], rules)
-        return _out(made, given, {"engine": "remote-openai", "model": given["model"], "quantization": None})
+        there = next(e.id for e in rules.engines().values() if e.remote == "endpoint")
+        return _out(made, given, {"engine": there, "model": given["model"], "quantization": None})
     if given["models"]:
         return _several(given, rules)
     advice = _advice(given, rules)
@@ -102,24 +103,28 @@ def _advice(given: dict[str, Any], rules: Any) -> Any:
 
 
 def _several(given: dict[str, Any], rules: Any) -> int:
-    """A llama-swap file over several models."""
+    """A file over several models."""
+    from advisor import formats
     from advisor.errors import BadInput
     from advisor.render import render_together
+    from advisor.render.matrix import together
 
-    if given["target"] != "llama-swap" or given["model"]:
-        raise BadInput("--models is for --target llama-swap, and in place of --model")
+    target = together(rules)
+    if given["target"] != target or given["model"]:
+        raise BadInput(f"--models is for --target {target}, and in place of --model")
     import msgspec
 
     wanted = [m.strip() for m in given["models"].split(",") if m.strip()]
     ds = []
+    engine = given["engine"] or formats.usual_engine("gguf", rules).id
     for model in wanted:
-        chosen = _advice({**given, "model": model, "engine": given["engine"] or "llama.cpp"}, rules).chosen
+        chosen = _advice({**given, "model": model, "engine": engine}, rules).chosen
         if chosen is None or chosen.deployment is None:
             click.echo(f"advise: {model} does not fit; `advise recommend --model {model}` says why", err=True)
             return 1
         ds.append(msgspec.structs.replace(chosen.deployment, host=given["host"], port=given["port"]))
     made = render_together(tuple(ds), rules)
-    return _out(made, given, {"engine": "llama-swap", "model": ",".join(wanted), "quantization": None})
+    return _out(made, given, {"engine": target, "model": ",".join(wanted), "quantization": None})
 
 
 def _files(d: Any, given: dict[str, Any], rules: Any, work: Any) -> Any:

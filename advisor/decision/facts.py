@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from advisor.catalog.types import Accelerator, Engine
@@ -19,6 +20,7 @@ from advisor.units import GIB
 Fact = Scalar | None
 _PHONES = {"android": "phone", "ios": "phone", "browser": "browser"}
 _INTEGRATED = ("integrated", "apu")
+_ASKED_LISTS = tuple(m[1] for name in FIELDS if (m := re.fullmatch(r"gpu\.(.+)_gfx", name)))
 
 
 def facts(
@@ -31,7 +33,7 @@ def facts(
 ) -> dict[str, Fact]:
     """Every field of the registry with its value here, None where it is not known.
 
-    `engines` gives the gfx lists of vLLM and Ollama. `more` sets fields by name (`**{"model.ram_enough": True}`) and
+    `engines` gives the gfx lists that fields ask about. `more` sets fields by name (`**{"model.ram_enough": True}`) and
     wins over what is computed. Raises UnknownName for a field, BadInput for a value of the wrong type.
     """
     found: dict[str, Fact] = dict.fromkeys(FIELDS)
@@ -186,12 +188,12 @@ def generation(device: Device, entry: Accelerator | None) -> str | None:
 
 
 def _listed(found: Mapping[str, Fact], engines: Mapping[str, Engine]) -> dict[str, Fact]:
-    """Whether the cards' gfx names are on the ROCm lists of vLLM and Ollama."""
+    """Whether the cards' gfx names are on the ROCm lists of the engines that a field asks about (gpu.<engine>_gfx)."""
     gfx = found.get("gpu.gfx")
     names = gfx.split(",") if isinstance(gfx, str) else []
     windows = found.get("os") == "windows"
     answer: dict[str, Fact] = {}
-    for engine_id in ("vllm", "ollama"):
+    for engine_id in _ASKED_LISTS:
         lists = [
             listed
             for floor in (engines[engine_id].floors.values() if engine_id in engines else ())
@@ -299,7 +301,6 @@ def _workload(workload: Workload, machine: Machine) -> dict[str, Fact]:
     }
 
 
-VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # choices of --max-lora-rank, vLLM 0.33.0
 USUAL_RANK = 16  # the engines' own default
 
 
@@ -313,6 +314,5 @@ def _adapters(workload: Workload) -> dict[str, Fact]:
     return {
         "workload.lora_rank": rank,
         "workload.lora_slots": max(1, min(n, workload.concurrency)),
-        "workload.lora_rank_step": next((r for r in VLLM_RANKS if r >= rank), None),
         "workload.lora_files": ",".join(f"adapter-{i + 1}.{suffix}" for i in range(min(n, 16))),
     }

@@ -116,7 +116,7 @@ _ALL = (
     _field(
         "workload.lora_slots", "int", "LoRA adapters that one batch may use: at most those asked for and the requests"
     ),
-    _field("workload.lora_rank_step", "int", "the rank, rounded up to one that vLLM takes"),
+    _field("workload.lora_rank_step", "int", "the rank, rounded up to one that the engine takes"),
     _field("workload.lora_files", "str", "placeholder file names of the adapters, comma-separated"),
     _field("workload.lora_format", "str", "format of the adapters: gguf, safetensors"),
     _field("workload.lock_memory", "bool", "the model must stay in host memory (no swapping)"),

@@ -17,7 +17,6 @@ from advisor.deployment import Workload
 from advisor.models.types import Model
 
 Facts = Mapping[str, Scalar | None]
-REMOTE, CLOUD = "remote-openai", "cloud-api"
 _LANES = {
     "nvidia": ("nvidia",),
     "amd": ("amd",),
@@ -122,7 +121,7 @@ def _all(
 ) -> Iterator[Found]:
     yield from _health(engine, asked)
     yield from _asked_for(engine, facts, workload, asked)
-    if engine.id not in (REMOTE, CLOUD):  # these run elsewhere: this machine does not matter to them
+    if engine.remote is None:  # these run elsewhere: this machine does not matter to them
         yield from _system(engine, facts)
         yield from _hardware(engine, facts)
         for f in floor_findings(engine, facts):
@@ -158,7 +157,7 @@ def _asked_for(engine: Engine, facts: Facts, workload: Workload, asked: frozense
     def refusal(code: str, text: str) -> Found:
         return True, _reason(engine, code, "kind", text, ())
 
-    if engine.id == CLOUD:
+    if engine.remote == "hosted":
         if workload.cloud == "forbidden":
             yield refusal("data_policy", "the data policy forbids a cloud API (cloud: forbidden, not allowed)")
         elif workload.cloud is None and engine.id not in asked:
@@ -166,7 +165,7 @@ def _asked_for(engine: Engine, facts: Facts, workload: Workload, asked: frozense
         return
     if engine.id in asked:
         return
-    if engine.id == REMOTE and workload.endpoint is None:
+    if engine.remote == "endpoint" and workload.endpoint is None:
         yield refusal("not_asked_for", "no endpoint of a running server was given (--endpoint URL)")
     elif engine.kind == "orchestrator" and not (facts.get("orchestrator") or _above(facts, "nodes", 1)):
         yield refusal("not_asked_for", f"{engine.name} orchestrates engines over several nodes; this is one machine")
@@ -317,7 +316,7 @@ def _quantization(engine: Engine, facts: Facts, quantization: Quantization | Non
 
 
 def _architecture(engine: Engine, facts: Facts) -> Iterator[Found]:
-    if facts.get("model.only_transformers") is True and engine.id != "transformers":
+    if facts.get("model.only_transformers") is True and not engine.any_architecture:
         text = f"{engine.name} has no support for this model's architecture, and nothing to convert it with"
         yield True, _reason(engine, "feature_missing", "model.architecture", text, ())
 

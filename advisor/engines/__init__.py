@@ -1,9 +1,10 @@
-"""Engines: one module per engine, all with the same functions (see base.py); its name follows from the engine's id."""
+"""Engines: modules with the same functions (see base.py), found by the engine's id or by the family of its memory."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import cast
 
 import msgspec
@@ -14,6 +15,8 @@ from advisor.engines.base import Decided, EngineModule
 from advisor.engines.drafts import draft_name as draft_name
 from advisor.engines.drafts import method_name as method_name
 from advisor.errors import BadInput
+
+FAMILIES = ("pool", "plain")  # memory behaviour that engines share: a reserved share of each device, growth with use
 
 
 def decided(d: Deployment, entries: Mapping[str, Engine], q: Quantization) -> tuple[Decided, ...]:
@@ -40,19 +43,52 @@ def module_name(engine_id: str) -> str:
 def find(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
     """The module that answers for an engine, and the entry whose memory constants it reads.
 
-    A wrapper without a module of its own is answered by the first engine it runs. Raises BadInput where nothing runs
-    locally.
+    A wrapper that has neither a module of its own nor a family is answered by the first engine it runs. Raises BadInput
+    where nothing runs locally.
     """
+    module, entry = _answering(engine_id, entries)
+    bind = getattr(module, "bind", None)  # reads the entry's own names and defaults beside those constants
+    inner = entries[entry.runs[0]] if entry.runs and not entry.memory else entry
+    return bind(entry) if bind else module, inner
+
+
+def settings_entry(engine_id: str, entries: Mapping[str, Engine]) -> Engine:
+    """The entry whose names a deployment's settings have: a wrapper's are those of the engine it runs.
+
+    Raises BadInput where nothing runs locally.
+    """
+    return _answering(engine_id, entries)[1]
+
+
+def _answering(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
+    """The first module on the way from an engine to what it runs, and the entry it was found for."""
+    entry = entries[engine_id]
+    module = _module(module_name(engine_id)) or _family(entry)
+    if module is not None:
+        return module, entry
+    for inner_id in entry.runs:
+        return _answering(inner_id, entries)
+    raise BadInput(f"{entry.name} does not run models on this machine, so there is no memory to estimate")
+
+
+def _family(entry: Engine) -> EngineModule | None:
+    """The module of the memory behaviour that an entry says it shares (`memory.family`); None without one."""
+    family = entry.memory.get("family")
+    if family is None:
+        return None
+    found = _module(family) if family in FAMILIES else None
+    if found is None:
+        raise BadInput(
+            f"rules/engines/{entry.id}.yaml, memory: family {str(family)[:40]!r} is none of {', '.join(FAMILIES)}"
+        )
+    return found
+
+
+@lru_cache(maxsize=256)
+def _module(name: str) -> EngineModule | None:
+    """A module of this package; None where there is none of this name."""
     import importlib
     import importlib.util
 
-    entry = entries[engine_id]
-    name = f"advisor.engines.{module_name(engine_id)}"
-    if importlib.util.find_spec(name) is not None:
-        inner = entry
-        if not entry.memory and entry.runs:
-            inner = entries[entry.runs[0]]
-        return cast(EngineModule, importlib.import_module(name)), inner
-    for inner_id in entry.runs:
-        return find(inner_id, entries)
-    raise BadInput(f"{entry.name} does not run models on this machine, so there is no memory to estimate")
+    path = f"advisor.engines.{name}"
+    return None if importlib.util.find_spec(path) is None else cast(EngineModule, importlib.import_module(path))

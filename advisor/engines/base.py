@@ -7,12 +7,17 @@ settings(deployment, entry, quantization)    settings worth writing into a launc
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, TypeVar, cast
+
+import msgspec
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
 from advisor.record import Record
+
+T = TypeVar("T")
 
 
 class Decided(Record, frozen=True, kw_only=True):
@@ -32,6 +37,19 @@ class EngineModule(Protocol):
 
     def settings(self, d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
         """The settings a launch should carry."""
+
+
+def own_defaults(entry: Engine, kind: type[T]) -> T:
+    """The engine's own defaults (`defaults`, and its slots) that `kind` has. Raises BadInput for spoiled ones."""
+    return cast("T", _own_defaults(entry, kind))
+
+
+@memoize_by_identity
+def _own_defaults(entry: Engine, kind: type[object]) -> object:
+    try:
+        return msgspec.convert({"slots": entry.default_slots, **entry.defaults}, kind)
+    except msgspec.ValidationError as e:
+        raise BadInput(f"rules/engines/{entry.id}.yaml, defaults: {e}") from None
 
 
 LARGEST_LENGTH = 10**9  # tokens, batch sizes and the like; above it a request is a slip of the keyboard

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Setting
 from advisor.engines import fitting, plain
-from advisor.engines.base import Decided, get
+from advisor.engines.base import Decided, get, own_defaults
 
 memory = plain.memory
-CHUNK = 2048  # TabbyAPI's own; config_sample.yml at e632af4
 MODES: dict[str, Setting] = {"auto": "FP16", "fp16": "FP16", "f16": "FP16", "q8_0": "Q8", "q4_0": "Q4"}
+
+
+class Usual(msgspec.Struct, frozen=True):
+    """What of the server's own defaults is written out."""
+
+    chunk_size: int
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
@@ -23,7 +30,11 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             because="element type of the cache; written out, since it decides the memory",
         ),
         Decided(name="max_batch_size", value=d.sequences, because="requests that run at once"),
-        Decided(name="chunk_size", value=CHUNK, because="prompt tokens of one step; decides the working memory"),
+        Decided(
+            name="chunk_size",
+            value=own_defaults(entry, Usual).chunk_size,
+            because="prompt tokens of one step; decides the working memory",
+        ),
     ]
     if fitting.several(d):
         out.append(Decided(name="gpu_split_auto", value=True, because="layers are dealt out over the cards"))

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
+from advisor.catalog.types import Engine
+from advisor.engines.flags import ConceptName, concept
 from advisor.engines.versions import key
 from advisor.meanings import EngineId, Pattern, Version
 from advisor.memo import MemoRecord, memoize_by_identity
@@ -105,6 +107,14 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
 @memoize_by_identity
 def _spellings(table: FlagTable) -> Mapping[str, str]:
     return {f"--{n}": n for n in table.flags} | {a: n for n, f in table.flags.items() for a in f.a}
+
+
+def accepted(entry: Engine, name: ConceptName, rules: Catalog) -> tuple[str, ...]:
+    """The values an engine takes for a concept: as its entry says, else its flags table; empty = any, or not known."""
+    found = concept(entry, name)
+    table = flag_table(entry.id, rules) if found.flags and not found.accepts else None
+    listed = table.flags.get(found.flags[0]) if table else None
+    return found.accepts or (listed.c if listed else ())
 
 
 def flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:

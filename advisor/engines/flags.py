@@ -9,11 +9,12 @@ from advisor.catalog.types import Engine
 
 ConceptName = Literal[
     "model", "model_repository", "model_file", "model_address", "served_name",
-    "context_length", "total_context", "sequences", "batched_tokens", "tensor_parallel",
-    "pipeline_parallel", "data_parallel", "data_parallel_attention", "expert_parallel", "expert_parallel_switch",
-    "nodes", "memory_share", "kv_cache_type", "kv_cache_key_type", "kv_cache_value_type", "layers_on_device",
-    "experts_on_device", "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",
-    "address", "port", "api_key",
+    "context_length", "total_context", "prompt_length", "sequences", "batched_tokens",
+    "logical_batch", "tensor_parallel", "pipeline_parallel", "data_parallel", "data_parallel_attention",
+    "expert_parallel", "expert_parallel_switch", "nodes", "memory_share", "kv_cache_type", "kv_cache_key_type",
+    "kv_cache_value_type", "layers_on_device", "experts_on_device", "experts_on_host", "experts_on_host_layers",
+    "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",
+    "lora_slots", "lora_rank", "address", "port", "api_key",
 ]  # fmt: skip
 
 

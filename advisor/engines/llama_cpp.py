@@ -23,7 +23,6 @@ from advisor.memory.layers import cache_layers
 from advisor.memory.placement import HOST
 from advisor.units import MIB
 
-FIT_TARGET = 1024 * MIB  # left free on each device by `--fit on` (its `--fit-target`)
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
 
@@ -33,7 +32,8 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
 
     Raises BadInput for a setting that cannot be, or a model whose tensors are not known.
     """
-    c, r = constants(entry), resolve(d)
+    c = constants(entry)
+    r = resolve(d, c.usual)
     planned = _planned(d, r, c)
     chosen = choose_layers(d, r, c, planned)
     p = planned(chosen)
@@ -150,14 +150,14 @@ def choose_layers(d: Deployment, r: Resolved, c: Constants, planned: Planned | N
     if not r.fit or any(fitting.budget(x) is None for x in devices):
         return ALL_LAYERS
     p = planned(ALL_LAYERS)
-    used = _used(d, p)
+    used = _used(d, p, c)
     if all(u <= room for u, room in used):
         return ALL_LAYERS
     total, unit = len(cache_layers(as_gguf(d.model))) + 1, len(devices)
     near = total - _too_many(d, sum(u - room for u, room in used), p.cache)
 
     def fits(n: int) -> bool:
-        return all(used <= room for used, room in _used(d, planned(n)))
+        return all(used <= room for used, room in _used(d, planned(n), c))
 
     # layers are shared out, so as many more as there are devices make the fullest one fuller
     each = _most(lambda k: fits(k * unit), 0, -(-total // unit), near // unit)
@@ -183,16 +183,17 @@ def layers_on_cards(d: Deployment, entry: Engine) -> tuple[int, int] | None:
     """(layers that fit on the cards, all of them, the output counted as one); None without a card."""
     free = {k: v for k, v in d.settings.items() if k not in ("n-gpu-layers", "fit")}
     placed = msgspec.structs.replace(d, settings=free)
-    n = choose_layers(placed, resolve(placed), constants(entry))
+    c = constants(entry)
+    n = choose_layers(placed, resolve(placed, c.usual), c)
     total = len(cache_layers(as_gguf(d.model))) + 1
     return None if n is None else (min(n, total), total)
 
 
 def fits_on_cards(d: Deployment, r: Resolved, c: Constants, layers: int) -> bool:
-    """Whether that many layers leave 1 GiB of each device free, as `--fit` wants it (`--fit-target`)."""
+    """Whether that many layers leave so much of each device free, as `--fit` wants it (`--fit-target`)."""
     if any(fitting.budget(x) is None for x in fitting.devices(d)):
         return False
-    return all(used <= room for used, room in _used(d, plan(d, r, c, layers)))
+    return all(used <= room for used, room in _used(d, plan(d, r, c, layers), c))
 
 
 def _too_many(d: Deployment, over: int, cache: Mapping[int, int]) -> int:
@@ -204,18 +205,20 @@ def _too_many(d: Deployment, over: int, cache: Mapping[int, int]) -> int:
     return bisect_left(held, over)
 
 
-def _used(d: Deployment, p: Plan) -> list[tuple[int, int]]:
+def _used(d: Deployment, p: Plan, c: Constants) -> list[tuple[int, int]]:
     """(bytes that a plan takes, bytes that `--fit` lets it take) of each device."""
+    kept_free = c.usual.fit_target_mib * MIB
     kinds = (p.weights, p.cache, p.state, p.compute)
     return [
-        (sum(fitting.part(k, i) for k in kinds), (fitting.budget(x) or 0) - FIT_TARGET)
+        (sum(fitting.part(k, i) for k in kinds), (fitting.budget(x) or 0) - kept_free)
         for i, x in enumerate(fitting.devices(d))
     ]
 
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    c, r = constants(entry), resolve(d)
+    c = constants(entry)
+    r = resolve(d, c.usual)
     per = r.ctx_size // r.slots
     out = [
         Decided(
@@ -225,7 +228,9 @@ def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ..
             if r.slots > 1
             else "prompt and output of one request; the default is the model's whole trained context",
         ),
-        Decided(name="parallel", value=r.slots, because="requests held at once; the automatic value is 4"),
+        Decided(
+            name="parallel", value=r.slots, because=f"requests held at once; the automatic value is {c.usual.slots}"
+        ),
     ]
     if fitting.devices(d):
         n = choose_layers(d, r, c)

@@ -6,17 +6,17 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Basis, Deployment
 from advisor.engines import drafts, fitting
-from advisor.engines.base import flag, get
-from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
+from advisor.engines.base import flag, get, own_defaults
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, Usual, resolve
 from advisor.errors import BadInput
-from advisor.meanings import ModelId, ModelType
+from advisor.meanings import PUT_IN, ModelId, ModelType
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS
@@ -48,13 +48,14 @@ class Constants(Record, frozen=True, kw_only=True):
     host_overhead_mib: Range
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     source: str
+    usual: Annotated[Usual, PUT_IN]  # the engine's own defaults
 
 
 @memoize_by_identity
 def constants(entry: Engine) -> Constants:
     """The engine's memory constants from the rules. Raises BadInput when an overlay spoiled them."""
     try:
-        return msgspec.convert(entry.memory, Constants)
+        return msgspec.convert({**entry.memory, "usual": msgspec.to_builtins(own_defaults(entry, Usual))}, Constants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
 
@@ -120,7 +121,7 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
         notes.append("caches other than plain rows of this architecture")
     draft = drafts.beside(d, r.ctx_size, r.slots)
     if draft is not None:
-        second = plan(draft, resolve(draft), c)
+        second = plan(draft, resolve(draft, c.usual), c)
         for mine, its in (
             (placed, second.weights),
             (cache, second.cache),

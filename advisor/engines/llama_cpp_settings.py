@@ -1,11 +1,13 @@
 """llama-server's settings as it would take them: what was asked, defaults filled in.
 
-Source of names and defaults: `llama-server --help` of b11434 and engine-commands facts (docs/reference/engines).
+Source of names: `llama-server --help` of b11434 and engine-commands facts (docs/reference/engines).
 """
 
 from __future__ import annotations
 
 import math
+
+import msgspec
 
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import flag, get, integer
@@ -15,6 +17,15 @@ from advisor.near import near_matches
 from advisor.record import Record
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+
+
+class Usual(msgspec.Struct, frozen=True):
+    """What llama-server takes when nothing is said: of `defaults` in rules/engines/llama.cpp.yaml, and its slots."""
+
+    batch_size: int
+    ubatch_size: int
+    fit_target_mib: int  # left free on each device by `--fit on` (its `--fit-target`)
+    slots: int  # requests at once
 
 
 class Resolved(Record, frozen=True, kw_only=True):
@@ -41,7 +52,7 @@ MOST_SLOTS = 10**6  # a bound for arithmetic, far above what any server runs
 MOST_DEVICES = 128  # llama.cpp takes no more shares
 
 
-def resolve(d: Deployment) -> Resolved:
+def resolve(d: Deployment, usual: Usual) -> Resolved:
     """The settings llama-server would run with. Raises BadInput naming the flag that cannot be."""
     s = d.settings
     ctx = integer(s, "ctx-size", "c", least=0)
@@ -50,7 +61,7 @@ def resolve(d: Deployment) -> Resolved:
         raise BadInput("setting parallel: llama-server refuses 0; -1 means automatic")
     given = bool(ctx) or d.context_length is not None
     auto = slots in (None, -1) and d.context_length is None and d.sequences == 1
-    n_slots = slots if slots and slots > 0 else (4 if auto else d.sequences)
+    n_slots = slots if slots and slots > 0 else (usual.slots if auto else d.sequences)
     unified = flag(s, "kv-unified", "kvu")
     if flag(s, "no-kv-unified", "no-kvu"):
         unified = False
@@ -58,8 +69,8 @@ def resolve(d: Deployment) -> Resolved:
         ctx = d.context_length * n_slots if d.context_length else (d.model.max_context or 0)
         if not ctx:
             raise BadInput(f"context length: give --context, the trained context of {d.model.id} is not known")
-    ub = integer(s, "ubatch-size", "ub", least=1) or 512
-    batch = integer(s, "batch-size", "b", least=1) or 2048
+    ub = integer(s, "ubatch-size", "ub", least=1) or usual.ubatch_size
+    batch = integer(s, "batch-size", "b", least=1) or usual.batch_size
     k = _cache_type(get(s, "cache-type-k", "ctk"), d.kv_cache_type.k)
     v = _cache_type(get(s, "cache-type-v", "ctv"), d.kv_cache_type.v)
     return Resolved(

@@ -13,9 +13,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.engines import fitting
-from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, resolve
+from advisor.engines.base import own_defaults
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, Usual, resolve
 from advisor.errors import BadInput
 from advisor.models.headers import origin
 from advisor.record import Record
@@ -115,7 +117,7 @@ def _row(name: str, figures: Sequence[str]) -> EngineRow:
     return EngineRow(name=name, weights=weights, context=context, compute=compute)
 
 
-def verify(d: Deployment, m: MemoryEstimate) -> Verified:
+def verify(d: Deployment, entry: Engine, m: MemoryEstimate) -> Verified:
     """Ask the engine about the deployment's file on this machine and compare.
 
     Raises BadInput when no program is installed, it fails, or it sees other devices than the deployment has.
@@ -127,7 +129,7 @@ def verify(d: Deployment, m: MemoryEstimate) -> Verified:
         raise BadInput("the engine can only be asked about a GGUF file: give its path as the model")
     if origin(d.model_path) is not None:
         raise BadInput("only the headers of this file are here: download it to ask the engine about it")
-    r, name = resolve(d), Path(path).name
+    r, name = resolve(d, own_defaults(entry, Usual)), Path(path).name
     if name == PLANNER and r.unified and r.slots > 1:
         raise BadInput(f"{PLANNER} plans slots with a cache of their own only: {SERVER} is needed for a unified one")
     words = command(path, d, r)

@@ -14,7 +14,7 @@ memory = pool.memory
 
 def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
     """The flags a launch should carry, decided, each with its reason. MAX names its devices, it does not count them."""
-    common = pool.common_settings(d, entry, tensor_parallel="devices")
+    common = pool.common_settings(d, entry)
     return tuple(_named(x) if x.name == "devices" else x for x in common)
 
 

@@ -7,6 +7,7 @@ bounds are wide, because little was measured.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -16,7 +17,7 @@ from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import Decided, get, integer
 from advisor.errors import BadInput
-from advisor.meanings import FlagName
+from advisor.meanings import PUT_IN, FlagName
 from advisor.memo import memoize_by_identity
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
@@ -38,12 +39,13 @@ class Reserved(Record, frozen=True, kw_only=True):
 class Constants(Record, frozen=True, kw_only=True):
     """`memory:` of an engine without a share of the device for its cache."""
 
+    family: Literal["plain"] = "plain"
     kv_bytes: dict[str, float]
     kv_bits: tuple[int, int] | None = None
     kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits
     reserved: Reserved | None = None
     experts_on_host: bool = False
-    names: Concepts = Concepts()  # the entry's own, put in by `constants`
+    names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     windows: bool = True  # whether windowed layers keep only their window
     working_share: tuple[float, float, float] = (0.02, 0.06, 0.2)  # of weights and cache
     overhead_mib: tuple[float, float, float] = (200, 600, 1500)

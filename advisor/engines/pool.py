@@ -232,10 +232,13 @@ def _basis(entry: Engine, c: Constants, s: Sized, q: Quantization, packed: bool)
     }
 
 
-def common_settings(
-    d: Deployment, entry: Engine, *, tensor_parallel: str | None = None, pipeline_parallel: str | None = None
-) -> tuple[Decided, ...]:
-    """The settings every pool engine should be given, under its own names, or those of its command line."""
+def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+    """The settings a launch should carry, of engines without a module of their own."""
+    return common_settings(d, entry)
+
+
+def common_settings(d: Deployment, entry: Engine) -> tuple[Decided, ...]:
+    """The settings every pool engine should be given, under the names that its launches write."""
     r, c = resolve(d, entry, constants(entry)), entry.concepts
     written = "written out, so that a later default cannot break the estimate"
     found = (
@@ -243,17 +246,20 @@ def common_settings(
         (c.sequences, admitted(d, constants(entry)), "requests that run at once"),
         (c.memory_share, r.fraction, written),
     )
-    out = [Decided(name=x.flags[0], value=value, because=why) for x, value, why in found if x.flags]
-    ranks = tensor_parallel or own_flag(entry, "tensor_parallel")
+    out = [Decided(name=x.launch or x.flags[0], value=value, because=why) for x, value, why in found if x.flags]
+    ranks = c.tensor_parallel.launch or own_flag(entry, "tensor_parallel")
     if ranks and (r.tp > 1 or fitting.several(d)):
         out.append(Decided(name=ranks, value=r.tp, because=fitting.why_so_many(r.tp)))
-    stages = pipeline_parallel or own_flag(entry, "pipeline_parallel")
+    stages = c.pipeline_parallel.launch or own_flag(entry, "pipeline_parallel")
     if r.pp > 1 and stages:
         out.append(Decided(name=stages, value=r.pp, because="stages of layers over groups of GPUs"))
+    prompt, why = own_flag(entry, "prompt_length"), "longest prompt; an answer needs one token"
+    if prompt:
+        out.append(Decided(name=prompt, value=max(1, r.length - 1), because=why))
     return tuple(out)
 
 
-__all__ = ["Resolved", "common_settings", "constants", "heads", "keeps_nothing", "memory", "resolve"]
+__all__ = ["Resolved", "common_settings", "constants", "heads", "keeps_nothing", "memory", "resolve", "settings"]
 
 
 def admitted(d: Deployment, c: Constants) -> int:

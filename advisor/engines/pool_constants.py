@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
-from advisor.meanings import AcceleratorId, FlagName, ModelType, Version
+from advisor.meanings import PUT_IN, AcceleratorId, FlagName, ModelType, Version
 from advisor.memo import memoize_by_identity
 from advisor.memory.paged_cache import Packed
 from advisor.record import Record
@@ -36,6 +36,7 @@ class Tier(Record, frozen=True, kw_only=True):
     from_gib: float
     batched_tokens: int
     sequences: int
+    sequences_tp4: int | None = None  # with four tensor-parallel ranks and more, where it differs
     accelerators: tuple[AcceleratorId, ...] = ()  # only these; empty = all
     before: Version | None = None  # holds below this engine version
     below_capability: float | None = None  # holds on cards below this compute capability only
@@ -61,24 +62,19 @@ class Activation(Record, frozen=True, kw_only=True):
 
 
 class Lora(Record, frozen=True, kw_only=True):
-    """Adapter slots: the flags, and what the engine takes when they are left out."""
+    """What adapter slots hold; the flags and their defaults are concepts."""
 
-    enable: tuple[FlagName, ...]
     given: tuple[FlagName, ...] = ()  # settings that name adapters, and enable them
-    slots: tuple[FlagName, ...]
-    rank: tuple[FlagName, ...]
-    default_slots: int
-    default_rank: int | None = None  # None: taken from the adapters
     experts: bool = False  # routed experts and routers have slots, too
     fused_experts: tuple[ModelType, ...] = ()  # model types whose adapters have gate and up in one
     outside: tuple[ModelType, ...] = ()  # model types whose embedding and output matrix have slots, too
-    expert_parallel: tuple[FlagName, ...] = ()  # settings by which experts are shared out whole
     source: str
 
 
 class Constants(Record, frozen=True, kw_only=True):
     """`memory:` of a pool engine."""
 
+    family: Literal["pool"] = "pool"
     fraction_of: Literal["total", "after_weights"]
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
     experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
@@ -94,7 +90,7 @@ class Constants(Record, frozen=True, kw_only=True):
     block: int = 16
     fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
-    names: Concepts = Concepts()  # the entry's own, put in by `constants`
+    names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     source: str
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.catalog.launch_types import Concepts
+from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.engines import fitting
@@ -69,7 +69,7 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
     tier = _tier(d, c, version)
     tp, pp, dp, ep = _ranks(d, names, c.experts_over_dp)
     kind = _kv_type(d, entry, c)
-    slots, rank = _lora(d, c)
+    slots, rank = _lora(d, names, c, version)
     return Resolved(
         tp=tp,
         pp=pp,
@@ -90,7 +90,7 @@ def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None =
         prediction=_prediction(d, names),
         lora_slots=slots,
         lora_rank=rank,
-        lora_experts_whole=bool(c.lora and c.lora.expert_parallel and flag(d.settings, *c.lora.expert_parallel)),
+        lora_experts_whole=bool(c.lora and flag(s, *names.expert_parallel_switch.flags)),
         version=version,
     )
 
@@ -114,12 +114,18 @@ def _prediction(d: Deployment, names: Concepts) -> bool:
     return "mtp" in str(config.get("method", "")).lower()
 
 
-def _lora(d: Deployment, c: Constants) -> tuple[int, int | None]:
+def _lora(d: Deployment, names: Concepts, c: Constants, version: str | None) -> tuple[int, int | None]:
     """(adapter slots, rank); no slots where adapters are not enabled."""
     x = c.lora
-    if x is None or not (flag(d.settings, *x.enable) or (x.given and get(d.settings, *x.given) is not None)):
+    if x is None or not (flag(d.settings, *names.lora.flags) or get(d.settings, *x.given) is not None):
         return 0, 0
-    return _count(d, x.slots) or x.default_slots, _count(d, x.rank) or x.default_rank
+    slots, rank = (_count(d, n.flags) or _usual(n, version) for n in (names.lora_slots, names.lora_rank))
+    return slots or 1, rank
+
+
+def _usual(n: Concept, version: str | None) -> int | None:
+    """What an engine takes when nothing is said; None where that is not a number of its own."""
+    return int(pick(n.default, version).number) if n.default else None
 
 
 def _offload(d: Deployment, names: Concepts) -> int:

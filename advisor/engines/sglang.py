@@ -2,30 +2,57 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import answers, fitting, pool
-from advisor.engines.base import Decided, flag
+from advisor.engines.base import Decided, flag, own_defaults
 from advisor.memory.hf_weights import is_mla
 
-GIB = 2**30
-# decode graph size by device memory (GiB from), and with tp >= 4; SGLang 0.5.23 memory hook
-_GRAPHS = ((0, 8, 8), (20, 48, 160), (35, 32, 160), (60, 256, 512), (90, 256, 512), (160, 512, 512))
+MIB = 2**20
 
 
-def static_fraction(total_bytes: int, chunk: int, ranks: int, tp: int, mla: bool) -> float:
+class Reserved(msgspec.Struct, frozen=True):
+    """What the share of weights and KV pool leaves of a device by default, MiB."""
+
+    base: float
+    per_chunk_token: float
+    chunk_tokens_at_least: int
+    per_tp_times_pp: float
+    per_decode_graph_bs: float
+    mla_prefill_graphs: float
+    at_least: float
+    at_least_above_gpu_mib: float
+
+
+class StaticShare(msgspec.Struct, frozen=True):
+    """`defaults.mem_fraction_static`."""
+
+    reserved_mib: Reserved
+
+
+class Usual(msgspec.Struct, frozen=True):
+    """What of `defaults` in rules/engines/sglang.yaml decides memory use."""
+
+    mem_fraction_static: StaticShare
+
+
+def static_fraction(entry: Engine, total_bytes: int, chunk: int, ranks: int, tp: int, mla: bool) -> float:
     """SGLang's own default of mem_fraction_static, rounded down to two digits.
 
-    reserved MiB = 512 + 1.5 max(chunk, 2048) + 128 ranks + 2 graph size (+ 1536 for MLA), at least 10240 from 60 GiB.
-
-    Source: SGLang 0.5.23 memory hook.
+    reserved = base + a part per token of a chunk, per rank and per captured sequence (+ a part for MLA), with a least
+    value on large devices; MiB. Source: SGLang 0.5.23 memory hook.
     """
-    gpu = total_bytes / GIB
-    row = max((g for g in _GRAPHS if gpu >= g[0]), key=lambda g: g[0])
-    reserved = 512 + 1.5 * max(chunk, 2048) + 128 * ranks + 2 * row[2 if tp >= 4 else 1] + (1536 if mla else 0)
-    if gpu >= 60:
-        reserved = max(reserved, 10240)
-    return int(100 * (1 - reserved / (gpu * 1024))) / 100
+    gpu, x = total_bytes / MIB, own_defaults(entry, Usual).mem_fraction_static.reserved_mib
+    tiers = (t for t in pool.constants(entry).tiers if gpu >= 1024 * t.from_gib)
+    tier = max(tiers, key=lambda t: t.from_gib)  # the captured batch is as large as the default of running requests
+    graph = (tier.sequences_tp4 if tp >= 4 else None) or tier.sequences
+    reserved = x.base + x.per_chunk_token * max(chunk, x.chunk_tokens_at_least) + x.per_tp_times_pp * ranks
+    reserved += x.per_decode_graph_bs * graph + (x.mla_prefill_graphs if mla else 0)
+    if gpu >= x.at_least_above_gpu_mib:
+        reserved = max(reserved, x.at_least)
+    return int(100 * (1 - reserved / gpu)) / 100
 
 
 def _fraction(d: Deployment, entry: Engine) -> float | None:
@@ -33,7 +60,7 @@ def _fraction(d: Deployment, entry: Engine) -> float | None:
     if not totals:
         return None
     r = pool.resolve(d, entry, pool.constants(entry))
-    return static_fraction(min(totals), r.batched_tokens, _tp_size(r) * r.pp, _tp_size(r), is_mla(d.model))
+    return static_fraction(entry, min(totals), r.batched_tokens, _tp_size(r) * r.pp, _tp_size(r), is_mla(d.model))
 
 
 def _tp_size(r: pool.Resolved) -> int:

@@ -26,6 +26,12 @@ def key(version: str) -> tuple[int, ...]:
     return tuple(int(x) for x in m[1].split(".")) if m else ()
 
 
+def is_before(version: str, other: str) -> bool:
+    """Whether a version is surely older than another: both readable, and both builds (b4000) or both not (0.8)."""
+    mine, its = key(version), key(other)
+    return bool(mine and its) and version.startswith("b") == other.startswith("b") and mine < its
+
+
 def pick(values: Sequence[V], version: str | None) -> V:
     """The entry for a version; the newest when the version is unknown (callers say which version they assume)."""
     bounded = sorted((v for v in values if v.before), key=lambda v: key(v.before or ""))

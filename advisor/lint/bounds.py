@@ -10,7 +10,7 @@ from msgspec import inspect
 from advisor.engines.versions import key
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, Sound
-from advisor.lint.shape import At, bare
+from advisor.lint.typed import At, bare
 
 SHARES = ("share", "duty")  # a field with such a name, or ending in it, is a part of a whole
 # pairs of versions: the first field is below the second

@@ -17,8 +17,9 @@ from advisor.errors import AdvisorError
 from advisor.lint.faults import Fault, near, one_line
 from advisor.lint.flags import known, names, table_of
 from advisor.lint.house import House
+from advisor.lint.pruning import original
 from advisor.lint.reading import Place
-from advisor.lint.shape import At, original
+from advisor.lint.typed import At
 
 FOLDER = "checks/rules/"
 CONFIDENCE = ("source", "doc", "issue", "judgement")

@@ -14,7 +14,7 @@ from advisor.decision.fields import USE_CASES
 from advisor.lint.faults import Fault, near
 from advisor.lint.flags import known, names, table_of
 from advisor.lint.house import Document, House
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 
 ANY = "any"  # a pair of migrations that holds for every engine
 CONTEXT = (512, 10_000_000)  # tokens of one request

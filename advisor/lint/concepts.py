@@ -10,7 +10,7 @@ from advisor.catalog.types import Engine
 from advisor.lint.faults import Fault, near
 from advisor.lint.flags import names, table_of
 from advisor.lint.house import House, Item
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 
 # names by which engines are recognised: each leads to one engine
 CLAIMS = ("programs", "modules", "packages", "installed_programs", "image_words")
@@ -32,10 +32,6 @@ def faults(house: House) -> Iterator[Fault]:
 def _concept(house: House, item: Item, name: str, c: Concept) -> Iterator[Fault]:
     e: Engine = item.entry
     at: At = ("concepts", name)
-    written = getattr(c, "launch", None)
-    if written is not None and written not in c.flags:
-        said = f"{written!r} is none of its `flags`"
-        yield item.place.field("unknown_name", (*at, "launch"), said, near(written, c.flags))
     table = table_of(e.id, house)
     for i, variable in enumerate(c.environment):
         if table is not None and table.variables and variable not in names(table):

@@ -16,7 +16,8 @@ from advisor.lint.faults import Fault, near
 from advisor.lint.flags import table_of
 from advisor.lint.house import House, Item, memory_type
 from advisor.lint.reading import Place
-from advisor.lint.shape import At, flaws
+from advisor.lint.shape import flaws
+from advisor.lint.typed import At
 
 TABLES = ("os", "hardware", "formats", "quantization", "features", "floors")
 KINDS = ("engine", "wrapper", "proxy", "orchestrator", "client", "desktop-app")
@@ -176,9 +177,6 @@ def _memory(item: Item) -> Iterator[Fault]:
 def _constants(item: Item) -> Iterator[Fault]:
     """What the types of the constants cannot say."""
     memory: dict[str, Any] = item.data["memory"]
-    if "names" in memory:
-        said = "nothing reads names here: they stand in the entry's `concepts`"
-        yield item.place.field("unknown_key", ("memory", "names"), said)
     sizes = memory.get("kv_bytes", {})
     for name, size in sizes.items():
         if not KV_BYTES[0] <= size <= KV_BYTES[1]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from advisor.engines.flag_tables import FlagTable
 from advisor.lint.faults import Fault, near
 from advisor.lint.house import Document, House, Sound
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 
 RESOURCES = "checks/resources.yaml"
 TYPES = ("int", "float", "json", "str", "flag")

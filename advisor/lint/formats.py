@@ -9,7 +9,7 @@ from advisor.catalog.types import Quantization
 from advisor.errors import UnknownName
 from advisor.lint.faults import Fault, near
 from advisor.lint.house import Document, House, Item
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 from advisor.memory.ggml import BLOCKS
 
 PLAIN = "none"  # the family of 16- and 32-bit weights, which every checkpoint format carries

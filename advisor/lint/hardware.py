@@ -13,7 +13,7 @@ from advisor.decision.generations import amd_generation, nvidia_generation
 from advisor.lint.faults import Fault, near
 from advisor.lint.house import House, Item
 from advisor.lint.reading import Place
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 from advisor.machines.pci import VENDORS as PCI_VENDORS
 from advisor.machines.types import Device, Vendor
 from advisor.units import GIB

@@ -18,11 +18,13 @@ from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.catalog.tables import TYPES, Entry, Misplaced, entries
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
-from advisor.engines import module_name
+from advisor.engines import FAMILIES, module_name
 from advisor.lint.faults import Fault, near
 from advisor.lint.kinds import KINDS, Kind, kind_of
+from advisor.lint.pruning import pruned
 from advisor.lint.reading import Place, RuleFile, read_folder
-from advisor.lint.shape import At, Visit, flaws, pruned, visits
+from advisor.lint.shape import flaws
+from advisor.lint.typed import At, Visit, visits
 from advisor.models.types import Model
 
 
@@ -63,8 +65,10 @@ def memory_type(engine: Engine) -> Any:
 
     None where no module reads the block.
     """
-    name = f"advisor.engines.{module_name(engine.id)}"
-    if importlib.util.find_spec(name) is None:
+    family = str(engine.memory.get("family") or "")
+    own, shared = (f"advisor.engines.{n}" for n in (module_name(engine.id), module_name(family)))
+    name = own if importlib.util.find_spec(own) is not None else shared if family in FAMILIES else None
+    if name is None:
         return None
     module = importlib.import_module(name)
     families = [

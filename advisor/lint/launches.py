@@ -12,7 +12,7 @@ from advisor.lint.faults import Fault, near, one_line
 from advisor.lint.flags import known, names, table_of
 from advisor.lint.house import Document, House, Item
 from advisor.lint.reading import shown
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 from advisor.render.environment import environment, template_roots
 from advisor.render.files import IN_IMAGES, SHARED
 from advisor.render.matrix import Targets

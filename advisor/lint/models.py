@@ -9,7 +9,7 @@ from advisor.errors import UnknownName
 from advisor.lint.faults import Fault
 from advisor.lint.house import House
 from advisor.lint.reading import Place
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 from advisor.models.parameters import active_params, stored_params, text_params, vision_params
 from advisor.models.types import Chunked, Layout, Model, Moe, Parallel, Sliding
 

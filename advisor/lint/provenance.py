@@ -13,7 +13,7 @@ from advisor.checks.rules import RuleEntry
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, Sound
 from advisor.lint.reading import Place
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 
 DATES = ("date", "as_of", "launch_date", "release_date")
 NO_DATE = "unknown"

@@ -12,7 +12,8 @@ from advisor.catalog.schema import dotted
 from advisor.errors import BadFile
 from advisor.files import compose_yaml, construct_yaml, read_text
 from advisor.lint.faults import Code, Fault, one_line
-from advisor.lint.shape import At, original
+from advisor.lint.pruning import original
+from advisor.lint.typed import At
 
 
 class RuleFile(NamedTuple):

@@ -17,7 +17,7 @@ from advisor.lint.faults import Fault, one_line
 from advisor.lint.flags import flag_faults
 from advisor.lint.house import House, Sound
 from advisor.lint.reading import Place
-from advisor.lint.shape import At
+from advisor.lint.typed import At
 
 NO_ENGINE = "none"  # an image that looks like an engine's and is not
 MISSPELT = 0.9  # likeness from which a name outside the catalogue is taken for a slip

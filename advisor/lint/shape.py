@@ -15,11 +15,8 @@ import msgspec
 from msgspec import inspect
 
 from advisor.lint.faults import Code, near
+from advisor.lint.typed import LISTS, PATTERN, PUT_IN, At, Visit, accepts, bare, info, parts, says, visits
 
-At = tuple["str | int", ...]
-_LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType, inspect.CollectionType)
-_SCALARS = (inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.NoneType, inspect.AnyType)
-PATTERN = "pattern"  # what a type says of a regular expression (advisor/meanings.py)
 _YAML_WORDS = "YAML reads a bare yes, no, on or off as true or false: quote it"
 
 
@@ -32,60 +29,18 @@ class Flaw(NamedTuple):
     near: tuple[str, ...] = ()
 
 
-class Kept(list[Any]):
-    """A list that lost items: `origin` is where those that are left stood before."""
-
-    origin: tuple[int, ...] = ()
-
-
 def flaws(value: Any, kind: Any) -> list[Flaw]:
     """Everything that keeps `value` from being a `kind`; empty when it is one."""
     if not (_strict(kind) and _converts(value, kind)):
-        found = list(_flaws(value, _info(kind), ()))
+        found = list(_flaws(value, info(kind), ()))
         if found:
             return found
-        try:
-            msgspec.convert(value, kind)
-        except msgspec.ValidationError as e:
-            return [Flaw((), "wrong_value", str(e))]
+        if not any(says(t, PUT_IN) for t in parts(kind)):
+            try:
+                msgspec.convert(value, kind)
+            except msgspec.ValidationError as e:
+                return [Flaw((), "wrong_value", str(e))]
     return [f for v in visits(value, kind) if (f := _pattern(v)) is not None] if _has_patterns(kind) else []
-
-
-def pruned(value: Any, kind: Any) -> Any:
-    """`value` without its faulty parts, so that it decodes; None when nothing of it does."""
-    for _ in range(20):
-        found = flaws(value, kind)
-        if not found:
-            return value
-        places = {f.at for f in found}
-        if () in places or value is None:
-            return None
-        value = _without(value, places, ())
-    return None
-
-
-def original(value: Any, at: At) -> At:
-    """A path in a pruned value as it was before anything was taken out."""
-    out: list[str | int] = []
-    for part in at:
-        here = value.origin[part] if isinstance(value, Kept) and isinstance(part, int) else part
-        out.append(here)
-        try:
-            value = value[part]
-        except (KeyError, IndexError, TypeError):
-            value = None
-    return tuple(out)
-
-
-def _without(value: Any, places: set[At], at: At) -> Any:
-    if isinstance(value, dict):
-        return {k: _without(v, places, (*at, k)) for k, v in value.items() if (*at, k) not in places}
-    if isinstance(value, list):
-        left = [i for i in range(len(value)) if (*at, i) not in places]
-        out = Kept(_without(value[i], places, (*at, i)) for i in left)
-        out.origin = tuple(value.origin[i] for i in left) if isinstance(value, Kept) else tuple(left)
-        return out
-    return value
 
 
 def _converts(value: Any, kind: Any) -> bool:
@@ -98,7 +53,7 @@ def _converts(value: Any, kind: Any) -> bool:
 
 def _pattern(v: Visit) -> Flaw | None:
     """What is wrong with a regular expression."""
-    if not (isinstance(v.type, inspect.Metadata) and (v.type.extra or {}).get("is") == PATTERN):
+    if not says(v.type, PATTERN):
         return None
     try:
         re.compile(v.value, re.IGNORECASE)
@@ -109,92 +64,16 @@ def _pattern(v: Visit) -> Flaw | None:
 
 @lru_cache(maxsize=256)
 def _has_patterns(kind: Any) -> bool:
-    return any(isinstance(t, inspect.Metadata) and (t.extra or {}).get("is") == PATTERN for t in parts(kind))
-
-
-@lru_cache(maxsize=256)
-def _info(kind: Any) -> inspect.Type:
-    return inspect.type_info(kind)
+    return any(says(t, PATTERN) for t in parts(kind))
 
 
 @lru_cache(maxsize=256)
 def _strict(kind: Any) -> bool:
-    """Whether every struct in the type refuses unknown keys by itself."""
-    return all(t.forbid_unknown_fields for t in parts(kind) if isinstance(t, inspect.StructType))
-
-
-def parts(kind: Any) -> Iterator[inspect.Type]:
-    """The type and every type inside it, structs once each."""
-    stack, seen = [_info(kind)], set()
-    while stack:
-        t = stack.pop()
-        yield t
-        if isinstance(t, inspect.StructType):
-            if t.cls not in seen:
-                seen.add(t.cls)
-                stack += [f.type for f in t.fields]
-        elif isinstance(t, inspect.Metadata):
-            stack.append(t.type)
-        elif isinstance(t, inspect.UnionType):
-            stack += t.types
-        elif isinstance(t, inspect.DictType):
-            stack += [t.key_type, t.value_type]
-        elif isinstance(t, _LISTS):
-            stack.append(t.item_type)
-        elif isinstance(t, inspect.TupleType):
-            stack += t.item_types
-
-
-def bare(t: inspect.Type) -> inspect.Type:
-    """The type without what is only said about it."""
-    while isinstance(t, inspect.Metadata):
-        t = t.type
-    return t
-
-
-class Visit(NamedTuple):
-    """A part of a value with its type: a struct's mapping, or a text of which the type says what it stands for."""
-
-    at: At
-    type: inspect.Type
-    value: Any
-
-
-def visits(value: Any, kind: Any) -> list[Visit]:
-    """Every struct and every text with a meaning in a sound value."""
-    out: list[Visit] = []
-    _visit(value, _info(kind), (), out)
-    return out
-
-
-def _visit(value: Any, t: inspect.Type, at: At, out: list[Visit]) -> None:
-    if isinstance(t, inspect.Metadata):
-        out.append(Visit(at, t, value))
-        t = bare(t)
-    if isinstance(t, _SCALARS) or value is None:
-        return
-    if isinstance(t, inspect.UnionType):
-        options = [x for x in t.types if accepts(x, value)]
-        tagged = [x for x in options if isinstance(x, inspect.StructType) and value.get(x.tag_field) == x.tag]
-        for x in (tagged or options)[:1]:
-            _visit(value, x, at, out)
-    elif isinstance(t, inspect.StructType) and isinstance(value, dict):
-        out.append(Visit(at, t, value))
-        for field in t.fields:
-            inner = value.get(field.encode_name)
-            if inner is not None and not isinstance(field.type, _SCALARS):
-                _visit(inner, field.type, (*at, field.encode_name), out)
-    elif isinstance(t, inspect.DictType) and isinstance(value, dict):
-        for key, inner in value.items():
-            _visit(key, t.key_type, (*at, key), out)
-            _visit(inner, t.value_type, (*at, key), out)
-    elif isinstance(t, _LISTS) and isinstance(value, list):
-        if not isinstance(t.item_type, _SCALARS):
-            for i, inner in enumerate(value):
-                _visit(inner, t.item_type, (*at, i), out)
-    elif isinstance(t, inspect.TupleType) and isinstance(value, list):
-        for i, (inner, kind) in enumerate(zip(value, t.item_types, strict=False)):
-            _visit(inner, kind, (*at, i), out)
+    """Whether every struct in the type refuses by itself what rule files may not have."""
+    found = list(parts(kind))
+    return all(t.forbid_unknown_fields for t in found if isinstance(t, inspect.StructType)) and not any(
+        says(t, PUT_IN) for t in found
+    )
 
 
 def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
@@ -208,7 +87,7 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
             for flaw in _flaws(key, t.key_type, at):
                 yield flaw._replace(at=(*at, key), problem=f"key {flaw.problem}")
             yield from _flaws(inner, t.value_type, (*at, key))
-    elif isinstance(t, _LISTS) and isinstance(value, list):
+    elif isinstance(t, LISTS) and isinstance(value, list):
         for i, inner in enumerate(value):
             yield from _flaws(inner, t.item_type, (*at, i))
     elif isinstance(t, inspect.TupleType) and isinstance(value, list):
@@ -228,7 +107,7 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
 
 
 def _struct(value: dict[str, Any], t: inspect.StructType, at: At) -> Iterator[Flaw]:
-    fields = {f.encode_name: f for f in t.fields}
+    fields = {f.encode_name: f for f in t.fields if not says(f.type, PUT_IN)}
     known = {*fields, *([t.tag_field] if t.tag_field else [])}
     meant: set[str] = set()  # what misspelt keys stand for: they are not missing as well
     for key in value:
@@ -268,28 +147,6 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
         yield Flaw(at, "wrong_value", f"{_shown(value)}; {wanted} is wanted")
 
 
-def accepts(t: inspect.Type, value: Any) -> bool:
-    """Whether a value is of the outer kind that the type wants."""
-    t = bare(t)
-    if isinstance(t, inspect.StrType):
-        return isinstance(value, str)
-    if isinstance(t, inspect.BoolType):
-        return isinstance(value, bool)
-    if isinstance(t, inspect.IntType):
-        return isinstance(value, int) and not isinstance(value, bool)
-    if isinstance(t, inspect.FloatType):
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if isinstance(t, inspect.NoneType):
-        return value is None
-    if isinstance(t, (inspect.StructType, inspect.DictType)):
-        return isinstance(value, dict)
-    if isinstance(t, (*_LISTS, inspect.TupleType)):
-        return isinstance(value, list)
-    if isinstance(t, inspect.LiteralType):
-        return value in t.values
-    return True  # Any, and what rules do not use: the decoder itself has the last word
-
-
 def _wanted(t: inspect.Type) -> str:
     t = bare(t)
     words: dict[type, str] = {
@@ -302,7 +159,7 @@ def _wanted(t: inspect.Type) -> str:
         inspect.DictType: "a mapping of keys to values",
         inspect.TupleType: "a list",
     }
-    if isinstance(t, _LISTS):
+    if isinstance(t, LISTS):
         return "a list"
     if isinstance(t, inspect.LiteralType):
         return "one of " + ", ".join(str(v) for v in t.values)

@@ -15,7 +15,6 @@ UNITS = {"share": (0.0, 1.2), "seconds": (0.0, 10.0)}  # of a base
 FACTOR = (0.05, 20.0)
 BOUND = (1.0, 20.0)
 FAMILIES = ("server", "ggml")  # of engines that speed-engines.yaml does not list
-OLD = ("vllm-v0", "llama.cpp-2024")  # engine generations (advisor/speed/efficiencies.py)
 LINKS = ("alone", "stages", "direct", "pcie")  # how ranks are joined (advisor/speed/estimator.py)
 WHOLE = "all"
 
@@ -25,7 +24,7 @@ def faults(house: House) -> Iterator[Fault]:
     if FILE in house.documents:
         yield from _speed(house, house.documents[FILE])
     if ENGINES in house.documents:
-        yield from _engines(house.documents[ENGINES])
+        yield from _engines(house, house.documents[ENGINES])
 
 
 def classes(house: House) -> set[str]:
@@ -42,9 +41,11 @@ def classes(house: House) -> set[str]:
             gfx=a.gfx,
         )
         out.add(hardware_class(device, house.catalog))
-    families = house.documents[ENGINES].value.families if ENGINES in house.documents else {}
+    traits = [e.speed for e in house.engines.values()]
+    families = {t.family for t in traits if t.family}
+    generations = {g.name for t in traits for g in t.generations}
     links = {*LINKS, *(f"{x}-experts" for x in LINKS)}
-    return out | {*house.ids["engines"], *families, *FAMILIES, *OLD} | links
+    return out | {*house.ids["engines"], *families, *FAMILIES, *generations} | links
 
 
 def _speed(house: House, document: Document) -> Iterator[Fault]:
@@ -89,22 +90,13 @@ def _names(document: Document, at: tuple[str, ...], name: str, known: set[str]) 
             yield document.place.field("unknown_name", at, f"unknown class {part!r}", near(part, known))
 
 
-def _engines(document: Document) -> Iterator[Fault]:
+def _engines(house: House, document: Document) -> Iterator[Fault]:
     file = document.value
-    seen: dict[str, str] = {}
-    for family, engines in file.families.items():
-        for i, engine in enumerate(engines):
-            other = seen.setdefault(engine, family)
-            if other != family:
-                said = f"{engine} is of the family {other} already"
-                yield document.place.field("duplicate_name", ("families", family, i), said)
+    families = {e.speed.family for e in house.engines.values() if e.speed.family}
     for i, family in enumerate(file.tensor_split):
-        if family not in {*file.families, *FAMILIES}:
+        if family not in {*families, *FAMILIES}:
             said = f"unknown family {family!r}"
-            yield document.place.field("unknown_name", ("tensor_split", i), said, near(family, file.families))
-    for engine, most in file.admits.items():
-        if most < 1:
-            yield document.place.field("unit", ("admits", engine), f"{most} requests are none")
+            yield document.place.field("unknown_name", ("tensor_split", i), said, near(family, families))
     for name, x in file.speculation.items():
         if x.tokens < 1 or not 0 <= x.low <= x.high <= 1:
             said = "shares of accepted tokens lie between 0 and 1, of one token at least"

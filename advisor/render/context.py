@@ -16,6 +16,7 @@ from advisor.catalog.launch_types import Start
 from advisor.catalog.types import Engine, Image
 from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import Decided
+from advisor.engines.flags import ConceptName, concept
 from advisor.errors import BadInput
 from advisor.machines.types import Device
 from advisor.record import Record
@@ -58,37 +59,35 @@ def _joined(a: dict[str, Any], known: flags.FlagTable | None) -> dict[str, Any]:
     return {**a, "flag": f"{a['flag']}={a['value']}", "value": None}
 
 
-OWN_PLACE = {"host", "port", "model", "model-path", "server-name", "server-port", "hostname", "api-key", "api-keys"}
+OWN_PLACE: tuple[ConceptName, ...] = ("model", "address", "port", "api_key")  # what the launch says in its own words
 
 
-def _asked(d: Deployment, decided: tuple[Decided, ...], known: flags.FlagTable | None) -> list[Decided]:
+def _asked(d: Deployment, entry: Engine, decided: tuple[Decided, ...], known: flags.FlagTable | None) -> list[Decided]:
     """Settings of the deployment that are flags of the program and that nothing else has written yet."""
     if known is None:
         return []
-    names = known.spellings()
+    names, own = known.spellings(), {f for c in OWN_PLACE for f in concept(entry, c).flags}
     written = {names.get(f"--{x.name}", x.name) for x in decided}
     out = []
     for k, v in d.settings.items():
         name = next((n for n in (k, k.replace("_", "-")) if f"--{n}" in names or n in known.gone), None)
-        if name is None or names.get(f"--{name}", name) in written or name in OWN_PLACE:
+        if name is None or names.get(f"--{name}", name) in written or name in own:
             continue
-        entry = known.flags.get(names.get(f"--{name}", name))
-        if isinstance(v, str) and v.lower() == "auto" and not (entry and (entry.c or entry.v)):
+        listed = known.flags.get(names.get(f"--{name}", name))
+        if isinstance(v, str) and v.lower() == "auto" and not (listed and (listed.c or listed.v)):
             continue  # the engine's own value
         out.append(Decided(name=name, value=v, because="as asked"))
     return out
 
 
-SERVED = ("served-model-name", "alias", "model-name")
-
-
 def _served(
-    d: Deployment, decided: Sequence[Decided], known: flags.FlagTable | None
+    d: Deployment, entry: Engine, decided: Sequence[Decided], known: flags.FlagTable | None
 ) -> tuple[tuple[Decided, ...], bool]:
     """(the served name as a flag, where the engine's module has not written it; whether the server will know it)."""
-    if not d.served_name or known is None or {x.name for x in decided} & set(SERVED):
+    names = concept(entry, "served_name").flags
+    if not d.served_name or known is None or {x.name for x in decided} & set(names):
         return (), True
-    flag = next((n for n in SERVED if n in known.flags), None)
+    flag = next((n for n in names if n in known.flags), None)
     return ((Decided(name=flag, value=d.served_name, because="as asked"),), True) if flag else ((), False)
 
 
@@ -202,8 +201,8 @@ def context(
     version = d.engine_version or entry.version
     ref, host = model_ref(d, rules), d.host or "127.0.0.1"
     known = flags.flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
-    name_flag, named = _served(d, decided, known)
-    decided = (*decided, *name_flag, *_asked(d, decided, known))
+    name_flag, named = _served(d, entry, decided, known)
+    decided = (*decided, *name_flag, *_asked(d, entry, decided, known))
     every = [a.to_dict() for a in arguments(decided)]
     left_out = [{"flag": a["flag"], "because": why} for a in every if (why := flags.lacking(known, a["flag"], version))]
     if not named:
@@ -212,13 +211,14 @@ def context(
         )
     kept = [_joined(a, known) for a in every if a["flag"] not in {x["flag"] for x in left_out}]
     doc = matrix.table(rules)
+    ranks = _ranks(decided, engines.settings_entry(d.engine, rules.engines()))
     weights, host_bytes = (None, None) if brief else _sizes(d, rules)
     s = matrix.start(entry.id, rules)
     port = d.port or s.port or entry.port or 8000
     address = f"[{host}]" if ":" in host else host  # where a port follows it
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
-        "model": {**ref.to_dict(), "declared": declaration(ref, entry.id, target, rules)},
+        "model": {**ref.to_dict(), "declared": declaration(ref, entry, target, rules)},
         "served_name": d.served_name if named else None,
         "name": slug(f"{entry.id}-{d.served_name or local_name(d.model_path or d.model.id)}"),
         "arguments": kept,
@@ -236,8 +236,8 @@ def context(
         else {"name": f"{image.repository}:{image.tag.replace('{version}', version or 'latest')}", "lane": image.lane},
         "devices": [{"index": x.index, "name": x.name, "vendor": x.vendor} for x in devices],
         "vendor": devices[0].vendor if devices else "cpu",
-        "device_count": _per_node(decided, len(devices)),
-        "nodes": _nodes(decided, len(devices), d.machine.nodes if d.machine else 1),
+        "device_count": _per_node(ranks, len(devices)),
+        "nodes": _nodes(ranks, len(devices), d.machine.nodes if d.machine else 1),
         "os": d.machine.os if d.machine else None,
         "kind": d.model.kind,
         "decided": [x.to_dict() for x in decided],
@@ -249,32 +249,28 @@ def context(
         "venv": entry.installation is not None and bool(entry.installation.pip),
     }
     seen |= _starts(seen, s, ref, inside=not brief)
-    inner_start = matrix.start(entry.runs[0], rules) if entry.id == "llama-swap" else s
+    inner_start = matrix.start(matrix.served_by(entry), rules)
     told = _model_words(ref, inner_start, None, ref.absolute)
     return seen | places.beyond(target, d, entry, rules, seen, told)
 
 
-RANKS = (
-    "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "tp-size", "tp", "num-shard", "tp_size",
-    "pp_size",
-)  # fmt: skip
-
-
-def _ranks(decided: tuple[Decided, ...]) -> int | None:
+def _ranks(decided: tuple[Decided, ...], named: Engine) -> int | None:
     """Devices that the settings take together; None where no setting says."""
-    said = [int(x.value) for x in decided if x.name in RANKS]
+    inside = any(x.name in concept(named, "data_parallel_attention").flags and x.value is True for x in decided)
+    kinds: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", *(() if inside else ("data_parallel",)))
+    concepts = [concept(named, k) for k in kinds]
+    names = {n for c in concepts for n in (*c.flags, c.launch)}
+    said = [int(x.value) for x in decided if x.name in names and str(x.value).isdecimal()]
     return math.prod(said) if said else None
 
 
-def _nodes(decided: tuple[Decided, ...], devices: int, there: int) -> int:
+def _nodes(ranks: int | None, devices: int, there: int) -> int:
     """Nodes that the settings take: one, unless they need more devices than a node has."""
-    ranks = _ranks(decided)
     return there if ranks is None or not devices else min(there, max(1, -(-ranks // devices)))
 
 
-def _per_node(decided: tuple[Decided, ...], devices: int) -> int:
+def _per_node(ranks: int | None, devices: int) -> int:
     """Devices of each node that the settings take; all where no setting says."""
-    ranks = _ranks(decided)
     return devices if ranks is None else min(devices, ranks)
 
 

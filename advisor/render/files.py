@@ -107,7 +107,7 @@ def readme(
     entry = rules.engine(d.engine)
     known = matrix.table(rules).targets
     seen = context(d, entry, rules, "readme", work)
-    rows = [{"name": name, "what": known[t].what, "run": _run(t, name, seen["name"])} for t, name in files]
+    rows = [{"name": name, "what": known[t].what, "run": _run(known[t], name, seen["name"])} for t, name in files]
     values: dict[str, Any] = {
         **seen,
         "files": rows,
@@ -124,7 +124,7 @@ def readme(
 
 def render_client(url: str, model: str | None, target: str, rules: Catalog) -> tuple[File, ...]:
     """Files for an endpoint that is there already. Raises BadInput for other targets than a client and a router."""
-    entry = rules.engine("remote-openai")
+    entry = next(e for e in rules.engines().values() if e.remote == "endpoint")
     if not matrix.cell(entry.id, target, rules)[0]:
         raise BadInput(f"an endpoint that is there already has no {target} file; take openai-client or litellm")
     _refuse_what_is_no_url(url)
@@ -153,50 +153,32 @@ def _comes_as_image(engine_id: str, system: str | None, rules: Catalog) -> bool:
     return how is not None and how.image and system not in how.systems
 
 
-STARTS = {
-    "compose": "docker compose up -d",
-    "systemd": "systemctl --user enable --now {name} (after copying it to ~/.config/systemd/user/)",
-    "kubernetes": "kubectl apply -f {file} (after the secret that its first line names)",
-    "lws": "kubectl apply -f {file}",
-    "ray": "kubectl apply -f {file}",
-    "kserve": "kubectl apply -f {file}",
-    "dynamo": "kubectl apply -f {file}",
-    "llm-d": "helm install {name} llm-d-modelservice/llm-d-modelservice -f {file}",
-    "skypilot": "sky launch -c {name} {file}",
-    "slurm": "sbatch {file}",
-    "llama-swap": "llama-swap --config {file}",
-    "ollama": "ollama create {name} -f {file}",
-    "litellm": "litellm --config {file}",
-    "infernet": "merge it into Infernet's configuration, then `infernet service restart`",
-    "oumi": "python {file}",
-    "openai-client": "python {file}",
-}
-
-
-def _run(target: str, file: str, name: str) -> str:
+def _run(target: matrix.Target, file: str, name: str) -> str:
     """How a file is started, as a cell of the README's table."""
-    said = STARTS.get(target, "./{file}").replace("{file}", file).replace("{name}", name)
+    said = target.run.replace("{file}", file).replace("{name}", name)
     return said if " " not in file and ("(" in said or "merge" in said) else f"`{said}`"
 
 
 def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[File, ...]:
-    """A llama-swap file that holds several models, one of which runs at a time. Raises BadInput for two of one name."""
+    """One file that holds several models, one of which runs at a time. Raises BadInput for two of one name."""
+    target = matrix.together(rules)
     servers: list[dict[str, Any]] = []
     seen: dict[str, Any] = {}
     for d in ds:
         entry = rules.engine(d.engine)
-        if not matrix.cell(entry.id, "llama-swap", rules)[0]:
-            raise BadInput(f"{entry.name} has no llama-swap file: {matrix.cell(entry.id, 'llama-swap', rules)[1]}")
-        mine = context(d, entry, rules, "llama-swap")
+        there, why = matrix.cell(entry.id, target, rules)
+        if not there:
+            raise BadInput(f"{entry.name} has no {target} file: {why}")
+        mine = context(d, entry, rules, target)
         servers += mine["servers"]
         seen = seen or mine
     labels = [s["label"] for s in servers]
     twice = next((x for x in labels if labels.count(x) > 1), None)
     if twice is not None:
-        raise BadInput(f"{twice} is named twice; llama-swap tells its models apart by name")
-    values = {**seen, "servers": servers, "script": True, "verbose": False, "target": "llama-swap"}
-    text = _filled(environment(tuple(template_roots())), (f"{SHARED}/llama-swap.j2",), values)
-    return (File(name="llama-swap.yaml", content=text),)
+        raise BadInput(f"{twice} is named twice; {target} tells its models apart by name")
+    values = {**seen, "servers": servers, "script": True, "verbose": False, "target": target}
+    text = _filled(environment(tuple(template_roots())), (f"{SHARED}/{target}.j2",), values)
+    return (File(name=matrix.table(rules).targets[target].file, content=text),)
 
 
 def _filled(env: Environment, candidates: tuple[str, ...], values: dict[str, Any]) -> str:

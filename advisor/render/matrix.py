@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.catalog.launch_types import Start
+from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.record import Record
 
@@ -19,6 +20,9 @@ class Target(Record, frozen=True, kw_only=True):
     file: str
     what: str
     otherwise: str  # why an engine has none that says nothing of its own
+    run: str = "./{file}"  # how the file is started, or used; `{file}` and `{name}` are filled in
+    several: bool = False  # holds several models, of which one runs at a time
+    states_context: bool = False  # says the context length itself
     source: str | None = None
 
 
@@ -62,6 +66,19 @@ def start(engine_id: str, rules: Catalog) -> Start:
         found = replace(same, like=None) if same is not None else None
     if found is None:
         raise BadInput(f"rules/engines/{engine_id}.yaml does not say how {engine_id} is started")
+    return found
+
+
+def served_by(entry: Engine) -> str:
+    """The engine whose server answers: behind a proxy the first that it starts."""
+    return entry.runs[0] if entry.kind == "proxy" else entry.id
+
+
+def together(rules: Catalog) -> str:
+    """The target that holds several models. Raises BadInput where there is none."""
+    found = next((name for name, t in table(rules).targets.items() if t.several), None)
+    if found is None:
+        raise BadInput("rules/targets.yaml: no target holds several models")
     return found
 
 

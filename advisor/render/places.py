@@ -28,7 +28,7 @@ def several_nodes(s: Start, count: str, rank: str, head: str) -> dict[str, str]:
 
 def swap_lines(d: Deployment, entry: Engine, rules: Catalog, seen: Mapping[str, Any], told: Any) -> Any:
     """The server's own command under llama-swap, on the port that llama-swap gives it."""
-    inner = matrix.start(entry.runs[0] if entry.id == "llama-swap" else entry.id, rules)
+    inner = matrix.start(matrix.served_by(entry), rules)
     place = {"host": plain("127.0.0.1"), "address": plain("127.0.0.1"), "port": plain("${PORT}")}
     values = {**told.values, **place}
     return [
@@ -93,10 +93,10 @@ def beyond(
             "sky_accelerator": sky_name(seen["devices"][0]["name"]),
             "sky_nodes": several_nodes(s, "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK", "HEAD"),
         }
-    if target == "llama-swap":
+    if doc.targets[target].several:
         return {"servers": [swapped(d, entry, rules, seen, told)]}
-    if target in ("ray", "dynamo", "llm-d"):
-        i = doc.places[target]
+    i = doc.places.get(target)
+    if i is not None:
         inner = rules.engine(entry.runs[0]) if entry.kind == "orchestrator" else entry
         lane = {"nvidia": ""}.get(str(seen["vendor"]))
         if lane is None:
@@ -109,9 +109,10 @@ def beyond(
             "inner_id": inner.id,
             "inner_name": inner.name,
         }
-    if target == "ollama":
-        module_length = next((x["value"] for x in seen["decided"] if x["name"] == "OLLAMA_CONTEXT_LENGTH"), 4096)
-        return {"modelfile_context": module_length}
+    if doc.targets[target].states_context:
+        names = (*entry.concepts.context_length.environment, *entry.concepts.context_length.flags)
+        length = next((x["value"] for x in seen["decided"] if x["name"] in names), None)
+        return {"modelfile_context": length or d.context_length}
     return {}
 
 

@@ -6,8 +6,10 @@ import re
 
 from msgspec.structs import replace
 
+from advisor import formats
 from advisor.catalog import Catalog
-from advisor.catalog.types import Quantization
+from advisor.catalog.launch_types import Tags
+from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.record import Record
 
@@ -30,7 +32,8 @@ class ModelRef(Record, frozen=True, kw_only=True):
 
 def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
     """Where the engine gets the weights from."""
-    q = rules.quantization(d.quantization)
+    q, entry = rules.quantization(d.quantization), rules.engines()[d.engine]
+    tags = entry.start.tags if entry.start else None
     plain = ModelRef(id=d.model.id, quantization=d.quantization)
     if d.model_path:
         from advisor.models.headers import origin
@@ -39,12 +42,12 @@ def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
         if come is None:
             return local(plain, d.model_path)
         label = f"{come.repository}:{d.quantization}"
-        if d.engine == "ollama":
-            return replace(plain, tag=f"hf.co/{label}")
+        if tags:
+            return replace(plain, tag=tags.repository.replace("{download}", label))
         return replace(plain, repository=come.repository, download=label if q.family == "gguf" else None)
-    if d.engine == "ollama" and (tag := _ollama_tag(d, q)):
+    if tags and (tag := _tag(d, q, tags)):
         return replace(plain, tag=tag)
-    if q.family == "gguf" or d.engine in ("llama.cpp", "ollama"):
+    if q.family == "gguf" or formats.own_family(entry, rules) == "gguf":
         return _gguf_ref(d, plain)
     native = (d.model.native_quant or "").lower()
     if q.family == "none" or native.startswith(q.id.lower()):
@@ -55,7 +58,7 @@ def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
         known = None  # ModelOpt checkpoints load on NVIDIA only
     if known:
         return replace(plain, repository=known)
-    online = ONLINE.get(d.engine, {}).get(q.id)
+    online = entry.start.online_formats.get(q.id) if entry.start else None
     if online:
         return replace(plain, repository=d.model.id, online_quantization=online)
     return replace(plain, missing=f"a checkpoint of {d.model.id} in {q.id}: none is in the catalogue, so name yours")
@@ -72,24 +75,13 @@ def local(plain: ModelRef, path: str) -> ModelRef:
     )
 
 
-SERVES_ANY = {"ollama": ("kubernetes", "systemd")}  # files whose server is told its model later
-
-
-def declaration(ref: ModelRef, engine: str, target: str, rules: Catalog) -> str | None:
+def declaration(ref: ModelRef, entry: Engine, target: str, rules: Catalog) -> str | None:
     """The comment that tells `advise check` which model of the catalogue it is, where the file's words do not."""
-    words = ref.path is None and ref.missing is None and target not in SERVES_ANY.get(engine, ())
+    tags = entry.start.tags if entry.start else None
+    words = ref.path is None and ref.missing is None and not (tags and target in tags.told_later)
     if words or not any(m.id == ref.id for m in rules.model_index()):
         return None
     return f"advise: model={ref.id} quant={ref.quantization}"
-
-
-# formats that an engine makes itself from the 16-bit checkpoint while loading -> its own name for them
-ONLINE = {
-    "vllm": {"FP8": "fp8"},
-    "sglang": {"FP8": "fp8"},
-    "tgi": {"FP8": "fp8", "INT8": "eetq", "bitsandbytes-8bit": "bitsandbytes", "bitsandbytes-4bit": "bitsandbytes-nf4"},
-    "transformers": {"bitsandbytes-4bit": "bnb-4bit", "bitsandbytes-8bit": "bnb-8bit"},
-}
 
 
 def _mlx_repository(d: Deployment, q: Quantization) -> str | None:
@@ -99,12 +91,13 @@ def _mlx_repository(d: Deployment, q: Quantization) -> str | None:
     return size.repo if size else None
 
 
-def _ollama_tag(d: Deployment, q: Quantization) -> str | None:
-    """The tag of Ollama's library, or a GGUF repository it can pull; None where neither is known."""
+def _tag(d: Deployment, q: Quantization, tags: Tags) -> str | None:
+    """The tag of the library, or of a GGUF repository that can be pulled; None where neither is known."""
     tag = next((a for a in d.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
-    if tag and q.id in ("Q4_K_M", "MXFP4_MOE"):  # what Ollama's plain tags hold
+    if tag and q.id in tags.formats:
         return tag
-    return f"hf.co/{d.model.gguf_repos[0]}:{d.quantization}" if d.model.gguf_repos else None
+    repository = d.model.gguf_repos[0] if d.model.gguf_repos else None
+    return tags.repository.replace("{download}", f"{repository}:{d.quantization}") if repository else None
 
 
 def _gguf_ref(d: Deployment, plain: ModelRef) -> ModelRef:

@@ -13,12 +13,14 @@ from pathlib import Path
 
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
-from advisor.engines.versions import key
+from advisor.engines import find
+from advisor.engines.pool import constants
+from advisor.engines.versions import is_before, key
 from advisor.estimation import deployment, estimate
 from advisor.models.types import Mla, Model
 from advisor.report import speed_accuracy
 from advisor.report.activation_fit import median_error, peak_errors, peaks
-from advisor.report.measured import POOL, Compared, compare, llama_request, planned_request, read_rows
+from advisor.report.measured import Compared, compare, has_pool, llama_request, planned_request, read_rows
 from advisor.units import MIB
 
 
@@ -36,13 +38,17 @@ def kind(model: Model) -> str:
     return mixer + (", experts" if model.is_moe else "")
 
 
-def _version(c: Compared) -> str:
+def _version(c: Compared, rules: Catalog) -> str:
+    """Versions between the changes of the engine's activation peak."""
     if c.version is None:
         return "not said"
-    if c.engine != "vllm":
+    bounds = sorted({a.before for a in constants(find(c.engine, rules.engines())[1]).activation if a.before}, key=key)
+    if not bounds:
         return "given"
-    k = key(c.version)
-    return "before 0.8" if k < (0, 8) else "0.8 to 0.18" if k < (0, 19) else "0.19 on"
+    above = next((n for n, b in enumerate(bounds) if is_before(c.version, b)), len(bounds))
+    if above == 0:
+        return f"before {bounds[0]}"
+    return f"{bounds[above - 1]} on" if above == len(bounds) else f"{bounds[above - 1]}, before {bounds[above]}"
 
 
 def summary(rows: Sequence[Compared]) -> dict[str, str]:
@@ -78,6 +84,7 @@ def page(data: Path, rules: Catalog | None = None) -> str:
     """The text of docs/accuracy.md."""
     rules = rules or catalog([shipped_root()])
     rows = [c for r in read_rows(data / "vram_logs.csv") if (c := compare(r, rules)) is not None]
+    pooled = [c for c in rows if has_pool(c.engine, rules)]
     refused = [c for c in rows if not c.ran]
     answered = [c for c in rows if c.ran]
     found = peaks(data)
@@ -101,7 +108,7 @@ def page(data: Path, rules: Catalog | None = None) -> str:
         "",
         *_grouped(rows, lambda c: c.engine, "engine"),
         "",
-        *_grouped([c for c in rows if c.engine in POOL], lambda c: f"{c.engine} {_version(c)}", "version"),
+        *_grouped(pooled, lambda c: f"{c.engine} {_version(c, rules)}", "version"),
         "",
         *_grouped(rows, lambda c: kind(c.model), "architecture"),
         "",

@@ -33,15 +33,17 @@ def peaks(data: Path) -> list[Peak]:
     out = []
     for r in read_rows(data / "vllm_activation.csv"):
         settings: Settings = {
-            "tensor-parallel-size": int(r["tp"]), "max-num-seqs": 1024, "max-num-batched-tokens": 8192,
-        }  # fmt: skip
+            "tensor-parallel-size": int(r["tp"]),
+            "max-num-seqs": int(r["max_num_seqs"]),
+            "max-num-batched-tokens": int(r["max_num_batched_tokens"]),
+        }
         q = Request(
-            model=r["model"], engine="vllm", engine_version="0.19.0", quantization="BF16",
-            hardware=f"{r['tp']}x H100 80GB SXM", settings=settings,
+            model=r["model"], engine=r["engine"], engine_version=r["engine_version"], quantization="BF16",
+            hardware=r["hardware"], settings=settings,
         )  # fmt: skip
         out.append(Peak(r["architecture"], q, float(r["gib"])))
     for r in read_rows(data / "vram_logs.csv"):
-        request = request_of(r) if r["engine"] == "vLLM" and r["activation_peak_gib"] else None
+        request = request_of(r) if r["activation_peak_gib"] else None
         if request is not None and request.engine_version and "residual" not in r["notes"]:
             out.append(Peak(r["group_id"], request, float(r["activation_peak_gib"])))
     return out
@@ -49,10 +51,10 @@ def peaks(data: Path) -> list[Peak]:
 
 def peak_errors(all_peaks: Sequence[Peak], rules: Catalog, fit: bool) -> list[tuple[str, float, float]]:
     """(group, ours, measured) GiB. `fit`: the coefficients come from the other groups only, by least median error."""
-    entry = find("vllm", rules.engines())[1]
-    c = constants(entry)
     made = []
     for p in all_peaks:
+        entry = find(p.request.engine, rules.engines())[1]
+        c = constants(entry)
         d, _ = deployment(p.request, rules)
         made.append((p, d.model, resolve(d, entry, c), pick(c.activation, p.request.engine_version)))
 

@@ -6,8 +6,13 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from advisor.catalog import Catalog
 from advisor.deployment import DeviceMemory, MemoryEstimate, Setting
+from advisor.engines import find
+from advisor.engines.flags import takes_share_of_device
+from advisor.engines.pool import constants
 from advisor.engines.versions import key
 from advisor.estimation import Request, deployment, estimate
 from advisor.models.types import Model
@@ -15,35 +20,6 @@ from advisor.units import GIB
 
 Row = dict[str, str]
 Settings = dict[str, Setting | dict[str, object] | list[object]]
-POOL = ("vllm", "sglang", "tensorrt-llm")
-FLAGS = {  # column -> the engine's own flag
-    "vllm": {
-        "tp": "tensor-parallel-size",
-        "pp": "pipeline-parallel-size",
-        "gpu_mem_util": "gpu-memory-utilization",
-        "max_num_seqs": "max-num-seqs",
-        "max_num_batched_tokens": "max-num-batched-tokens",
-        "max_model_len": "max-model-len",
-    },
-    "sglang": {"tp": "tp-size", "gpu_mem_util": "mem-fraction-static", "max_model_len": "context-length"},
-    "tensorrt-llm": {
-        "tp": "tensor_parallel_size",
-        "gpu_mem_util": "free_gpu_memory_fraction",
-        "max_model_len": "max_seq_len",
-    },
-}
-ENGINES = {
-    "llama.cpp": "llama.cpp",
-    "vLLM": "vllm",
-    "SGLang": "sglang",
-    "TensorRT-LLM": "tensorrt-llm",
-    "mlx-lm": "mlx-lm",
-    "vllm-mlx": "mlx-lm",
-    "HF transformers": "transformers",
-    "exllamav2": "exllamav3",
-    "Ollama (llama-server)": "ollama",
-    "llamafile": "llama.cpp",
-}
 
 
 class Compared(NamedTuple):
@@ -75,41 +51,30 @@ def _number(text: str) -> float | None:
 
 def request_of(r: Row) -> Request | None:
     """The question of one row of vram_logs.csv; None for engines the product does not know."""
-    engine = ENGINES.get(r["engine"])
-    if engine is None:
+    if not r["engine_id"]:
         return None
-    flags = FLAGS.get(engine, {})
-    settings: Settings = {}
-    for column, flag in flags.items():
-        value = _number(r[column]) if r[column] else None
-        if column == "tp" and value is None:
-            value = float(r["n_gpus"] or 1)
-        if value is not None:
-            settings[flag] = value if column == "gpu_mem_util" else int(value)
-    if engine == "vllm" and r["enforce_eager"] == "True":
-        settings["enforce-eager"] = True
-    if engine == "vllm" and r["spec_decode"] == "mtp":
-        settings["speculative-config"] = {"method": "mtp", "num_speculative_tokens": 1}
-    length = int(r["max_model_len"]) if r["max_model_len"] else None
     kv = r["kv_dtype"] if r["kv_dtype"] in ("fp8", "fp8_e5m2", "q8_0", "q4_0", "f16") else None
-    if engine in ("llama.cpp", "ollama"):
-        settings.update({"n-gpu-layers": "all", "fit": "off"} if engine == "llama.cpp" else {"num_gpu": "all"})
-        if length and engine == "llama.cpp":
-            settings.update({"ctx-size": length, "parallel": 1})
-            length = None
-        if r["engine_version"][:2] in ("b1", "b2", "b3", "b4", "b5"):  # flash attention was off unless asked for
-            settings["flash-attn"] = "off"
-    version = r["engine_version"] if key(r["engine_version"]) else None
     return Request(
         model=r["model_id"],
-        engine=engine,
-        engine_version=version,
+        engine=r["engine_id"],
+        engine_version=r["engine_version"] if key(r["engine_version"]) else None,
         quantization=r["quantization"] or None,
         hardware=r["hardware"],
-        context_length=length,
+        context_length=int(r["max_model_len"]) if r["max_model_len"] else None,
         kv_cache_type=kv,
-        settings=settings,
+        settings=msgspec.json.decode(r["settings"]) if r["settings"] else {},
     )
+
+
+def has_pool(engine: str, rules: Catalog) -> bool:
+    """Whether an engine reserves a pool for its cache, and so logs what it holds."""
+    return rules.engines()[engine].memory.get("family") == "pool"
+
+
+def profiles_inside(engine: str, rules: Catalog) -> bool:
+    """Whether an engine's share of the device holds its activation peak: then all of the share but the pool is told."""
+    entry = find(engine, rules.engines())[1]
+    return takes_share_of_device(entry) and any(a.mlp for a in constants(entry).activation)
 
 
 def compare(r: Row, rules: Catalog) -> Compared | None:
@@ -121,17 +86,18 @@ def compare(r: Row, rules: Catalog) -> Compared | None:
     m = estimate(d, rules)
     ran = r["outcome"] in ("ok", "")
     pool = weights = inside = None
+    pooled = has_pool(d.engine, rules)
     first = m.devices[0]
     theirs, util, total = (_number(r[k]) for k in ("kv_avail_gib_per_gpu", "gpu_mem_util", "gpu_total_gib"))
     logged = _number(r["weights_gib_per_gpu"])
     if logged and first.weights_bytes is not None and r["fact_kind"] == "engine_log":
-        mine = first.weights_bytes if d.engine in POOL else sum(x.weights_bytes or 0 for x in m.devices)
+        mine = first.weights_bytes if pooled else sum(x.weights_bytes or 0 for x in m.devices)
         weights = (mine / GIB, logged)
-    if d.engine in POOL:
+    if pooled:
         if theirs is not None and m.kv_cache.available_bytes is not None:
             pool = (max(0, m.kv_cache.available_bytes) / GIB, max(0.0, theirs))
             size = total * GIB if total else first.capacity_bytes
-            if util and size and d.engine == "vllm":
+            if util and size and profiles_inside(d.engine, rules):
                 inside = _fixed(first, util * size / GIB - theirs)
     else:
         inside = _total(r, m)
@@ -183,8 +149,8 @@ def llama_request(r: Row) -> Request:
         settings["n-gpu-layers"] = "all" if r["ngl"] == "-1" else int(r["ngl"])
     return Request(
         model=r["model"],
-        engine="llama.cpp",
-        engine_version="0.5.0",
+        engine=r["engine"],
+        engine_version=r["engine_version"],
         quantization=r["quant"],
         settings=settings,
         hardware=f"{gpus}x {cards[r['cc']]}" if gpus else "cpu, 2000GB RAM",
@@ -203,8 +169,8 @@ def planned_request(r: Row, length: int, rules: Catalog) -> int:
     }
     q = Request(
         model=r["model"],
-        engine="vllm",
-        engine_version="0.33.0",
+        engine=r["engine"],
+        engine_version=r["engine_version"],
         quantization=r["quant"],
         settings=settings,
         hardware=f"{r['tp']}x H100 80GB SXM",

@@ -12,8 +12,8 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
-from advisor.catalog.types import Quantization
-from advisor.engines.versions import key
+from advisor.catalog.types import Engine, Quantization
+from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memo import memoize_by_identity
 from advisor.speed.laws import Efficiency, Waits
@@ -92,19 +92,11 @@ PREFILL = (
 WAITS = ("mixing", "queue", "fixed")
 
 
-def engine_generation(engine: str, version: str | None) -> str:
-    """A name for engine versions with slower kernels or schedulers.
-
-    vLLM before its V1 engine was the default (0.8); llama.cpp of 2024 (before b4000), whose quantised kernels and flash
-    attention for tensor cores were new or missing.
-    """
-    if version is None or not key(version):
+def engine_generation(entry: Engine, version: str | None) -> str:
+    """A name for engine versions with slower kernels or schedulers (`speed.generations`); empty for all others."""
+    if version is None:
         return ""
-    if engine == "vllm" and key(version) < key("0.8"):
-        return "vllm-v0"
-    if engine == "llama.cpp" and version.startswith("b") and key(version) < key("b4000"):
-        return "llama.cpp-2024"
-    return ""
+    return next((g.name for g in entry.speed.generations if is_before(version, g.before)), "")
 
 
 def format_class(q: Quantization) -> str:

@@ -1,4 +1,4 @@
-"""rules/speed-engines.yaml: families of engines, what they admit, how much of a draft is accepted."""
+"""rules/speed-engines.yaml: how families of engines split a model, how much of a draft is accepted."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
-from advisor.meanings import EngineId
 
 
 class Acceptance(msgspec.Struct, frozen=True):
@@ -24,8 +23,6 @@ class EngineRules(msgspec.Struct, frozen=True):
 
     source: str
     as_of: str
-    families: dict[str, tuple[EngineId, ...]]
-    admits: dict[EngineId, int]
     tensor_split: tuple[str, ...]
     speculation: dict[str, Acceptance]
 

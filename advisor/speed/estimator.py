@@ -196,7 +196,7 @@ def keys_of(d: Deployment, q: Quantization, p: Placed, link: str, rules: Catalog
     return Keys(
         family=p.family,
         engine=d.engine,
-        generation=engine_generation(d.engine, d.engine_version),
+        generation=engine_generation(rules.engines()[d.engine], d.engine_version),
         vendor=device.vendor if device else "cpu",
         hardware=hardware_class(device, rules),
         format=format_class(q),

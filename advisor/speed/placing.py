@@ -12,6 +12,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import fitting, pool_constants, pool_settings
 from advisor.engines.base import flag, get, integer
+from advisor.engines.llama_cpp_plan import constants
 from advisor.memory import hf_weights
 from advisor.memory.ggml import BLOCKS
 from advisor.speed.engine_rules import EngineRules, engine_rules
@@ -72,15 +73,15 @@ def placed(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work, rules: Cata
     Raises BadInput as the memory estimate does.
     """
     known = engine_rules(rules)
-    named = next((f for f, ids in known.families.items() if d.engine in ids or entry.id in ids), None)
+    named = rules.engines()[d.engine].speed.family or entry.speed.family
     if "fraction_of" in entry.memory:
-        return _server(d, m, entry, named or "server", known)
+        return _server(d, m, entry, named or "server")
     if "compute_width" in entry.memory:
-        return _ggml(d, m, w, named or "ggml")
+        return _ggml(d, m, entry, w, named or "ggml")
     return _plain(d, m, named or entry.id, known)
 
 
-def _server(d: Deployment, m: MemoryEstimate, entry: Engine, family: str, known: EngineRules) -> Placed:
+def _server(d: Deployment, m: MemoryEstimate, entry: Engine, family: str) -> Placed:
     r = pool_settings.resolve(d, entry, pool_constants.constants(entry))
     tp, dp, tokens = r.tp, r.dp, m.kv_cache.tokens
     if r.dp == 1 and flag(d.settings, "enable_attention_dp"):  # TensorRT-LLM: every rank attends for its own requests
@@ -108,7 +109,7 @@ def _server(d: Deployment, m: MemoryEstimate, entry: Engine, family: str, known:
         key_bytes=r.kv_bytes,
         value_bytes=r.kv_bytes,
         chunk=max(16, r.batched_tokens),
-        most_running=r.sequences if r.sequences_given else max(r.sequences, known.admits.get(entry.id, 0)),
+        most_running=r.sequences if r.sequences_given else max(r.sequences, entry.speed.admits or 0),
         pool_tokens=tokens,
     )
 
@@ -119,11 +120,11 @@ def _whole_experts(d: Deployment, r: pool_settings.Resolved) -> bool:
     return (value is not None and str(value).lower() not in ("0", "1", "false")) and max(r.ep, r.tp) > 1
 
 
-def _ggml(d: Deployment, m: MemoryEstimate, w: Work, family: str) -> Placed:
+def _ggml(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work, family: str) -> Placed:
     keys = str(get(d.settings, "cache-type-k", "ctk") or d.kv_cache_type.k).upper()
     values = str(get(d.settings, "cache-type-v", "ctv") or d.kv_cache_type.v).upper()
     k, v = (BLOCKS.get("F16" if x == "AUTO" else x, (1, 2)) for x in (keys, values))
-    ubatch = integer(d.settings, "ubatch-size", "ub", least=1) or 512
+    ubatch = integer(d.settings, *entry.concepts.batched_tokens.flags, least=1) or constants(entry).usual.ubatch_size
     rows = [x.weights_bytes or 0 for x in m.devices]
     on = sum(rows)
     alone = not rows or not on

@@ -29,7 +29,6 @@ from advisor.speed.load import Load
 
 DATA = Path(__file__).parents[1] / "data"
 RULES = catalog()
-OWNERS = {e.owned_by: e.id for e in RULES.engines().values() if e.owned_by}
 WANTED = Wanted("http://x", "m", 2, 200, 32, 12, 60, 1.1, 7)
 
 
@@ -99,6 +98,10 @@ ANSWERS: dict[str, tuple[int, bytes]] = {
         b'{"default_generation_settings": {"n_ctx": 4096}, "total_slots": 2, "model_path": "/m.gguf",'
         b' "build_info": "b10434-abc"}',
     ),
+    "/mine/v1/models": (200, b'{"data": [{"id": "x", "owned_by": "llamacpp"}]}'),
+    "/mine/props": (200, b'{"total_slots": 1, "build_info": "b1-abc"}'),
+    "/odd/v1/models": (200, b'{"data": [{"id": "x", "owned_by": "llamacpp"}]}'),
+    "/odd/props": (200, b'{"default_generation_settings": [1], "total_slots": "two"}'),
     "/ollama/v1/models": (200, b'{"data": [{"id": "qwen3:8b", "owned_by": "library"}]}'),
 }
 
@@ -137,30 +140,34 @@ def base() -> Iterator[str]:
 )
 def test_what_is_wrong_with_an_address_is_one_line(base: str, path: str, said: str) -> None:
     with pytest.raises(BadInput) as e:
-        endpoint.look(f"{base}/{path}", OWNERS)
+        endpoint.look(f"{base}/{path}", RULES.engines())
     assert said in e.value.line()
     assert "\n" not in e.value.line()
 
 
 def test_nobody_there() -> None:
     with pytest.raises(BadInput, match="nothing answers there"):
-        endpoint.look("http://127.0.0.1:9", OWNERS, timeout=2)
+        endpoint.look("http://127.0.0.1:9", RULES.engines(), timeout=2)
 
 
 @pytest.mark.parametrize("url", ["", "ftp://x", "file:///etc/passwd", "http://a b", "http://", "http://x\n/y"])
 def test_no_address(url: str) -> None:
     with pytest.raises(BadInput, match=r"is no address|nothing answers"):
-        endpoint.look(url, OWNERS, timeout=1)
+        endpoint.look(url, RULES.engines(), timeout=1)
 
 
 def test_what_servers_say_of_themselves(base: str) -> None:
-    v = endpoint.look(f"{base}/vllm/v1", OWNERS)
+    v = endpoint.look(f"{base}/vllm/v1", RULES.engines())
     assert (v.engine, v.engine_version, v.context_length) == ("vllm", "0.33.0", 4096)
-    x = endpoint.look(f"{base}/llama/", OWNERS)
+    x = endpoint.look(f"{base}/llama/", RULES.engines())
     assert (x.engine, x.engine_version, x.context_length, x.slots, x.model_path) == (
         "llama.cpp", "b10434", 4096, 2, "/m.gguf",
     )  # fmt: skip
-    assert endpoint.look(f"{base}/ollama", OWNERS).engine_version is None  # /api/version is not there
+    assert endpoint.look(f"{base}/ollama", RULES.engines()).engine_version is None  # /api/version is not there
+    mine = endpoint.look(f"{base}/mine", RULES.engines())  # a build of one's own has no number that means something
+    assert (mine.engine, mine.engine_version, mine.slots) == ("llama.cpp", None, 1)
+    odd = endpoint.look(f"{base}/odd", RULES.engines())  # nothing where it is looked for
+    assert (odd.engine, odd.engine_version, odd.context_length, odd.slots) == ("llama.cpp", None, None, None)
 
 
 def test_without_the_generator(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

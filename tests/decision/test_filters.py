@@ -238,7 +238,10 @@ def test_features_that_the_workload_needs() -> None:
 
 
 def test_kinds_that_must_be_asked_for() -> None:
-    cloud, remote = engine(id="cloud-api", kind="client"), engine(id="remote-openai", kind="client")
+    cloud, remote = (
+        engine(id="cloud-api", kind="client", remote="hosted"),
+        engine(id="remote-openai", kind="client", remote="endpoint"),
+    )
     windows = {"os": "windows", "gpu.vendor": "none"}
     assert codes(cloud, windows) == ["not_asked_for"]
     assert codes(cloud, windows, workload=Workload(cloud="allowed")) == []

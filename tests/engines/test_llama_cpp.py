@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from advisor.deployment import MemoryEstimate, Setting
 from advisor.engines import llama_cpp, ollama
+from advisor.engines.base import own_defaults
 from advisor.engines.ollama import default_context
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate
@@ -112,9 +113,8 @@ def test_settings_written_out_give_the_same_bytes_again() -> None:
 
 
 def test_ollama_defaults_by_vram() -> None:
-    assert default_context(8 * GIB) == 4096
-    assert default_context(24 * GIB) == 32768
-    assert default_context(48 * GIB) == 262144
+    tiers = own_defaults(RULES.engine("ollama"), ollama.Usual).context_by_total_vram
+    assert [default_context(n * GIB, tiers) for n in (0, 8, 24, 48)] == [4096, 4096, 32768, 262144]
     m = asked("ollama", L8, "RTX 4090")
     assert m.context_length == 32768
     assert any("Ollama's default" in w for w in m.warnings)
@@ -134,7 +134,8 @@ def test_ollama_takes_one_card_where_it_can() -> None:
 
 def test_ollama_settings_and_cache_types() -> None:
     d = deployed("ollama", L8, "RTX 4090", context=8192, sequences=3, kv="q8_0")
-    decided = {x.name: x.value for x in ollama.settings(d, RULES.engine("llama.cpp"), RULES.quantization("Q4_K_M"))}
+    server = ollama.bind(RULES.engine("ollama"))
+    decided = {x.name: x.value for x in server.settings(d, RULES.engine("llama.cpp"), RULES.quantization("Q4_K_M"))}
     assert decided == {
         "OLLAMA_CONTEXT_LENGTH": 8192,
         "OLLAMA_NUM_PARALLEL": 3,

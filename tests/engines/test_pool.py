@@ -219,7 +219,9 @@ def test_encoders_keep_no_cache() -> None:
 def test_sglang_static_share() -> None:
     """Figures of the engine's own rule: 24 GiB about 0.72, 48 GiB about 0.85, H100 about 0.83, H200 about 0.9."""
     for gib, chunk, want in ((23.99, 4096, 0.72), (48, 4096, 0.85), (79.65, 8192, 0.83), (140.4, 8192, 0.9)):
-        assert static_fraction(int(gib * GIB), chunk, 1, 1, False) == pytest.approx(want, abs=0.011)
+        assert static_fraction(RULES.engine("sglang"), int(gib * GIB), chunk, 1, 1, False) == pytest.approx(
+            want, abs=0.011
+        )
 
 
 def test_shares_outside_zero_and_one() -> None:

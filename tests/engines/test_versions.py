@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.launch_types import VersionedNumber
-from advisor.engines.versions import key, pick
+from advisor.engines.versions import is_before, key, pick
 
 TWO = (VersionedNumber(number=0.9, before="0.21", source="old"), VersionedNumber(number=0.92, source="new"))
 
@@ -24,6 +24,16 @@ def test_versions_compare_as_numbers_not_text() -> None:
     assert key("0.9.2") < key("0.19") < key("0.21.0")
     assert key("v1.2rc3") == (1, 2)
     assert key("b11434") == (11434,)
+
+
+def test_builds_and_versions_are_not_compared() -> None:
+    assert is_before("0.7.3", "0.8")
+    assert not is_before("0.8.0", "0.8")
+    assert is_before("b1691", "b4000")
+    assert not is_before("b4000", "b4000")
+    assert not is_before("0.5.0", "b4000")  # a release is no build
+    assert not is_before("b1691", "0.8")
+    assert not is_before("nightly", "0.8")
 
 
 @given(
