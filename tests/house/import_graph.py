@@ -22,7 +22,7 @@ def modules(package: Path) -> dict[str, Path]:
 
 
 @cache
-def trees(package: Path = PACKAGE) -> dict[str, ast.Module]:
+def trees(package: Path) -> dict[str, ast.Module]:
     """Module name -> its source as a tree."""
     return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules(package).items()}
 
