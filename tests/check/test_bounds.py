@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from checking import check_text, launches
 
+from advisor.checks.one_file import Options
 from advisor.checks.run import check
 from advisor.errors import BadFile
 
@@ -43,7 +44,7 @@ def test_a_bad_file_is_a_problem_not_a_crash(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [b\nc: d\n")
     (tmp_path / "b.yaml").write_bytes(b"a: \xff\xfe\n")
     (tmp_path / "c.sh").write_text("vllm serve Qwen/Qwen3-8B\n")
-    report = check([tmp_path], fit=False)
+    report = check([tmp_path], Options(fit=False))
     assert [Path(p.file).name for p in report.problems] == ["a.yaml", "b.yaml"]
     assert len(report.deployments) == 1
     assert report.status() == 2

@@ -12,6 +12,7 @@ import pytest
 from advisor.catalog import catalog
 from advisor.checks.findings import Finding, Report
 from advisor.checks.formats import FORMATS
+from advisor.checks.one_file import Options
 from advisor.checks.run import check
 
 HERE = Path(__file__).parent
@@ -28,7 +29,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Report:
     (folder / "big.sh").write_text("vllm serve meta-llama/Llama-3.3-70B-Instruct\n")
     (folder / "open.sh").write_text("vllm serve $MODEL\n")
     (folder / "broken.yaml").write_text("a: [b\n")
-    found = check([folder], on="1x RTX 4090")
+    found = check([folder], Options(on="1x RTX 4090"))
     extra = Finding(
         rule="flag-unknown", severity="warning", file=str(folder / "fits.sh"), line=1, message=NASTY, fix=NASTY
     )
