@@ -18,6 +18,7 @@ from advisor.errors import AdvisorError, BadFile
 from advisor.models import gguf as reader
 from advisor.models.ggml_types import BLOCKS, FILE_TYPES, TYPE_NAMES, row_bytes
 from advisor.models.gguf import read_gguf
+from advisor.models.gguf_cursor import MAX_KEPT, Cursor
 from advisor.models.gguf_model import model_from_gguf
 
 
@@ -231,7 +232,7 @@ def test_nested_and_many_arrays_cost_little(tmp_path: Path) -> None:
         else:
             file = read_gguf(path)
             assert len(file.lengths) == len(keys)
-            assert sum(len(v) for v in file.metadata.values() if isinstance(v, tuple)) <= reader.MAX_KEPT
+            assert sum(len(v) for v in file.metadata.values() if isinstance(v, tuple)) <= MAX_KEPT
         assert time.process_time() - start < 1
 
 
@@ -273,7 +274,7 @@ def read_or_refuse(data: bytes) -> None:
     """Read bytes as a file and a model: only errors with one clear line may come out, and soon."""
     start, problem = time.process_time(), ""
     try:
-        header = reader._Header(Path("fuzz.gguf"), io.BytesIO(data), reader.MAX_HEADER)
+        header = Cursor(Path("fuzz.gguf"), io.BytesIO(data), reader.MAX_HEADER)
         model_from_gguf(reader._read_header(header, len(data)))
     except AdvisorError as e:
         problem = e.message
@@ -304,7 +305,7 @@ def test_damaged_files_at_length(sample: bytes, edits: list[tuple[int, bytes]], 
 def test_a_line_end_in_the_architecture_stays_out_of_the_message(sample: bytes) -> None:
     """Found by the test above: the name stood as it was in `... is missing`."""
     at = sample.index(b"llama", 40)
-    header = reader._Header(Path("x.gguf"), io.BytesIO(damaged(sample, [(at, b"\n")], None)), reader.MAX_HEADER)
+    header = Cursor(Path("x.gguf"), io.BytesIO(damaged(sample, [(at, b"\n")], None)), reader.MAX_HEADER)
     with pytest.raises(BadFile) as e:
         model_from_gguf(reader._read_header(header, len(sample)))
     assert "which no architecture name is" in e.value.message
