@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from advisor.memory.gguf_shapes import NoLayout, Shape, layer_shapes
+from advisor.memory.gguf_shapes import NoLayout as NoLayout
+from advisor.memory.gguf_shapes import Shape, layer_shapes
 from advisor.memory.memo import KEPT_LARGE, by_identity
 from advisor.models import types as t
 from advisor.record import Record

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
-from advisor.memory.gguf_shapes import NoLayout
+from advisor.memory.gguf_tensors import NoLayout
 from advisor.memory.memo import by_identity
 from advisor.models.types import Model
 from advisor.record import Record

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from advisor.catalog.types import Quantization
 from advisor.memory import gguf_tensors
-from advisor.memory.gguf_shapes import NoLayout
-from advisor.memory.gguf_tensors import Tensor
+from advisor.memory.gguf_tensors import NoLayout, Tensor
 from advisor.memory.memo import by_identity
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record

@@ -13,8 +13,7 @@ from pathlib import Path
 from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.memory import gguf_tensors, gguf_weights, hf_weights
-from advisor.memory.gguf_shapes import NoLayout
-from advisor.memory.gguf_tensors import order
+from advisor.memory.gguf_tensors import NoLayout, order
 from advisor.memory.layers import cache_layers
 from advisor.memory.memo import by_identity
 from advisor.models import types as t

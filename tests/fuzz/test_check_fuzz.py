@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import ELSEWHERE
 
 HERE = Path(__file__).parent
 
@@ -26,7 +27,7 @@ def findings(count: int, seed: int) -> tuple[list[str], dict[str, float]]:
     return [line["error"] for line in lines[:-1]], lines[-1]
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the memory bound is set the Linux way")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason=f"{ELSEWHERE}the memory bound is set the Linux way")
 def test_a_few() -> None:
     errors, totals = findings(1000, 11)
     assert not errors

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import ELSEWHERE
 
 from advisor.errors import AdvisorError
 from advisor.models.hf_config import read_model_dir
@@ -27,7 +28,7 @@ def findings(kind: str, count: int, seed: int, folder: Path) -> tuple[list[str],
     return [line["error"] for line in lines[:-1]], lines[-1]
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the memory bound is set the Linux way")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason=f"{ELSEWHERE}the memory bound is set the Linux way")
 @pytest.mark.parametrize("kind", ["gguf", "safetensors", "index", "config"])
 def test_a_few(kind: str, tmp_path: Path) -> None:
     errors, totals = findings(kind, 1500, 11, tmp_path)

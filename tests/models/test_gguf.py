@@ -11,7 +11,7 @@ from pathlib import Path
 import gguf
 import gguf_files as g
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, BadFile
@@ -283,20 +283,20 @@ def read_or_refuse(data: bytes) -> None:
     assert time.process_time() - start < 1
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=1500)
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=300))
 def test_random_bytes_after_the_magic(data: bytes) -> None:
     read_or_refuse(b"GGUF\x03\0\0\0" + data)
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20_000)
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files_at_length(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, BadFile
@@ -202,20 +202,20 @@ def damaged(edits: list[tuple[int, bytes]], cut: int | None) -> bytes:
     return bytes(out if cut is None else out[:cut])
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=1000)
 @given(edits=EDITS, cut=st.none() | st.integers(0, len(SAMPLE)))
 def test_damaged_files(tmp_path: Path, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(tmp_path / "m.safetensors", damaged(edits, cut))
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20_000)
 @given(edits=EDITS, cut=st.none() | st.integers(0, len(SAMPLE)))
 def test_damaged_files_at_length(tmp_path: Path, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(tmp_path / "m.safetensors", damaged(edits, cut))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(
     st.dictionaries(
         st.text(min_size=1, max_size=8).filter(lambda s: s != "__metadata__"),
