@@ -18,6 +18,7 @@ from hypothesis import HealthCheck, settings
 from programs import CI, MAY_SKIP_IN_CI
 
 HERE = Path(__file__).parent
+SLOW_SECONDS = 3600  # against a hang of a slow test; pyproject.toml has that of the others
 MOST_WORKERS = 8  # each one collects all tests, some seconds: more of them would cost more than they save
 
 # --- Hypothesis: what it measures with a clock is off. In CI the examples are the same ones every time.
@@ -77,6 +78,7 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     for name in ("COLUMNS", "FORCE_COLOR"):
         os.environ.pop(name, None)
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # the workers have the cores
     os.environ |= {"HOME": str(home), "USERPROFILE": str(home), "XDG_CACHE_HOME": str(home / "cache"), OWN: str(home)}
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # else every process that a test starts compiles all modules
         os.environ["PYTHONPYCACHEPREFIX"] = str(home / "pycache")
@@ -102,8 +104,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache for tests that compile overlays: they would push the shipped rules out of the one that all share."""
+    """A cache with the compiled rules in it, for tests that compile overlays: those would push them out of the one
+    that all share, which keeps few files."""
+    from advisor.catalog.roots import cache_dir
+
     folder = tmp_path / "own-cache"
+    if cache_dir().is_dir():
+        shutil.copytree(cache_dir(), folder, copy_function=os.link)
     monkeypatch.setenv("ADVISOR_CACHE_DIR", str(folder))
     return folder
 
@@ -124,6 +131,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for marker, places in MARKED.items():
         if any(place == p or place.startswith(f"{p}/") for p in places):
             item.add_marker(marker)
+    if item.get_closest_marker("slow"):
+        item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
 
 
 # --- No network: only this machine may be talked to

@@ -18,6 +18,7 @@ def advise(folder: Path, *words: str) -> commands.Finished:
     return commands.advise(*words, folder=folder)
 
 
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("name", ["our-org/mine", "/models/mine", "/models/mine.gguf"])
 def test_a_locked_model_is_judged_like_its_own(name: str, tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()

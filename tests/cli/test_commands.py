@@ -227,6 +227,7 @@ def test_a_shorter_context_than_usual_is_said() -> None:
     assert any("instead of the usual" in w for w in body["warnings"])
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_an_engine_of_an_overlay_does_not_break_the_others(tmp_path: Path) -> None:
     (tmp_path / "engines").mkdir()
     (tmp_path / "engines" / "mine.yaml").write_text(

@@ -56,14 +56,14 @@ class Server(NamedTuple):
     log: Path
 
     def get(self, path: str) -> Any:
-        with urllib.request.urlopen(self.url + path, timeout=10) as r:
+        with urllib.request.urlopen(self.url + path, timeout=300) as r:
             return json.load(r)
 
     def post(self, path: str, body: dict[str, Any]) -> Any:
         request = urllib.request.Request(
             self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}
         )
-        with urllib.request.urlopen(request, timeout=60) as r:
+        with urllib.request.urlopen(request, timeout=300) as r:
             return json.load(r)
 
     def stop(self) -> int:

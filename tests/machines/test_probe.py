@@ -108,5 +108,5 @@ def test_without_a_gpu_nothing_heavy_is_loaded() -> None:
         "heavy = {'pynvml', 'psutil', 'yaml', 'cpuinfo', 'amdsmi', 'subprocess'};"
         "print(json.dumps(sorted(heavy & (set(sys.modules) - before))))"
     )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(out.stdout) == []  # and nothing else on standard output

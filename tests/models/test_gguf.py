@@ -5,12 +5,12 @@ from __future__ import annotations
 import io
 import os
 import struct
-import time
 from pathlib import Path
 
 import gguf
 import gguf_files as g
 import pytest
+from effort import calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -51,9 +51,8 @@ def test_reads_what_the_gguf_reader_reads(tmp_path: Path) -> None:
 
 def test_large_arrays_are_counted_not_kept(tmp_path: Path) -> None:
     path = g.write(tmp_path / "v.gguf", "llama", {".block_count": 1}, g.ends(64, 32), vocabulary=128_000)
-    start = time.process_time()
     file = read_gguf(path)
-    assert time.process_time() - start < 0.3  # some 20 ms; decoding 256,000 strings one by one takes longer
+    assert calls(lambda: read_gguf(path)) < 100_000  # one for each of 256,000 strings would be more
     names = ("tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.merges")
     assert [file.lengths[n] for n in names] == [128_000] * 3
     assert not any(n in file.metadata for n in names)
@@ -225,15 +224,14 @@ def test_nested_and_many_arrays_cost_little(tmp_path: Path) -> None:
         ([string(f"k{i}") + struct.pack("<I", ARRAY) + strings for i in range(5000)], None),
     ):
         path.write_bytes(by_hand(keys, []))
-        start = time.process_time()
         if says:
             with pytest.raises(BadFile, match=says):
                 read_gguf(path)
-        else:
-            file = read_gguf(path)
-            assert len(file.lengths) == len(keys)
-            assert sum(len(v) for v in file.metadata.values() if isinstance(v, tuple)) <= MAX_KEPT
-        assert time.process_time() - start < 1
+            continue
+        file = read_gguf(path)
+        assert len(file.lengths) == len(keys)
+        assert sum(len(v) for v in file.metadata.values() if isinstance(v, tuple)) <= MAX_KEPT
+        assert calls(lambda: read_gguf(path)) < 1_000_000  # up to 1,275,000 strings, two calls each: too many
 
 
 def test_long_names_do_not_make_long_messages(tmp_path: Path) -> None:
@@ -271,19 +269,23 @@ EDITS = st.lists(
 
 
 def read_or_refuse(data: bytes) -> None:
-    """Read bytes as a file and a model: only errors with one clear line may come out, and soon."""
-    start, problem = time.process_time(), ""
-    try:
-        header = Cursor(Path("fuzz.gguf"), io.BytesIO(data), reader.MAX_HEADER)
-        model_from_gguf(reader._read_header(header, len(data)))
-    except AdvisorError as e:
-        problem = e.message
+    """Read bytes as a file and a model: only errors with one clear line may come out, and after little work."""
+    problem = ""
+
+    def read() -> None:
+        nonlocal problem
+        try:
+            header = Cursor(Path("fuzz.gguf"), io.BytesIO(data), reader.MAX_HEADER)
+            model_from_gguf(reader._read_header(header, len(data)))
+        except AdvisorError as e:
+            problem = e.message
+
+    assert calls(read) < 50_000
     assert "\n" not in problem
     assert len(problem) < 1000
-    assert time.process_time() - start < 1
 
 
-@settings(max_examples=1500)
+@settings(max_examples=500)
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 from launching import RULES, launch
+from reading import read_all_yaml, read_yaml
 from sampling import HARDWARE, NVIDIA
 
 from advisor.errors import BadInput
@@ -20,8 +20,8 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 def test_names_in_the_matrix_are_engines() -> None:
     """Read without the catalogue, so that an unknown name cannot hide behind a default."""
-    data = yaml.safe_load((TEMPLATES.parent / "rules/targets.yaml").read_text())
-    ids = {yaml.safe_load(p.read_text())["id"] for p in (TEMPLATES.parent / "rules/engines").glob("*.yaml")}
+    data = read_yaml((TEMPLATES.parent / "rules/targets.yaml").read_text())
+    ids = {read_yaml(p.read_text())["id"] for p in (TEMPLATES.parent / "rules/engines").glob("*.yaml")}
     for name, t in data["targets"].items():
         assert set(t["engines"]) <= ids, name
         assert set(t.get("because", {})) <= ids, name
@@ -113,9 +113,7 @@ def test_nothing_is_downloaded_by_a_floating_tag() -> None:
 def test_devices_and_nodes_are_those_that_the_settings_take() -> None:
     def limits(**settings: int) -> tuple[str, int]:
         d = launch("vllm", hardware="8x H100 80GB SXM, 2 nodes", settings=settings)
-        group = next(
-            x for x in yaml.safe_load_all(render(d, "lws", RULES)[0].content) if x["kind"] == "LeaderWorkerSet"
-        )
+        group = next(x for x in read_all_yaml(render(d, "lws", RULES)[0].content) if x["kind"] == "LeaderWorkerSet")
         template = group["spec"]["leaderWorkerTemplate"]
         (container,) = template["leaderTemplate"]["spec"]["containers"]
         return container["resources"]["limits"]["nvidia.com/gpu"], template["size"]

@@ -7,14 +7,14 @@ import json
 import re
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from launching import RULES, launch, rendered
 from programs import program
-from reading import documents
+from reading import documents, read_all_yaml, read_yaml
 
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
@@ -67,7 +67,7 @@ def test_compose_files_hold_by_the_compose_specification() -> None:
     validator = jsonschema.validators.validator_for(spec)(spec)
     n = 0
     for what, content in samples("compose"):
-        validator.validate(yaml.safe_load(content))
+        validator.validate(read_yaml(content))
         n += 1
         assert ":latest" not in content, what
     assert n > 40
@@ -77,7 +77,10 @@ def test_compose_files_hold_by_the_compose_specification() -> None:
 
 def validate_kubernetes(document: Any, version: str = "1.33") -> None:
     import kubernetes_validate
+    from kubernetes_validate import utils
 
+    if not hasattr(utils.schema_contents, "cache_info"):  # each call reads two files of some megabytes
+        utils.schema_contents = cache(utils.schema_contents)
     kubernetes_validate.validate(document, version, strict=True)
 
 
@@ -87,7 +90,7 @@ def test_kubernetes_files_hold_by_the_published_schemas() -> None:
 
     n = 0
     for _, content in samples("kubernetes"):
-        for document in yaml.safe_load_all(content):
+        for document in read_all_yaml(content):
             validate_kubernetes(document)
         n += 1
         found = documents(content)
@@ -171,12 +174,12 @@ def test_python_and_json_files_are_python_and_json() -> None:
     for _, content in samples("infernet"):
         assert set(json.loads(content)) == {"backend", "vllm_host", "vllm_model"}
     for _, content in samples("litellm"):
-        (entry,) = yaml.safe_load(content)["model_list"]
+        (entry,) = read_yaml(content)["model_list"]
         assert entry["litellm_params"]["api_base"].startswith("http://")
 
 
 # field paths of custom resources and configuration files, and their types; where they were read stands in the file
-FIELDS = yaml.safe_load((Path(__file__).parent.parent / "data" / "resource_fields.yaml").read_text())
+FIELDS = read_yaml((Path(__file__).parent.parent / "data" / "resource_fields.yaml").read_text())
 KINDS = {"string": str, "integer": int, "boolean": bool, "object": dict, "array": list, "number": (int, float)}
 
 
@@ -185,7 +188,7 @@ def test_fields_of_custom_resources_are_known(target: str) -> None:
     known = FIELDS[target]
     n = 0
     for what, content in samples(target):
-        for document in yaml.safe_load_all(content):
+        for document in read_all_yaml(content):
             if document.get("kind", known.get("kind")) != known.get("kind"):
                 validate_kubernetes(document)
                 continue
