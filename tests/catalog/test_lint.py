@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from rule_folder import CARDS, small, write
-
 from advisor.catalog.lint import lint
+from rule_folder import CARDS, small, write
 
 DENSE = """\
 family: tiny
