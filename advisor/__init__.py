@@ -3,7 +3,7 @@
     import advisor
     advisor.recommend(advisor.machine("2x RTX 4090"), concurrency=8, model="70B").to_dict()
 
-Nothing touches the network but `fetch_headers`. Functions are imported when they are first used.
+Nothing touches the network but `fetch_headers`. Names are imported when they are first used (docs/library.md).
 """
 
 from __future__ import annotations
@@ -13,6 +13,15 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from advisor.advice.explain import Explained as Explained
+    from advisor.advice.hardware_types import Shopping as Shopping
+    from advisor.advice.money import Money as Money
+    from advisor.advice.types import Advice as Advice
+    from advisor.checks.findings import Report as Report
+    from advisor.deployment import Deployment as Deployment
+    from advisor.deployment import Estimate as Estimate
+    from advisor.deployment import Workload as Workload
+    from advisor.errors import AdvisorError as AdvisorError
     from advisor.library import check as check
     from advisor.library import estimate as estimate
     from advisor.library import estimate_many as estimate_many
@@ -23,8 +32,10 @@ if TYPE_CHECKING:
     from advisor.library import model as model
     from advisor.library import probe as probe
     from advisor.library import recommend as recommend
+    from advisor.machines.types import Machine as Machine
+    from advisor.models.types import Model as Model
 
-_LIBRARY = (
+_FUNCTIONS = (
     "check",
     "estimate",
     "estimate_many",
@@ -36,12 +47,30 @@ _LIBRARY = (
     "probe",
     "recommend",
 )
-__all__ = ["__version__", *_LIBRARY]
+_TYPES = {
+    "Advice": "advisor.advice.types",
+    "AdvisorError": "advisor.errors",
+    "Deployment": "advisor.deployment",
+    "Estimate": "advisor.deployment",
+    "Explained": "advisor.advice.explain",
+    "Machine": "advisor.machines.types",
+    "Model": "advisor.models.types",
+    "Money": "advisor.advice.money",
+    "Report": "advisor.checks.findings",
+    "Shopping": "advisor.advice.hardware_types",
+    "Workload": "advisor.deployment",
+}
+_WHERE = _TYPES | dict.fromkeys(_FUNCTIONS, "advisor.library")
+__all__ = ["__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> object:
-    if name in _LIBRARY:
+    if name in _WHERE:
         from importlib import import_module
 
-        return getattr(import_module("advisor.library"), name)
+        return getattr(import_module(_WHERE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

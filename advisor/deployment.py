@@ -1,12 +1,13 @@
 """The value everything turns on: this model, in this quantization, on this engine, with these settings, on these
 devices.
 
-Also what is said about one: MemoryEstimate and SpeedEstimate. Bytes are int, rates tokens a second, times seconds.
+Also what is said about one: MemoryEstimate, SpeedEstimate, and both as an Estimate. Bytes are int, rates tokens a
+second, times seconds.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -126,6 +127,30 @@ class SpeedEstimate(Record, frozen=True, kw_only=True):
     limited: bool = False  # the cache or the engine admits fewer requests than asked: the rest waits
     calibration: str | None = None  # what was measured on this machine and is in these figures
     notes: tuple[str, ...] = ()
+
+
+class Estimate(Record, frozen=True, kw_only=True):
+    """Memory and speed of one deployment that was asked for by names: what a line of `advise estimate --jsonl` answers.
+
+    Devices stand in rank order. `fits` is None when a needed fact is unknown.
+    """
+
+    id: Any = None  # the request's own
+    model: str
+    engine: str
+    quantization: str
+    fits: bool | None
+    context_length: int
+    sequences: int
+    devices: tuple[DeviceMemory, ...]
+    host: DeviceMemory | None
+    kv_cache: KvCache
+    speed: SpeedEstimate | None  # None where no rate can be modelled
+    basis: dict[str, Basis]
+    not_modelled: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()  # also what names were taken to mean, and what is not known of the machine
+    short: tuple[str, ...] = ()  # what is short and by how much, one line a place
+    message: str | None = None  # what the engine itself would say
 
 
 class Workload(Record, frozen=True, kw_only=True):

@@ -10,12 +10,13 @@ from msgspec import Meta
 from advisor import engines, formats
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, Draft, KvType, MemoryEstimate, Setting, SpeedEstimate
+from advisor.deployment import Deployment, Draft, Estimate, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH
 from advisor.engines.between import between
 from advisor.errors import AdvisorError, BadInput
 from advisor.files import MAX_DEPTH, nesting
 from advisor.machines.types import Machine
+from advisor.near import unknown_options
 from advisor.record import Record
 from advisor.units import parse_tokens
 
@@ -186,34 +187,53 @@ def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:
     return msgspec.json.encode(value).decode() if isinstance(value, (dict, list)) else value
 
 
-def answer(
-    e: MemoryEstimate,
+def joined(
+    m: MemoryEstimate,
     d: Deployment,
     notes: tuple[str, ...] = (),
     request_id: object = None,
     speed: SpeedEstimate | None = None,
-) -> dict[str, Any]:
-    """The public form of an estimate: what `advise estimate` and `--json` print."""
-    m = e.to_dict()
+) -> Estimate:
+    """Memory and speed of a deployment as the one answer that every door gives."""
     machine_notes = d.machine.notes if d.machine and d.machine.source == "text" else ()
-    return {
-        "id": request_id,
-        "model": d.model.id,
-        "engine": d.engine,
-        "quantization": d.quantization,
-        "fits": m["fits"],
-        "context_length": m["context_length"],
-        "sequences": m["sequences"],
-        "devices": m["devices"],
-        "host": m["host"],
-        "kv_cache": m["kv_cache"],
-        "speed": speed.to_dict() if speed else None,
-        "basis": m["basis"],
-        "not_modelled": m["not_modelled"],
-        "warnings": [*notes, *machine_notes, *m["warnings"]],
-        "short": m["short"],
-        "message": m["message"],
-    }
+    return Estimate(
+        id=request_id,
+        model=d.model.id,
+        engine=d.engine,
+        quantization=d.quantization,
+        fits=m.fits,
+        context_length=m.context_length,
+        sequences=m.sequences,
+        devices=m.devices,
+        host=m.host,
+        kv_cache=m.kv_cache,
+        speed=speed,
+        basis=m.basis,
+        not_modelled=m.not_modelled,
+        warnings=(*notes, *machine_notes, *m.warnings),
+        short=m.short,
+        message=m.message,
+    )
+
+
+def answer(m: MemoryEstimate, d: Deployment, notes: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The public form of an estimate inside the JSON of other commands."""
+    return joined(m, d, notes).to_dict()
+
+
+def estimate_deployment(d: Deployment, rules: Catalog) -> Estimate:
+    """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
+    m = estimate(d, rules)
+    return joined(m, d, speed=speed_of(d, m, rules))
+
+
+def estimate_request(
+    r: Request, rules: Catalog, machines: dict[str, Machine] | None = None, request_id: object = None
+) -> Estimate:
+    """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput."""
+    d, notes = deployment(r, rules, machines)
+    m = estimate(d, rules)
+    return joined(m, d, notes, request_id, speed_of(d, m, rules, r.workload))
 
 
 def speed_of(d: Deployment, m: MemoryEstimate, rules: Catalog, load: LoadSpec | None = None) -> SpeedEstimate | None:
@@ -239,21 +259,44 @@ def error(e: AdvisorError) -> dict[str, Any]:
 _DECODER = msgspec.json.Decoder(Request)
 
 
-def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> dict[str, Any]:
+def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> Estimate | dict[str, Any]:
     """One line of `--jsonl` in, its answer out; whatever is wrong is answered on its own line."""
-    request_id = None
     try:
-        try:
-            r = _DECODER.decode(line)
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
-            request_id = _id_of(line)
-            raise BadInput(f"not a deployment: {e}") from None
-        request_id = _plain_id(r.id, line)
-        d, notes = deployment(r, rules, machines)
-        m = estimate(d, rules)
-        return answer(m, d, notes, request_id, speed_of(d, m, rules, r.workload))
+        return estimate_line(line, rules, machines)
     except AdvisorError as e:
-        return {"id": request_id, "error": error(e)}
+        return {"id": _id_of(line), "error": error(e)}
+
+
+def estimate_line(line: bytes, rules: Catalog, machines: dict[str, Machine] | None = None) -> Estimate:
+    """The estimate that a request in JSON asks for. Raises UnknownName, BadFile, BadInput."""
+    r = request(line)
+    return estimate_request(r, rules, machines, _plain_id(r.id, line))
+
+
+def request(line: bytes) -> Request:
+    """A request in JSON. Raises BadInput."""
+    try:
+        return _DECODER.decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
+        unknown = _unknown(line) if "unknown field" in str(e) else None  # msgspec's words
+        raise unknown or BadInput(f"not a deployment: {e}") from None
+
+
+def _unknown(line: bytes) -> BadInput | None:
+    """The error for a request with fields that no request has; None for text that is wrong otherwise, too."""
+    try:
+        given = msgspec.json.decode(line, type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+    load = given.get("workload")
+    for of, fields, kind in (
+        ("estimate", given, Request),
+        ("the workload of estimate", load if isinstance(load, dict) else {}, LoadSpec),
+    ):
+        names = [k for k in fields if k not in kind.__struct_fields__]
+        if names:
+            return unknown_options(of, names, kind.__struct_fields__)
+    return None
 
 
 def _plain_id(value: object, line: bytes) -> object:
@@ -269,6 +312,3 @@ def _id_of(line: bytes) -> object:
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     return _plain_id(data.get("id"), line) if isinstance(data, dict) else None
-
-
-__all__ = ["LoadSpec", "Request", "answer", "answer_line", "deployment", "error", "estimate", "kv_type", "machine_of"]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+
+from advisor.errors import BadInput
 
 
 def plain(name: str) -> str:
@@ -26,3 +28,21 @@ def near_matches(name: str, known: Iterable[str], n: int = 4) -> tuple[str, ...]
         inside = [k for k in by_plain if len(wanted) >= 3 and wanted in k and k not in hits]
         hits += sorted(inside, key=len)[: n - len(hits)]
     return tuple(by_plain[h] for h in hits)
+
+
+MOST_NAMED = 8  # unknown names in a message
+
+
+def unknown_options(
+    of: str, names: Sequence[str], known: Iterable[str], spellings: Mapping[str, str] | None = None
+) -> BadInput:
+    """The error for options, fields or keywords that `of` does not take: all doors refuse them in these words.
+
+    `spellings`: what another word for an option means.
+    """
+    listed = tuple(known)
+    short = [n if len(n) <= 80 else n[:77] + "..." for n in names[:MOST_NAMED]]
+    shown = ", ".join(map(repr, short)) + (", ..." if len(names) > MOST_NAMED else "")
+    meant = [spellings[n] for n in short if n in spellings] if spellings else []
+    near = dict.fromkeys((*meant, *(k for n in short for k in near_matches(n, listed))))
+    return BadInput(f"unknown option{'s' if len(names) > 1 else ''} {shown} of {of}.", tuple(near))

@@ -31,8 +31,11 @@ def command_lines() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def generated() -> dict[str, str]:
-    return reference.pages(catalog([shipped_root()]))
+def generated(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The reference pages that the command writes, by name."""
+    folder = tmp_path_factory.mktemp("pages") / "new" / "folder"
+    assert reference.main([str(folder)]) == 0
+    return {p.name: p.read_text(encoding="utf-8") for p in folder.iterdir() if p.is_file()}
 
 
 def test_reference_pages_are_those_of_the_rules(generated: dict[str, str]) -> None:
@@ -75,9 +78,7 @@ def test_cells_cannot_break_a_table() -> None:
     assert reference.table(("a", "b"), [("x|y\nz", "<b>")]).splitlines()[2] == r"| x\|y z | &lt;b> |"
 
 
-def test_main_writes_the_pages(tmp_path: Path, generated: dict[str, str]) -> None:
-    assert reference.main([str(tmp_path / "new" / "folder")]) == 0
-    assert {p.name for p in (tmp_path / "new/folder").iterdir() if p.is_file()} == generated.keys()
+def test_pages_are_written_where_one_says() -> None:
     assert reference.main([]) == 2
 
 
@@ -111,7 +112,7 @@ def test_readme_output_is_not_stale(capsys: pytest.CaptureFixture[str], monkeypa
 def test_readme_python_runs() -> None:
     """In a process of its own, as a reader would run it."""
     (code,) = re.findall(r"(?ms)^<!-- checked python -->\n```python\n(.*?)^```", README)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     engine, figures, params = done.stdout.splitlines()
     assert engine in catalog([shipped_root()]).engines()
@@ -177,6 +178,7 @@ def test_names_of_templates_are_documented() -> None:
     assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == names
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_example_of_an_overlay_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The model of docs/rules.md has the dimensions of Llama 3.1 8B, so both need the same memory on the same card."""
     text = (TOP / "docs/rules.md").read_text(encoding="utf-8")

@@ -154,7 +154,7 @@ FIELDS = st.sampled_from(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(st.dictionaries(FIELDS, ANY, max_size=6), st.booleans())
 def test_any_json_gets_one_answer_with_its_id(fields: dict[str, Any], good: bool) -> None:
     request = {**GOOD, **fields} if good else {"hardware": "RTX 4090", **fields}
@@ -167,7 +167,7 @@ def test_any_json_gets_one_answer_with_its_id(fields: dict[str, Any], good: bool
         assert a["id"] == given_id
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.binary(max_size=300))
 def test_any_bytes_get_one_answer(line: bytes) -> None:
     assert "error" in answered(line)

@@ -23,7 +23,7 @@ def started(python: Path, folder: Path, *words: str) -> subprocess.CompletedProc
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "XDG_", "PYTHON"))}
     done = subprocess.run(
         [str(python), "-m", "advisor.cli.main", *words],
-        cwd=empty, env={**kept, "HOME": str(home)}, capture_output=True, text=True, timeout=120, check=False,
+        cwd=empty, env={**kept, "HOME": str(home)}, capture_output=True, text=True, check=False,
         stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert not list(empty.iterdir()), "the program leaves files in the current folder"
@@ -55,14 +55,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built as a user's pip builds it."""
     folder = tmp_path_factory.mktemp("wheel")
     words = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--wheel-dir", str(folder), str(TOP)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     (built,) = folder.glob("*.whl")
     return built
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_wheel_holds_everything(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as z:
         names = set(z.namelist())
@@ -81,14 +80,13 @@ def test_wheel_holds_everything(wheel: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_wheel_works_without_the_checkout_and_says_the_same(wheel: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = next(p for p in (tmp_path / "venv/bin/python", tmp_path / "venv/Scripts/python.exe") if p.exists())
-    subprocess.run([str(python), "-m", "pip", "install", "-q", str(wheel)], check=True, timeout=300)
+    subprocess.run([str(python), "-m", "pip", "install", "-q", str(wheel)], check=True)
     where = subprocess.run(
         [str(python), "-c", "import advisor; print(advisor.__file__)"],
-        cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60,
+        cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert Path(where.stdout.strip()).is_relative_to(tmp_path)
     installed, here = started(python, tmp_path, *WORDS), started(Path(sys.executable), tmp_path, *WORDS)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from advisor.advice.types import Advice
-from advisor.advice.workload import pairs
 from advisor.catalog import Catalog
 from advisor.decision.evaluate import answer_of, evaluate
 from advisor.decision.facts import facts
@@ -36,11 +35,11 @@ def load(name: str, rules: Catalog) -> Guide:
 
 
 def looked_at(
-    name: str, tree: str | None, answers: Sequence[str], machine: Machine | None, load_: Workload, rules: Catalog
+    name: str, tree: str | None, answers: Mapping[str, str], machine: Machine | None, load_: Workload, rules: Catalog
 ) -> tuple[Guide, Tree, dict[str, bool | None]]:
     """A guide, one of its trees, and what each node came to: taken, not taken, unknown; nodes never reached are absent.
 
-    Source guides take `answers` (KEY=VALUE), the advisor's own looks at the machine and the workload.
+    Source guides take `answers` to their questions, the advisor's own looks at the machine and the workload.
     """
     guide = load(name, rules)
     asked = tree_named(guide, tree)
@@ -53,12 +52,12 @@ def looked_at(
         here = machine or Machine(source="text")
         seen = facts(here, None, load_, rules.accelerators(), rules.engines()) if machine else dict.fromkeys(FIELDS)
     else:
-        seen = parse_answers(asked, dict(pairs(answers, "--answer")))
+        seen = parse_answers(asked, answers)
     steps = answer_of(guide, asked, seen).trace
     return guide, asked, {s.rule.rsplit("/", 1)[1]: s.held for s in steps}
 
 
-def guided(a: Advice, name: str, tree: str | None, answers: Sequence[str], rules: Catalog) -> Advice:
+def guided(a: Advice, name: str, tree: str | None, answers: Mapping[str, str], rules: Catalog) -> Advice:
     """The advice with what the guide's own tree says in `guide`; filters do not change that, they stand beside it."""
     guide = load(name, rules)
     if guide.kind == "advice":
@@ -66,7 +65,7 @@ def guided(a: Advice, name: str, tree: str | None, answers: Sequence[str], rules
             raise BadInput(f"guide {name} asks no questions: it looks at the machine, the model and the workload")
         return a
     asked = tree_named(guide, tree)
-    decision = evaluate(guide, parse_answers(asked, dict(pairs(answers, "--answer"))), tree)
+    decision = evaluate(guide, parse_answers(asked, answers), tree)
     refused = {r.engine: [x.text for x in r.reasons] for r in a.rejected}
     body = {
         "name": name,

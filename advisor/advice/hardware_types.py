@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta
 
 from advisor.advice.money import Money
 from advisor.advice.price_list import PriceList
@@ -81,8 +83,35 @@ class Rules(Record, frozen=True, kw_only=True):
     tiers_source: str
 
 
+Sort = Literal["price", "speed", "value"]
+
+
+class HardwareRequest(Record, frozen=True, kw_only=True):
+    """What is asked of `advise hardware`, by names. Rates a second are per request; None = not said."""
+
+    model: str  # name, hub id, .gguf file or folder with config.json
+    workload: Workload = Workload()  # users = its concurrency
+    quantization: str | None = None
+    engine: str | None = None
+    budget: Money | None = None  # spent once
+    rent: Money | None = None  # spent a month
+    currency: str | None = None  # of the answer; None = the budget's, else the rent's, else EUR
+    exchange_rates: dict[str, float] = {}  # units for one US dollar, before those of the rules
+    prices: str | None = None  # file: a closed price list of one's own
+    online: bool = False  # rentals as clouds offer them now
+    hours_per_month: float | None = None  # that a rental runs; None = as the rules have it
+    min_decode_tps: float | None = None
+    ttft_s: float | None = None
+    tpot_s: float | None = None
+    eur_per_kwh: float | None = None
+    duty: Annotated[float, Meta(ge=0, le=1)] | None = None  # share of the time at load
+    api_price: float | None = None  # of a hosted API, per million output tokens
+    machine: Machine | None = None  # what is there already
+    sort: Sort = "price"
+
+
 class Ask(NamedTuple):
-    """The question. Rates a second are per request unless said otherwise."""
+    """The question with prices read and names resolved. Rates a second are per request unless said otherwise."""
 
     model: str
     workload: Workload
@@ -100,7 +129,7 @@ class Ask(NamedTuple):
     duty: float | None = None
     api_price: float | None = None  # of a hosted API, currency per million output tokens
     machine: Machine | None = None  # what is there already
-    sort: Literal["price", "speed", "value"] = "price"
+    sort: Sort = "price"
     rates: dict[str, float] | None = None  # units for one US dollar; None = those of the rules
 
 

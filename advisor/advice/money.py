@@ -27,8 +27,11 @@ class Money(Record, frozen=True, kw_only=True):
     per: Per = "once"
 
 
-def parse(text: str, option: str, rates: Mapping[str, float], per: Per = "once") -> Money:
-    """An amount of money. `per` is what is meant when the text does not say. Raises BadInput."""
+def parse(text: str, option: str, rates: Mapping[str, float], per: Per = "once", adds: str = "--rate") -> Money:
+    """An amount of money. `per` is what is meant when the text does not say. Raises BadInput.
+
+    `adds` is what the asker adds an exchange rate with, for messages.
+    """
     m = _AMOUNT.fullmatch(text.strip())
     if not m:
         raise BadInput(f"{option}: {text[:40]!r} is not an amount of money like 3000EUR or 1500EUR/month")
@@ -36,7 +39,7 @@ def parse(text: str, option: str, rates: Mapping[str, float], per: Per = "once")
     currency = SIGNS.get(currency, currency)
     if not currency:
         raise BadInput(f"{option}: say the currency: {m['number'].strip()}EUR, {m['number'].strip()}USD")
-    known(currency, rates, option)
+    known(currency, rates, option, adds)
     amount = float(re.sub(r"[,_ ]", "", m["number"])) * (1000 if m["kilo"] else 1)
     if not 0 < amount < 1e12:
         raise BadInput(f"{option}: {text[:40]!r} is not an amount above zero")
@@ -47,11 +50,11 @@ def parse(text: str, option: str, rates: Mapping[str, float], per: Per = "once")
     return Money(amount=amount, currency=currency, per=words.get(said, per))
 
 
-def known(currency: str, rates: Mapping[str, float], where: str) -> str:
-    """The currency. Raises BadInput for one without a rate."""
+def known(currency: str, rates: Mapping[str, float], where: str, adds: str = "--rate") -> str:
+    """The currency. Raises BadInput for one without a rate; `adds` is what adds one."""
     if currency not in rates:
         there = f"{where}: no exchange rate for {currency!r}; there are {', '.join(rates)}"
-        raise BadInput(f"{there}, and --rate {currency[:3]}=… adds one.", near_matches(currency, rates))
+        raise BadInput(f"{there}, and {adds} {currency[:3]}=… adds one.", near_matches(currency, rates))
     return currency
 
 

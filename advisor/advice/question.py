@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
+
 from advisor.advice.defaults import orders
 from advisor.advice.wanted import Wanted
 from advisor.catalog import Catalog
@@ -15,7 +17,8 @@ from advisor.decision.guides import load_guide
 from advisor.decision.policy import policy
 from advisor.decision.types import Decision, Guide
 from advisor.deployment import Workload
-from advisor.machines.types import Machine
+from advisor.errors import BadInput
+from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
 
@@ -34,6 +37,14 @@ class Question(NamedTuple):
     others: tuple[str, ...] = ()  # models beside the one that is sized
     memory_share: float | None = None  # of a card, that resident models leave
     every_command: bool = True  # False: only the choice's, for answers that show no other
+
+
+def with_os(machine: Machine, system: Os) -> Machine:
+    """The machine with its operating system said. Raises BadInput where it is known to be another."""
+    here = "windows" if machine.wsl and system == "windows" else machine.os
+    if here not in (None, system):
+        raise BadInput(f"--os {system} contradicts the machine, which is {machine.os}")
+    return machine if machine.os else msgspec.structs.replace(machine, os=system)
 
 
 class Judged(NamedTuple):

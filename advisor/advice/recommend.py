@@ -33,6 +33,8 @@ def recommend(q: Question, rules: Catalog) -> Advice:
     """Advice for a question. Raises UnknownName and BadInput for names and values that cannot be."""
     entry = rules.engine(q.engine) if q.engine else None
     guide = main_guide(rules)
+    for name in q.others:
+        resolve_model(name, rules)  # a misspelt one is an error, not a model less
     beside_note: tuple[str, ...] = ()
     if q.others and q.workload.extra.get("swap") == "resident":
         machine, share, said = beside(q.machine, resident_bytes(q.others, q.machine, rules))

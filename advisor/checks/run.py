@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from advisor.catalog import Catalog, catalog
 from advisor.checks import batch
@@ -82,16 +81,11 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def check(
-    paths: str | Path | Sequence[str | Path],
-    *,
-    rules: Catalog | None = None,
-    stdin: str | None = None,
-    progress: Callable[[int], None] | None = None,
-    **options: Any,
+    paths: str | Path | Sequence[str | Path], options: Options | None = None, *, rules: Catalog | None = None
 ) -> Report:
-    """Check deployment files; `options` are the fields of Options. Raises BadInput for one that cannot be used."""
+    """Check deployment files. Raises BadInput for an option that cannot be used."""
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    return check_files(list(files_of(listed)), Options(**options), rules or catalog(), stdin, progress)
+    return check_files(list(files_of(listed)), options or Options(), rules or catalog())
 
 
 def check_files(

@@ -27,11 +27,12 @@ def command(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> i
     """What a change of a deployment file does to memory, speed, verdicts and findings."""
     from advisor.catalog import catalog
     from advisor.checks.compare import compare, text
+    from advisor.checks.one_file import Options
     from advisor.checks.run import check
     from advisor.cli.check import check_roots
 
     rules = catalog(check_roots())
-    before, after = (check(x, rules=rules, on=on, speed=True) for x in (old, new))
+    before, after = (check(x, Options(on=on, speed=True), rules=rules) for x in (old, new))
     d = compare(before, after)
     if as_json:
         options.print_json(d.to_dict())

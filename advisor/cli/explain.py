@@ -13,10 +13,12 @@ def _guide(
     name: str, tree: str | None, answers: tuple[str, ...], machine: Any, users: int, rules: Any, as_json: bool
 ) -> int:
     from advisor.advice.guides import looked_at
+    from advisor.cli.workload import pairs
     from advisor.deployment import Workload
     from advisor.report.guides import drawn
 
-    found, asked, held = looked_at(name, tree, answers, machine, Workload(concurrency=users), rules)
+    load = Workload(concurrency=users)
+    found, asked, held = looked_at(name, tree, dict(pairs(answers, "--answer")), machine, load, rules)
     if as_json:
         options.print_json({"guide": found.name, "tree": asked.name, "held": held})
     else:

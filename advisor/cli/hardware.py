@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from advisor.cli import options
+
+if TYPE_CHECKING:
+    from advisor.advice.hardware_types import HardwareRequest, Rules
+    from advisor.machines.types import Machine
 
 
 @click.command(
@@ -92,12 +96,13 @@ def command(**given: Any) -> int:
     if not given["model"]:
         raise BadInput("--model is missing: what should it run? (`advise hardware --tiers` needs none)")
     from advisor.advice.hardware import hardware
-    from advisor.advice.hardware_ask import asked
+    from advisor.advice.hardware_ask import ask
 
     figure = options.figure(given["plot"], given["force"])
     if given["online"] and not given["quiet"]:
         click.echo("advise: reading the offers of the clouds", err=True)
-    shopping = hardware(asked(given, options.machine(given["on"], given["snapshot"], rules), rules, budget), rules)
+    machine = options.machine(given["on"], given["snapshot"], rules)
+    shopping = hardware(ask(_request(given, machine, budget), rules, _CALLED), rules)
     if figure is not None:
         from advisor.report import plots
 
@@ -111,3 +116,51 @@ def command(**given: Any) -> int:
     if any(o.fits for o in shopping.options):
         return 0
     return 2 if shopping.options else 1
+
+
+# fields of the request as the options are called, for messages
+_CALLED = {
+    "budget": "--budget", "rent": "--rent", "currency": "--currency", "exchange_rates": "--rate",
+    "prices": "--prices", "online": "--online", "hours_per_month": "--hours",
+}  # fmt: skip
+
+
+def _request(given: dict[str, Any], machine: Machine | None, budget: Rules) -> HardwareRequest:
+    """The request that the options describe. `--workload` also knows some options' fields, and wins."""
+    from advisor.advice import money
+    from advisor.advice.hardware_ask import exchange_rates, hours_of_month
+    from advisor.advice.hardware_types import HardwareRequest
+    from advisor.advice.workload import SPELLINGS
+    from advisor.cli.workload import number, pairs, workload
+
+    own = {key: number(value, "--rate") for key, value in pairs(given["rates"], "--rate")}
+    rates = exchange_rates(own, budget, _CALLED["exchange_rates"])
+    more = dict(pairs(given["more"], "--workload"))
+    engine = given["engine"] or more.pop("engine", None)
+    hours, decode = (
+        number(more.pop(name), name) if name in more else None for name in ("hours_per_month", "min_decode_tps")
+    )
+    hours = hours_of_month(hours or given["hours"], budget, _CALLED["hours_per_month"])
+    if given["context"] is not None:  # the option wins here
+        more = {k: v for k, v in more.items() if SPELLINGS.get(k, k) != "context"}
+    return HardwareRequest(
+        model=given["model"],
+        workload=workload({"concurrency": given["users"], "context": given["context"]}, more.items()),
+        quantization=given["quant"],
+        engine=engine,
+        budget=money.parse(given["budget"], "--budget", rates) if given["budget"] else None,
+        rent=money.parse(given["rent"], "--rent", rates, "month") if given["rent"] else None,
+        currency=given["currency"],
+        exchange_rates=own,
+        prices=given["prices"],
+        online=given["online"],
+        hours_per_month=hours,
+        min_decode_tps=decode or given["decode"],
+        ttft_s=given["ttft"],
+        tpot_s=given["tpot"],
+        eur_per_kwh=given["electricity"],
+        duty=given["duty"],
+        api_price=given["api_price"],
+        machine=machine,
+        sort=given["sort"],
+    )

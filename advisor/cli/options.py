@@ -150,7 +150,7 @@ def model(required: bool = False) -> Callable[[F], F]:
 
 def tokens(value: str | None, name: str = "--context") -> int | None:
     """A token count from text; None when the option was not given. Raises BadInput."""
-    from advisor.advice.workload import tokens as parsed
+    from advisor.cli.workload import tokens as parsed
 
     return None if value is None else parsed(value, name)
 
@@ -178,15 +178,3 @@ def print_json(body: object) -> None:
     import msgspec
 
     click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())
-
-
-def with_os(m: Any, system: str) -> Any:
-    """The machine with its operating system said. Raises BadInput where it is known to be another."""
-    import msgspec
-
-    from advisor.errors import BadInput
-
-    here = "windows" if m.wsl and system == "windows" else m.os
-    if here not in (None, system):
-        raise BadInput(f"--os {system} contradicts the machine, which is {m.os}")
-    return m if m.os else msgspec.structs.replace(m, os=system)

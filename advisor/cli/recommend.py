@@ -61,16 +61,16 @@ def command(**given: Any) -> int:
     Without options: for this machine, with a model that fits it.
     """
     from advisor.advice.guides import guided
+    from advisor.advice.question import with_os
     from advisor.advice.recommend import Question, recommend
-    from advisor.advice.workload import workload
     from advisor.catalog import catalog
-    from advisor.catalog.resolve import resolve_model
+    from advisor.cli.workload import pairs, workload
     from advisor.errors import BadInput
 
     rules = catalog(options.roots())
     machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
     if given["system"]:
-        machine = options.with_os(machine, given["system"])
+        machine = with_os(machine, given["system"])
     if (given["answers"] or given["tree"]) and not given["guide"]:
         raise BadInput("--answer and --tree belong to --guide NAME (`advise list guides`)")
     if given["endpoint"] and not given["endpoint"].startswith(("http://", "https://")):
@@ -78,11 +78,9 @@ def command(**given: Any) -> int:
     if given["model"] and given["models"]:
         raise BadInput("--model and --models exclude each other; the first of --models is the one that is sized")
     names = [n.strip() for n in (given["models"] or "").split(",") if n.strip()]
-    for name in names[1:]:
-        resolve_model(name, rules)  # a misspelt one is an error, not a model less
     asked = Question(
         machine=machine,
-        workload=workload(given),
+        workload=workload(given, pairs(given["more"], "--workload")),
         model=options.reached(given["model"] or (names[0] if names else None), given["quant"], given["quiet"]),
         quantization=given["quant"],
         engine=given["engine"],
@@ -92,7 +90,7 @@ def command(**given: Any) -> int:
     )
     advice = recommend(asked, rules)
     if given["guide"]:
-        advice = guided(advice, given["guide"], given["tree"], given["answers"], rules)
+        advice = guided(advice, given["guide"], given["tree"], dict(pairs(given["answers"], "--answer")), rules)
     if given["as_json"]:
         options.print_json(advice.to_dict())
     else:

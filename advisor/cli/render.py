@@ -51,7 +51,7 @@ def command(**given: Any) -> int:
     """Write ready-to-run launch files for what `recommend` would choose."""
     from advisor.catalog import catalog
     from advisor.errors import BadInput
-    from advisor.render import names, render_client
+    from advisor.render import names, render, render_client, render_every
 
     rules = catalog(options.roots())
     known = (*names(rules), "all")
@@ -74,27 +74,24 @@ def command(**given: Any) -> int:
     import msgspec
 
     d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
-    made = _files(d, given, rules, advice.workload)
+    if given["target"] == "all":
+        made = render_every(d, rules, advice.workload, given["verbose"])
+    else:
+        made = render(d, given["target"], rules, advice.workload, given["verbose"])
     if not given["quiet"]:
         _warn(d, made, rules)
     return _out(made, given, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
 
 
-_NOT_ASKED = {
-    "output_tokens": None, "lora": 0, "structured_output": False, "shared_prefix": False, "allow_cloud": False,
-    "more": (),
-}  # fmt: skip
-
-
 def _advice(given: dict[str, Any], rules: Any) -> Any:
     """What `recommend` says to the same options."""
     from advisor.advice.recommend import Question, recommend
-    from advisor.advice.workload import workload
+    from advisor.cli.workload import workload
 
     machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
     asked = Question(
         machine=machine,
-        workload=workload({**_NOT_ASKED, **given}),
+        workload=workload(given),
         model=options.reached(given["model"], given["quant"], given["quiet"]),
         quantization=given["quant"],
         engine=given["engine"],
@@ -125,25 +122,6 @@ def _several(given: dict[str, Any], rules: Any) -> int:
         ds.append(msgspec.structs.replace(chosen.deployment, host=given["host"], port=given["port"]))
     made = render_together(tuple(ds), rules)
     return _out(made, given, {"engine": target, "model": ",".join(wanted), "quantization": None})
-
-
-def _files(d: Any, given: dict[str, Any], rules: Any, work: Any) -> Any:
-    """The file of one target; for `all` every file that this machine allows, and a README that says what to run."""
-    from advisor.errors import BadInput
-    from advisor.render import readme, render, targets
-
-    if given["target"] != "all":
-        return render(d, given["target"], rules, work, given["verbose"])
-    files: list[tuple[str, Any]] = []
-    absent: list[tuple[str, str]] = []
-    for t in targets(d.engine, rules):
-        try:
-            files += [(t, f) for f in render(d, t, rules, work, given["verbose"])]
-        except BadInput as e:
-            absent.append((t, e.message))
-    if not files:
-        raise BadInput(f"{d.engine}: nothing can be rendered for this machine")
-    return (*(f for _, f in files), readme(d, rules, [(t, f.name) for t, f in files], absent, work))
 
 
 def _warn(d: Any, files: Any, rules: Any) -> None:

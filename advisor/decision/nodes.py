@@ -193,16 +193,20 @@ def _check_leaf(node: Node, path: Path, context: NodeContext, role: Role, refine
         raise Problem(path, f"{node.id}: a reason code belongs to the leaves of a held_back tree, and only to them")
     if node.code is not None and node.code not in REASON_CODES:
         raise Problem((*path, "code"), f"unknown reason code {node.code!r}.{did_you_mean(node.code, REASON_CODES)}")
-    if context.engine_ids is None:
-        return
+    if context.engine_ids is not None:
+        _check_engines(node, path, context, context.engine_ids)
+
+
+def _check_engines(node: Node, path: Path, context: NodeContext, known: frozenset[str]) -> None:
+    """Engines that a leaf names are engines, or ways of serving where it names an overlay."""
     for key, given, extra in (
         ("then", node.engines, frozenset[str]()),
         ("later", node.later, frozenset[str]()),
         ("overlay", node.overlay, context.modes),
     ):
         for i, engine in enumerate(given):
-            if engine not in context.engine_ids and engine not in extra:
-                hint = did_you_mean(engine, context.engine_ids | extra)
+            if engine not in known | extra:
+                hint = did_you_mean(engine, known | extra)
                 problem = Problem((*path, key, i), f"unknown engine {engine!r}.{hint}")
                 if context.report is None:
                     raise problem

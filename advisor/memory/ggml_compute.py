@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.deployment import Basis
-from advisor.memory.gguf_tensors import FUSED_GATE_UP, FUSED_QKV
+from advisor.memory.gguf_shapes import FUSED_GATE_UP, FUSED_QKV
 from advisor.models import types as t
 from advisor.record import Record
 

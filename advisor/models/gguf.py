@@ -8,39 +8,26 @@ from __future__ import annotations
 
 import re
 import struct
-from itertools import repeat
 from math import prod
 from pathlib import Path
 from typing import BinaryIO
 
 from advisor.errors import BadFile
 from advisor.models.ggml_types import BLOCKS, REMOVED_TYPES, TYPE_NAMES
+from advisor.models.gguf_cursor import ARRAY, Cursor, Scalar, array, scalar
 from advisor.models.headers import full_size
 from advisor.models.tensors import TensorInfo
 from advisor.record import Record
 from advisor.units import MIB
 
-Scalar = int | float | bool | str
 Value = Scalar | tuple[Scalar, ...]
 
 MAX_HEADER = 64 * MIB
 MAX_KEYS = 100_000
 MAX_TENSORS = 200_000
 MAX_PARTS = 4096
-MAX_NAME = 65_535
-MAX_STRING = MIB  # longest string that is kept
-MAX_STRINGS = 4 * 2**20  # entries of a string array
-MAX_INNER_ARRAYS = 4096  # arrays inside arrays, per file
-KEPT_NUMBERS = 1024  # longest array of numbers that is kept
-KEPT_STRINGS = 256
-MAX_KEPT = 65_536  # array entries that are kept per file; further arrays are only counted
 MAX_ELEMENTS = 2**60
 
-_STRING, _ARRAY = 8, 9
-_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-_SIZES = {k: struct.calcsize("<" + f) for k, f in _FORMATS.items()}
-_u32 = struct.Struct("<I").unpack_from
-_u64 = struct.Struct("<Q").unpack_from
 _PART = re.compile(r"(?P<stem>.+)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
 
 
@@ -58,128 +45,7 @@ class GgufFile(Record, frozen=True, kw_only=True):
     bytes_missing: int = 0
 
 
-class _Header:
-    """A forward cursor over the first bytes of a file; grows as needed and never past its limit."""
-
-    def __init__(self, path: Path, stream: BinaryIO, limit: int) -> None:
-        self.path, self.stream, self.limit = path, stream, limit
-        self.data = b""
-        self.pos = 0
-        self.kept = self.inner_arrays = 0
-
-    def need(self, n: int, what: str) -> None:
-        """Have `n` bytes at the cursor, or raise BadFile."""
-        end = self.pos + n
-        if end <= len(self.data):
-            return
-        if end > self.limit:
-            raise BadFile(
-                self.path, f"{what} at byte {self.pos} passes the limit of {self.limit // MIB} MiB for a GGUF header"
-            )
-        wanted = min(self.limit, max(end, 2 * len(self.data), 2 * MIB))
-        self.data += self.stream.read(wanted - len(self.data))
-        if end > len(self.data):
-            raise BadFile(
-                self.path,
-                f"the header is cut off: {what} needs {n} bytes at byte {self.pos}, the file ends at {len(self.data)}",
-            )
-
-    def u32(self, what: str) -> int:
-        self.need(4, what)
-        self.pos += 4
-        return int(_u32(self.data, self.pos - 4)[0])
-
-    def u64(self, what: str) -> int:
-        self.need(8, what)
-        self.pos += 8
-        return int(_u64(self.data, self.pos - 8)[0])
-
-    def skip(self, n: int, what: str) -> None:
-        self.need(n, what)
-        self.pos += n
-
-    def text(self, what: str, limit: int) -> str | int:
-        """A string, or its length where it is longer than `limit`."""
-        n = self.u64(what)
-        self.skip(n, what)
-        if n > limit:
-            return n
-        return self.data[self.pos - n : self.pos].decode("utf-8", "replace")
-
-    def name(self, what: str) -> str:
-        name = self.text(what, MAX_NAME)
-        if isinstance(name, int):
-            raise BadFile(
-                self.path, f"{what} at byte {self.pos - name} is {name} bytes long, at most {MAX_NAME} are allowed"
-            )
-        return name
-
-    def skip_strings(self, n: int, what: str) -> None:
-        """Pass over `n` strings without decoding them. A vocabulary has 100,000s, so the loop is unrolled."""
-        if n > MAX_STRINGS:
-            raise BadFile(self.path, f"{what} has {n} strings, at most {MAX_STRINGS} are allowed")
-        self.need(8 * n, what)
-        while n:
-            now = min(n, 4096)
-            data, at = self.data, self.pos
-            try:
-                for _ in repeat(None, now // 4):
-                    at += _u64(data, at)[0] + 8
-                    at += _u64(data, at)[0] + 8
-                    at += _u64(data, at)[0] + 8
-                    at += _u64(data, at)[0] + 8
-                for _ in repeat(None, now % 4):
-                    at += _u64(data, at)[0] + 8
-            except (struct.error, OverflowError, IndexError):
-                # Past what is loaded: one string at a time loads more, or raises where the header ends.
-                for _ in repeat(None, now):
-                    self.skip(self.u64(what), what)
-            else:
-                self.skip(at - self.pos, what)
-            n -= now
-
-
-def _scalar(h: _Header, kind: int, key: str) -> Scalar | None:
-    """One scalar; None for a string that is too long to keep."""
-    if kind == _STRING:
-        text = h.text(f"the value of {key!r}", MAX_STRING)
-        return text if isinstance(text, str) else None
-    if kind not in _FORMATS:
-        raise BadFile(h.path, f"{key!r} at byte {h.pos} has the unknown value type {kind}")
-    size = _SIZES[kind]
-    h.skip(size, f"the value of {key!r}")
-    value: Scalar = struct.unpack_from("<" + _FORMATS[kind], h.data, h.pos - size)[0]
-    return value
-
-
-def _array(h: _Header, key: str, depth: int) -> tuple[tuple[Scalar, ...] | None, int]:
-    """An array's values where it is short enough to keep, and its length."""
-    what = f"array {key!r}"
-    kind, n = h.u32(what), h.u64(what)
-    if kind == _ARRAY:
-        h.inner_arrays += n
-        if depth >= 2 or h.inner_arrays > MAX_INNER_ARRAYS:
-            raise BadFile(h.path, f"{what} at byte {h.pos} nests more than any model file does")
-        for _ in range(n):
-            _array(h, key, depth + 1)
-        return None, n
-    keep = depth == 1 and n <= (KEPT_STRINGS if kind == _STRING else KEPT_NUMBERS) and h.kept + n <= MAX_KEPT
-    h.kept += n if keep else 0
-    if kind == _STRING:
-        if not keep:
-            h.skip_strings(n, what)
-            return None, n
-        texts = [h.text(what, MAX_STRING) for _ in range(n)]
-        return (None if any(isinstance(t, int) for t in texts) else tuple(texts)), n
-    if kind not in _FORMATS:
-        raise BadFile(h.path, f"{what} at byte {h.pos} has the unknown element type {kind}")
-    h.skip(n * _SIZES[kind], what)
-    if not keep:
-        return None, n
-    return struct.unpack_from(f"<{n}{_FORMATS[kind]}", h.data, h.pos - n * _SIZES[kind]), n
-
-
-def _read_metadata(h: _Header, count: int) -> tuple[dict[str, Value], dict[str, int]]:
+def _read_metadata(h: Cursor, count: int) -> tuple[dict[str, Value], dict[str, int]]:
     metadata: dict[str, Value] = {}
     lengths: dict[str, int] = {}
     seen: set[str] = set()
@@ -191,11 +57,11 @@ def _read_metadata(h: _Header, count: int) -> tuple[dict[str, Value], dict[str, 
         seen.add(key)
         kind = h.u32(f"the type of {shown!r}")
         value: Value | None
-        if kind == _ARRAY:
-            value, lengths[key] = _array(h, shown, 1)
+        if kind == ARRAY:
+            value, lengths[key] = array(h, shown, 1)
         else:
             start = h.pos
-            value = _scalar(h, kind, shown)
+            value = scalar(h, kind, shown)
             if value is None:
                 lengths[key] = h.pos - start - 8
         if value is not None:
@@ -203,7 +69,7 @@ def _read_metadata(h: _Header, count: int) -> tuple[dict[str, Value], dict[str, 
     return metadata, lengths
 
 
-def _read_tensor(h: _Header, i: int, expected: int, align: int) -> TensorInfo:
+def _read_tensor(h: Cursor, i: int, expected: int, align: int) -> TensorInfo:
     """One tensor description; its data must start at `expected`, as the engine demands."""
     name = h.name(f"the name of tensor {i}")
     what = f"tensor {name[:80]!r}"
@@ -228,7 +94,7 @@ def _read_tensor(h: _Header, i: int, expected: int, align: int) -> TensorInfo:
     return TensorInfo(name=name, shape=shape, type=kind, bytes=prod(shape) // per_block * size)
 
 
-def _alignment(h: _Header, metadata: dict[str, Value]) -> int:
+def _alignment(h: Cursor, metadata: dict[str, Value]) -> int:
     align = metadata.get("general.alignment", 32)
     if isinstance(align, bool) or not isinstance(align, int) or not 0 < align <= MIB or align & (align - 1):
         raise BadFile(h.path, f"general.alignment must be a power of two up to {MIB}, is {str(align)[:40]!r}")
@@ -243,7 +109,7 @@ def _read_one(path: Path, limit: int) -> GgufFile:
             raise BadFile(path, "is not a regular file")
         size = full_size(path)
         with path.open("rb") as stream:
-            return _read_header(_Header(path, stream, limit), size)
+            return _read_header(Cursor(path, stream, limit), size)
     except FileNotFoundError:
         raise BadFile(path, "no such file") from None
     except (OSError, ValueError) as e:
@@ -253,12 +119,12 @@ def _read_one(path: Path, limit: int) -> GgufFile:
 
 def read_header(path: Path, stream: BinaryIO, file_bytes: int, limit: int = MAX_HEADER) -> int:
     """Bytes of the header and tensor table at the start of `stream`, which is read no further. Raises BadFile."""
-    h = _Header(path, stream, limit)
+    h = Cursor(path, stream, limit)
     _read_header(h, file_bytes)
     return h.pos
 
 
-def _read_header(h: _Header, file_bytes: int) -> GgufFile:
+def _read_header(h: Cursor, file_bytes: int) -> GgufFile:
     h.need(4, "the magic number")
     if h.data[:4] != b"GGUF":
         raise BadFile(h.path, f"is not a GGUF file (it starts with {h.data[:4]!r}, not b'GGUF')")

@@ -24,15 +24,15 @@ from advisor.models.types import (
     NoMixer,
     Parallel,
     ShortConv,
+    Softmax,
     Vision,
     Weights,
-    _Softmax,
 )
 
 
 def attention_params(group: AttentionGroup, hidden: int) -> int:
     """Parameters of one token mixer of `group` in a model of width `hidden`. The group's `n` is not applied."""
-    if isinstance(group, _Softmax):
+    if isinstance(group, Softmax):
         return _softmax(group, hidden)
     if isinstance(group, Mla):
         return _mla(group, hidden)
@@ -57,7 +57,7 @@ def attention_params(group: AttentionGroup, hidden: int) -> int:
     return 0
 
 
-def _softmax(g: _Softmax, hidden: int) -> int:
+def _softmax(g: Softmax, hidden: int) -> int:
     v_dim = g.v_head_dim or g.head_dim
     query, key, value, out = g.n_heads * g.head_dim, g.n_kv_heads * g.head_dim, g.n_kv_heads * v_dim, g.n_heads * v_dim
     if g.kv_shared:  # keys and values come from another layer

@@ -93,7 +93,8 @@ def beyond(
             "sky_accelerator": sky_name(seen["devices"][0]["name"]),
             "sky_nodes": several_nodes(s, "SKYPILOT_NUM_NODES", "SKYPILOT_NODE_RANK", "HEAD"),
         }
-    if doc.targets[target].several:
+    listed = doc.targets.get(target)  # none for a README, nor for a template of a user's own
+    if listed and listed.several:
         return {"servers": [swapped(d, entry, rules, seen, told)]}
     i = doc.places.get(target)
     if i is not None:
@@ -109,7 +110,7 @@ def beyond(
             "inner_id": inner.id,
             "inner_name": inner.name,
         }
-    if doc.targets[target].states_context:
+    if listed and listed.states_context:
         names = (*entry.concepts.context_length.environment, *entry.concepts.context_length.flags)
         length = next((x["value"] for x in seen["decided"] if x["name"] in names), None)
         return {"modelfile_context": length or d.context_length}

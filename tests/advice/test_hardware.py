@@ -62,7 +62,7 @@ def test_amounts_that_are_none(text: str) -> None:
 
 
 @given(st.floats(1, 1e6), st.sampled_from(sorted(RATES)), st.sampled_from(sorted(RATES)))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_conversion_goes_back(amount: float, a: str, b: str) -> None:
     assert money.convert(money.convert(amount, a, b, RATES), b, a, RATES) == pytest.approx(amount)
 

@@ -19,7 +19,6 @@ from advisor.catalog import catalog
 from advisor.catalog.documents import typed
 from advisor.cli.main import run
 
-gpuhunt = pytest.importorskip("gpuhunt")
 # it leaves the answers of clouds that fail to the garbage collector
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 RULES = catalog()

@@ -51,7 +51,7 @@ def ask(hw: str, model: str, load: Workload, **more: object):
     return recommend(Question(machine_of(hw, RULES), load, model, **more), RULES)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(questions)
 def test_advice_is_sound(q: tuple[str, str, Workload]) -> None:
     advice = ask(*q)
@@ -75,13 +75,13 @@ def test_advice_is_sound(q: tuple[str, str, Workload]) -> None:
     assert advice.trace
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(questions)
 def test_advice_is_deterministic(q: tuple[str, str, Workload]) -> None:
     assert msgspec.json.encode(ask(*q).to_dict()) == msgspec.json.encode(ask(*q).to_dict())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.sampled_from(MODELS), loads, st.sampled_from([8, 12, 16, 24, 32, 48, 64, 96, 128, 256]))
 def test_more_memory_never_turns_a_fit_into_none(model: str, load: Workload, ram: int) -> None:
     small = ask(f"cpu, {ram}GB RAM, linux", model, load).chosen

@@ -6,17 +6,13 @@ from typing import Any
 
 import pytest
 
-from advisor.advice.workload import FIELDS, unknown_fields, workload
+from advisor.advice.workload import FIELDS, unknown_fields
+from advisor.cli.workload import pairs, workload
 from advisor.errors import BadInput
-
-GIVEN: dict[str, Any] = {
-    "use_case": "chat", "concurrency": None, "output_tokens": None, "lora": 0, "priority": None, "endpoint": None,
-    "structured_output": False, "shared_prefix": False, "allow_cloud": False, "context": None, "more": (),
-}  # fmt: skip
 
 
 def made(*more: str, **given: Any):
-    return workload({**GIVEN, **given, "more": more})
+    return workload(given, pairs(more, "--workload"))
 
 
 def test_fields_by_name() -> None:

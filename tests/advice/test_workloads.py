@@ -162,7 +162,7 @@ def test_a_setting_whose_field_is_unknown_is_left_out() -> None:
 
 def test_the_guide_as_a_tree_with_the_path_marked() -> None:
     guide, tree, held = looked_at(
-        "advisor", None, (), advisor.machine("Tesla V100 16GB, linux"), Workload(concurrency=9), RULES
+        "advisor", None, {}, advisor.machine("Tesla V100 16GB, linux"), Workload(concurrency=9), RULES
     )
     assert held["nvidia-volta"] is True
     assert held["nvidia-before-volta"] is False

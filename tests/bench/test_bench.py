@@ -213,7 +213,7 @@ def times(s: SpeedEstimate | None) -> tuple[float, float]:
     return s.ttft_s.value, s.tpot_s.value
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     decode=st.floats(0.2, 5), prefill=st.floats(0.2, 5), slower=st.floats(1.05, 4), wait=st.floats(1.05, 4),
     at_once=st.sampled_from([2, 4]),

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from rule_folder import CARDS, MODELS
 from test_lint import DENSE, ENGINE, OFFER
@@ -50,7 +50,7 @@ def put(value: Any, at: tuple[Any, ...], new: Any) -> Any:
 
 
 @pytest.mark.parametrize("file", FILES)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(data=st.data())
 def test_one_changed_value(tmp_path: Path, file: str, data: st.DataObject) -> None:
     document = yaml.safe_load(FILES[file])
@@ -67,7 +67,7 @@ def test_one_changed_value(tmp_path: Path, file: str, data: st.DataObject) -> No
         assert re.match(re.escape(str(path)) + r"(:\d+)?: ", line), line
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(text=st.one_of(st.text(max_size=80), st.text("{}[]:,-&*!'\"#\n ab?|>", max_size=40)))
 def test_any_text(tmp_path: Path, text: str) -> None:
     path = tmp_path / "models" / "x.yaml"

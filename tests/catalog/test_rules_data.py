@@ -6,9 +6,9 @@ import re
 
 import gguf
 import pytest
+from advisor.catalog.lint import lint
 
 from advisor.catalog import catalog
-from advisor.catalog.lint import lint
 from advisor.catalog.roots import shipped_root
 
 CATALOG = catalog([shipped_root()])

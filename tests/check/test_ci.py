@@ -6,13 +6,14 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from pre_commit import clientlib
+from programs import program
 
 import advisor
 
@@ -47,11 +48,9 @@ def test_hooks() -> None:
 
 
 def test_hooks_manifest_is_valid_for_pre_commit() -> None:
-    clientlib = pytest.importorskip("pre_commit.clientlib", reason="pre-commit is not installed")
     clientlib.load_manifest(str(TOP / ".pre-commit-hooks.yaml"))
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 @pytest.mark.parametrize(
     ("source", "on", "status"),
     [
@@ -70,7 +69,7 @@ def test_action_runs_its_script(source: str, on: str, status: int, tmp_path: Pat
     env = {k: re.sub(r"\$\{\{ inputs\.([\w-]+) \}\}", lambda m: inputs[m[1]], v) for k, v in step["env"].items()}
     summary, output = tmp_path / "summary.md", tmp_path / "output"
     done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
+        [program("bash"), "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
         cwd=tmp_path,
         env={
             **os.environ,

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import commands
 import pytest
 
 import advisor
 
-ADVISE = str(Path(sys.executable).parent / "advise")
 FITS = "vllm serve Qwen/Qwen3-4B --max-model-len 4096\n"
 BIG = "vllm serve meta-llama/Llama-3.3-70B-Instruct --max-model-len 4096\n"
 SWAP = "# keep me\nvllm serve Qwen/Qwen3-4B --max-model-len 4096 --swap-space 16  # and me\n"
 
 
-def advise(folder: Path, *words: str, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [ADVISE, "check", *words], cwd=folder, input=stdin, capture_output=True, text=True, timeout=60, check=False
-    )
+def advise(folder: Path, *words: str, stdin: str = "") -> commands.Finished:
+    return commands.advise("check", *words, folder=folder, stdin=stdin)
 
 
 @pytest.mark.parametrize(

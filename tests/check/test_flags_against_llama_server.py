@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from checking import check_text
+from programs import program
 
-BESIDE = Path(sys.executable).parent / "llama-server-vulkan"
-SERVER = str(BESIDE) if BESIDE.exists() else shutil.which("llama-server")
 PARSER_RULES = {
     "flag-unknown",
     "flag-wants-value",
@@ -22,7 +18,6 @@ PARSER_RULES = {
 }
 
 
-@pytest.mark.skipif(SERVER is None, reason="no llama-server is installed")
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -45,8 +40,7 @@ PARSER_RULES = {
     ],
 )
 def test_same_answer_as_the_parser(arguments: str) -> None:
-    assert SERVER is not None
-    done = subprocess.run([SERVER, *arguments.split(), "--help"], capture_output=True, timeout=30, check=False)
+    done = subprocess.run([program("llama-server"), *arguments.split(), "--help"], capture_output=True, check=False)
     found = check_text(f"llama-server {arguments}\n", engine_version="b10434", fit=False)
     said = {f.rule for f in found.findings} & PARSER_RULES
     if arguments.endswith("--ctx-size"):  # `--help` becomes its value there

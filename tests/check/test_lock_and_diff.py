@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
+import commands
 import pytest
 
 import advisor
 
-ADVISE = str(Path(sys.executable).parent / "advise")
 CONFIG = Path(__file__).resolve().parents[1] / "models" / "configs" / "Qwen--Qwen3-4B.json"
 
 
-def advise(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([ADVISE, *words], cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+def advise(folder: Path, *words: str) -> commands.Finished:
+    return commands.advise(*words, folder=folder)
 
 
+@pytest.mark.usefixtures("own_cache")
 @pytest.mark.parametrize("name", ["our-org/mine", "/models/mine", "/models/mine.gguf"])
 def test_a_locked_model_is_judged_like_its_own(name: str, tmp_path: Path) -> None:
     (tmp_path / "m").mkdir()

@@ -18,7 +18,7 @@ ENGINES = ("vllm", "sglang", "llama.cpp", "ollama", "tgi", "lmdeploy", "tensorrt
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(data=st.data())
 def test_round_trip(engine: str, data: st.DataObject) -> None:
     gguf = engine in ("llama.cpp", "ollama")

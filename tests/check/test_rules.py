@@ -133,6 +133,7 @@ def test_select_and_ignore() -> None:
     assert "flag-removed" in e.value.near
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
     from pathlib import Path
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from programs import program
 
 from advisor.checks.shell import MAX_VALUE, MAX_WORDS, commands, words
 
@@ -26,15 +26,13 @@ WORD = st.lists(PIECE, min_size=1, max_size=4).map("".join)
 PREFIX = "A='one two'; E=''; L=(p 'q r' \"\"s)\n"
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(WORD, min_size=1, max_size=5))
 def test_words_are_bashs(parts: list[str]) -> None:
     line = "cmd " + " ".join(parts)
     said = subprocess.run(
-        ["bash", "-c", PREFIX + "cmd() { printf '%s\\0' \"$@\"; }\n" + line],
+        [program("bash"), "-c", PREFIX + "cmd() { printf '%s\\0' \"$@\"; }\n" + line],
         capture_output=True,
-        timeout=20,
         check=False,
     )
     wanted = said.stdout.decode().split("\0")[:-1]

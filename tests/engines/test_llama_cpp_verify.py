@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from programs import ELSEWHERE
 
 from advisor.cli.main import run
 from advisor.engines import llama_cpp_verify
@@ -17,7 +18,7 @@ from advisor.engines.llama_cpp_verify import rows_of
 sys.path.insert(0, str(Path(__file__).parent.parent / "e2e"))
 import tiny_model
 
-pytestmark = pytest.mark.skipif(os.name == "nt", reason="the stand-in is a shell script")
+pytestmark = pytest.mark.skipif(os.name == "nt", reason=f"{ELSEWHERE}the stand-in is a shell script")
 
 
 @pytest.fixture

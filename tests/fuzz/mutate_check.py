@@ -112,6 +112,7 @@ def mutate(text: str, others: list[str], r: random.Random) -> str:
     return text[:200_000]
 
 
+MOST_SECONDS = 10  # of processor time for one input; the slowest ones take 0.5, and a busy machine doubles that
 FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect", "socket.bind")
 
 
@@ -157,7 +158,7 @@ def main() -> int:
     refused, launches, slowest = 0, 0, 0.0
     for n in range(count):
         text = mutate(r.choice(texts), texts, r)
-        began = time.perf_counter()
+        began = time.process_time()
         ACTIVE.append(True)
         try:
             found = check_source(text, r.choice(NAMES), folder, know, book, Options(), {})
@@ -167,9 +168,9 @@ def main() -> int:
         except BaseException as e:
             sys.stdout.write(json.dumps({"error": f"{type(e).__name__}: {e}", "input": text[:3000], "n": n}) + "\n")
         ACTIVE.clear()
-        took = time.perf_counter() - began
+        took = time.process_time() - began
         slowest = max(slowest, took)
-        if took > 2:
+        if took > MOST_SECONDS:
             sys.stdout.write(json.dumps({"error": f"{took:.1f} s", "input": text[:3000], "n": n}) + "\n")
         for b in bad:
             sys.stdout.write(json.dumps({"error": b, "input": text[:3000], "n": n}) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[2] / "advisor"
@@ -20,18 +21,24 @@ def modules(package: Path) -> dict[str, Path]:
     return found
 
 
+@cache
+def trees(package: Path) -> dict[str, ast.Module]:
+    """Module name -> its source as a tree."""
+    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules(package).items()}
+
+
 def import_graph(package: Path = PACKAGE) -> Graph:
     """Module -> the modules of the package that any statement in it imports, wherever the statement stands."""
     known = modules(package)
-    return {name: set(_imported(name, path, known)) for name, path in known.items()}
+    return {name: set(_imported(name, tree, known)) for name, tree in trees(package).items()}
 
 
-def _imported(name: str, path: Path, known: dict[str, Path]) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _imported(name: str, tree: ast.Module, known: dict[str, Path]) -> Iterator[str]:
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (a.name for a in node.names if a.name in known)
         elif isinstance(node, ast.ImportFrom):
-            base = _base(name, path, node)
+            base = _base(name, known[name], node)
             for a in node.names:  # `from package import module` means the module
                 target = f"{base}.{a.name}" if f"{base}.{a.name}" in known else base
                 if target in known and target != name:

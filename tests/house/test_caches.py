@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
-from import_graph import PACKAGE, modules
+from import_graph import PACKAGE, trees
 
 CACHES = ("cache", "lru_cache")
 CONTAINERS = {"dict", "list", "set", "deque", "defaultdict", "OrderedDict", "Counter"}
@@ -19,11 +18,6 @@ FILLED_ON_IMPORT = {
 # functools' caches are for functions of plain values, whose answers no catalogue, file or setting changes
 PLAIN = {"str", "int", "float", "bool", "bytes", "type", "Path", "Stamp", "tuple"}
 ROOT_OF_ALL = ("advisor.catalog.store", "_catalog")  # the catalogues themselves, by their folders
-
-
-@cache
-def sources() -> tuple[tuple[str, ast.Module], ...]:
-    return tuple((name, ast.parse(path.read_text(encoding="utf-8"))) for name, path in modules(PACKAGE).items())
 
 
 def empty_containers(tree: ast.Module) -> Iterator[str]:
@@ -67,18 +61,18 @@ def _named(node: ast.expr) -> str:
 
 
 def test_no_module_keeps_a_container_that_is_filled_later() -> None:
-    found = {(name, x) for name, tree in sources() for x in empty_containers(tree)}
+    found = {(name, x) for name, tree in trees(PACKAGE).items() for x in empty_containers(tree)}
     assert found == set(FILLED_ON_IMPORT)
 
 
 def test_no_function_sets_a_global() -> None:
-    found = [name for name, tree in sources() for node in ast.walk(tree) if isinstance(node, ast.Global)]
+    found = [name for name, tree in trees(PACKAGE).items() for node in ast.walk(tree) if isinstance(node, ast.Global)]
     assert found == []
 
 
 def test_functools_caches_are_for_plain_values() -> None:
     seen = 0
-    for name, tree in sources():
+    for name, tree in trees(PACKAGE).items():
         for function, kinds in functools_caches(tree):
             assert function is not None, f"{name}: a cache that is no decorator"
             if (name, function.name) != ROOT_OF_ALL:

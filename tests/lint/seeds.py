@@ -63,7 +63,7 @@ SEEDS = (
     Seed("drafts.yaml", "hidden_states: 3", "hidden_states: three", "wrong_value", "a whole number is wanted"),
     # check rules
     Seed("checks/rules/start.yaml", "field: tp.heads_uneven", "field: tp.head_uneven", "unknown_name", "unknown field 'tp.head_uneven'"),
-    Seed("checks/rules/start.yaml", "bad: vllm serve Qwen/Qwen3-30B-A3B-FP8 -tp 8", "bad: vllm serve Qwen/Qwen3-30B-A3B-FP8 -tp 2",
+    Seed("checks/rules/start.yaml", "bad: vllm serve Qwen/Qwen3-30B-A3B --enable-eplb", "bad: vllm serve Qwen/Qwen3-30B-A3B --max-num-seqs 4",
          "snippet", "does not find fault with it"),
     Seed("checks/rules/start.yaml", "good: vllm serve Qwen/Qwen3-30B-A3B-GPTQ-Int4 -tp 4",
          "good: vllm serve Qwen/Qwen3-30B-A3B-GPTQ-Int4 -tp 8", "snippet", "the rule finds fault with it"),

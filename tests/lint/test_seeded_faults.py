@@ -1,31 +1,13 @@
-"""Faults seeded into a copy of the shipped rules, all at once: each is found, on its line, and nothing else is said."""
+"""Faults seeded into a copy of the shipped rules, all at once: one run tells each on its line, and nothing else."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from seeds import SEEDS, line_of, planted
 
 from advisor.catalog.roots import shipped_root
-from advisor.lint.faults import Fault
 from advisor.lint.run import lint
-
-SOURCE = shipped_root()
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return planted(SOURCE, tmp_path_factory.mktemp("seeded") / "rules")
-
-
-@pytest.fixture(scope="module")
-def found(folder: Path) -> dict[str, list[Fault]]:
-    """Faults of one run by file, relative to the folder."""
-    out: dict[str, list[Fault]] = {}
-    for fault in lint([folder]):
-        out.setdefault(str(Path(fault.file).relative_to(folder.resolve())), []).append(fault)
-    return out
 
 
 def test_there_are_many_of_many_kinds() -> None:
@@ -34,25 +16,22 @@ def test_there_are_many_of_many_kinds() -> None:
     assert len({s.file.split("/")[0] for s in SEEDS}) >= 15
 
 
-@pytest.mark.parametrize("seed", SEEDS, ids=lambda s: f"{s.file}: {s.new.strip()[:40]}")
-def test_each_is_found_on_its_line(seed, folder: Path, found: dict[str, list[Fault]]) -> None:  # type: ignore[no-untyped-def]
-    line = line_of(seed, folder)
-    hits = [f for f in found[seed.file] if f.code == seed.code and (line is None or f.line == line)]
-    assert hits, f"line {line}; said: {[f.text() for f in found[seed.file]]}"
-    assert any(seed.says in f.message for f in hits), [f.message for f in hits]
-
-
-def test_nothing_else_is_said(found: dict[str, list[Fault]]) -> None:
-    """A fault has no others in its train."""
-    said = [f for faults in found.values() for f in faults if f.file.rpartition("/")[2] != "extra.yaml"]
-    assert len(said) == len(SEEDS), [f.text() for f in said]
-    assert [f.code for f in found["extra.yaml"]] == ["unknown_file"]
-
-
-def test_every_message_is_one_line_with_file_and_line(found: dict[str, list[Fault]]) -> None:
-    for faults in found.values():
-        assert [f.line or 0 for f in faults] == sorted(f.line or 0 for f in faults)
-        for f in faults:
-            assert f.line
-            assert "\n" not in f.text()
-            assert f.text().startswith(f"{f.file}:{f.line}: ")
+def test_all_are_found_in_one_run_and_nothing_else(tmp_path: Path) -> None:
+    folder = planted(shipped_root(), tmp_path / "rules")
+    found = lint([folder])
+    told = {f: str(Path(f.file).relative_to(folder.resolve())) for f in found}
+    missed, explained = [], {f for f, name in told.items() if (name, f.code) == ("extra.yaml", "unknown_file")}
+    assert len(explained) == 1
+    for seed in SEEDS:
+        line = line_of(seed, folder)
+        hits = {f for f, name in told.items() if (name, f.code) == (seed.file, seed.code) and line in (None, f.line)}
+        if not any(seed.says in f.message for f in hits):
+            missed.append((seed, line, [f.text() for f, name in told.items() if name == seed.file]))
+        explained |= hits
+    assert missed == []
+    assert [f.text() for f in found if f not in explained] == []  # a fault has no others in its train
+    for f in found:
+        assert f.line
+        assert f.text().startswith(f"{f.file}:{f.line}: ")
+        assert "\n" not in f.text()
+    assert list(found) == sorted(found, key=lambda f: (f.file, f.line, f.message))

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from machine_recordings import replay, write_tree
+from programs import ELSEWHERE
 
 from advisor.machines import cpu, host, limits
 from advisor.units import GIB
@@ -104,12 +105,12 @@ def test_cpu_lists_that_are_none(text: str) -> None:
     assert limits.cpu_list(text) is None
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason=f"{ELSEWHERE}/proc is wanted")
 def test_affinity_agrees_with_the_kernel_call() -> None:
     assert limits.read_limits(Path("/")).affinity == len(os.sched_getaffinity(0))
 
 
-@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason="needs /proc")
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason=f"{ELSEWHERE}/proc is wanted")
 def test_meminfo_agrees_with_psutil() -> None:
     import psutil
 

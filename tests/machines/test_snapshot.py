@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_recordings import FIXTURES, replay
 
@@ -44,7 +44,7 @@ def test_recordings_round_trip(tmp_path: Path, name: str) -> None:
     assert snapshot.load(tmp_path / "snap.json") == machine
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60)
 @given(machine=MACHINES)
 def test_any_machine_round_trips(tmp_path: Path, machine: Machine) -> None:
     snapshot.save(machine, tmp_path / "snap.json", force=True)
@@ -81,7 +81,7 @@ def test_garbage_is_one_line(tmp_path: Path, content: str) -> None:
     assert str(path) in e.value.line()
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80)
 @given(data=st.binary(max_size=200))
 def test_bytes_never_crash(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "snap.json"
@@ -90,7 +90,7 @@ def test_bytes_never_crash(tmp_path: Path, data: bytes) -> None:
         snapshot.load(path)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80)
 @given(data=st.data())
 def test_a_damaged_snapshot_is_refused_or_is_a_machine(tmp_path: Path, data: st.DataObject) -> None:
     whole = json.dumps(Machine(devices=(Device(index=0, name="x", vendor="amd", total_bytes=5),)).to_dict())

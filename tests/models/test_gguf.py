@@ -5,19 +5,20 @@ from __future__ import annotations
 import io
 import os
 import struct
-import time
 from pathlib import Path
 
 import gguf
 import gguf_files as g
 import pytest
-from hypothesis import HealthCheck, given, settings
+from effort import calls
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, BadFile
 from advisor.models import gguf as reader
 from advisor.models.ggml_types import BLOCKS, FILE_TYPES, TYPE_NAMES, row_bytes
 from advisor.models.gguf import read_gguf
+from advisor.models.gguf_cursor import MAX_KEPT, Cursor
 from advisor.models.gguf_model import model_from_gguf
 
 
@@ -50,9 +51,8 @@ def test_reads_what_the_gguf_reader_reads(tmp_path: Path) -> None:
 
 def test_large_arrays_are_counted_not_kept(tmp_path: Path) -> None:
     path = g.write(tmp_path / "v.gguf", "llama", {".block_count": 1}, g.ends(64, 32), vocabulary=128_000)
-    start = time.process_time()
     file = read_gguf(path)
-    assert time.process_time() - start < 0.3  # some 20 ms; decoding 256,000 strings one by one takes longer
+    assert calls(lambda: read_gguf(path)) < 100_000  # one for each of 256,000 strings would be more
     names = ("tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.merges")
     assert [file.lengths[n] for n in names] == [128_000] * 3
     assert not any(n in file.metadata for n in names)
@@ -224,15 +224,14 @@ def test_nested_and_many_arrays_cost_little(tmp_path: Path) -> None:
         ([string(f"k{i}") + struct.pack("<I", ARRAY) + strings for i in range(5000)], None),
     ):
         path.write_bytes(by_hand(keys, []))
-        start = time.process_time()
         if says:
             with pytest.raises(BadFile, match=says):
                 read_gguf(path)
-        else:
-            file = read_gguf(path)
-            assert len(file.lengths) == len(keys)
-            assert sum(len(v) for v in file.metadata.values() if isinstance(v, tuple)) <= reader.MAX_KEPT
-        assert time.process_time() - start < 1
+            continue
+        file = read_gguf(path)
+        assert len(file.lengths) == len(keys)
+        assert sum(len(v) for v in file.metadata.values() if isinstance(v, tuple)) <= MAX_KEPT
+        assert calls(lambda: read_gguf(path)) < 1_000_000  # up to 1,275,000 strings, two calls each: too many
 
 
 def test_long_names_do_not_make_long_messages(tmp_path: Path) -> None:
@@ -270,32 +269,36 @@ EDITS = st.lists(
 
 
 def read_or_refuse(data: bytes) -> None:
-    """Read bytes as a file and a model: only errors with one clear line may come out, and soon."""
-    start, problem = time.process_time(), ""
-    try:
-        header = reader._Header(Path("fuzz.gguf"), io.BytesIO(data), reader.MAX_HEADER)
-        model_from_gguf(reader._read_header(header, len(data)))
-    except AdvisorError as e:
-        problem = e.message
+    """Read bytes as a file and a model: only errors with one clear line may come out, and after little work."""
+    problem = ""
+
+    def read() -> None:
+        nonlocal problem
+        try:
+            header = Cursor(Path("fuzz.gguf"), io.BytesIO(data), reader.MAX_HEADER)
+            model_from_gguf(reader._read_header(header, len(data)))
+        except AdvisorError as e:
+            problem = e.message
+
+    assert calls(read) < 50_000
     assert "\n" not in problem
     assert len(problem) < 1000
-    assert time.process_time() - start < 1
 
 
-@settings(max_examples=1500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=500)
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.binary(max_size=300))
 def test_random_bytes_after_the_magic(data: bytes) -> None:
     read_or_refuse(b"GGUF\x03\0\0\0" + data)
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20_000)
 @given(edits=EDITS, cut=st.none() | st.integers(0, 2**20))
 def test_damaged_files_at_length(sample: bytes, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(damaged(sample, edits, cut))
@@ -304,7 +307,7 @@ def test_damaged_files_at_length(sample: bytes, edits: list[tuple[int, bytes]], 
 def test_a_line_end_in_the_architecture_stays_out_of_the_message(sample: bytes) -> None:
     """Found by the test above: the name stood as it was in `... is missing`."""
     at = sample.index(b"llama", 40)
-    header = reader._Header(Path("x.gguf"), io.BytesIO(damaged(sample, [(at, b"\n")], None)), reader.MAX_HEADER)
+    header = Cursor(Path("x.gguf"), io.BytesIO(damaged(sample, [(at, b"\n")], None)), reader.MAX_HEADER)
     with pytest.raises(BadFile) as e:
         model_from_gguf(reader._read_header(header, len(sample)))
     assert "which no architecture name is" in e.value.message

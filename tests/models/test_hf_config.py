@@ -253,7 +253,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data())
 def test_any_value_in_any_key_is_read_or_refused(data: st.DataObject) -> None:
     _, config = load(data.draw(st.sampled_from(CONFIGS)))

@@ -6,9 +6,8 @@ The independent answer is the same repository read from disk.
 from __future__ import annotations
 
 import json
-import os
+import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,13 +16,14 @@ from typing import Any
 
 import gguf_files as g
 import pytest
+from commands import started
 from test_safetensors import Spec, write
 
+from advisor.catalog.roots import cache_dir
 from advisor.errors import BadFile
 from advisor.models.headers import origin
 from advisor.models.hub import wanted
 
-pytest.importorskip("huggingface_hub")
 SHA = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = {
     "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
@@ -122,21 +122,11 @@ def checkpoint(folder: Path) -> Path:
 
 
 def advise(hub: Hub, cache: Path, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
-    here = {
-        **os.environ,
-        "HF_ENDPOINT": hub.url,
-        "ADVISOR_CACHE_DIR": str(cache),
-        "HF_HUB_DISABLE_TELEMETRY": "1",
-        **env,
-    }
-    return subprocess.run(
-        [sys.executable, "-m", "advisor.cli.main", *words],
-        env=here,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    """In a process of its own: the hub's library reads its environment when it is imported."""
+    own = {"HF_ENDPOINT": hub.url, "ADVISOR_CACHE_DIR": str(cache), "HF_HUB_DISABLE_TELEMETRY": "1"}
+    if not cache.exists():  # with the compiled rules in it
+        shutil.copytree(cache_dir(), cache)
+    return started(*words, env={**own, **env})
 
 
 def explained(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import BadFile, BadInput
@@ -88,7 +88,7 @@ def test_damaged_stores(tmp_path: Path) -> None:
             find_ollama_model("m", tmp_path)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(st.text(alphabet="ab./:\\-_~\0 ", max_size=20))
 def test_no_name_leaves_the_store(tmp_path: Path, name: str) -> None:
     outside = tmp_path / "manifests"

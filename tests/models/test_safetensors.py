@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from effort import calls, peak_bytes
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import AdvisorError, BadFile
@@ -130,20 +130,26 @@ def test_not_a_safetensors_file(tmp_path: Path) -> None:
         read_safetensors(tmp_path / "pipe.safetensors")
 
 
+def refused_with(path: Path, says: str) -> int:
+    """The most memory that was held until a file was refused, bytes: what is decoded takes several times its text."""
+
+    def read() -> None:
+        with pytest.raises(BadFile, match=says):
+            read_safetensors(path)
+
+    return peak_bytes(read)
+
+
 def test_a_long_description_is_not_decoded(tmp_path: Path) -> None:
     head = json.dumps({"a": entry("F32", [1] * 3_000_000, [0, 4])}).encode()
-    start = time.process_time()
-    with pytest.raises(BadFile, match="description of more than 4096 bytes"):
-        read_safetensors(file(tmp_path / "m.safetensors", head, 4))
-    assert time.process_time() - start < 1
+    assert refused_with(file(tmp_path / "m.safetensors", head, 4), "description of more than 4096 bytes") < 2 * len(
+        head
+    )
 
 
 def test_a_header_of_many_entries_is_refused_before_it_is_decoded(tmp_path: Path) -> None:
     head = b"{" + b",".join(b'"%d":{}' % i for i in range(1_100_000)) + b"}"
-    start = time.process_time()
-    with pytest.raises(BadFile, match="more than 200000 tensors"):
-        read_safetensors(file(tmp_path / "m.safetensors", head, 0))
-    assert time.process_time() - start < 1
+    assert refused_with(file(tmp_path / "m.safetensors", head, 0), "more than 200000 tensors") < 2 * len(head)
 
 
 CONFIG = {
@@ -181,15 +187,19 @@ SAMPLE = len(header(SMALL, format="pt")).to_bytes(8, "little") + header(SMALL, f
 
 def read_or_refuse(path: Path, data: bytes) -> None:
     path.write_bytes(data)
-    start, problem = time.process_time(), ""
-    try:
-        for tensor in read_safetensors(path):
-            assert tensor.bytes >= 0
-    except AdvisorError as e:
-        problem = e.message
+    problem = ""
+
+    def read() -> None:
+        nonlocal problem
+        try:
+            for tensor in read_safetensors(path):
+                assert tensor.bytes >= 0
+        except AdvisorError as e:
+            problem = e.message
+
+    assert calls(read) < 5000
     assert "\n" not in problem
     assert len(problem) < 1000
-    assert time.process_time() - start < 1
 
 
 EDITS = st.lists(st.tuples(st.integers(0, len(SAMPLE) - 1), st.binary(min_size=1, max_size=6)), min_size=1, max_size=4)
@@ -202,20 +212,20 @@ def damaged(edits: list[tuple[int, bytes]], cut: int | None) -> bytes:
     return bytes(out if cut is None else out[:cut])
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400)
 @given(edits=EDITS, cut=st.none() | st.integers(0, len(SAMPLE)))
 def test_damaged_files(tmp_path: Path, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(tmp_path / "m.safetensors", damaged(edits, cut))
 
 
 @pytest.mark.slow
-@settings(max_examples=20_000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=20_000)
 @given(edits=EDITS, cut=st.none() | st.integers(0, len(SAMPLE)))
 def test_damaged_files_at_length(tmp_path: Path, edits: list[tuple[int, bytes]], cut: int | None) -> None:
     read_or_refuse(tmp_path / "m.safetensors", damaged(edits, cut))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200)
 @given(
     st.dictionaries(
         st.text(min_size=1, max_size=8).filter(lambda s: s != "__metadata__"),

@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import yaml
+from reading import read_yaml
 
 FOLDER = Path(__file__).resolve().parents[2] / "rules" / "flags"
 SAME_AS = {"ktransformers": "sglang", "vllm-metal": "vllm", "dynamo": "vllm", "llm-d": "vllm", "ray-serve": "vllm"}
@@ -27,7 +27,7 @@ POSITIONAL = {"vllm": 1, "tensorrt-llm": 1, "lmdeploy": 1, "mlc-llm": 1, "transf
 @cache
 def facts(engine: str) -> dict[str, Any]:
     """The table as it stands in the file, read without the catalogue: flag -> kind of value."""
-    data = yaml.safe_load((FOLDER / f"{SAME_AS.get(engine, engine)}.yaml").read_text())
+    data = read_yaml((FOLDER / f"{SAME_AS.get(engine, engine)}.yaml").read_text())
     kinds, choices, own = {}, {}, {}
     for name, f in data["flags"].items():
         for spelling in (f"--{name}", *f.get("a", ())):

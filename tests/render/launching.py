@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,12 @@ ENGINES = ("llama.cpp", "ollama", "vllm", "sglang")
 
 def launch(engine: str, *, hardware: str = "RTX 4090", model: str = "llama3.1:8b", **more: Any) -> Deployment:
     """A deployment of 8k tokens; further fields replace those of the Deployment."""
-    d, _ = deployment(Request(model=model, engine=engine, hardware=hardware, context_length=8192), RULES)
-    return msgspec.structs.replace(d, **more)
+    return msgspec.structs.replace(_plain(engine, hardware, model), **more)
+
+
+@cache
+def _plain(engine: str, hardware: str, model: str) -> Deployment:
+    return deployment(Request(model=model, engine=engine, hardware=hardware, context_length=8192), RULES)[0]
 
 
 def rendered(d: Deployment, target: str) -> File:
@@ -50,12 +55,11 @@ def calls(script: str, folder: Path, programs: tuple[str, ...]) -> list[list[str
     file = folder / "script.sh"
     file.write_text(script, encoding="utf-8")
     environment = {"PATH": f"{bin_folder}:{os.environ['PATH']}", "HOME": str(folder), "LC_ALL": "C.UTF-8"}
-    subprocess.run(["sh", "-n", str(file)], check=True, env=environment, timeout=20)
+    subprocess.run(["sh", "-n", str(file)], check=True, env=environment)
     done = subprocess.run(
         ["sh", str(file)],
         check=False,
         env=environment,
-        timeout=20,
         cwd=folder,
         stdin=subprocess.DEVNULL,
         capture_output=True,

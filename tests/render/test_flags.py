@@ -46,14 +46,13 @@ def _server(engine: str, target: str) -> str:
     return "llama.cpp" if (engine, target) == ("llama-swap", "llama-swap") else engine
 
 
-def test_two_thousand_files_hold_only_flags_of_the_engine() -> None:
-    seen = check(every=37)
-    assert sum(seen.values()) >= 2000, seen
+def test_a_thousand_files_hold_only_flags_of_the_engine() -> None:
+    seen = check(every=97)
+    assert sum(seen.values()) >= 900, seen
     assert set(seen) == set(matrix.table(RULES).targets), "a target that no sample reached"
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
 def test_all_files_hold_only_flags_of_the_engine() -> None:
     assert sum(check(every=1).values()) > 50_000
 

@@ -6,8 +6,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 from launching import RULES, launch
+from reading import read_all_yaml, read_yaml
 from sampling import HARDWARE, NVIDIA
 
 from advisor.errors import BadInput
@@ -20,9 +20,9 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 def test_targets_that_engines_name_are_targets() -> None:
     """Read without the catalogue, so that an unknown name cannot hide behind a default."""
-    targets = set(yaml.safe_load((TEMPLATES.parent / "rules/targets.yaml").read_text())["targets"])
+    targets = set(read_yaml((TEMPLATES.parent / "rules/targets.yaml").read_text())["targets"])
     for path in (TEMPLATES.parent / "rules/engines").glob("*.yaml"):
-        entry = yaml.safe_load(path.read_text())
+        entry = read_yaml(path.read_text())
         have, reasons = set(entry.get("targets", [])), set(entry.get("no_target", {}))
         assert have | reasons <= targets, path.name
         assert not have & reasons, f"{path.name}: {have & reasons} has a file and a reason why not"
@@ -111,9 +111,7 @@ def test_nothing_is_downloaded_by_a_floating_tag() -> None:
 def test_devices_and_nodes_are_those_that_the_settings_take() -> None:
     def limits(**settings: int) -> tuple[str, int]:
         d = launch("vllm", hardware="8x H100 80GB SXM, 2 nodes", settings=settings)
-        group = next(
-            x for x in yaml.safe_load_all(render(d, "lws", RULES)[0].content) if x["kind"] == "LeaderWorkerSet"
-        )
+        group = next(x for x in read_all_yaml(render(d, "lws", RULES)[0].content) if x["kind"] == "LeaderWorkerSet")
         template = group["spec"]["leaderWorkerTemplate"]
         (container,) = template["leaderTemplate"]["spec"]["containers"]
         return container["resources"]["limits"]["nvidia.com/gpu"], template["size"]

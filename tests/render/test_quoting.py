@@ -150,7 +150,7 @@ def after(call: list[str], flag: str) -> str:
     return joined.partition("=")[2] if joined is not None else call[call.index(flag) + 1]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(NAMES, TEXT)
 @pytest.mark.parametrize("engine", list(PROGRAMS))
 def test_the_program_gets_exactly_the_path_and_the_name(engine: str, file: str, served: str) -> None:
@@ -167,7 +167,7 @@ def test_the_program_gets_exactly_the_path_and_the_name(engine: str, file: str, 
             assert after(call, name) == served
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(NAMES.filter(lambda s: s == s.strip() and not {"\n", "\r"} & set(s)))
 def test_ollama_gets_exactly_the_path(file: str) -> None:
     """A Modelfile is made in between: one line, FROM and the whole path. Ollama cuts off blanks: they are refused."""
@@ -183,7 +183,7 @@ def test_ollama_gets_exactly_the_path(file: str) -> None:
         assert said[-1][1:] == ["run", create[2]]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(NAMES.filter(lambda s: not s.endswith("\n") and not {'"', "\x01"} & set(s)))  # \x01 stands for a newline below
 @pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "sglang", "tensorrt-llm", "lmdeploy", "max", "tgi"])
 def test_docker_mounts_exactly_the_path(engine: str, file: str) -> None:
@@ -204,7 +204,7 @@ def test_docker_mounts_exactly_the_path(engine: str, file: str) -> None:
         assert "readonly" in fields
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(NAMES, TEXT, TEXT)
 @pytest.mark.parametrize("engine", ENGINES)
 def test_compose_files_read_back(engine: str, file: str, served: str, value: str) -> None:
@@ -263,7 +263,7 @@ def other_files(engine: str, target: str, **more: Any) -> list[str] | None:
     return argv(target, content, image[1] if image else None)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(NAMES, TEXT)
 @pytest.mark.parametrize("engine", ["vllm", "llama.cpp", "sglang"])
 @pytest.mark.parametrize("target", ["kubernetes", "systemd", "skypilot", "llama-swap"])
@@ -280,7 +280,7 @@ def test_every_file_holds_exactly_the_names(target: str, engine: str, file: str,
     assert words[at] == (place if inside else f"/srv/m/{file}")
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(TEXT)
 def test_groups_of_pods_hold_exactly_the_name(served: str) -> None:
     for engine in ("vllm", "sglang"):
@@ -289,7 +289,7 @@ def test_groups_of_pods_hold_exactly_the_name(served: str) -> None:
         assert after(words, "--served-model-name") == served
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(TEXT)
 @pytest.mark.parametrize("nodes", ["", ", 2 nodes"])
 def test_a_real_shell_runs_a_rented_machine_with_exactly_the_name(nodes: str, served: str) -> None:
@@ -306,7 +306,7 @@ def test_a_real_shell_runs_a_rented_machine_with_exactly_the_name(nodes: str, se
         assert call[-7:] == ["--nnodes", "2", "--node-rank", "1", "--master-addr", "10.0.0.1", "--headless"]
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(TEXT)
 def test_a_real_shell_runs_a_batch_job_with_exactly_the_name(served: str) -> None:
     d = launch("vllm", hardware="8x H100 80GB SXM", served_name=served)
@@ -317,7 +317,7 @@ def test_a_real_shell_runs_a_batch_job_with_exactly_the_name(served: str) -> Non
     assert after(call, "--served-model-name") == served
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(NAMES.filter(lambda s: not s.endswith("\n")))
 def test_tabbyapi_reads_exactly_the_model(file: str) -> None:
     """The script writes a configuration and names it; it is read back as TabbyAPI does, as YAML."""
@@ -332,7 +332,7 @@ def test_tabbyapi_reads_exactly_the_model(file: str) -> None:
     assert config["model"]["model_name"] == file
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TEXT)
 def test_values_in_units_read_back(text: str) -> None:
     """Against the rules of systemd.syntax(7), written down apart from the filter."""
@@ -342,7 +342,7 @@ def test_values_in_units_read_back(text: str) -> None:
     assert "\n" not in environment_module.unit_value(text)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(TEXT)
 def test_kubernetes_expands_nothing(text: str) -> None:
     read = yaml.safe_load(environment_module.kube_scalar(text))
@@ -359,7 +359,7 @@ def test_python_clients_hold_exactly_the_address(url: str, name: str) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=1500)
 @given(NAMES, TEXT, st.sampled_from(["kubernetes", "systemd", "skypilot", "kserve", "compose"]))
 def test_ten_thousand_hostile_deployments(file: str, served: str, target: str) -> None:
     """Seven engines each: the words are those of the shell command wherever they stand."""

@@ -1,21 +1,27 @@
-"""The calibration makes the rules file, finds known efficiencies again, and holds its bars on rows it had not seen."""
+"""The shipped efficiencies are judged by their error on measured rows; the calibration finds known ones again.
+
+Nothing is compared with what a fresh fit writes: another numpy or processor rounds differently, and predicts as well.
+"""
 
 from __future__ import annotations
 
 import math
 import statistics
+from collections import defaultdict
+from collections.abc import Iterable
 
+import msgspec
 import pytest
 from speed_asking import ROWS, RULES
 
-from advisor.speed.calibrate import calibrate
-from advisor.speed.calibrated import QUANTITIES, quantile, unseen
-from advisor.speed.efficiencies import Coefficient, of_table, rules_of
+from advisor.report.speed_accuracy import PUBLISHED_ROOFLINE
+from advisor.speed.calibrate import Calibration, calibrate
+from advisor.speed.calibrated import QUANTITIES, Error, quantile, unseen
+from advisor.speed.efficiencies import Coefficient, Rules, of_table, rules_of
 from advisor.speed.intervals import bound
 from advisor.speed.rows import Sample, predict, read, samples
 
 TABLE = rules_of(RULES)
-SAMPLES = samples(list(read(ROWS)), RULES)
 # quantity -> (median, 90th percentile) of the absolute error, percent, on rows a fit had not seen
 BARS = {
     "decode, one request": (15, 50),
@@ -24,66 +30,115 @@ BARS = {
     "offline throughput": (30, 100),
     "time between tokens": (20, 60),
 }
+JUDGED = 15  # rows from which a class is judged by itself
+Figures = tuple[float, float]  # median and 90th percentile of the absolute error, percent
 
 
-def errors(kinds: tuple[str, ...]) -> list[float]:
-    return [100 * abs(predict(s, TABLE) / s.row.value - 1) for s in SAMPLES if s.row.kind in kinds]
+@pytest.fixture(scope="module")
+def rows() -> list[Sample]:
+    return samples(list(read(ROWS)), RULES)
 
 
-def test_nearly_every_row_can_be_asked() -> None:
-    assert len(SAMPLES) >= 0.99 * sum(1 for _ in read(ROWS))
+@pytest.fixture(scope="module")
+def shipped(rows: list[Sample]) -> list[Error]:
+    """Every row as the shipped rules predict it."""
+    return [Error(s, predict(s, TABLE)) for s in rows]
 
 
-def test_the_command_makes_the_rules() -> None:
-    """Predictions of a fresh fit and of the file, which rounds to three digits."""
-    made = calibrate(SAMPLES, validate=False)
-    assert set(made.coefficients) == set(TABLE.coefficients)
-    off = [abs(math.log(e.predicted / predict(e.sample, TABLE))) for e in made.fitted]
-    assert statistics.median(off) < 0.005
-    assert max(off) < 0.2
-    for name, (_, _, base, _) in made.coefficients.items():
-        assert TABLE.coefficients[name].base == pytest.approx(base, rel=0.05)
+def figures(errors: Iterable[Error]) -> Figures:
+    found = [100 * e.relative for e in errors]
+    return quantile(found, 0.5), quantile(found, 0.9)
 
 
-def test_known_efficiencies_are_found_again() -> None:
-    """Rows made by the laws with other efficiencies: a fit from the same priors must predict them."""
+def by_class(errors: Iterable[Error]) -> dict[tuple[str, str], Figures]:
+    """Figures of each kind of row and class (engine family, with vendor, with hardware) that has rows enough."""
+    found: dict[tuple[str, str], list[Error]] = defaultdict(list)
+    for e in errors:
+        k = e.sample.keys
+        for name in dict.fromkeys(("all", k.family, f"{k.family}/{k.vendor}", f"{k.family}/{k.hardware}")):
+            found[e.sample.row.kind, name].append(e)
+    return {c: figures(mine) for c, mine in found.items() if len(mine) >= JUDGED}
+
+
+def changed(**factors: float) -> Rules:
+    """The shipped rules with some bases multiplied."""
     other = dict(TABLE.coefficients)
-    for name, factor in (("memory", 0.8), ("prompt_products", 0.6), ("layer", 1.5), ("products", 0.7)):
+    for name, factor in factors.items():
         c = other[name]
         other[name] = Coefficient(unit=c.unit, means=c.means, base=c.base * factor, factors=c.factors)
-    table = type(TABLE)(**{f: getattr(TABLE, f) for f in TABLE.__struct_fields__} | {"coefficients": other})
-    rows = [s for s in SAMPLES if s.row.kind in ("decode", "prefill", "tpot")][::3]
-    known = [Sample(s.row._replace(value=predict(s, table)), s.steps, s.keys) for s in rows]
+    return msgspec.structs.replace(TABLE, coefficients=other)
+
+
+def test_nearly_every_row_can_be_asked(rows: list[Sample]) -> None:
+    assert len(rows) >= 0.99 * sum(1 for _ in read(ROWS))
+
+
+def test_known_efficiencies_are_found_again(rows: list[Sample]) -> None:
+    """Rows made by the laws with other efficiencies: a fit from the same priors must predict them."""
+    table = changed(memory=0.8, prompt_products=0.6, layer=1.5, products=0.7)
+    some = [s for s in rows if s.row.kind in ("decode", "prefill", "tpot")][::3]
+    known = [Sample(s.row._replace(value=predict(s, table)), s.steps, s.keys) for s in some]
     off = [e.relative for e in calibrate(known, validate=False).fitted]
     assert quantile(off, 0.5) < 0.03
     assert quantile(off, 0.9) < 0.1
 
 
 @pytest.mark.parametrize("quantity", BARS)
-def test_bars_hold_fitted_and_unseen(quantity: str) -> None:
+def test_bars_hold_fitted_and_unseen(quantity: str, shipped: list[Error]) -> None:
     median, most = BARS[quantity]
-    found = errors(QUANTITIES[quantity])
-    assert quantile(found, 0.5) <= median
-    assert quantile(found, 0.9) <= most
+    mine = [e for e in shipped if e.sample.row.kind in QUANTITIES[quantity]]
+    found = figures(mine)
+    assert found[0] <= median
     held = TABLE.unseen[quantity]
-    assert held.rows == len(found)
+    assert held.rows == len(mine)
     assert held.median_error <= median
-    assert held.p90_error <= most
+    assert max(found[1], held.p90_error) <= most
 
 
-def test_bounds_hold_most_rows_and_are_narrow() -> None:
+@pytest.mark.parametrize("quantity", PUBLISHED_ROOFLINE)
+def test_better_than_the_published_roofline(quantity: str, shipped: list[Error]) -> None:
+    median, most = (float(x) for x in PUBLISHED_ROOFLINE[quantity].split(" / "))
+    found = figures(e for e in shipped if e.sample.row.kind in QUANTITIES[quantity])
+    assert found[0] < 0.75 * median
+    assert found[1] < 0.75 * most
+
+
+def worse_than_said(errors: Iterable[Error]) -> dict[tuple[str, str], Figures]:
+    """Classes with an error above what `spread` states of rows that a fit had not seen, by more than a margin."""
+    out = {}
+    for (kind, name), (median, most) in by_class(errors).items():
+        said = TABLE.spread[kind][name]
+        if median > 1.1 * said.median_error + 2 or most > 1.1 * said.p90_error + 5:
+            out[kind, name] = (median, most)
+    return out
+
+
+def test_no_class_is_predicted_worse_than_the_rules_say(shipped: list[Error]) -> None:
+    """Rows that a fit had seen are not predicted worse than those it had not."""
+    assert worse_than_said(shipped) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "factor"), [("memory", 1.25), ("memory", 0.8), ("prompt_products", 0.6), ("layer", 3)]
+)
+def test_a_coefficient_that_is_off_shows(rows: list[Sample], name: str, factor: float) -> None:
+    table = changed(**{name: factor})
+    assert worse_than_said(Error(s, predict(s, table)) for s in rows)
+
+
+def test_bounds_hold_most_rows_and_are_narrow(shipped: list[Error]) -> None:
     inside, wide = [], []
-    for s in SAMPLES:
-        b = bound(TABLE, s.keys, s.row.kind).factor
-        inside.append(1 / b <= s.row.value / predict(s, TABLE) <= b)
+    for e in shipped:
+        b = bound(TABLE, e.sample.keys, e.sample.row.kind).factor
+        inside.append(1 / b <= e.sample.row.value / e.predicted <= b)
         wide.append(b * b)
     assert 0.75 <= sum(inside) / len(inside) <= 0.95
     assert statistics.median(wide) <= 2.5
 
 
-def test_efficiencies_are_possible() -> None:
+def test_efficiencies_are_possible(rows: list[Sample]) -> None:
     """Shares of peak bandwidth stay below 1 for every deployment of the rows; launches cost microseconds."""
-    for k in {s.keys for s in SAMPLES}:
+    for k in {s.keys for s in rows}:
         e = of_table(TABLE, k)
         assert 0.05 < e.decode.memory < 1
         assert 0.1 < e.decode.cache <= 1
@@ -91,11 +146,33 @@ def test_efficiencies_are_possible() -> None:
         assert e.prefill.products < 2
 
 
+@pytest.fixture(scope="module")
+def fresh(rows: list[Sample]) -> Calibration:
+    """A fit of all rows, and each group by a fit without it."""
+    return calibrate(rows)
+
+
 @pytest.mark.slow
-def test_unseen_figures_are_those_of_a_cross_validation() -> None:
-    made = calibrate(SAMPLES)
-    for name, figures in unseen(made.unseen).items():
+def test_the_shipped_rules_predict_as_well_as_a_fresh_fit(shipped: list[Error], fresh: Calibration) -> None:
+    """By their errors, class by class: coefficients may differ, and do from one numpy to another."""
+    assert set(fresh.coefficients) == set(TABLE.coefficients)
+    best = by_class(fresh.fitted)
+    found = by_class(shipped)
+    assert found.keys() == best.keys()
+    worse = {
+        c: (found[c], best[c])
+        for c in best
+        if found[c][0] > 1.15 * best[c][0] + 1.5 or found[c][1] > 1.15 * best[c][1] + 4
+    }
+    assert worse == {}, "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
+    ratio = math.exp(statistics.mean(abs(e.log) for e in shipped) - statistics.mean(abs(e.log) for e in fresh.fitted))
+    assert ratio < 1.02
+
+
+@pytest.mark.slow
+def test_the_errors_that_the_rules_state_are_not_better_than_a_cross_validation(fresh: Calibration) -> None:
+    for name, found in unseen(fresh.unseen).items():
         written = TABLE.unseen[name]
-        assert figures["rows"] == written.rows
-        assert figures["median_error"] == pytest.approx(written.median_error, abs=1.5)
-        assert figures["p90_error"] == pytest.approx(written.p90_error, rel=0.1)
+        assert written.rows == found["rows"]
+        assert written.median_error >= 0.93 * found["median_error"] - 0.5
+        assert written.p90_error >= 0.9 * found["p90_error"] - 1

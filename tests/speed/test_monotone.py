@@ -27,7 +27,7 @@ ALMOST = 1 + 1e-9
 
 @pytest.mark.parametrize("name", CASES)
 @given(a=st.integers(50, 8000), b=st.integers(50, 8000))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_more_bandwidth_is_never_slower(name: str, a: int, b: int) -> None:
     d, m = CASES[name]
     slow, fast = (ask(with_device(d, bandwidth_gbs=float(x)), m, concurrency=4) for x in sorted((a, b)))
@@ -40,7 +40,7 @@ def test_more_bandwidth_is_never_slower(name: str, a: int, b: int) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 @given(a=st.integers(0, 200_000), b=st.integers(0, 200_000))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_longer_depth_is_never_faster(name: str, a: int, b: int) -> None:
     d, m = CASES[name]
     short, long = (ask(d, m, depth=x) for x in sorted((a, b)))
@@ -53,7 +53,7 @@ def test_longer_depth_is_never_faster(name: str, a: int, b: int) -> None:
 
 @pytest.mark.parametrize("name", CASES)
 @given(a=st.integers(1, 2000), b=st.integers(1, 2000), prompt=st.integers(1, 4000), output=st.integers(1, 4000))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_more_requests_never_lower_the_total_and_never_speed_up_one(
     name: str, a: int, b: int, prompt: int, output: int
 ) -> None:

@@ -1,0 +1,102 @@
+"""A Workload from options and `--workload KEY=VALUE` pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.advice.workload import FIELDS, SPELLINGS, with_fields
+from advisor.deployment import Workload
+from advisor.errors import BadInput
+from advisor.units import parse_tokens
+
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+SHARED = 0.8  # share of a prompt that `--shared-prefix` stands for
+
+
+def workload(given: Mapping[str, Any], more: Iterable[tuple[str, str]] = ()) -> Workload:
+    """The workload that a command's options describe, and the pairs of its `--workload`, which win.
+
+    Raises BadInput naming the field that is wrong.
+    """
+    fields: dict[str, Any] = {
+        "use_case": given.get("use_case") or "chat",
+        "concurrency": given.get("concurrency") or 1,
+        "output_tokens": given.get("output_tokens"),
+        "lora_adapters": given.get("lora") or 0,
+        "priority": given.get("priority"),
+        "endpoint": given.get("endpoint"),
+        "structured_output": bool(given.get("structured_output")),
+        "shared_prefix": SHARED if given.get("shared_prefix") else None,
+        "cloud": "allowed" if given.get("allow_cloud") else None,
+    }
+    if given.get("context") is not None:
+        fields["context"] = tokens(given["context"], "--context")
+    extra: dict[str, str] = {}
+    for key, value in more:
+        name = SPELLINGS.get(key, key)
+        if name in FIELDS:
+            fields[name] = _typed(name, value)
+        else:
+            extra[key] = value
+    return with_fields(Workload(), {**fields, "extra": extra})
+
+
+def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
+    """`KEY=VALUE` texts. Raises BadInput for one without `=`."""
+    out = []
+    for text in texts:
+        key, eq, value = text.partition("=")
+        if not eq or not key.strip():
+            raise BadInput(f"{option} {text!r}: wants KEY=VALUE")
+        out.append((key.strip().replace("-", "_"), value.strip()))
+    return out
+
+
+def tokens(value: str, name: str) -> int:
+    """A positive count of tokens (`8192`, `32k`). Raises BadInput naming the option."""
+    try:
+        n = parse_tokens(value)
+    except ValueError as e:
+        raise BadInput(f"{name}: {e}") from None
+    if n < 1:
+        raise BadInput(f"{name}: {n} is not a positive number of tokens")
+    return n
+
+
+def number(text: str, name: str) -> float:
+    """A number. Raises BadInput naming the option."""
+    try:
+        return float(text)
+    except ValueError:
+        raise BadInput(f"{name}: {text[:40]!r} is not a number") from None
+
+
+def _typed(name: str, value: str) -> Any:
+    kinds = {f.name: f.type for f in msgspec.structs.fields(Workload)}
+    kind = str(kinds[name])
+    if kinds[name] is bool:
+        if value.lower() in (*_TRUE, *_FALSE):
+            return value.lower() in _TRUE
+        raise BadInput(f"workload {name}: {value!r} is neither true nor false")
+    if name in ("context", "prompt_tokens", "output_tokens", "depth_tokens"):
+        return tokens(value, f"workload {name}")
+    if name == "priority" and value == "max_throughput":
+        return "throughput"
+    if name == "lora_adapters" and not value.isdecimal():
+        return len([x for x in value.split(",") if x])
+    if name == "api":
+        return value
+    if "int" in kind and "str" not in kind:
+        try:
+            return int(value)
+        except ValueError:
+            raise BadInput(f"workload {name}: {value!r} is not a whole number") from None
+    if "float" in kind:
+        try:
+            return SHARED if value.lower() == "true" else float(value)
+        except ValueError:
+            raise BadInput(f"workload {name}: {value!r} is not a number") from None
+    return value

@@ -1,0 +1,188 @@
+"""What holds for all tests: Hypothesis without a clock, a home folder of their own, no network, all cores, markers.
+
+Tests must not depend on their order, the home folder, the network, or on how busy the machine is.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from programs import CI, MAY_SKIP_IN_CI
+
+HERE = Path(__file__).parent
+SLOW_SECONDS = 3600  # against a hang of a slow test; pyproject.toml has that of the others
+MOST_WORKERS = 8  # each one collects all tests, some seconds: more of them would cost more than they save
+
+# --- Hypothesis: what it measures with a clock is off. In CI the examples are the same ones every time.
+OFF = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]}
+settings.register_profile("here", **OFF)
+settings.register_profile("ci", derandomize=True, database=None, print_blob=True, **OFF)
+settings.load_profile("ci" if CI else "here")
+
+# --- Markers by place: pyproject.toml says what each means, CONTRIBUTING.md when to run it
+MARKED = {
+    "house": ("house",),
+    "rules": (
+        "advice/test_live_prices.py",
+        "catalog/test_hardware_names.py",
+        "catalog/test_rules_data.py",
+        "check/test_flag_tables.py",
+        "check/test_reference.py",
+        "check/test_rules.py",
+        "decision/test_advisor_guide.py",
+        "decision/test_guide_files.py",
+        "decision/test_policy.py",
+        "decision/test_source_guides.py",
+        "golden",
+        "memory/test_published_sizes.py",
+        "render/test_flags.py",
+        "report/test_engine_pages.py",
+    ),
+    "measured": (
+        "golden/test_reference_answers.py",
+        "memory/test_llama_cpp_rows.py",
+        "memory/test_published_sizes.py",
+        "memory/test_vllm_rows.py",
+        "report/test_accuracy.py",
+        "speed/test_calibration.py",
+    ),
+    "documents": ("test_docs.py", "check/test_reference.py", "report/test_accuracy.py", "report/test_engine_pages.py"),
+    "programs": (
+        "check/test_flags_against_llama_server.py",
+        "check/test_shell.py",
+        "e2e",
+        "render/test_outside.py",
+        "render/test_quoting.py",
+    ),
+}
+
+# --- A home folder of their own, and nothing of the user's: made once, given on to all workers and processes
+OWN = "ADVISOR_TESTS_HOME"
+KEPT = ("ADVISOR_ENGINES",)  # where the parsers of other engines are (tests/e2e/engine_parsers.py)
+FOREIGN = ("ADVISOR_", "HF_", "HUGGING_FACE_", "OLLAMA_", "XDG_", "CUDA_VISIBLE", "HIP_VISIBLE", "ROCR_VISIBLE")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        return
+    home = Path(tempfile.mkdtemp(prefix="advisor-tests-"))
+    for name in [n for n in os.environ if n.startswith(FOREIGN) and n not in KEPT]:
+        del os.environ[name]
+    for name in ("COLUMNS", "FORCE_COLOR"):
+        os.environ.pop(name, None)
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # the workers have the cores
+    os.environ |= {"HOME": str(home), "USERPROFILE": str(home), "XDG_CACHE_HOME": str(home / "cache"), OWN: str(home)}
+    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # else every process that a test starts compiles all modules
+        os.environ["PYTHONPYCACHEPREFIX"] = str(home / "pycache")
+    compile_rules()
+
+
+def compile_rules() -> None:
+    """Once, before the workers start: they and all processes find the rules in the cache."""
+    from advisor.catalog import catalog
+    from advisor.errors import AdvisorError
+
+    try:
+        catalog().engines()
+    except AdvisorError:  # a fault in a rule file: the tests say it
+        return
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    home = os.environ.get(OWN)
+    if home and not hasattr(config, "workerinput"):
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache with the compiled rules in it, for tests that compile overlays: those would push them out of the one
+    that all share, which keeps few files."""
+    from advisor.catalog.roots import cache_dir
+
+    folder = tmp_path / "own-cache"
+    if cache_dir().is_dir():
+        shutil.copytree(cache_dir(), folder, copy_function=os.link)
+    monkeypatch.setenv("ADVISOR_CACHE_DIR", str(folder))
+    return folder
+
+
+# --- All cores for a run of many files; for a file or two, starting workers costs more than it saves
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    named = [Path(a.split("::")[0]) for a in config.args]
+    if config.option.collectonly or (len(named) <= 2 and all(p.is_file() for p in named)):
+        return 0
+    asked = os.environ.get("PYTEST_XDIST_AUTO_NUM_WORKERS")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return int(asked) if asked else min(cores, MOST_WORKERS)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    place = item.path.relative_to(HERE).as_posix() if item.path.is_relative_to(HERE) else ""
+    for marker, places in MARKED.items():
+        if any(place == p or place.startswith(f"{p}/") for p in places):
+            item.add_marker(marker)
+    if item.get_closest_marker("slow"):
+        item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
+
+
+# --- No network: only this machine may be talked to
+_reached: list[str] = []
+
+
+def _local(host: object) -> bool:
+    if isinstance(host, bytes):
+        host = host.decode("ascii", "replace")
+    return not isinstance(host, str) or host in ("", "localhost", "::1") or host.startswith(("127.", "::ffff:127."))
+
+
+def _no_network(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in ("socket.connect", "socket.getaddrinfo", "socket.gethostbyname"):
+        return
+    host = arguments[1] if event == "socket.connect" else arguments[0]
+    if event == "socket.connect":
+        host = host[0] if isinstance(host, tuple) and host else None
+    if not _local(host):
+        _reached.append(f"{event} {host!r}")
+        raise PermissionError(f"a test reaches for the network: {event} {host!r}")
+
+
+sys.addaudithook(_no_network)
+
+
+@pytest.fixture(autouse=True)
+def no_network() -> Iterator[None]:
+    """Fails a test that reached for another machine, even where the program took the refusal calmly."""
+    _reached.clear()
+    yield
+    assert not _reached
+
+
+# --- In CI a test may only be skipped for a reason that is right there too
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    return _judged((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, Any]:
+    return _judged((yield))
+
+
+def _judged(report: Any) -> Any:
+    if CI and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        reason = reason.removeprefix("Skipped: ")
+        if not reason.startswith(MAY_SKIP_IN_CI):
+            report.outcome = "failed"
+            report.longrepr = f"skipped in CI: {reason} (reasons that may be: tests/programs.py)"
+    return report

@@ -1,0 +1,167 @@
+"""The concept tables are true: their flags are those of the engines' own parsers, and a default stands in one place."""
+
+from __future__ import annotations
+
+import re
+from typing import get_args
+
+import pytest
+from asking import RULES, deployed
+
+from advisor import engines
+from advisor.catalog.launch_types import Concepts
+from advisor.catalog.types import Engine
+from advisor.engines.flag_tables import FlagTable, accepted, flag_table
+from advisor.engines.flags import ConceptName, concept
+from advisor.engines.pool import constants, resolve
+from advisor.engines.versions import key
+from advisor.errors import BadInput
+
+NAMES: tuple[ConceptName, ...] = get_args(ConceptName)
+ENTRIES = list(RULES.engines().values())
+WITH_TABLE = [(e, t) for e in ENTRIES if (t := flag_table(e.id, RULES)) is not None]
+
+# (engine, flag) -> why it is in no table of its server's flags
+NOT_IN_TABLE = {
+    ("litert-lm", "max-num-tokens"): "an option of its other commands, which deployments name; `serve` has none",
+    ("max", "devices-count"): "our own name: MAX names its devices, it does not count them",
+    ("ollama", "context-length"): "our own name: it stands in a variable or a Modelfile",
+    ("ollama", "num_parallel"): "our own name: it stands in a variable",
+    ("sglang", "tp"): "short for tp-size, as argparse takes it",
+    ("tensorrt-llm", "kv_cache_dtype"): "kv_cache_config.dtype of its options file",
+    ("tensorrt-llm", "served_model_name"): "newer than the table, which is of 1.2.1",
+}
+
+
+def ids(value: object) -> str | None:
+    return value.id if isinstance(value, Engine) else ""
+
+
+def flags_of(entry: Engine) -> set[str]:
+    """Every flag that the entry names for a concept."""
+    found = [concept(entry, n) for n in NAMES]
+    return {f for c in found for f in (*c.flags, *([c.launch] if c.launch else []))}
+
+
+def spellings(table: FlagTable) -> set[str]:
+    """Names that the server's own reader takes, without dashes."""
+    return {s.lstrip("-") for s in table.spellings()} | {*table.gone, *table.positional, *table.modelfile_parameters}
+
+
+def test_every_concept_can_be_asked_for() -> None:
+    assert set(NAMES) == set(Concepts.__struct_fields__)
+
+
+@pytest.mark.parametrize(("entry", "table"), WITH_TABLE, ids=ids)
+def test_flags_are_those_of_the_server(entry: Engine, table: FlagTable) -> None:
+    unknown = flags_of(entry) - spellings(table)
+    assert unknown == {flag for engine, flag in NOT_IN_TABLE if engine == entry.id}
+
+
+@pytest.mark.parametrize(("entry", "table"), WITH_TABLE, ids=ids)
+def test_variables_are_those_of_the_server(entry: Engine, table: FlagTable) -> None:
+    named = {v for n in NAMES for v in concept(entry, n).environment}
+    assert named <= {*table.variables, *(f.e for f in table.flags.values() if f.e)}
+
+
+@pytest.mark.parametrize(("entry", "table"), WITH_TABLE, ids=ids)
+def test_accepted_values_are_those_of_the_server(entry: Engine, table: FlagTable) -> None:
+    for name in NAMES:
+        c = concept(entry, name)
+        listed = table.flags[c.flags[0]].c if c.flags and c.flags[0] in table.flags else ()
+        if c.accepts and listed:
+            assert set(c.accepts) >= set(listed), f"{name}: the server takes more"
+
+
+def test_values_come_from_the_flags_table_where_the_entry_says_none() -> None:
+    assert accepted(RULES.engine("vllm"), "lora_rank", RULES)[:3] == ("1", "8", "16")
+    assert accepted(RULES.engine("ollama"), "kv_cache_type", RULES) == ("f16", "q8_0", "q4_0")
+    assert accepted(RULES.engine("sglang"), "lora_rank", RULES) == ()
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=ids)
+def test_no_flag_means_two_things(entry: Engine) -> None:
+    """But for the address: some engines take host and port in one."""
+    named = [(f, n) for n in NAMES for f in concept(entry, n).flags if n not in ("address", "port")]
+    assert len({f for f, _ in named}) == len(named)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=ids)
+def test_defaults_by_version_end_with_one_that_holds(entry: Engine) -> None:
+    for name in NAMES:
+        bounds = [x.before for x in concept(entry, name).default]
+        if bounds:
+            assert bounds.count(None) == 1
+            assert bounds[-1] is None
+            known = [key(b) for b in bounds[:-1] if b]
+            assert known == sorted(known)
+            assert all(known)
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=ids)
+def test_a_default_stands_in_one_place(entry: Engine) -> None:
+    """`defaults` holds what no concept, no tier and no count of slots says."""
+    said = {
+        "sequences": entry.default_slots is not None or "tiers" in entry.memory,
+        "batched_tokens": "tiers" in entry.memory,
+        "total_context": "reserved" in entry.memory,
+    }
+    for name in NAMES:
+        c = concept(entry, name)
+        if c.default or said.get(name):
+            plain = {k for k, v in entry.defaults.items() if not isinstance(v, dict)}  # a formula is no second number
+            assert not {f.replace("-", "_") for f in c.flags} & plain, name
+
+
+def resolved(text: str) -> tuple[int, int]:
+    """(tokens of a step, running requests) that vLLM would take by itself on one such device."""
+    entry = RULES.engine("vllm")
+    r = resolve(deployed("vllm", "llama3.1:8b", text, context=8192), entry, constants(entry))
+    return r.batched_tokens, r.sequences
+
+
+@pytest.mark.parametrize("row", RULES.engine("vllm").defaults["defaults_by_device"], ids=lambda r: r["device"])  # type: ignore[arg-type, index]
+def test_tiers_of_vllm_are_what_its_own_resolution_gave(row: dict[str, object]) -> None:
+    """The rows are what its parser resolved on pretended devices; the tiers are made from them."""
+    device = re.sub(r" \(cc .*| \d+GB.*", "", str(row["device"])) if "T4" in str(row["device"]) else str(row["device"])
+    assert resolved(device.split(" (")[0]) == (row["max_num_batched_tokens"], row["max_num_seqs"])
+
+
+# ---- engines without a module of their own
+
+
+def overlaid(entry: dict[str, object], like: str) -> dict[str, Engine]:
+    """The catalogue with one engine more, made from the fields of another."""
+    import msgspec
+
+    raw = msgspec.to_builtins(RULES.engine(like))
+    new = msgspec.convert({**raw, "id": "new-engine", "name": "New", **entry}, Engine)
+    return {**RULES.engines(), "new-engine": new}
+
+
+@pytest.mark.parametrize("like", ["tgi", "tensorrt-llm", "mlx-lm", "transformers"])
+def test_an_engine_needs_no_module_where_its_memory_is_of_a_family(like: str) -> None:
+    """The same figures and settings as the engine whose entry it copies, under a name no module has."""
+    d = deployed(like, "llama3.1:8b", "RTX 4090, 64GB RAM", context=4096)
+    q = RULES.quantization(d.quantization)
+    theirs, inner = engines.find(like, RULES.engines())
+    entries = overlaid({}, like)
+    module, entry = engines.find("new-engine", entries)
+    assert entry.id == "new-engine"
+    assert module.memory(d, entry, q) == theirs.memory(d, inner, q)
+    assert module.settings(d, entry, q) == theirs.settings(d, inner, q)
+    assert engines.settings_entry("new-engine", entries) is entry
+
+
+def test_a_family_that_is_none_is_told() -> None:
+    with pytest.raises(BadInput, match=r"memory: family 'heap' is none of pool, plain"):
+        engines.find("new-engine", overlaid({"memory": {"family": "heap"}}, "tgi"))
+
+
+def test_names_of_a_wrappers_settings_are_those_of_what_it_runs() -> None:
+    entries = RULES.engines()
+    assert engines.settings_entry("ramalama", entries).id == "llama.cpp"
+    assert engines.settings_entry("ollama", entries).id == "ollama"
+    assert engines.find("ollama", entries)[1].id == "llama.cpp"
+    with pytest.raises(BadInput, match="does not run models on this machine"):
+        engines.settings_entry("remote-openai", entries)

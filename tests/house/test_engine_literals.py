@@ -1,0 +1,167 @@
+"""Code names no engine and knows no version of one: both stand in rules/engines. Exceptions are listed with a reason.
+
+The lists can only shrink: what is no longer needed has to leave them.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+
+import pytest
+from code_facts import TOP, cut_offs, modules, texts
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+
+ENGINES = "advisor/engines/"  # modules of single engines live there
+IDS = {p.stem for p in (TOP / "rules/engines").glob("*.yaml")}
+MOST = 20
+
+# (module, engine id) -> why the name has to stand in code
+NAMED: dict[tuple[str, str], str] = {
+    ("advisor/estimation.py", "llama.cpp"): "the default of a field of the public request, which no rules are read for",
+}
+# module -> ids in it. TODO of the checks' own branch: their concept tables replace these, and this list goes
+CHECKS_TO_DO: dict[str, int] = {
+    "advisor/checks/each_flag.py": 10,
+    "advisor/checks/each_value.py": 14,
+    "advisor/checks/facts_args.py": 1,
+    "advisor/checks/facts_cluster.py": 6,
+    "advisor/checks/facts_model.py": 4,
+    "advisor/checks/facts_network.py": 3,
+    "advisor/checks/facts_setup.py": 8,
+    "advisor/checks/inverse.py": 1,
+    "advisor/checks/knowledge.py": 1,
+    "advisor/checks/read.py": 17,
+    "advisor/checks/readers/compose.py": 3,
+    "advisor/checks/readers/configs.py": 6,
+    "advisor/checks/readers/crds.py": 15,
+    "advisor/checks/readers/crds_kserve.py": 19,
+    "advisor/checks/readers/crds_ray.py": 4,
+    "advisor/checks/readers/envfile.py": 3,
+    "advisor/checks/readers/helm.py": 15,
+    "advisor/checks/readers/kubernetes.py": 1,
+    "advisor/checks/readers/launchers.py": 6,
+    "advisor/checks/readers/units.py": 2,
+    "advisor/checks/recognise.py": 15,
+    "advisor/checks/settings.py": 1,
+}
+
+# (module, text) -> why it is no version of an engine, or has to stand in code
+VERSIONS: dict[tuple[str, str], str] = {
+    ("advisor/__init__.py", "0.1.0"): "our own version",
+    ("advisor/checks/format_sarif.py", "2.1.0"): "the version of SARIF that is written",
+    ("advisor/checks/format_sarif.py", "8.0"): "a security severity of GitHub's code scanning",
+    ("advisor/checks/format_sarif.py", "5.0"): "a security severity of GitHub's code scanning",
+    ("advisor/checks/format_sarif.py", "2.0"): "a security severity of GitHub's code scanning",
+    ("advisor/decision/facts.py", "13.0"): "CUDA by driver branch: NVIDIA's compatibility guide, no engine's version",
+    ("advisor/decision/facts.py", "12.0"): "CUDA by driver branch",
+    ("advisor/decision/facts.py", "11.0"): "CUDA by driver branch",
+}
+# module -> cut-offs in it. TODO of the checks' own branch, as above
+CUT_OFFS_TO_DO: dict[str, int] = {
+    "advisor/checks/each_flag.py": 2,
+    "advisor/checks/each_value.py": 2,
+    "advisor/checks/facts_setup.py": 4,
+}
+# module -> numbers in it that are defaults of engines. TODO as above
+DEFAULTS_TO_DO: dict[str, int] = {
+    "advisor/checks/facts_fit.py": 1,
+    "advisor/checks/facts_setup.py": 1,
+}
+
+
+def named_engines() -> Counter[tuple[str, str]]:
+    """How often each engine's id stands as a text in each module."""
+    return Counter(
+        (path, n.value)
+        for path, tree in modules()
+        if not path.startswith(ENGINES)
+        for n in texts(tree)
+        if n.value in IDS
+    )
+
+
+def test_code_names_no_engine() -> None:
+    found = {k: n for k, n in named_engines().items() if not k[0].startswith("advisor/checks/")}
+    assert set(found) - set(NAMED) == set(), "say it in rules/engines, or here why not"
+    assert set(NAMED) - set(found) == set(), "no longer needed"
+    assert sum(found.values()) <= MOST
+    assert all(NAMED.values())
+
+
+def test_checks_name_fewer_engines_than_before() -> None:
+    found = Counter[str]()
+    for (path, _), n in named_engines().items():
+        found[path] += n if path.startswith("advisor/checks/") else 0
+    assert dict(+found) == CHECKS_TO_DO, "fewer: lower the number here; more: say it in rules/engines"
+
+
+def test_code_decides_by_no_version() -> None:
+    found: dict[str, list[str]] = {}
+    for path, tree in modules():
+        for cut in cut_offs(tree):
+            what = cut.partition(": ")[2]
+            if (path, what) not in VERSIONS:
+                found.setdefault(path, []).append(cut)
+    assert {p: len(c) for p, c in found.items()} == CUT_OFFS_TO_DO, found
+
+
+def test_listed_versions_are_there() -> None:
+    there = {(path, cut.partition(": ")[2]) for path, tree in modules() for cut in cut_offs(tree)}
+    assert set(VERSIONS) <= there, "no longer needed"
+
+
+def test_no_default_of_an_engine_is_written_out() -> None:
+    """Shares of memory by default that are told from others by their digits: 0.92 is one, 0.9 may be anything."""
+    engines = catalog([shipped_root()]).engines().values()
+    numbers = {x.number for e in engines for x in e.concepts.memory_share.default}
+    telling = {n for n in numbers if round(n, 1) != n}
+    assert telling
+    found = Counter(
+        path
+        for path, tree in modules()
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and isinstance(n.value, float) and n.value in telling
+    )
+    assert found == DEFAULTS_TO_DO
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'if engine == "vllm" and key(version) < key("0.8"): pass',
+        'if version.startswith("b") and key(version) < key("b4000"): pass',
+        'name = "before 0.8" if k < (0, 8) else "0.19 on"',
+        "if key(v.launch.version) < (0, 26): pass",
+        "old = not (version and version >= (0, 12))",
+        "before = max((k for k in versions if k < key(since)), default=(0, 8, 5))",
+        'if r["engine_version"][:2] in ("b1", "b2"): pass',
+        'answer = "x" if is_before(version, "v0.21.1rc2") else "y"',
+        'Request(engine_version="0.19.0")',
+        'LATEST = "0.8.5.post1"',
+    ],
+)
+def test_cut_offs_are_found(code: str) -> None:
+    assert cut_offs(ast.parse(code))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if sys.version_info >= (3, 11): pass",
+        "if key(version) < key(entry.before): pass",
+        'host = "127.0.0.1"',
+        'def f():\n    """Since 0.8."""',
+        'x = "0.8 of the memory"',
+        "for share in (1, 2): pass",
+    ],
+)
+def test_other_numbers_are_no_cut_offs(code: str) -> None:
+    assert not cut_offs(ast.parse(code))
+
+
+def test_names_are_found() -> None:
+    tree = ast.parse('"""vllm"""\nif engine in ("vllm", "x"):\n    table = {"ollama": f"{engine}"}\n')
+    assert [n.value for n in texts(tree) if n.value in IDS] == ["vllm", "ollama"]
