@@ -14,7 +14,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.rules import PHASES, Rule, RuleEntry
 from advisor.decision.conditions import Problem, parse_condition
 from advisor.errors import AdvisorError
-from advisor.lint.faults import Fault, near, one_line
+from advisor.lint.faults import Fault, near, one_line, without_hint
 from advisor.lint.flags import known, names, table_of
 from advisor.lint.house import House
 from advisor.lint.pruning import original
@@ -92,7 +92,8 @@ def sound(house: House, know: Knowledge) -> list[Found]:
 
 def _problem(place: Place, p: Problem) -> Fault:
     code = "unknown_name" if p.text.startswith("unknown") else "condition"
-    return place.field(code, p.path, one_line(p.text))  # type: ignore[arg-type]  # one of two codes
+    said, hint = without_hint(p.text)
+    return place.field(code, p.path, one_line(said), hint)  # type: ignore[arg-type]  # one of two codes
 
 
 def _entry(e: RuleEntry, place: Place) -> Iterator[Fault]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -46,8 +47,8 @@ class Fault(Record, frozen=True, kw_only=True, order=True):
     def text(self) -> str:
         """`rules/engines/x.yaml:12: message`, with the near matches."""
         place = f"{self.file}:{self.line}" if self.line else self.file
-        hint = f" Did you mean: {', '.join(self.near)}?" if self.near else ""
-        return f"{place}: {self.message}{hint}"
+        hint = f". Did you mean: {', '.join(self.near)}?" if self.near else ""
+        return f"{place}: {self.message.removesuffix('.') if hint else self.message}{hint}"
 
 
 def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
@@ -58,6 +59,12 @@ def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
 def near(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """At most two known names that look like `name`."""
     return near_matches(name, known, n=2)
+
+
+def without_hint(text: str) -> tuple[str, tuple[str, ...]]:
+    """A problem of another part of the program as its sentence and the near matches that it ends with."""
+    m = re.fullmatch(r"(.*?)\.? Did you mean: (.*)\?", " ".join(text.split()))
+    return (m[1], tuple(m[2].split(", ")[:2])) if m else (text, ())
 
 
 def one_line(text: str, most: int = 400) -> str:

@@ -17,7 +17,7 @@ ABBREVIATING = ("argparse", "clap")
 
 def table_of(engine: str, house: House) -> FlagTable | None:
     """What the server of an engine takes; None where no table was made."""
-    found = house.documents.get(f"flags/{engine}.yaml")
+    found = _in_force(f"flags/{engine}.yaml", house)
     if found is None:
         return None
     table: FlagTable = found.value
@@ -25,8 +25,13 @@ def table_of(engine: str, house: House) -> FlagTable | None:
         return None
     if table.same_as is None:
         return table
-    other = house.documents.get(f"flags/{table.same_as}.yaml")
+    other = _in_force(f"flags/{table.same_as}.yaml", house)
     return None if other is None else other.value
+
+
+def _in_force(path: str, house: House) -> Document | None:
+    """The table as it stands, or as it stood in a lower folder where the overlay's is faulty."""
+    return house.flawless.get(path) or house.documents.get(path)
 
 
 def names(table: FlagTable) -> set[str]:

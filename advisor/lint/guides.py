@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from advisor.decision.guides import guide_problems
 from advisor.decision.policy import Ruling, rulings
 from advisor.errors import BadFile
-from advisor.lint.faults import Code, Fault, one_line
+from advisor.lint.faults import Code, Fault, one_line, without_hint
 from advisor.lint.house import Document, House
 from advisor.lint.reading import Place
 
@@ -25,7 +25,9 @@ def faults(house: House) -> Iterator[Fault]:
         ids = house.ids["engines"]
         for line, text in guide_problems(document.data, document.file.lines(), ids):
             if not _hidden(text, house):
-                yield Fault(file=document.file.shown, line=line, code=_code(text), message=one_line(text))
+                said, hint = without_hint(text)
+                file = document.file.shown
+                yield Fault(file=file, line=line, code=_code(text), message=one_line(said), near=hint)
     for name, document in house.under("policy/").items():
         yield from _policy(name, document, house)
 
@@ -48,8 +50,8 @@ def _policy(name: str, document: Document, house: House) -> Iterator[Fault]:
             try:
                 ((_, ruling),) = rulings(name, {kind: [entry]}, house.engines)
             except BadFile as e:
-                text = e.problem.replace(f"{kind}.0", f"{kind}[{i}]", 1)
-                yield document.place.fault(_code(text), text, (kind, i))
+                said, hint = without_hint(e.problem.replace(f"{kind}.0", f"{kind}[{i}]", 1))
+                yield document.place.fault(_code(said), said, (kind, i), hint)
             else:
                 good.append((kind, i, ruling))
     yield from _contradictions(document.place, good)

@@ -88,6 +88,9 @@ class House:
         self.tables: dict[str, dict[str, Item]] = {t: {} for t in TYPES if t != "cloud_offers"}
         self.offers: list[Item] = []
         self.documents: dict[str, Document] = {}
+        self.flawless: dict[
+            str, Document
+        ] = {}  # the last of each name that has no fault: what others are compared with
         self.ids: dict[str, set[str]] = {t: set() for t in TYPES}  # those of faulty entries too
         self.hidden = ""  # text of files that cannot be read: what it names may well be there
         self.twice: list[Fault] = []  # ids that one folder holds twice
@@ -221,7 +224,7 @@ def read_house(roots: Sequence[Path], today: datetime.date | None = None) -> tup
 
 
 def _unread(file: RuleFile) -> Fault:
-    known = [k.pattern for k in KINDS]
+    known = [k.pattern for k in KINDS if not k.pattern.endswith(".yml")]
     said = "no part of the program reads a file of this name"
     return file.fault("unknown_file", said, near=near(file.name, known))
 
@@ -293,8 +296,8 @@ def _document(file: RuleFile, kind: Kind, house: House) -> Iterator[Fault]:
     wanted = kind.type()
     data = {} if file.data is None else file.data
     place = Place(file, ())  # faults of shape are told by the file as it is
-    for f in flaws(data, wanted):
-        yield place.field(f.code, f.at, f.problem, f.near)
+    found = flaws(data, wanted)
+    yield from (place.field(f.code, f.at, f.problem, f.near) for f in found)
     sound = pruned(data, wanted)
     if sound is None:
         house.hidden += file.text
@@ -302,3 +305,5 @@ def _document(file: RuleFile, kind: Kind, house: House) -> Iterator[Fault]:
     house._sound[file.root / file.name] = sound
     house.documents.pop(file.name, None)
     house.documents[file.name] = Document(msgspec.convert(sound, wanted), file, sound, wanted)
+    if not found:
+        house.flawless[file.name] = house.documents[file.name]

@@ -1,4 +1,4 @@
-"""Policy overlays (forbid, prefer, pin), what `advise rules lint` finds, schemas of every kind of rule file."""
+"""Policy overlays (forbid, prefer, pin), and schemas of every kind of rule file."""
 
 from __future__ import annotations
 
@@ -63,72 +63,6 @@ def test_a_preference_never_beats_what_does_not_run(tmp_path: Path) -> None:
     a = advice(overlay(tmp_path, "prefer:\n- {engine: mlx-lm, reason: we like it}\n"))
     assert a.chosen is not None
     assert a.chosen.engine == "vllm"
-
-
-# file -> its text, and what the linter says of it; all lie in one folder, so that the shipped rules are read once
-WRONG = {
-    "policy/near.yaml": ("forbid:\n- {engine: vlmm, reason: x}\n", "vllm"),
-    "policy/bare.yaml": ("forbid:\n- {engine: vllm}\n", "reason"),
-    "policy/version.yaml": ("forbid:\n- {engine: vllm, reason: x, version: 1.0.0}\n", "only a pin"),
-    "policy/pin.yaml": ("pin:\n- {engine: vllm, reason: x}\n", "names a version"),
-    "policy/kind.yaml": ("forbidden:\n- {engine: vllm, reason: x}\n", "forbidden"),
-    "policy/field.yaml": (
-        "prefer:\n- {engine: vllm, reason: x, if: {field: gpu.vendr, is: nvidia}}\n",
-        "gpu.vendor",
-    ),
-    "policy/both.yaml": (
-        "forbid:\n- {engine: vllm, reason: x}\nprefer:\n- {engine: vllm, reason: y}\n",
-        "never counts",
-    ),
-    "policy/twice.yaml": ("forbid:\n- {engine: vllm, reason: x}\n- {engine: vllm, reason: y}\n", "twice"),
-    "flags/vllm.yaml": ("engine: vllm\nflagz: {}\n", "flagz"),
-    "other/x.yaml": ("a: 1\n", "no rules are read from a folder 'other'"),
-}
-
-
-def linted(folder: Path) -> tuple[int, list[str]]:
-    """Exit status of `advise rules lint FOLDER`, and its lines."""
-    done = advise("rules", "lint", str(folder))
-    return done.returncode, (done.stdout + done.stderr).splitlines()
-
-
-@pytest.fixture(scope="module")
-def faults(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    folder = tmp_path_factory.mktemp("wrong")
-    for name, (text, _) in WRONG.items():
-        overlay(folder, text, name)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ADVISOR_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        status, lines = linted(folder)
-    assert status == 1
-    return lines
-
-
-@pytest.mark.parametrize("name", WRONG)
-def test_lint_names_what_is_wrong(faults: list[str], name: str) -> None:
-    lines = [f for f in faults if name in f]
-    assert len(lines) == 1
-    assert WRONG[name][1] in lines[0]
-
-
-def test_lint_of_tables_and_of_nothing(tmp_path: Path) -> None:
-    status, lines = linted(tmp_path)
-    assert status == 1
-    assert any("holds no rule file (*.yaml)" in x for x in lines)
-    overlay(tmp_path, "accelerators:\n- {id: x, name: X, vender: nvidia}\n", "hardware/mine.yaml")
-    status, lines = linted(tmp_path)
-    assert status == 1
-    assert any("hardware/mine.yaml" in x and "vendor" in x for x in lines)
-
-
-def test_lint_of_rules_of_the_check(tmp_path: Path) -> None:
-    status, lines = linted(overlay(tmp_path, "rules: 7\n", "checks/rules/mine.yaml"))
-    assert status == 1
-    assert any("Expected `array`, got `int`" in x for x in lines)
-
-
-def test_lint_passes_what_is_right(tmp_path: Path) -> None:
-    assert linted(overlay(tmp_path, "forbid:\n- {engine: ollama, reason: not ours}\n"))[0] == 0
 
 
 def test_a_rule_says_why() -> None:

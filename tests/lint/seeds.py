@@ -71,7 +71,7 @@ SEEDS = (
     # guides
     Seed("guides/advisor.yaml", "then: cloud-api", "then: cloud-apis", "unknown_name", "unknown engine 'cloud-apis'"),
     Seed("guides/advisor.yaml", "{field: workload.form_factor, is: browser}", "{field: workload.form_facto, is: browser}",
-         "unknown_name", "workload.form_factor"),
+         "unknown_name", "unknown field 'workload.form_facto'"),
     # dates, sources, patterns, order
     Seed("prices/cloud.yaml", "date: 2026 (date unknown)", "date: 2062-01-01", "date", "in the future", "name: B200 SXM6 180GB, devices: 2"),
     Seed("models/phi.yaml", "release_date: '2024-04-22'", "release_date: '2024-04-31'", "date", "no such day"),
