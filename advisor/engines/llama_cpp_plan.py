@@ -37,7 +37,7 @@ class Range(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Constants(Record, frozen=True, kw_only=True):
+class MemoryBlock(Record, frozen=True, kw_only=True):
     """`memory:` of rules/engines/llama.cpp.yaml."""
 
     compute_width: dict[ModelId, int]  # model id -> measured width
@@ -48,7 +48,12 @@ class Constants(Record, frozen=True, kw_only=True):
     host_overhead_mib: Range
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     source: str
-    usual: Usual  # the engine's own defaults, put in by `constants`
+
+
+class Constants(MemoryBlock, frozen=True, kw_only=True):
+    """What the memory of llama.cpp follows from: the block, and the engine's own defaults."""
+
+    usual: Usual
 
 
 @memoize_by_identity

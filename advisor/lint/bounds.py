@@ -10,7 +10,7 @@ from msgspec import inspect
 from advisor.engines.versions import key
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, Sound
-from advisor.lint.shape import At, bare, visits
+from advisor.lint.shape import At, bare
 
 SHARES = ("share", "duty")  # a field with such a name, or ending in it, is a part of a whole
 # pairs of versions: the first field is below the second
@@ -19,8 +19,8 @@ VERSIONS = (("at_least", "before"), ("last_seen", "first_absent"), ("first_absen
 
 def faults(house: House) -> Iterator[Fault]:
     """Bounds that are out of order."""
-    for part in house.sound():
-        for at, kind, value in visits(part.data, part.kind):
+    for part, found in house.visits():
+        for at, kind, value in found:
             if isinstance(kind, inspect.StructType):
                 yield from _struct(part, (*part.at, *at), kind, value)
 

@@ -18,7 +18,7 @@ from advisor.lint.faults import Fault, near, one_line
 from advisor.lint.flags import known, names, table_of
 from advisor.lint.house import House
 from advisor.lint.reading import Place
-from advisor.lint.shape import At
+from advisor.lint.shape import At, original
 
 FOLDER = "checks/rules/"
 CONFIDENCE = ("source", "doc", "issue", "judgement")
@@ -62,16 +62,8 @@ def entries(house: House) -> Iterator[tuple[RuleEntry, Place]]:
     """Every rule with its place, by file and order."""
     for document in house.under(FOLDER).values():
         for i, entry in enumerate(document.value.rules):
-            yield entry, Place(document.file, ("rules", _original(document.file.data, i, entry.id)), entry.id)
-
-
-def _original(data: Any, i: int, rule: str) -> int:
-    """Where a rule stood before faulty ones were left out."""
-    rows = data.get("rules", []) if isinstance(data, dict) else []
-    for n, row in enumerate(rows[i:], i):
-        if isinstance(row, dict) and row.get("id") == rule:
-            return n
-    return i
+            at = original(document.data, ("rules", i))
+            yield entry, Place(document.file, at, entry.id, document.data["rules"][i])
 
 
 def condition(entry: RuleEntry, know: Knowledge, found: list[Problem]) -> Rule | None:
@@ -86,12 +78,14 @@ def condition(entry: RuleEntry, know: Knowledge, found: list[Problem]) -> Rule |
 
 
 def sound(house: House, know: Knowledge) -> list[Found]:
-    """The rules that can be asked: first of their id, with a condition that can be read."""
+    """The rules that can be asked: their condition can be read. One whose id is taken goes by another here."""
     out: dict[str, Found] = {}
     for entry, place in entries(house):
+        if entry.id in out:
+            entry = msgspec.structs.replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
         rule = condition(entry, know, [])
         if rule is not None and (entry.each is None or entry.each in each.EACH):
-            out.setdefault(entry.id, Found(rule, place))
+            out[entry.id] = Found(rule, place)
     return list(out.values())
 
 

@@ -21,7 +21,6 @@ from advisor.lint.shape import At, flaws
 TABLES = ("os", "hardware", "formats", "quantization", "features", "floors")
 KINDS = ("engine", "wrapper", "proxy", "orchestrator", "client", "desktop-app")
 MISSPELT = 0.8  # likeness from which a key that one engine alone has is taken for another's
-PUT_IN = ("`usual` is missing",)  # what `constants` puts in beside the block: the engine's own defaults
 KV_BYTES = (0.1, 8.0)  # of one value in a cache
 
 
@@ -34,7 +33,7 @@ def faults(house: House) -> Iterator[Fault]:
         yield from _floors(item)
         yield from _lists(item)
         yield from _parsers(house, item)
-        yield from _memory(house, item)
+        yield from _memory(item)
 
 
 def _entry(house: House, item: Item) -> Iterator[Fault]:
@@ -88,9 +87,11 @@ def _keys(item: Item, used: dict[str, Counter[str]]) -> Iterator[Fault]:
     """A key that no other engine has, and that nearly is one which others have."""
     for table in TABLES:
         for name in getattr(item.entry, table):
-            others = [k for k, n in used[table].items() if k != name and n > 1]
+            if used[table][name] > 1 or name in SYSTEMS:
+                continue
+            others = [k for k, n in used[table].items() if n > 1]
             alike = [k for k in others if SequenceMatcher(None, k, name).ratio() >= MISSPELT]
-            if used[table][name] == 1 and alike and name not in SYSTEMS:
+            if alike:
                 said = f"no other engine has a key {name!r}"
                 yield item.place.field("unknown_key", (table, name), said, alike[:2])
 
@@ -158,7 +159,7 @@ def _parsers(house: House, item: Item) -> Iterator[Fault]:
             yield item.place.field("unknown_name", ("parsers", i, "models"), said)
 
 
-def _memory(house: House, item: Item) -> Iterator[Fault]:
+def _memory(item: Item) -> Iterator[Fault]:
     e: Engine = item.entry
     if not e.memory:
         return
@@ -168,16 +169,16 @@ def _memory(house: House, item: Item) -> Iterator[Fault]:
         said = f"nothing reads `memory`: there is no advisor/engines/{module_name(e.id)}.py{runs}"
         yield item.place.fault("missing_place", said, ("memory",))
         return
-    found = [f for f in flaws(item.data["memory"], kind) if f.problem not in PUT_IN]
-    for f in found:
-        yield item.place.field(f.code, ("memory", *f.at), f.problem, f.near)
-    if not found:
-        yield from _constants(house, item)
+    if not flaws(item.data["memory"], kind):
+        yield from _constants(item)
 
 
-def _constants(house: House, item: Item) -> Iterator[Fault]:
+def _constants(item: Item) -> Iterator[Fault]:
     """What the types of the constants cannot say."""
     memory: dict[str, Any] = item.data["memory"]
+    if "names" in memory:
+        said = "nothing reads names here: they stand in the entry's `concepts`"
+        yield item.place.field("unknown_key", ("memory", "names"), said)
     sizes = memory.get("kv_bytes", {})
     for name, size in sizes.items():
         if not KV_BYTES[0] <= size <= KV_BYTES[1]:

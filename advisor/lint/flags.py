@@ -9,6 +9,7 @@ from advisor.lint.faults import Fault, near
 from advisor.lint.house import Document, House, Sound
 from advisor.lint.shape import At
 
+RESOURCES = "checks/resources.yaml"
 TYPES = ("int", "float", "json", "str", "flag")
 PARSERS = ("argparse", "clap", "click", "exact")
 ABBREVIATING = ("argparse", "clap")
@@ -32,16 +33,17 @@ def names(table: FlagTable) -> set[str]:
     """Every name a setting of this server may have: flags in all spellings, variables, what it had before."""
     out = {s.lstrip("-") for s in table.spellings()} | {f.e for f in table.flags.values() if f.e}
     out |= {*table.settings, *table.variables, *table.gone, *table.gone_variables, *table.positional}
+    out |= {*table.gone_before_reading, *table.other_variables}
     return out | {*table.modelfile_parameters, *table.deprecated_parameters}
 
 
-def known(name: str, table: FlagTable) -> bool:
-    """Whether a server takes a setting of this name; with argparse an unambiguous beginning is enough."""
+def known(name: str, table: FlagTable, whole: bool = False) -> bool:
+    """Whether a server takes a setting of this name. With argparse an unambiguous beginning does, unless `whole`."""
     plain = name.replace("_", "-")
     spellings = {n.replace("_", "-"): n for n in names(table)}
     if plain in spellings:
         return True
-    if table.parser not in ABBREVIATING:
+    if whole or table.parser not in ABBREVIATING:
         return False
     return len({f for f in table.flags if f.replace("_", "-").startswith(plain)}) == 1
 
@@ -56,7 +58,9 @@ def flag_faults(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]
 
 
 def faults(house: House) -> Iterator[Fault]:
-    """What is wrong with the tables of flags."""
+    """What is wrong with the tables of flags, and with what resources call flags."""
+    if RESOURCES in house.documents:
+        yield from _resources(house, house.documents[RESOURCES])
     for path, document in house.under("flags/").items():
         table: FlagTable = document.value
         if table.engine != path.removeprefix("flags/").removesuffix(".yaml"):
@@ -69,6 +73,18 @@ def faults(house: House) -> Iterator[Fault]:
             yield from _borrowed(house, document, table)
         else:
             yield from _table(document, table)
+
+
+def _resources(house: House, document: Document) -> Iterator[Fault]:
+    """What custom resources and charts call a flag is one of the engine that they start."""
+    for name, resource in document.value.resources.items():
+        table = table_of(resource.engine, house)
+        for key, flag in resource.flags.items() if table is not None else ():
+            assert table is not None
+            if not known(flag, table):
+                said = f"{flag!r} is no flag in rules/flags/{table.engine}.yaml"
+                at: At = ("resources", name, "flags", key)
+                yield document.place.field("unknown_name", at, said, near(flag, names(table)))
 
 
 def _borrowed(house: House, document: Document, table: FlagTable) -> Iterator[Fault]:

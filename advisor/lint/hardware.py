@@ -23,12 +23,12 @@ CONFIDENCE = ("2src", "1src", DOUBTFUL)
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8", "fp4")
 # What one device can have, in the unit of the field: wide enough for ten years, too narrow for a wrong unit.
 RANGES = {
-    "bandwidth_gbs": (20, 40_000),
-    "tdp_watts": (5, 5_000),
-    "nvlink_gbs": (10, 20_000),
-    "max_mts": (800, 20_000),
-    "bandwidth_gbs_per_socket": (5, 3_000),
-    "channels_per_socket": (1, 64),
+    "bandwidth_gbs": (20, 40_000, "GB/s"),
+    "tdp_watts": (5, 5_000, "watts"),
+    "nvlink_gbs": (10, 20_000, "GB/s"),
+    "max_mts": (800, 20_000, "MT/s"),
+    "bandwidth_gbs_per_socket": (5, 3_000, "GB/s"),
+    "channels_per_socket": (1, 64, "channels"),
 }
 MEMORY = (2 * GIB, 1024 * GIB)
 TFLOPS = (0.02, 100_000)
@@ -57,13 +57,14 @@ def faults(house: House) -> Iterator[Fault]:
     for item in house.tables["cpu_platforms"].values():
         yield from _ranges(item)
         yield from _processor(item.entry, item.place)
+        yield from _same_chip(item.entry, item.place, cards)
 
 
 def _ranges(item: Item) -> Iterator[Fault]:
-    for field, (low, high) in RANGES.items():
+    for field, (low, high, unit) in RANGES.items():
         value = getattr(item.entry, field, None)
         if value is not None and not low <= value <= high:
-            said = f"{value:g} is outside of {low:g} to {high:g}, which its unit allows"
+            said = f"{value:g} {unit} cannot be; {low:g} to {high:g} are possible"
             yield item.place.field("unit", (field,), said)
     if item.entry.confidence not in CONFIDENCE:
         said = f"{item.entry.confidence!r} is none of {', '.join(CONFIDENCE)}"
@@ -99,10 +100,12 @@ def _memory(a: Accelerator, place: Place) -> Iterator[Fault]:
         return
     if not MEMORY[0] <= a.memory_bytes <= MEMORY[1]:
         yield place.field("unit", at, f"{a.memory_bytes:,} bytes are no device's memory")
-    elif a.memory_bytes % QUARTER_GIB:
+        return
+    if a.memory_bytes % QUARTER_GIB:
         right = round(a.memory_bytes / 1e9) * GIB
         said = f"{a.memory_bytes:,} is no whole number of GiB; the size on the box counts 2**30 bytes: {right}"
         yield place.field("unit", at, said)
+        return
     sizes = [float(n) for n in re.findall(r"(\d+(?:\.\d+)?)\s?GB\b", a.name)]
     if sizes and a.memory_bytes not in [int(n * GIB) for n in sizes]:
         said = f"is {a.memory_bytes / GIB:g} x 2**30, the name says {sizes[0]:g} GB"
@@ -224,6 +227,16 @@ def _processor(p: CpuPlatform, place: Place) -> Iterator[Fault]:
             product = f"{p.channels_per_socket} channels x {p.max_mts} MT/s x 8 bytes"
             said = f"is {p.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
             yield place.field("total", ("bandwidth_gbs_per_socket",), said)
+
+
+def _same_chip(p: CpuPlatform, place: Place, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+    """A chip that is processor and accelerator has one memory bandwidth."""
+    card = cards.get(p.id) or cards.get(re.sub(r"-core$", "c", p.id))
+    if card is None or not card.unified or not card.bandwidth_gbs or not p.bandwidth_gbs_per_socket:
+        return
+    if abs(p.bandwidth_gbs_per_socket / card.bandwidth_gbs - 1) > BANDWIDTH_TOLERANCE:
+        said = f"is {p.bandwidth_gbs_per_socket:g}; {card.id}, the accelerator of this chip, has {card.bandwidth_gbs:g}"
+        yield place.field("contradiction", ("bandwidth_gbs_per_socket",), said)
 
 
 def _compiles(pattern: str) -> bool:

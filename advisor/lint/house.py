@@ -13,7 +13,8 @@ from typing import Any, NamedTuple, get_type_hints
 import msgspec
 
 from advisor.catalog.compiled import Compiled, encoded
-from advisor.catalog.load import read_rules
+from advisor.catalog.load import read_document, read_rules
+from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.catalog.tables import TYPES, Entry, Misplaced, entries
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
@@ -21,7 +22,7 @@ from advisor.engines import FAMILIES, module_name
 from advisor.lint.faults import Fault, near
 from advisor.lint.kinds import KINDS, Kind, kind_of
 from advisor.lint.reading import Place, RuleFile, read_folder
-from advisor.lint.shape import At, flaws, pruned
+from advisor.lint.shape import At, Visit, flaws, pruned, visits
 from advisor.models.types import Model
 
 
@@ -44,7 +45,7 @@ class Document(NamedTuple):
     @property
     def place(self) -> Place:
         """The whole file as a place; paths in it begin at its top."""
-        return Place(self.file, ())
+        return Place(self.file, (), data=self.data)
 
 
 class Sound(NamedTuple):
@@ -72,7 +73,9 @@ def memory_type(engine: Engine) -> Any:
         v for v in vars(module).values() if isinstance(v, ModuleType) and v.__name__.startswith("advisor.engines.")
     ]
     readers = [getattr(m, "constants", None) for m in (module, *families)]
-    return next((get_type_hints(r)["return"] for r in readers if r is not None), None)
+    kind = next((get_type_hints(r)["return"] for r in readers if r is not None), None)
+    # where `constants` puts in more than the block says, its type derives from the block's
+    return next((b for b in getattr(kind, "__mro__", ()) if b.__name__ == "MemoryBlock"), kind)
 
 
 class House:
@@ -88,8 +91,10 @@ class House:
         self.ids: dict[str, set[str]] = {t: set() for t in TYPES}  # those of faulty entries too
         self.hidden = ""  # text of files that cannot be read: what it names may well be there
         self.twice: list[Fault] = []  # ids that one folder holds twice
+        self.hopeless: set[tuple[str, str]] = set()  # table and id of entries that do not decode
         self._sound: dict[Path, Any] = {}
         self._catalog: Catalog | None = None
+        self._visits: list[tuple[Sound, list[Visit]]] | None = None
 
     @property
     def engines(self) -> dict[str, Engine]:
@@ -127,11 +132,27 @@ class House:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalogue of everything that decodes."""
+        """The catalogue of everything that decodes; the shipped rules stand in for what does not."""
         if self._catalog is None:
-            rules = read_rules(self.roots, lambda _: None, lambda path: self._sound.get(path))
-            self._catalog = Catalog(msgspec.json.decode(encoded(rules), type=Compiled), self.roots)
+            own = shipped_root() in self.roots or not self.hopeless
+            roots = self.roots if own else (shipped_root(), *self.roots)
+            rules = read_rules(roots, lambda _: None, self._plain)
+            self._catalog = Catalog(msgspec.json.decode(encoded(rules), type=Compiled), roots)
         return self._catalog
+
+    def _plain(self, path: Path) -> Any:
+        inside = any(path.is_relative_to(r) for r in self.roots)
+        return self._sound.get(path) if inside else read_document(path)
+
+    def unsure(self, engine: str) -> bool:
+        """Whether nothing can stand in for an engine that does not decode."""
+        return ("engines", engine) in self.hopeless and shipped_root() in self.roots[:1]
+
+    def visits(self) -> list[tuple[Sound, list[Visit]]]:
+        """Every part of the rules with its structs and meaningful texts, found once."""
+        if self._visits is None:
+            self._visits = [(part, visits(part.data, part.kind)) for part in self.sound()]
+        return self._visits
 
     def sound(self) -> Iterator[Sound]:
         """Every part of the rules that has a type and keeps to it: entries, memory constants of engines, documents."""
@@ -149,7 +170,7 @@ class House:
         """Engines whose `memory` keeps to the type that their module reads it with, and that type."""
         for item in self.tables["engines"].values():
             kind = memory_type(item.entry) if item.entry.memory else None
-            if kind is not None and not flaws(item.data["memory"], kind):
+            if kind is not None and pruned(item.data["memory"], kind) is item.data["memory"]:
                 yield item, kind
 
     def unknown(
@@ -215,25 +236,50 @@ def _entries(
         hint = near(str(e.at[-1]), e.known) if unknown else ()
         outline.append(file.fault("unknown_key" if unknown else "wrong_value", e.problem, e.at, hint))
 
+    sound: dict[str, Any] = {}
     for entry in entries(file.name, file.data, misplaced):
-        place = Place(file, entry.at, _label(entry))
-        found = flaws(entry.data, TYPES[entry.table])
-        yield from (place.field(f.code, f.at, f.problem, f.near) for f in found)
+        whole = Place(file, entry.at, _label(entry))
+        kind = TYPES[entry.table]
+        yield from (whole.field(f.code, f.at, f.problem, f.near) for f in flaws(entry.data, kind))
         house.ids[entry.table].add(entry.id)
-        if entry.table == "cloud_offers":
-            if not found:
-                offers.setdefault(entry.id, []).append(Item(msgspec.convert(entry.data, CloudOffer), place, entry.data))
-            continue
-        first = mine.setdefault((entry.table, entry.id), place)
-        if first is not place:
+        first = mine.setdefault((entry.table, entry.id), whole) if entry.table != "cloud_offers" else whole
+        if first is not whole:
             there = f"{first.file.shown}:{first.file.line(first.at)}"
-            house.twice.append(place.fault("duplicate_name", f"stands already in {there}"))
-        elif not found:
+            house.twice.append(whole.fault("duplicate_name", f"stands already in {there}"))
+            continue
+        data = pruned(entry.data, kind)
+        if data is None:
+            house.hopeless.add((entry.table, entry.id))
+            continue
+        if entry.table == "engines":
+            yield from _memory_flaws(data, whole)
+            data = _with_sound_memory(data, house)
+        item = Item(msgspec.convert(data, kind), whole._replace(data=data), data)
+        if entry.table == "cloud_offers":
+            offers.setdefault(entry.id, []).append(item)
+        else:
             house.tables[entry.table].pop(entry.id, None)
-            made: Any = msgspec.convert(entry.data, TYPES[entry.table])
-            house.tables[entry.table][entry.id] = Item(made, place, entry.data)
-    house._sound[file.root / file.name] = file.data
+            house.tables[entry.table][entry.id] = item
+        if (entry.table, entry.id) not in house.hopeless:
+            sound |= data if entry.table == "engines" else {entry.table: [*sound.get(entry.table, ()), data]}
+    house._sound[file.root / file.name] = sound or None
     yield from outline
+
+
+def _memory_flaws(data: dict[str, Any], place: Place) -> Iterator[Fault]:
+    kind = memory_type(msgspec.convert(data, Engine)) if data.get("memory") else None
+    for f in flaws(data["memory"], kind) if kind is not None else ():
+        yield place.field(f.code, ("memory", *f.at), f.problem, f.near)
+
+
+def _with_sound_memory(data: dict[str, Any], house: House) -> dict[str, Any]:
+    """The entry without what is faulty in its `memory`; where that leaves nothing, others stand in for the engine."""
+    kind = memory_type(msgspec.convert(data, Engine)) if data.get("memory") else None
+    left = pruned(data["memory"], kind) if kind is not None else data.get("memory")
+    if left is None and kind is not None:
+        house.hopeless.add(("engines", data["id"]))
+        return data
+    return {**data, "memory": left} if kind is not None else data
 
 
 def _label(entry: Entry) -> str:
@@ -246,7 +292,7 @@ def _document(file: RuleFile, kind: Kind, house: House) -> Iterator[Fault]:
     assert kind.type is not None
     wanted = kind.type()
     data = {} if file.data is None else file.data
-    place = Place(file, ())
+    place = Place(file, ())  # faults of shape are told by the file as it is
     for f in flaws(data, wanted):
         yield place.field(f.code, f.at, f.problem, f.near)
     sound = pruned(data, wanted)

@@ -44,11 +44,7 @@ KINDS = (
     Kind("checks/rules/*.yaml", "rules of `advise check`", _named("advisor.checks.rules", "CheckRulesFile")),
     Kind("checks/recognition.yaml", "how launches are recognised", _named("advisor.checks.knowledge", "Recognition")),
     Kind("checks/charts.yaml", "what charts set", _named("advisor.checks.knowledge", "Charts")),
-    Kind(
-        "checks/resources.yaml",
-        "what custom resources and charts start",
-        _named("advisor.checks.knowledge", "Resources"),
-    ),
+    Kind("checks/resources.yaml", "what resources start", _named("advisor.checks.knowledge", "Resources")),
     Kind("checks/hardware.yaml", "names in clusters", _named("advisor.checks.accelerators", "ClusterNames")),
     Kind("checks/minimum_versions.yaml", "first versions", _named("advisor.checks.knowledge", "MinimumVersions")),
     Kind("targets.yaml", "launch files", _named("advisor.render.matrix", "Targets")),

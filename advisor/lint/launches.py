@@ -1,9 +1,9 @@
-"""Launch files: rules/targets.yaml agrees with the engines and their flags; every template is there and compiles."""
+"""Launches: the words that start an engine are its own flags; every launch file has a template that compiles."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from advisor.catalog.launch_types import Start
@@ -11,13 +11,14 @@ from advisor.catalog.types import Engine
 from advisor.lint.faults import Fault, near, one_line
 from advisor.lint.flags import known, names, table_of
 from advisor.lint.house import Document, House, Item
-from advisor.lint.reading import Place, shown
+from advisor.lint.reading import shown
 from advisor.lint.shape import At
 from advisor.render.environment import environment, template_roots
-from advisor.render.files import SHARED
+from advisor.render.files import IN_IMAGES, SHARED
 from advisor.render.matrix import Targets
 
 FILE = "targets.yaml"
+INSTALL = "install"
 # what is filled into words of a launch (advisor/render/context.py), beside the variables a user has to set (`needs`)
 FILLED_IN = frozenset(("model", "download", "absolute", "tag", "served", "host", "address", "port", "name"))
 OF_NODES = frozenset(("count", "rank", "head"))
@@ -26,61 +27,61 @@ PAGES = ("readme",)  # templates of files that stand beside the targets
 
 
 def faults(house: House) -> Iterator[Fault]:
-    """What is wrong with targets and templates."""
+    """What is wrong with starts, targets and templates."""
     document = house.documents.get(FILE)
-    if document is None:
-        return
-    table: Targets = document.value
-    yield from _targets(document, table)
     for item in house.tables["engines"].values():
-        yield from _engine(house, item, table)
-    yield from _templates(house, table)
+        if item.entry.start is not None:
+            yield from _start(house, item, item.entry.start)
+        if document is not None:
+            yield from _targets(house, item, document.value)
+    if document is not None:
+        yield from _files(document)
+        yield from _templates(house, document.value)
 
 
-def _targets(document: Document, table: Targets) -> Iterator[Fault]:
-    for name, target in table.targets.items():
+def _files(document: Document) -> Iterator[Fault]:
+    for name, target in document.value.targets.items():
         for word in re.findall(r"\{(\w*)\}", target.file):
             if word not in IN_NAMES:
                 said = f"{{{word}}} is not filled in here; {{name}} is"
                 yield document.place.field("unknown_name", ("targets", name, "file"), said)
 
 
-def _engine(house: House, item: Item, table: Targets) -> Iterator[Fault]:
-    """The launch files that an engine says it has: targets that are there, with a template each."""
+def _targets(house: House, item: Item, table: Targets) -> Iterator[Fault]:
+    """The launch files that an entry names are there, and it has what they need."""
     e: Engine = item.entry
-    place, roots = item.place, template_roots()
+    roots = template_roots()
     for i, name in enumerate(e.targets):
-        here: At = ("targets", i)
+        at: At = ("targets", i)
         if name not in table.targets:
-            said = f"rules/{FILE} has no target {name!r}"
-            yield place.field("unknown_name", here, said, near(name, table.targets))
+            yield from house.unknown(item.place, at, "target", name, table.targets)
             continue
         if name in e.no_target:
-            yield place.field("contradiction", here, f"it has the target {name}, and `no_target` says why it has none")
+            said = f"it has the target {name}, and `no_target` says why it has none"
+            yield item.place.field("contradiction", at, said)
         if name in e.targets[:i]:
-            yield place.field("duplicate_name", here, f"{name} stands twice")
+            yield item.place.field("duplicate_name", at, f"{name} stands twice")
         paths = (f"{e.id}/{name}.j2", f"{SHARED}/{name}.j2")
         if not any((r / p).is_file() for r in roots for p in paths):
-            yield place.field("missing_place", here, f"there is no template {' or '.join(paths)}")
+            yield item.place.field("missing_place", at, f"there is no template {' or '.join(paths)}")
+        if name in IN_IMAGES and not e.images:
+            yield item.place.field("missing_place", at, f"{name} needs a container image, and there are no `images`")
+        if name == INSTALL and e.installation is None:
+            yield item.place.field("missing_place", at, "`installation` does not say how it is installed")
     for name in e.no_target:
-        if name not in table.targets:
-            said = f"rules/{FILE} has no target {name!r}"
-            yield place.field("unknown_name", ("no_target", name), said, near(name, table.targets))
-    if ("install" in e.targets) != (e.installation is not None):
-        said = "`installation` and the target install belong together: one of them is missing"
-        yield place.field("missing_place", ("installation" if e.installation else "targets",), said)
-    if e.start is not None:
-        yield from _start(house, place, e.id, e.start)
+        yield from house.unknown(item.place, ("no_target", name), "target", name, table.targets)
+    if e.installation is not None and INSTALL not in e.targets:
+        said = f"is never written: {INSTALL} is not among its `targets`"
+        yield item.place.field("missing_place", ("installation",), said)
 
 
-def _start(house: House, place: Place, engine: str, start: Start) -> Iterator[Fault]:
-    at: At = ("start",)
+def _start(house: House, item: Item, start: Start) -> Iterator[Fault]:
+    place, at = item.place, ("start",)
     if start.like is not None:
-        other = house.engines[start.like].start if start.like in house.engines else None
-        if other is None:
-            yield place.field("missing_place", (*at, "like"), f"{start.like} does not say how it is started")
-        elif other.like is not None:
-            yield place.field("wrong_value", (*at, "like"), f"{start.like} is like {other.like} itself; name that")
+        other = house.engines.get(start.like)
+        if other is not None and (other.start is None or other.start.like is not None):
+            said = f"{start.like} does not say itself how it is started"
+            yield place.field("missing_place", (*at, "like"), said)
         return
     allowed = FILLED_IN | set(start.needs)
     words: list[tuple[At, tuple[str, ...]]] = [
@@ -95,39 +96,40 @@ def _start(house: House, place: Place, engine: str, start: Start) -> Iterator[Fa
         (("image", "repository"), (start.image.repository or ()) if start.image else ()),
     ]
     for where, listed in words:
-        yield from _placeholders(place, (*at, *where), listed, allowed)
+        yield from _placeholders(item, (*at, *where), listed, allowed)
     if start.nodes is not None:
         for field in ("words", "worker"):
-            yield from _placeholders(place, (*at, "nodes", field), getattr(start.nodes, field), OF_NODES)
-    yield from _start_flags(house, place, engine, start)
+            yield from _placeholders(item, (*at, "nodes", field), getattr(start.nodes, field), OF_NODES)
+    yield from _start_flags(house, item, start)
 
 
-def _placeholders(place: Place, at: At, words: tuple[str, ...], allowed: frozenset[str] | set[str]) -> Iterator[Fault]:
+def _placeholders(item: Item, at: At, words: tuple[str, ...], allowed: Collection[str]) -> Iterator[Fault]:
     for i, word in enumerate(words):
         for name in re.findall(r"\{(\w*)\}", word):
             if name not in allowed:
                 said = f"{{{name}}} is not filled in here"
-                yield place.field("unknown_name", (*at, i), said, near(name, allowed))
+                yield item.place.field("unknown_name", (*at, i), said, near(name, allowed))
 
 
-def _start_flags(house: House, place: Place, engine: str, start: Start) -> Iterator[Fault]:
+def _start_flags(house: House, item: Item, start: Start) -> Iterator[Fault]:
     """Flags of a launch are flags of the server that it starts."""
-    table = table_of(engine, house)
+    table = table_of(item.entry.id, house)
     if table is None:
         return
     at: At = ("start",)
-    listed: list[tuple[At, str]] = [((*at, "listen", i), w) for i, w in enumerate(start.listen)]
-    for field in ("model", "repository", "path"):
+    listed: list[tuple[At, str]] = []
+    for field in ("listen", "model", "repository", "path"):
         listed += [((*at, field, i), w) for i, w in enumerate(getattr(start, field) or ())]
     if start.nodes is not None:
-        listed += [((*at, "nodes", "words", i), w) for i, w in enumerate((*start.nodes.words, *start.nodes.worker))]
+        for field in ("words", "worker"):
+            listed += [((*at, "nodes", field, i), w) for i, w in enumerate(getattr(start.nodes, field))]
     listed += [((*at, f), w) for f in ("online", "rest") if (w := getattr(start, f))]
     if start.key is not None and start.key.flag:
         listed.append(((*at, "key", "flag"), start.key.flag))
     for where, word in listed:
-        if re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and not known(word.lstrip("-"), table):
+        if re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and not known(word.lstrip("-"), table, whole=True):
             said = f"{word!r} is no flag in rules/flags/{table.engine}.yaml"
-            yield place.field("unknown_name", where, said, near(word.lstrip("-"), names(table)))
+            yield item.place.field("unknown_name", where, said, near(word.lstrip("-"), names(table)))
 
 
 def _templates(house: House, table: Targets) -> Iterator[Fault]:
@@ -155,7 +157,7 @@ def _belongs(path: Path, root: Path, house: House, table: Targets) -> Iterator[F
         said = f"there is no engine {folder!r}, so no file is made of it"
         yield _template(path, None, said, near(folder, (*house.ids["engines"], SHARED)))
     elif name not in table.targets and not (folder == SHARED and name in PAGES):
-        said = f"{FILE} has no target {name!r}, so no file is made of it"
+        said = f"rules/{FILE} has no target {name!r}, so no file is made of it"
         yield _template(path, None, said, near(name, table.targets))
 
 

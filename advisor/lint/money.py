@@ -53,8 +53,9 @@ def _offer(house: House, item: Item) -> Iterator[Fault]:
         yield item.place.field("unit", ("devices",), f"{o.devices} is no number of devices")
     card = house.accelerators.get(o.accelerator or "")
     size = re.search(r"(\d+)\s?GB\b", o.name)
-    if card is not None and size and card.memory_bytes and int(size[1]) * GIB != card.memory_bytes:
-        said = f"{o.accelerator} has {card.memory_bytes / GIB:g} GB, the offer's name says {size[1]}"
+    whole = card.memory_bytes if card is not None and (card.memory_bytes or 1) % GIB == 0 else None
+    if card is not None and size and whole and int(size[1]) * GIB != whole:
+        said = f"{o.accelerator} has {whole / GIB:g} GB, the offer's name says {size[1]}"
         yield item.place.field("contradiction", ("accelerator",), said)
 
 

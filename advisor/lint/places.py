@@ -15,8 +15,6 @@ from advisor.lint.faults import Fault
 from advisor.lint.house import House, Item
 from advisor.lint.launches import FILE as TARGETS
 from advisor.lint.reading import Place
-from advisor.render.files import IN_IMAGES
-from advisor.render.matrix import Targets
 
 GUIDE = "guides/advisor.yaml"
 COMMAND = "command"
@@ -33,7 +31,7 @@ def faults(house: House) -> Iterator[Fault]:
             continue
         e: Engine = item.entry
         if targets is not None:
-            yield from _launch(e, item.place, targets.value)
+            yield from _launch(e, item.place)
         if guide is not None and e.kind == ENGINE and e.health.status != ARCHIVED and e.id not in named:
             said = f"no leaf of rules/{GUIDE} names it, so it is only taken when it is asked for"
             yield item.place.fault("missing_place", said, ("id",))
@@ -41,15 +39,12 @@ def faults(house: House) -> Iterator[Fault]:
         yield from _flags(house, item)
 
 
-def _launch(e: Engine, place: Place, table: Targets) -> Iterator[Fault]:
+def _launch(e: Engine, place: Place) -> Iterator[Fault]:
     if e.start is None and e.kind != CLIENT:
         yield place.fault("missing_place", "does not say under `start` how it is started", ("id",))
-    if COMMAND in table.targets and COMMAND not in e.targets and COMMAND not in e.no_target:
-        said = f"says neither in `targets` that it has the launch file {COMMAND}, nor in `no_target` why it has none"
+    if COMMAND not in (*e.targets, *e.no_target):
+        said = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
         yield place.fault("missing_place", said, ("id",))
-    for name in IN_IMAGES:
-        if name in e.targets and not e.images:
-            yield place.fault("missing_place", f"has the target {name}, and no `images`", ("id",))
 
 
 def _memory(item: Item) -> Iterator[Fault]:
@@ -72,15 +67,13 @@ def _flags(house: House, item: Item) -> Iterator[Fault]:
         if f"engine: {e.id}\n" not in house.hidden:
             said = f"rules/flags/{e.id}.yaml is missing: what its server takes (or `unread:` with the reason why not)"
             yield item.place.fault("missing_place", said, ("id",))
-    elif not table.value.same_as and not table.value.unread and not _recognised(e):
+    elif not (table.value.same_as or table.value.unread or _recognised(e)):
         said = "`recognition` names no program, module or image of it, so `advise check` does not see it"
         yield item.place.fault("missing_place", said, ("id",))
 
 
 def _recognised(e: Engine) -> bool:
-    """Whether a program, module or image of it is known."""
-    r = e.recognition
-    return bool(r.programs or r.modules or r.images)
+    return bool(e.recognition.programs or e.recognition.modules or e.recognition.images)
 
 
 def _named_in_guide(raw: Any) -> set[str]:

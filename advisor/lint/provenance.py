@@ -13,7 +13,7 @@ from advisor.checks.rules import RuleEntry
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, Sound
 from advisor.lint.reading import Place
-from advisor.lint.shape import At, visits
+from advisor.lint.shape import At
 
 DATES = ("date", "as_of", "launch_date", "release_date")
 NO_DATE = "unknown"
@@ -27,9 +27,9 @@ _FOUND_AGAIN = re.compile(r"\d{4}|\d+\.\d|https?://|\b[0-9a-f]{7,40}\b|#\d|\b[vb
 
 def faults(house: House) -> Iterator[Fault]:
     """Facts without a source, sources without version or date, dates that are none."""
-    for part in house.sound():
+    for part, found in house.visits():
         dated = part.place.file.data.get("as_of") if isinstance(part.place.file.data, dict) else None
-        for at, kind, value in visits(part.data, part.kind):
+        for at, kind, value in found:
             if isinstance(kind, inspect.StructType):
                 yield from _struct(house, part, (*part.at, *at), kind, value, bool(dated))
     for file in house.files:

@@ -12,7 +12,7 @@ from advisor.catalog.schema import dotted
 from advisor.errors import BadFile
 from advisor.files import compose_yaml, construct_yaml, read_text
 from advisor.lint.faults import Code, Fault, one_line
-from advisor.lint.shape import At
+from advisor.lint.shape import At, original
 
 
 class RuleFile(NamedTuple):
@@ -51,19 +51,21 @@ class RuleFile(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where an entry stands, and what it is called in messages."""
+    """Where an entry stands, and what it is called in messages. `data` is the entry without what is faulty in it."""
 
     file: RuleFile
     at: At
     label: str = ""
+    data: Any = None
 
     def fault(self, code: Code, problem: str, at: At = (), near: Iterable[str] = ()) -> Fault:
-        """A fault of the entry, or of the value at `at` in it; the message begins with the entry's name."""
-        return self.file.fault(code, f"{self.label}: {problem}" if self.label else problem, (*self.at, *at), near)
+        """A fault of the entry, or of the value at `at` in its data; the message begins with the entry's name."""
+        said = f"{self.label}: {problem}" if self.label else problem
+        return self.file.fault(code, said, (*self.at, *original(self.data, at)), near)
 
     def field(self, code: Code, at: At, problem: str, near: Iterable[str] = ()) -> Fault:
         """A fault of the value at `at` in the entry, with its place in words before the problem."""
-        return self.fault(code, f"{dotted(at)}: {problem}" if at else problem, at, near)
+        return self.fault(code, f"{dotted(original(self.data, at))}: {problem}" if at else problem, at, near)
 
 
 def _child(node: Any, part: str | int) -> tuple[int, Any] | None:

@@ -17,7 +17,7 @@ from advisor.lint.faults import Fault, one_line
 from advisor.lint.flags import flag_faults
 from advisor.lint.house import House, Sound
 from advisor.lint.reading import Place
-from advisor.lint.shape import At, visits
+from advisor.lint.shape import At
 
 NO_ENGINE = "none"  # an image that looks like an engine's and is not
 MISSPELT = 0.9  # likeness from which a name outside the catalogue is taken for a slip
@@ -35,8 +35,8 @@ Check = Callable[[House, Sound, At, str], Iterator[Fault]]
 
 def faults(house: House) -> Iterator[Fault]:
     """References to what is not there, patterns that do not compile, versions that are none."""
-    for part in house.sound():
-        for at, kind, value in visits(part.data, part.kind):
+    for part, found in house.visits():
+        for at, kind, value in found:
             if isinstance(kind, inspect.Metadata) and isinstance(value, str):
                 check = _CHECKS.get((kind.extra or {}).get("is", ""))
                 if check is not None:
@@ -130,13 +130,6 @@ def _version(house: House, part: Sound, at: At, text: str) -> Iterator[Fault]:
         yield part.place.field("version", at, f"{text!r} is no version (0.33.0, v3.3.6, b11434)")
 
 
-def _pattern(house: House, part: Sound, at: At, text: str) -> Iterator[Fault]:
-    try:
-        re.compile(text, re.IGNORECASE)
-    except re.error as e:
-        yield part.place.field("pattern", at, f"{text!r} is no regular expression: {e}")
-
-
 _CHECKS: dict[str, Check] = {
     "engine": _ids("engines", "engine"),
     "model": _ids("models", "model"),
@@ -154,7 +147,6 @@ _CHECKS: dict[str, Check] = {
     "source": _source,
     "flag": flag_faults,
     "version": _version,
-    "pattern": _pattern,
 }
 
 

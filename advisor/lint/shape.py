@@ -6,6 +6,7 @@ also where the program would pass over it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -17,6 +18,8 @@ from advisor.lint.faults import Code, near
 
 At = tuple["str | int", ...]
 _LISTS = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType, inspect.CollectionType)
+_SCALARS = (inspect.StrType, inspect.IntType, inspect.FloatType, inspect.BoolType, inspect.NoneType, inspect.AnyType)
+PATTERN = "pattern"  # what a type says of a regular expression (advisor/meanings.py)
 _YAML_WORDS = "YAML reads a bare yes, no, on or off as true or false: quote it"
 
 
@@ -29,22 +32,23 @@ class Flaw(NamedTuple):
     near: tuple[str, ...] = ()
 
 
+class Kept(list[Any]):
+    """A list that lost items: `origin` is where those that are left stood before."""
+
+    origin: tuple[int, ...] = ()
+
+
 def flaws(value: Any, kind: Any) -> list[Flaw]:
     """Everything that keeps `value` from being a `kind`; empty when it is one."""
-    if _strict(kind):
-        try:
-            msgspec.convert(value, kind)
-        except msgspec.ValidationError:
-            pass
-        else:
-            return []
-    found = list(_flaws(value, _info(kind), ()))
-    if not found:
+    if not (_strict(kind) and _converts(value, kind)):
+        found = list(_flaws(value, _info(kind), ()))
+        if found:
+            return found
         try:
             msgspec.convert(value, kind)
         except msgspec.ValidationError as e:
-            found = [Flaw((), "wrong_value", str(e))]
-    return found
+            return [Flaw((), "wrong_value", str(e))]
+    return [f for v in visits(value, kind) if (f := _pattern(v)) is not None] if _has_patterns(kind) else []
 
 
 def pruned(value: Any, kind: Any) -> Any:
@@ -60,12 +64,52 @@ def pruned(value: Any, kind: Any) -> Any:
     return None
 
 
+def original(value: Any, at: At) -> At:
+    """A path in a pruned value as it was before anything was taken out."""
+    out: list[str | int] = []
+    for part in at:
+        here = value.origin[part] if isinstance(value, Kept) and isinstance(part, int) else part
+        out.append(here)
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            value = None
+    return tuple(out)
+
+
 def _without(value: Any, places: set[At], at: At) -> Any:
     if isinstance(value, dict):
         return {k: _without(v, places, (*at, k)) for k, v in value.items() if (*at, k) not in places}
     if isinstance(value, list):
-        return [_without(v, places, (*at, i)) for i, v in enumerate(value) if (*at, i) not in places]
+        left = [i for i in range(len(value)) if (*at, i) not in places]
+        out = Kept(_without(value[i], places, (*at, i)) for i in left)
+        out.origin = tuple(value.origin[i] for i in left) if isinstance(value, Kept) else tuple(left)
+        return out
     return value
+
+
+def _converts(value: Any, kind: Any) -> bool:
+    try:
+        msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def _pattern(v: Visit) -> Flaw | None:
+    """What is wrong with a regular expression."""
+    if not (isinstance(v.type, inspect.Metadata) and (v.type.extra or {}).get("is") == PATTERN):
+        return None
+    try:
+        re.compile(v.value, re.IGNORECASE)
+    except re.error as e:
+        return Flaw(v.at, "pattern", f"{v.value!r} is no regular expression: {e}")
+    return None
+
+
+@lru_cache(maxsize=256)
+def _has_patterns(kind: Any) -> bool:
+    return any(isinstance(t, inspect.Metadata) and (t.extra or {}).get("is") == PATTERN for t in parts(kind))
 
 
 @lru_cache(maxsize=256)
@@ -116,35 +160,41 @@ class Visit(NamedTuple):
     value: Any
 
 
-def visits(value: Any, kind: Any) -> Iterator[Visit]:
+def visits(value: Any, kind: Any) -> list[Visit]:
     """Every struct and every text with a meaning in a sound value."""
-    return _visits(value, _info(kind), ())
+    out: list[Visit] = []
+    _visit(value, _info(kind), (), out)
+    return out
 
 
-def _visits(value: Any, t: inspect.Type, at: At) -> Iterator[Visit]:
+def _visit(value: Any, t: inspect.Type, at: At, out: list[Visit]) -> None:
     if isinstance(t, inspect.Metadata):
-        yield Visit(at, t, value)
+        out.append(Visit(at, t, value))
         t = bare(t)
+    if isinstance(t, _SCALARS) or value is None:
+        return
     if isinstance(t, inspect.UnionType):
         options = [x for x in t.types if accepts(x, value)]
         tagged = [x for x in options if isinstance(x, inspect.StructType) and value.get(x.tag_field) == x.tag]
         for x in (tagged or options)[:1]:
-            yield from _visits(value, x, at)
+            _visit(value, x, at, out)
     elif isinstance(t, inspect.StructType) and isinstance(value, dict):
-        yield Visit(at, t, value)
+        out.append(Visit(at, t, value))
         for field in t.fields:
-            if field.encode_name in value:
-                yield from _visits(value[field.encode_name], field.type, (*at, field.encode_name))
+            inner = value.get(field.encode_name)
+            if inner is not None and not isinstance(field.type, _SCALARS):
+                _visit(inner, field.type, (*at, field.encode_name), out)
     elif isinstance(t, inspect.DictType) and isinstance(value, dict):
         for key, inner in value.items():
-            yield from _visits(key, t.key_type, (*at, key))
-            yield from _visits(inner, t.value_type, (*at, key))
+            _visit(key, t.key_type, (*at, key), out)
+            _visit(inner, t.value_type, (*at, key), out)
     elif isinstance(t, _LISTS) and isinstance(value, list):
-        for i, inner in enumerate(value):
-            yield from _visits(inner, t.item_type, (*at, i))
+        if not isinstance(t.item_type, _SCALARS):
+            for i, inner in enumerate(value):
+                _visit(inner, t.item_type, (*at, i), out)
     elif isinstance(t, inspect.TupleType) and isinstance(value, list):
         for i, (inner, kind) in enumerate(zip(value, t.item_types, strict=False)):
-            yield from _visits(inner, kind, (*at, i))
+            _visit(inner, kind, (*at, i), out)
 
 
 def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
@@ -167,9 +217,12 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
         for i, (inner, kind) in enumerate(zip(value, t.item_types, strict=False)):
             yield from _flaws(inner, kind, (*at, i))
     elif isinstance(t, inspect.LiteralType):
-        if value not in t.values or isinstance(value, bool):
+        if not any(v == value and isinstance(v, bool) is isinstance(value, bool) for v in t.values):
             words = [str(v) for v in t.values]
-            yield Flaw(at, "wrong_value", f"{_shown(value)} is none of {', '.join(words)}", _near(value, words))
+            said = f"{_plain(value)} is none of {', '.join(words)}"
+            if isinstance(value, bool) and all(isinstance(v, str) for v in t.values):
+                said += f" ({_YAML_WORDS})"
+            yield Flaw(at, "wrong_value", said, _near(value, words))
     elif not accepts(t, value):
         yield Flaw(at, "wrong_value", f"{_shown(value)}; {_wanted(t)} is wanted{_hint(t, value)}")
 
@@ -177,13 +230,16 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
 def _struct(value: dict[str, Any], t: inspect.StructType, at: At) -> Iterator[Flaw]:
     fields = {f.encode_name: f for f in t.fields}
     known = {*fields, *([t.tag_field] if t.tag_field else [])}
+    meant: set[str] = set()  # what misspelt keys stand for: they are not missing as well
     for key in value:
         if key not in known:
-            yield Flaw((*at, key), "unknown_key", f"`{key}` is not a key here", near(str(key), known))
+            hint = near(str(key), known)
+            meant |= set(hint[:1])
+            yield Flaw((*at, key), "unknown_key", f"`{key}` is not a key here", hint)
     for name, field in fields.items():
         if name in value:
             yield from _flaws(value[name], field.type, (*at, name))
-        elif field.required:
+        elif field.required and name not in meant:
             yield Flaw(at, "missing_key", f"`{name}` is missing")
 
 
@@ -199,7 +255,7 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
         if chosen is not None:
             yield from _struct(value, chosen, at)
         elif field in value:
-            said = f"{_shown(value[field])} is none of {', '.join(words)}"
+            said = f"{_plain(value[field])} is none of {', '.join(words)}"
             yield Flaw((*at, field), "wrong_value", said, _near(value[field], words))
         else:
             yield Flaw(at, "missing_key", f"`{field}` is missing: one of {', '.join(words)}")
@@ -261,9 +317,14 @@ def _shown(value: Any) -> str:
         return "is a mapping"
     if isinstance(value, list):
         return "is a list"
-    text = str(value).lower() if isinstance(value, bool) else repr(value)
     kind = "text" if isinstance(value, str) else "true or false" if isinstance(value, bool) else "a number"
-    return f"{text if len(text) <= 60 else text[:57] + '...'} is {kind}"
+    return f"{_plain(value)} is {kind}"
+
+
+def _plain(value: Any) -> str:
+    """A value as it would stand in a sentence."""
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
 
 
 def _hint(t: inspect.Type, value: Any) -> str:
@@ -271,7 +332,7 @@ def _hint(t: inspect.Type, value: Any) -> str:
         return f" ({_YAML_WORDS})"
     if isinstance(t, inspect.StrType) and isinstance(value, (int, float)):
         return f" (quote it: '{value}')"
-    if isinstance(t, (inspect.IntType, inspect.FloatType)) and isinstance(value, str) and "e" in value.lower():
+    if isinstance(t, (inspect.IntType, inspect.FloatType)) and re.fullmatch(r"[\d.]+e[+-]?\d+", str(value), re.I):
         return " (YAML reads 1e9 as text: write 1.0e+9, or all digits)"
     return ""
 

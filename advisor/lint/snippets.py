@@ -21,9 +21,12 @@ def faults(house: House) -> Iterator[Fault]:
     if know is None:
         return
     found = sound(house, know)
+    if not found:
+        return
     book = Rulebook(know, ("all",), every=tuple(f.rule for f in found))  # without what is wrong
     for each in found:
-        yield from _examples(each, book)
+        if not any(house.unsure(e) for e in each.rule.entry.engines):
+            yield from _examples(each, book)
 
 
 def _examples(found: Found, book: Rulebook) -> Iterator[Fault]:

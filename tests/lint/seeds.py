@@ -1,0 +1,118 @@
+# ruff: noqa: E501 - tables, one fault a line
+"""Faults that are put into a copy of the shipped rules, each with what the linter must say of it and where."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Seed(NamedTuple):
+    """A change of one file (`old` to `new`, the first of it behind `behind`) and the fault that it makes.
+
+    The fault is reported on the line of `at` (default: the first line that changed).
+    """
+
+    file: str
+    old: str
+    new: str
+    code: str
+    says: str
+    behind: str = ""
+    at: str = ""
+
+
+LLAMA = "id: meta-llama/Llama-3.1-8B-Instruct"
+MOE = "id: Qwen/Qwen3-30B-A3B\n"
+
+SEEDS = (
+    # totals
+    Seed("models/llama-3.1.yaml", "params_total: 8030261248", "params_total: 8993892597", "total", "+12.0 %", LLAMA),
+    Seed("models/qwen3.yaml", "params_active: 3041867776", "params_active: 3341867776", "total", "params_active is", MOE),
+    Seed("models/gemma-3.yaml", "n: 22,", "n: 21,", "total", "layers are 25, n_layers is 26",
+         "id: google/gemma-3-1b-it", "    attention:"),
+    Seed("quantizations.yaml", "bits_nominal: 5.5,", "bits_nominal: 5.6,", "total", "176 bytes for 256 weights are 5.5 bits"),
+    Seed("hardware/cpus.yaml", "bandwidth_gbs_per_socket: 51.2", "bandwidth_gbs_per_socket: 57.2", "total", "2 channels"),
+    Seed("hardware/amd.yaml", "usable_bytes: 205621559296", "usable_bytes: 306621559296", "total", "of memory_bytes"),
+    Seed("comparisons.yaml", "said: ['yes', 'no', 'no', 'no', 'yes']", "said: ['yes', 'no', 'no', 'no']", "total", "4 cells for 5"),
+    # units
+    Seed("hardware/nvidia.yaml", "memory_bytes: 17179869184", "memory_bytes: 16000000000", "unit", "17179869184", "- id: rtx-4080\n"),
+    Seed("hardware/intel.yaml", "bandwidth_gbs: 456", "bandwidth_gbs: 0.456", "unit", "GB/s cannot be"),
+    Seed("prices/cloud.yaml", "usd_per_hour: 3.29", "usd_per_hour: 2401.7", "unit", "no price of one device"),
+    Seed("models/llama-2.yaml", "gb: 7.3", "gb: 7300", "unit", "bits each"),
+    # references
+    Seed("picks.yaml", "- openai/gpt-oss-20b", "- openai/gpt-oss-21b", "unknown_name", "unknown model"),
+    Seed("cards.yaml", "- rtx-5080", "- rtx-5800", "unknown_name", "unknown accelerator 'rtx-5800'"),
+    Seed("engines/sglang.yaml", "[context-length]", "[context-lenght]", "unknown_name", "'context-lenght' is no flag"),
+    Seed("engines/lmdeploy.yaml", "listen: [--server-name", "listen: [--server-nam", "unknown_name", "'--server-nam' is no flag"),
+    Seed("engines/max.yaml", "linux: {support: 'yes', src: [", "linux: {support: 'yes', src: [nowhere, ", "unknown_name", "unknown source"),
+    Seed("engines/mlx-lm.yaml", "openai-client, benchmark]", "openai-client, benchmrk]", "unknown_name", "unknown target 'benchmrk'"),
+    Seed("migrations.yaml", "sglang: context-length", "sglang: context-len-gth", "unknown_name", "no setting in rules/flags/sglang"),
+    Seed("live-prices.yaml", "A10 24: a10", "A10 24: a10x", "unknown_name", "unknown accelerator 'a10x'"),
+    Seed("speed.yaml", "eager/sm80: 0.75", "eager/sm08: 0.75", "unknown_name", "unknown class 'sm08'"),
+    Seed("checks/hardware.yaml", "mi325x: MI325X", "mi325x: MI325Z", "unknown_name", "names no hardware"),
+    # keys, kinds, words
+    Seed("engines/tgi.yaml", "\nlicense:", "\nlicence:", "unknown_key", "`licence` is not a key"),
+    Seed("engines/vllm.yaml", "fraction_of: total", "fraction_of: totals", "wrong_value", "after_weights, total"),
+    Seed("engines/tensorrt-llm.yaml", "  linux: {support: 'yes'", "  linux: {support: yes", "wrong_value", "quote it"),
+    Seed("flags/mlx-lm.yaml", "port: {t: int}", "port: {t: integer}", "wrong_value", "type 'integer'"),
+    Seed("workloads.yaml", "easy_share: 0.5", "easy_shares: 0.5", "unknown_key", "`easy_shares` is not a key"),
+    Seed("ranking.yaml", "tie: 0.05", "tie: 0.05\nties: 0.05", "unknown_key", "`ties` is not a key", at="ties: 0.05"),
+    Seed("budgets.yaml", "hours_per_month: 730", "hours_per_month: 730\nhours_per_month: 731", "duplicate_key", "stands twice",
+         at="hours_per_month: 731"),
+    Seed("drafts.yaml", "hidden_states: 3", "hidden_states: three", "wrong_value", "a whole number is wanted"),
+    # check rules
+    Seed("checks/rules/start.yaml", "field: tp.heads_uneven", "field: tp.head_uneven", "unknown_name", "unknown field 'tp.head_uneven'"),
+    Seed("checks/rules/start.yaml", "bad: vllm serve Qwen/Qwen3-30B-A3B-FP8 -tp 8", "bad: vllm serve Qwen/Qwen3-30B-A3B-FP8 -tp 2",
+         "snippet", "does not find fault with it"),
+    Seed("checks/rules/start.yaml", "good: vllm serve Qwen/Qwen3-30B-A3B-GPTQ-Int4 -tp 4",
+         "good: vllm serve Qwen/Qwen3-30B-A3B-GPTQ-Int4 -tp 8", "snippet", "the rule finds fault with it"),
+    Seed("checks/rules/start.yaml", "- id: tp-group-size-indivisible", "- id: shm-missing-tp", "duplicate_name", "already in"),
+    # guides
+    Seed("guides/advisor.yaml", "then: cloud-api", "then: cloud-apis", "unknown_name", "unknown engine 'cloud-apis'"),
+    Seed("guides/advisor.yaml", "{field: workload.form_factor, is: browser}", "{field: workload.form_facto, is: browser}",
+         "unknown_name", "workload.form_factor"),
+    # dates, sources, patterns, order
+    Seed("prices/cloud.yaml", "date: 2026 (date unknown)", "date: 2062-01-01", "date", "in the future", "name: B200 SXM6 180GB, devices: 2"),
+    Seed("models/phi.yaml", "release_date: '2024-04-22'", "release_date: '2024-04-31'", "date", "no such day"),
+    Seed("engines/ollama.yaml", "date: '2026-08-21'", "date: yesterday", "date", "is no date"),
+    Seed("quantizations.yaml", "source: 'llama.cpp v0.5.0: block layouts; checked on 232 files byte for byte'", "source: ' '",
+         "source", "names no source", "id: Q5_K_S", "id: Q5_K_S"),
+    Seed("engines/llama.cpp.yaml", "match: (^|/)llama-cpp-python", "match: (^|/llama-cpp-python", "pattern", "no regular expression"),
+    Seed("engines/transformers.yaml", "working_share: [0.0, 0.08, 0.3]", "working_share: [0.3, 0.08, 0.0]", "range",
+         "low, usual, high"),
+    Seed("speed-engines.yaml", "low: 0.4", "low: 0.7", "range", "must not fall", at="  draft:"),
+    # what a probe needs, names
+    Seed("hardware/nvidia.yaml", "compute_capability: '8.9'", "compute_capability: '9.8'", "contradiction", "is hopper", "- id: l40s\n"),
+    Seed("hardware/amd.yaml", "pci_ids: [1002:75a3]", "pci_ids: [10de:75a3]", "probe", "a device of nvidia"),
+    Seed("models/yi.yaml", "aliases: [", "aliases: [qwq, ", "duplicate_name", "also a name of Qwen/QwQ-32B"),
+    # whole files
+    Seed("hardware/aws.yaml", "accelerators:\n", "accelerators: [\n", "unreadable", "not valid YAML", at=""),
+)  # fmt: skip
+
+
+def planted(source: Path, folder: Path) -> Path:
+    """A copy of the rules with every fault in it, and a file that no part of the program reads."""
+    import shutil
+
+    shutil.copytree(source, folder)
+    for seed in SEEDS:
+        path = folder / seed.file
+        text = path.read_text(encoding="utf-8")
+        start = text.index(seed.behind) if seed.behind else 0
+        assert seed.old in text[start:], seed
+        path.write_text(text[:start] + text[start:].replace(seed.old, seed.new, 1), encoding="utf-8")
+    (folder / "extra.yaml").write_text("a: 1\n")
+    return folder
+
+
+def line_of(seed: Seed, folder: Path) -> int | None:
+    """The line on which the fault must be reported; None for a file that cannot be read (any line will do)."""
+    if seed.code == "unreadable":
+        return None
+    after = (folder / seed.file).read_text(encoding="utf-8")
+    start = after.index(seed.behind) if seed.behind else 0
+    found = after.index(seed.at or seed.new, start)
+    if not seed.at:  # a change may begin on the line before
+        found += len(seed.new) - len(seed.new.lstrip("\n"))
+    return after.count("\n", 0, found) + 1
