@@ -16,6 +16,7 @@ from advisor.decision.evaluate import evaluate
 from advisor.decision.facts import facts
 from advisor.decision.filters import judge
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
+from advisor.engines import parallel
 from advisor.engines.flags import own_flag
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
@@ -161,7 +162,7 @@ class Bench:
         if used != count:
             return No(
                 "feature_missing",
-                f"the attention heads do not divide by {count}: {entry.name} would use {used} of them",
+                f"{_uneven(entry, d, count)} do not divide by {count}: {entry.name} would use {used} of them",
             )
         try:
             m = estimation.estimate(d, self.rules)
@@ -201,6 +202,12 @@ class Bench:
         if active and active < self.found.model.params_total:
             read = int(read * active / self.found.model.params_total)
         return f"decoding is bound by memory bandwidth, {entry.bandwidth_gbs:g} GB/s for {gib(read)} a token"
+
+
+def _uneven(entry: Engine, d: Deployment, count: int) -> str:
+    """What of the model does not divide over so many cards, the first the engine names."""
+    first = parallel.refusals(entry, d.model, count, parallel.launch_of(d, entry))[0]
+    return parallel.PARTS[first.divides]
 
 
 def _rate(value: float) -> str:

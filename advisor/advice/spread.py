@@ -7,18 +7,16 @@ import msgspec
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
 from advisor.engines.flags import own_flag
-from advisor.engines.pool import heads
+from advisor.engines.parallel import allowed_sizes, launch_of
 
 
 def spread(d: Deployment, entry: Engine) -> Deployment:
-    """Over all cards of the machine: tensor parallel where the engine has it (largest count that divides the heads)."""
+    """Over all cards of the machine: tensor parallel where the engine has it (the largest size it does not refuse)."""
     n = len(d.machine.usable_devices) if d.machine else 0
     settings: dict[str, Setting] = {}
     tp_flag, pp_flag = own_flag(entry, "tp"), own_flag(entry, "pp")
     if tp_flag and n > 1:
-        h = heads(d.model)
-        tp = max(k for k in range(1, n + 1) if h is None or h % k == 0)
-        settings[tp_flag] = tp
+        settings[tp_flag] = allowed_sizes(entry, d.model, n, launch_of(d, entry))[-1]
         nodes = d.machine.nodes if d.machine else 1
         if nodes > 1 and pp_flag:
             settings[pp_flag] = nodes

@@ -11,8 +11,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decision.additions import Additions
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.flags import own_flag, takes_share_of_device
-from advisor.engines.pool import heads
-from advisor.models.types import Model
+from advisor.engines.parallel import allowed_sizes, launch_of
 
 
 def variants(
@@ -56,7 +55,7 @@ def variants(
     elif entry.id == "ollama":
         yield base if offload or not n else with_settings(base, {"num_gpu": "all"})
     elif tp_flag and n > 1:
-        for tp in _tensor_parallel(w.model, n):
+        for tp in allowed_sizes(entry, w.model, n, launch_of(base, entry)):
             pp = w.machine.nodes if w.machine.nodes > 1 and tp == n else 1
             settings: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
             if pp > 1 and pp_flag:
@@ -69,12 +68,6 @@ def variants(
 def with_settings(d: Deployment, settings: dict[str, Setting]) -> Deployment:
     """The deployment with these settings over its own."""
     return msgspec.structs.replace(d, settings={**d.settings, **settings})
-
-
-def _tensor_parallel(model: Model, n: int) -> list[int]:
-    """Card counts that divide the heads, smallest first."""
-    h = heads(model)
-    return [k for k in range(1, n + 1) if h is None or h % k == 0]
 
 
 def _experts_on_host(d: Deployment) -> Iterator[Deployment]:

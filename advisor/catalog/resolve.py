@@ -114,7 +114,10 @@ def _named(found: Resolved, path: Path) -> Resolved:
         return found
     said = f"config and headers of {come.repository} at {come.revision[:12]} were read from the hub"
     note = f"{found.note}; {said}" if found.note else said
-    return found._replace(model=msgspec.structs.replace(found.model, id=come.repository), note=note)
+    side = next(iter(found.model.weight_blocks.values()), None)
+    blocks = {come.repository: side} if side else {}
+    model = msgspec.structs.replace(found.model, id=come.repository, weight_blocks=blocks)
+    return found._replace(model=model, note=note)
 
 
 def _from_gguf(path: Path, note: str | None = None) -> Resolved:

@@ -163,6 +163,7 @@ def load_all() -> None:
         facts_llama,
         facts_model,
         facts_network,
+        facts_parallel,
         facts_setup,
     )
 

@@ -6,28 +6,12 @@ from advisor import engines
 from advisor.checks import model_names
 from advisor.checks.facts import Seen, fact
 from advisor.checks.facts_args import value
-from advisor.checks.facts_model import heads, kv_heads, model_of
+from advisor.checks.facts_model import kv_heads, model_of
 from advisor.checks.judge import tokens_of_one
 from advisor.deployment import Setting
 from advisor.engines.drafts import draft_settings
 from advisor.memory import draft_bound
 from advisor.units import GIB
-
-
-@fact("tp.heads_uneven", "bool", "attention heads do not divide by the tensor-parallel size")
-def _uneven(s: Seen) -> bool | None:
-    tp, n = s.facts["tp"], heads(model_of(s))
-    if tp == 1:
-        return False
-    return None if tp is None or n is None else n % tp != 0
-
-
-@fact("tp.kv_heads_uneven", "bool", "key-value heads do not divide by the number of shards")
-def _kv_uneven(s: Seen) -> bool | None:
-    tp, n = s.facts["tp"], kv_heads(model_of(s))
-    if tp == 1:
-        return False
-    return None if tp is None or n is None else n % tp != 0
 
 
 @fact("tp.above_kv_heads", "bool", "tensor-parallel size is above the key-value heads")
@@ -36,21 +20,6 @@ def _above(s: Seen) -> bool | None:
     if tp == 1:
         return False
     return None if tp is None or n is None else tp > n
-
-
-@fact("tp.block_uneven", "bool", "an FP8 checkpoint's blocks of 128 do not divide over the ranks")
-def _block(s: Seen) -> bool | None:
-    m, tp = model_of(s), s.facts["tp"]
-    if tp == 1 or s.v.arguments.on("enable-expert-parallel"):
-        return False
-    if m is None or m.layout is None or tp is None:
-        return None
-    if s.facts["model.quantization"] != "FP8" or "dynamic" in str(s.v.reading.model).lower():
-        return False
-    widths = [
-        w for g in m.layout.ffn for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None)) if w
-    ]
-    return any(w % tp or (w // tp) % 128 for w in widths)
 
 
 @fact("tp.group_uneven", "bool", "a group-quantized checkpoint's groups of 128 do not divide over the ranks")
@@ -66,12 +35,6 @@ def _group(s: Seen) -> bool | None:
         w for g in m.layout.ffn for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None)) if w
     ]
     return any(w % tp or (w // tp) % 64 for w in widths)
-
-
-@fact("tp.divisors", "str", "tensor-parallel sizes that divide the heads")
-def _divisors(s: Seen) -> str | None:
-    n = heads(model_of(s))
-    return ", ".join(str(k) for k in range(1, 17) if n % k == 0) if n else None
 
 
 @fact("length.above_model", "bool", "the asked length is above what the model was trained for")

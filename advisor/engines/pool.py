@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
-from advisor.engines import fitting, pool_says
+from advisor.engines import fitting, parallel, pool_says
 from advisor.engines.base import Decided, get, integer
 from advisor.engines.pool_constants import Constants, constants
 from advisor.engines.pool_settings import Resolved, resolve
@@ -66,7 +66,9 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
     pools = [p for _, p in both if p is not None]
     host = _host(d, r, s, requests, alone=not devices)
     verdict = fitting.verdict(rows, host, needs_host=not devices or r.cpu_offload > 0, d=d)
-    refusals = pool_says.refusals(d, r, c, devices, heads(d.model))
+    refusals = pool_says.refusals(
+        d, r, c, devices, parallel.refusals(entry, d.model, r.tp, parallel.launch_of(d, entry))
+    )
     too_many = pool_says.states(r, c, plans, min(p.low for p in pools), min(p.high for p in pools)) if pools else None
     if too_many is not None:
         refusals.append(too_many[1])

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import get
+from advisor.engines.parallel import Refusal
 from advisor.engines.pool_constants import Constants
 from advisor.engines.pool_settings import Resolved
 from advisor.machines.types import Device
@@ -17,11 +18,11 @@ from advisor.units import gib
 LONGER_MEANT = ("hf-overrides", "rope-scaling", "json-model-override-args")
 
 
-def refusals(d: Deployment, r: Resolved, c: Constants, devices: Sequence[Device], heads: int | None) -> list[str]:
-    """Why the engine would not start, one line each; empty when it would."""
-    out = []
-    if r.tp > 1 and heads is not None and heads % r.tp:
-        out.append(f"total number of attention heads ({heads}) must be divisible by tensor parallel size ({r.tp})")
+def refusals(
+    d: Deployment, r: Resolved, c: Constants, devices: Sequence[Device], uneven: Sequence[Refusal]
+) -> list[str]:
+    """Why the engine would not start, one line each; empty when it would. `uneven` is what does not divide."""
+    out = [x.text for x in uneven]
     if d.machine is not None and devices and r.ranks > len(devices) * d.machine.nodes:
         parts = [f"{what} {n}" for what, n in (("tensor", r.tp), ("pipeline", r.pp), ("data", r.dp)) if n > 1]
         out.append(f"{' x '.join(parts)} parallel needs {r.ranks} devices, {len(devices)} are there")

@@ -16,7 +16,7 @@ from advisor.files import read_json
 from advisor.models.hf_attention import MIXERS, switch
 from advisor.models.hf_ffn import FFNS
 from advisor.models.hf_keys import Keys, unknown_architecture
-from advisor.models.hf_quant import native_quant
+from advisor.models.hf_quant import native_quant, weight_block
 from advisor.models.hf_traits import TRAITS, Traits
 from advisor.models.hf_vision import TOWER_NAMES, vision_of
 from advisor.models.layers import grouped
@@ -119,6 +119,7 @@ def _model(outer: Keys, c: Keys, t: Traits, id: str, outer_type: str, note: str 
     if dtype is None:
         notes.append("dtype not stated, bfloat16 taken")
     mtp = c.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers")
+    stored = outer if outer.has("quantization_config", "quantization") else c
     model = Model(
         id=id,
         family=outer_type,
@@ -128,7 +129,8 @@ def _model(outer: Keys, c: Keys, t: Traits, id: str, outer_type: str, note: str 
         params_total=0,
         max_context=_context(c),
         dtype=dtype or "bfloat16",
-        native_quant=native_quant(outer if outer.has("quantization_config", "quantization") else c),
+        native_quant=native_quant(stored),
+        weight_blocks={id: block} if (block := weight_block(stored)) else {},
         layout=layout,
         vision=vision,
         mtp=Mtp(layers=mtp) if mtp else None,

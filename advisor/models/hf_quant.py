@@ -22,6 +22,16 @@ def native_quant(c: Keys) -> str | None:
     return f"{name} (experts)" if only_experts else name
 
 
+def weight_block(c: Keys) -> int | None:
+    """Side of the square blocks of weights that share a scale (`weight_block_size`); None where none is stated."""
+    q = c.section("quantization_config")
+    sides = q.data.get("weight_block_size") if q is not None else None
+    if not isinstance(sides, list) or len(sides) != 2 or sides[0] != sides[1]:
+        return None
+    side = sides[0]
+    return side if isinstance(side, int) and not isinstance(side, bool) and 1 < side <= 4096 else None
+
+
 def _name(q: Keys, method: str) -> str:
     if method in {"gptq", "awq", "auto-round", "autoround"}:
         return f"{method} int{q.maybe('bits', 'w_bit', least=1, most=64) or 4}"

@@ -339,6 +339,7 @@ class Model(Record, frozen=True, kw_only=True):
     gguf_repos: tuple[str, ...] = ()
     kept_16bit: dict[str, str] = {}  # format -> pattern over GGUF tensor names that its checkpoint leaves at 16 bit
     quantized_repos: dict[str, str] = {}  # "AWQ": repo, ... where one is known
+    weight_blocks: dict[str, int] = {}  # repository -> side of the square blocks with one scale each; others: not known
     verified: bool = True
     unverified_fields: tuple[str, ...] = ()
     notes: str | None = None

@@ -220,6 +220,17 @@ def test_native_quantization(config: dict[str, Any], text: str) -> None:
     assert model.native_quant == text
 
 
+@pytest.mark.parametrize(
+    ("sides", "block"),
+    [([128, 128], 128), ([128, 64], None), ([1, 128], None), (128, None), (["128", "128"], None), (None, None)],
+)
+def test_weight_blocks(sides: object, block: int | None) -> None:
+    """Only square blocks are known to be divided like that; whatever else stands there is not known."""
+    config = {"quant_method": "fp8", **({} if sides is None else {"weight_block_size": sides})}
+    model = model_from_config({**PLAIN, "model_type": "llama", "quantization_config": config}, "org/new")
+    assert model.weight_blocks == ({"org/new": block} if block else {})
+
+
 def test_braces_end_quickly(tmp_path: Path) -> None:
     deep = tmp_path / "deep.json"
     deep.write_text("[" * 1_000_000)

@@ -1,0 +1,165 @@
+"""Tensor-parallel sizes: what the engines' classes assert, derived a second time from the dims of the rules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import engine_shapes
+import msgspec
+import pytest
+
+from advisor.catalog import Catalog, catalog
+from advisor.catalog.roots import shipped_root
+from advisor.engines import parallel
+from advisor.engines.parallel import Launch, allowed_sizes, refusals, weight_block
+from advisor.models.types import Full, Model
+
+ROWS = {row["id"]: row for row in engine_shapes.rows()}
+
+
+@pytest.fixture(scope="module")
+def rules() -> Catalog:
+    return catalog([shipped_root()])
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_sizes_are_those_that_the_classes_take(engine: str, rules: Catalog) -> None:
+    entry = rules.engine(engine)
+    refused = 0
+    for name, row in ROWS.items():
+        model = rules.find_model(name)
+        for tp in range(1, 17):
+            mine = not refusals(entry, model, tp, Launch(vendor="nvidia"))
+            assert mine == engine_shapes.starts(row, tp, engine), (name, tp)
+            refused += not mine
+    assert len(ROWS) > 300
+    assert refused > 2000
+
+
+@pytest.mark.parametrize(
+    ("model", "size", "says"),
+    [
+        ("microsoft/phi-4", 4, "number of KV heads (10) must be divisible by tensor parallel size (4)"),
+        ("Qwen/Qwen2.5-7B-Instruct", 7, "tensor parallel size (7) must be divisible by the number of KV heads (4)"),
+        ("Qwen/Qwen2.5-7B-Instruct", 8, "total number of attention heads (28) must be divisible by"),
+        ("tiiuae/Falcon-H1-34B-Instruct", 4, "number of Mamba groups (2) must be divisible by"),
+        ("google/gemma-3-4b-it", 3, "vocabulary size (262208) must be divisible by tensor parallel size (3)"),
+    ],
+)
+def test_reasons(model: str, size: int, says: str, rules: Catalog) -> None:
+    texts = [r.text for r in refusals(rules.engine("vllm"), rules.find_model(model), size)]
+    assert any(says in t for t in texts), texts
+
+
+def test_latent_attention_has_no_heads_to_divide(rules: Catalog) -> None:
+    model = rules.find_model("deepseek-ai/DeepSeek-V3")
+    assert "kv_heads" not in parallel.quantities(model)
+    assert allowed_sizes(rules.engine("vllm"), model, 8) == (1, 2, 4, 8)
+
+
+@pytest.mark.parametrize(
+    ("engine", "sizes"),
+    [
+        ("vllm", (1, 2, 4, 8, 16)),
+        ("sglang", (1, 2, 4, 8, 16)),
+        ("lmdeploy", (1, 2, 4, 8, 16)),
+        ("tensorrt-llm", (1, 2, 4, 8, 16)),
+        ("tgi", (1, 2, 4)),  # these two repeat no KV heads
+        ("max", (1, 2, 4)),
+    ],
+)
+def test_engines_that_repeat_kv_heads_and_those_that_do_not(
+    engine: str, sizes: tuple[int, ...], rules: Catalog
+) -> None:
+    model = rules.find_model("Qwen/Qwen3-30B-A3B-Instruct-2507")  # 32 attention heads, 4 KV heads
+    assert allowed_sizes(rules.engine(engine), model, 16) == sizes
+
+
+@pytest.mark.parametrize(
+    ("engine", "settings", "what"),
+    [
+        ("vllm", {"enable-expert-parallel": True}, "expert_size"),
+        ("sglang", {"ep-size": 3}, "expert_size"),
+        ("sglang", {"moe-a2a-backend": "deepep"}, "expert_size"),
+        ("vllm", {"hf-overrides": '{"num_attention_heads": 24}'}, "attention_heads"),
+        ("tensorrt-llm", {"enable_attention_dp": True}, "attention_heads"),
+    ],
+)
+def test_settings_that_lift_an_assertion(engine: str, settings: dict[str, object], what: str, rules: Catalog) -> None:
+    entry, model = rules.engine(engine), rules.find_model("Qwen/Qwen3-30B-A3B-Instruct-2507")
+    assert what in {r.divides for r in refusals(entry, model, 7)}
+    assert what not in {r.divides for r in refusals(entry, model, 7, Launch(settings=settings))}
+    off = {k: False if v is True else 1 if isinstance(v, int) else "none" for k, v in settings.items()}
+    assert what in {r.divides for r in refusals(entry, model, 7, Launch(settings=off))}
+
+
+@pytest.mark.parametrize(
+    ("engine", "version", "vendor", "model", "size", "refused"),
+    [
+        # 9728 wide: 8 ranks have 9.5 blocks each
+        ("vllm", "0.33.0", "nvidia", "Qwen/Qwen3-4B", 8, True),
+        ("vllm", "0.33.0", "nvidia", "Qwen/Qwen3-4B", 4, False),
+        ("sglang", "0.5.23", "nvidia", "Qwen/Qwen3-4B", 8, True),
+        # experts 768 wide: 96 each on 8 ranks, which vLLM takes apart into blocks of 32 since 0.29
+        ("vllm", "0.28.0", "nvidia", "Qwen/Qwen3-30B-A3B", 8, True),
+        ("vllm", "0.29.0", "nvidia", "Qwen/Qwen3-30B-A3B", 8, False),
+        ("vllm", None, "nvidia", "Qwen/Qwen3-30B-A3B", 8, False),
+        ("sglang", "0.5.23", "nvidia", "Qwen/Qwen3-30B-A3B", 8, True),
+        ("sglang", "0.5.23", "amd", "Qwen/Qwen3-30B-A3B", 8, False),
+        ("sglang", "0.5.23", None, "Qwen/Qwen3-30B-A3B", 8, False),
+        # shared experts 512 wide: 64 each
+        ("vllm", "0.33.0", "nvidia", "Qwen/Qwen3.6-35B-A3B", 8, True),
+        ("vllm", "0.33.0", "nvidia", "Qwen/Qwen3.6-35B-A3B", 4, False),
+    ],
+)
+def test_checkpoints_in_blocks(
+    engine: str, version: str | None, vendor: str | None, model: str, size: int, refused: bool, rules: Catalog
+) -> None:
+    found = rules.find_model(model)
+    block = weight_block(found, "FP8")
+    assert block == 128
+    entry = rules.engine(engine)
+    launch = Launch(version=version, vendor=vendor, block=block)
+    assert bool([r for r in refusals(entry, found, size, launch) if r.whole_blocks]) is refused
+    assert not [r for r in refusals(entry, found, size, launch._replace(block=None)) if r.whole_blocks]
+
+
+def test_blocks_are_facts_of_a_repository(rules: Catalog) -> None:
+    """Not of a format: what stands in no file is not known."""
+    glm = rules.find_model("zai-org/GLM-4.5")
+    assert glm.quantized_repos["FP8"] == "zai-org/GLM-4.5-FP8"
+    assert weight_block(glm, "FP8") is None
+    assert weight_block(rules.find_model("Qwen/Qwen3-4B"), "AWQ") is None
+    assert weight_block(rules.find_model("deepseek-ai/DeepSeek-V3"), "FP8") == 128
+    for name in ROWS:
+        model = rules.find_model(name)
+        if model.weight_blocks:
+            assert any("weight block" in s for s in model.source), name
+
+
+def test_what_is_not_known_is_not_refused(rules: Catalog) -> None:
+    stub = next(
+        m for row in rules.model_index() if (m := rules.find_model(row.id)).layout is None and m.stub is not None
+    )
+    silent = msgspec.structs.replace(rules.engine("vllm"), tensor_parallel=None)
+    assert not refusals(silent, rules.find_model("microsoft/phi-4"), 3)
+    unknown = msgspec.structs.replace(stub, stub=None)
+    assert not refusals(rules.engine("vllm"), unknown, 3)
+
+
+def test_an_overlay_states_its_own(tmp_path: Path) -> None:
+    (tmp_path / "engines").mkdir()
+    text = (shipped_root() / "engines/max.yaml").read_text(encoding="utf-8")
+    head, rest = text.split("tensor_parallel:\n")
+    kept = rest.split("\n\n", 1)[1]
+    own = "tensor_parallel:\n  asserts:\n  - {divides: vocabulary, padded_to: 128, source: our own fork}\n\n"
+    (tmp_path / "engines/max.yaml").write_text(head + own + kept, encoding="utf-8")
+    entry = catalog([shipped_root(), tmp_path]).engine("max")
+    layer = Full(n=1, n_heads=7, n_kv_heads=7, head_dim=64)
+    model = catalog([shipped_root()]).find_model("llama3.1:8b")
+    assert model.layout is not None
+    layout = msgspec.structs.replace(model.layout, attention=(layer,), vocab_size=128 * 6 - 1)
+    mine: Model = msgspec.structs.replace(model, layout=layout)
+    assert allowed_sizes(entry, mine, 8) == (1, 2, 3, 4, 6, 8)
+    (found,) = refusals(entry, mine, 5)
+    assert found.text == "vocabulary size (767, padded to 768) must be divisible by tensor parallel size (5)"
