@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import msgspec
 import pytest
 
 import advisor
+from advisor.catalog import Catalog, catalog
 from advisor.cli.main import run
 from advisor.deployment import Workload
 from advisor.errors import AdvisorError, BadInput, UnknownName
@@ -284,8 +286,6 @@ def test_other_answers_are_those_of_the_commands(capsys: pytest.CaptureFixture[s
 
 def test_a_catalogue_of_ones_own_is_taken_everywhere() -> None:
     """One in which a model has a name that the shipped catalogue does not know."""
-    from advisor.catalog import Catalog, catalog
-
     shared = catalog()
     names = msgspec.json.decode(shared._source.model_names)
     names["ourassistant"] = "meta-llama/Llama-3.1-8B-Instruct"
@@ -305,3 +305,21 @@ def test_a_catalogue_of_ones_own_is_taken_everywhere() -> None:
     assert advisor.machine(on, rules=rules) == advisor.machine(on)
     request = {"model": "8B", "hardware": on}
     assert list(advisor.estimate_many([request], rules=shared)) == [advisor.estimate(request).to_dict()]
+
+
+LIBRARY_PAGE = Path(__file__).resolve().parent.parent / "docs/library.md"
+
+
+def test_the_page_on_the_library_lists_all_and_its_example_runs() -> None:
+    text = LIBRARY_PAGE.read_text(encoding="utf-8")
+    for name in set(advisor.__all__) - {"__version__"}:
+        assert re.search(rf"\b{name}\b", text), name
+    (code,) = re.findall(r"(?ms)^<!-- checked python -->\n```python\n(.*?)^```", text)
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+    engine, estimate, options, refused = done.stdout.splitlines()
+    assert engine in catalog().engines()
+    assert estimate.startswith("True ")
+    assert "Interval(" in estimate
+    assert options.startswith("[('")
+    assert refused == "bad_input unknown option 'modl' of recommend. ('model',)"

@@ -13,15 +13,18 @@ import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 from random_requests import requests
 
+import advisor
 from advisor import estimation
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
+from advisor.checks.report import as_json
 from advisor.errors import AdvisorError
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import checkpoint_weights, gguf_weights
@@ -182,16 +185,16 @@ def quick_switches() -> Iterator[None]:
     sys.setswitchinterval(usual)
 
 
-def together(work: Callable[[int], object]) -> list[object]:
+def together(work: Callable[[int], object], threads: int = THREADS) -> list[object]:
     """What `work` gives to each of many threads that start at once."""
-    gate = threading.Barrier(THREADS)
+    gate = threading.Barrier(threads)
 
     def one(n: int) -> object:
         gate.wait()
         return work(n)
 
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(one, range(THREADS)))
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(one, range(threads)))
 
 
 @pytest.mark.usefixtures("quick_switches")
@@ -238,6 +241,25 @@ def test_threads_answer_as_one_does() -> None:
         return all(msgspec.json.encode(estimation.answer_line(x, shared, {})) == alone[x] for x in mine)
 
     assert all(together(work))
+
+
+@pytest.mark.usefixtures("quick_switches")
+def test_all_functions_answer_in_threads_as_alone(tmp_path: Path) -> None:
+    script = tmp_path / "serve.sh"
+    script.write_text("vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 --max-num-seqs 8\n")
+    on = "2x RTX 3090, 64GB RAM, linux"
+    calls: tuple[Callable[[Catalog], Any], ...] = (
+        lambda rules: advisor.recommend(on, model="qwen3:14b", concurrency=4, rules=rules).to_dict(),
+        lambda rules: advisor.recommend("M3 Max 64GB", use_case="code", rules=rules).to_dict(),
+        lambda rules: advisor.explain("qwen3:14b", "q4", machine=on, rules=rules).to_dict(),
+        lambda rules: advisor.hardware("qwen3:14b", users=4, budget="2500EUR", rules=rules).to_dict(),
+        lambda rules: as_json(advisor.check(script, on=on, rules=rules)),
+    )
+    encode = msgspec.json.encode
+    alone = [encode(call(fresh_catalogue())) for call in calls]
+    shared = fresh_catalogue()
+    found = together(lambda n: encode(calls[n % len(calls)](shared)), THREADS // 2)
+    assert found == [alone[n % len(calls)] for n in range(THREADS // 2)]
 
 
 def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:

@@ -263,6 +263,7 @@ def flash_values(v: Verdict, facts: Facts, know: Knowledge) -> Iterator[Item]:
             continue
         if a.missing or (
             a.value is not None
+            and not a.value.unknown
             and a.value.lower() not in ("on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled")
         ):
             yield Item(

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from advisor.checks import placeholders, settings
 from advisor.checks import read as reading
-from advisor.checks import settings
 from advisor.checks.concept_flags import length_given, ranks
 from advisor.checks.findings import AtOnce, Judged
 from advisor.checks.knowledge import Knowledge
@@ -46,6 +46,7 @@ def judge(launch: Launch, know: Knowledge, asked: Asked, machines: dict[str, Any
     """The verdict on a launch. Never raises for what a file says; what cannot be told is named in `why`."""
     if asked.engine_version is not None and launch.version is None:
         launch = msgspec.structs.replace(launch, version=asked.engine_version, version_from="--engine-version")
+    launch = placeholders.marked(launch)
     a = settings.read(launch, know)
     words = (asked.on, asked.on_from) if asked.on is not None else reading.hardware_words(launch, a, know)
     r = reading.read(launch, a, know, words[0] if words else None)

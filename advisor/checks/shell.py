@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from advisor.checks.located import Text, line_of, text
+from advisor.checks.placeholders import end_of_template, names
 
 MAX_WORDS = 20_000
 MAX_NESTED = 12  # `${A:-${B:-...}}`
@@ -37,6 +38,7 @@ _KEYWORDS = frozenset(
         "function",
     ]
 )
+_DESCRIPTOR = re.compile(r"(?:^|[\s;|&()])([0-9]+)\Z")  # digits that touch a redirection: `2> log`, not `2 > log`
 _DECLARES = frozenset(["export", "declare", "local", "readonly", "typeset"])
 _OPERATORS = (
     "&&",
@@ -166,6 +168,9 @@ class _Reader:
                 break
         else:
             return False
+        if op == "<" and end_of_template(self.s, self.i) is not None:
+            return False
+        descriptor = _DESCRIPTOR.search(self.s, max(0, self.i - 8), self.i)
         self.i += len(op)
         if op in ("<<", "<<-"):
             self._skip_blanks()
@@ -175,9 +180,9 @@ class _Reader:
                 self.heredocs.append((word, op == "<<-"))
         elif op in (">", ">>", "<", "&>", ">&", "<&", "<<<"):
             self._skip_blanks()
-            self._pieces(expand=False)  # the file of a redirection is no argument
-            if self.now and re.fullmatch(r"[0-9]", self.now[-1]):
+            if descriptor is not None and self.now and self.now[-1] == descriptor[1]:
                 self.now.pop()
+            self._pieces(expand=False)  # the file of a redirection is no argument
         elif op == "(" and self.now and self.s[self.i : self.i + 1] == ")":
             self.i += 1  # a function's head
             self.now.clear()
@@ -262,7 +267,7 @@ class _Reader:
         out: list[_Piece] = []
         while self.i < len(self.s):
             c = self.s[self.i]
-            if c in " \t\r\n;|&()<>":
+            if c in " \t\r\n;|&()<>" and (c != "<" or end_of_template(self.s, self.i) is None):
                 break
             if c == "\\":
                 nxt = self.s[self.i + 1 : self.i + 2]
@@ -278,10 +283,13 @@ class _Reader:
             elif c == "$" and self.s[self.i + 1 : self.i + 2] == "'":
                 self.i += 1
                 out.append(_Piece(self._until_quote("'"), True, ()))
+            elif c in "{$<" and (end := end_of_template(self.s, self.i)) is not None:
+                out.append(_unknown(self.s[self.i : end], names(self.s[self.i : end])))
+                self.i = end
             elif c in "$`" and expand:
                 out.append(self._variable(quoted=False))
             else:
-                m = re.compile(r"[^\s;|&()<>\\'\"$`]+" if expand else r"[^\s;|&()<>\\'\"]+").match(self.s, self.i)
+                m = re.compile(r"[^\s;|&()<>\\'\"$`{]+|\{" if expand else r"[^\s;|&()<>\\'\"]+").match(self.s, self.i)
                 end = m.end() if m else self.i + 1
                 out.append(_Piece(self.s[self.i : end], False, ()))
                 self.i = end

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from advisor.checks.located import Text, text
+from advisor.checks.placeholders import end_of_template
 
 MAX_WORDS = 20_000
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v", "s": " "}
@@ -40,6 +41,11 @@ def _split(source: str) -> list[str]:
     inside, begun, i = "", False, 0
     while i < len(source) and len(out) < MAX_WORDS:
         c = source[i]
+        end = end_of_template(source, i) if c in "{$" else None
+        if end is not None:  # blanks inside belong to it
+            now.append(source[i:end])
+            i, begun = end, True
+            continue
         i += 1
         if c == "\\" and i < len(source):
             made, used = _escaped(source, i)

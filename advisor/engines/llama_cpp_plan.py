@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +16,7 @@ from advisor.engines import drafts, fitting
 from advisor.engines.base import flag, get, own_defaults
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, Usual, resolve
 from advisor.errors import BadInput
-from advisor.meanings import PUT_IN, ModelId, ModelType
+from advisor.meanings import ModelId, ModelType
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS
@@ -37,7 +37,7 @@ class Range(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Constants(Record, frozen=True, kw_only=True):
+class MemoryBlock(Record, frozen=True, kw_only=True):
     """`memory:` of rules/engines/llama.cpp.yaml."""
 
     compute_width: dict[ModelId, int]  # model id -> measured width
@@ -48,7 +48,12 @@ class Constants(Record, frozen=True, kw_only=True):
     host_overhead_mib: Range
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     source: str
-    usual: Annotated[Usual, PUT_IN]  # the engine's own defaults
+
+
+class Constants(MemoryBlock, frozen=True, kw_only=True):
+    """What the memory of llama.cpp follows from: the block, and the engine's own defaults."""
+
+    usual: Usual
 
 
 @memoize_by_identity

@@ -75,7 +75,9 @@ def memory_type(engine: Engine) -> Any:
         v for v in vars(module).values() if isinstance(v, ModuleType) and v.__name__.startswith("advisor.engines.")
     ]
     readers = [getattr(m, "constants", None) for m in (module, *families)]
-    return next((get_type_hints(r)["return"] for r in readers if r is not None), None)
+    kind = next((get_type_hints(r)["return"] for r in readers if r is not None), None)
+    # where `constants` puts in more than the block says, its type derives from the block's
+    return next((b for b in getattr(kind, "__mro__", ()) if b.__name__ == "MemoryBlock"), kind)
 
 
 class House:

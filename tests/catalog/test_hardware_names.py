@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.catalog import catalog
-from advisor.catalog.hardware_names import mig_bytes, parse_hardware
+from advisor.catalog.hardware_names import parse_hardware
 from advisor.errors import AdvisorError, BadInput, UnknownName
 from advisor.machines.types import Machine
-from advisor.units import GIB, MIB
+from advisor.units import GIB
 
 CATALOG = catalog([Path(__file__).parents[2] / "rules"])
 ACCELERATORS = CATALOG.accelerators()
@@ -301,36 +301,6 @@ def test_strix_halo_without_gtt_assumes_less_than_half_of_ram() -> None:
     # 57.9 GiB of GTT + 0.5 GiB carve-out is what stock settings gave on such a machine
     assert 0.95 * 58.4 < d.total_bytes / GIB <= 58.4
     assert any("ttm.pages_limit" in n for n in m.notes)
-
-
-@pytest.mark.parametrize(
-    ("text", "parent"), [("A100 3g.40gb", "80gb"), ("A100 1g.5gb", "40gb"), ("H100 80GB 3g.40gb", "")]
-)
-def test_mig(text: str, parent: str) -> None:
-    m = parse(f"2x {text}")
-    assert all(parent in str(d.accelerator) for d in m.devices)
-    assert {d.mig_profile for d in m.devices} == {text.split()[-1]}
-    assert len(m.usable_devices) == 1
-    assert any("one slice" in n for n in m.notes)
-
-
-def test_mig_of_words_in_another_order() -> None:
-    assert parse("1x MIG 3g.40gb of H100 80GB").devices == parse("1x H100 80GB 3g.40gb").devices
-
-
-def test_mig_that_the_card_cannot_do() -> None:
-    for text in ("RTX 4090 3g.40gb", "A100 9g.90gb"):
-        with pytest.raises(AdvisorError, match="no MIG"):
-            parse(text)
-
-
-@pytest.mark.parametrize(
-    ("profile", "seen_mib"),
-    # slice sizes nvidia-smi lists on A100 40GB and 80GB
-    [("1g.5gb", 4864), ("1g.10gb", 9728), ("3g.40gb", 40192), ("7g.80gb", 80640)],
-)
-def test_mig_sizes_do_not_promise_more_than_the_driver_gives(profile: str, seen_mib: int) -> None:
-    assert 0.92 * seen_mib * MIB < mig_bytes(profile) <= seen_mib * MIB
 
 
 @pytest.mark.parametrize(

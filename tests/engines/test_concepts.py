@@ -23,13 +23,13 @@ WITH_TABLE = [(e, t) for e in ENTRIES if (t := flag_table(e.id, RULES)) is not N
 
 # (engine, flag) -> why it is in no table of its server's flags
 NOT_IN_TABLE = {
-    ("litert-lm", "max-num-tokens"): "an option of its other commands, which deployments name; `serve` has none",
+    ("litert-lm", "max-num-tokens"): "its length; `serve` takes an address and a port only",
     ("max", "devices-count"): "our own name: MAX names its devices, it does not count them",
     ("ollama", "context-length"): "our own name: it stands in a variable or a Modelfile",
     ("ollama", "num_parallel"): "our own name: it stands in a variable",
     ("sglang", "tp"): "short for tp-size, as argparse takes it",
     ("tensorrt-llm", "kv_cache_dtype"): "kv_cache_config.dtype of its options file",
-    ("tensorrt-llm", "served_model_name"): "newer than the table, which is of 1.2.1",
+    ("tensorrt-llm", "served_model_name"): "seen in deployment files; the source that was read has none",
 }
 
 

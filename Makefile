@@ -1,0 +1,38 @@
+# Shortcuts, and the runs that take longer than CI waits. docs/long-runs.md has the figures and dates of the last ones.
+PYTHON ?= .venv/bin/python
+ENGINES ?= .engines# environments with the parsers of other engines, some 4 GB
+JOBS ?= 2
+INPUTS ?= 1000000
+SEED ?= $(shell date +%Y%m%d)
+
+.PHONY: test slow ci long fuzz sweep times parsers bench
+
+test: ## the default suite
+	$(PYTHON) -m pytest
+
+slow: ## real engines, the built wheel, long property runs (pip install -e '.[slow]')
+	$(PYTHON) -m pytest -m slow
+
+ci: ## everything in fresh environments
+	.ci/run
+
+long: fuzz sweep times parsers ## all that CI has no time for
+
+fuzz: ## INPUTS mutated inputs a reader, another seed every day
+	$(PYTHON) tests/fuzz/mutate_check.py $(INPUTS) $(SEED)
+	for kind in gguf safetensors index config; do \
+	  folder=$$(mktemp -d) && $(PYTHON) tests/fuzz/mutate_readers.py $$kind $(INPUTS) $(SEED) $$folder || exit 1; \
+	done
+
+sweep: ## every model on every accelerator; writes docs/performance.md
+	$(PYTHON) tests/benchmarks/sweep.py $(JOBS) --page docs/performance.md
+
+times: ## how long recommend takes, over 1,000 random questions
+	$(PYTHON) tests/benchmarks/recommend.py
+
+parsers: ## the parsers of other engines take every command that is rendered
+	$(PYTHON) tests/e2e/engine_parsers.py $(ENGINES)
+	ADVISOR_ENGINES=$(abspath $(ENGINES)) $(PYTHON) -m pytest -m slow tests/e2e/test_launch_files.py
+
+bench: ## `advise bench` against a real server (pip install 'guidellm>=0.8,<0.9'; torch's CPU build is enough)
+	$(PYTHON) -m pytest -m slow tests/e2e/test_bench_server.py

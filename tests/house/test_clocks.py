@@ -1,0 +1,80 @@
+"""No test judges by the clock, and none lets Hypothesis do so: a busy machine must not make a good program fail."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+TESTS = Path(__file__).resolve().parents[1]
+CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "thread_time", "timeit"}
+# what may read a clock, and why
+MAY = {
+    "benchmarks/recommend.py": "a benchmark: it prints what it saw",
+    "benchmarks/sweep.py": "a benchmark: it prints what it saw",
+    "e2e/conftest.py": "waits for a server, and gives up after minutes",
+    "fuzz/mutate_check.py": "processor time, against a bound some twenty times what is usual",
+    "fuzz/mutate_readers.py": "processor time, against a bound some twenty times what is usual",
+}
+FILES = sorted(p.relative_to(TESTS).as_posix() for p in TESTS.rglob("*.py"))
+
+
+def names(tree: ast.AST) -> Iterator[str]:
+    """Names and attributes that a file uses or imports."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            yield from (a.name for a in node.names)
+
+
+def arguments(tree: ast.AST, function: str) -> Iterator[dict[str, ast.expr]]:
+    """Named arguments of every call of a function or method of this name."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            called = node.func
+            name = (
+                called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
+            )
+            if name == function:
+                yield {k.arg: k.value for k in node.keywords if k.arg}
+
+
+def test_only_listed_files_read_a_clock() -> None:
+    found = {f for f in FILES if CLOCKS & set(names(ast.parse((TESTS / f).read_text(encoding="utf-8"))))}
+    assert found == set(MAY)
+
+
+@pytest.mark.parametrize("file", [f for f in FILES if "hypothesis" in (TESTS / f).read_text(encoding="utf-8")])
+def test_no_test_has_a_deadline_or_a_health_check_of_its_own(file: str) -> None:
+    """They stand in one place, conftest.py; who lets another check off must keep the clock's off too."""
+    if file == "conftest.py":
+        return
+    tree = ast.parse((TESTS / file).read_text(encoding="utf-8"))
+    for given in arguments(tree, "settings"):
+        assert "deadline" not in given
+        off = given.get("suppress_health_check")
+        assert off is None or "too_slow" in ast.unparse(off)
+
+
+def test_a_started_program_has_the_time_it_takes() -> None:
+    """pytest-timeout ends what hangs; a bound of seconds on a process ends what is only slow."""
+    bounded = [
+        f"{f}: subprocess.{function}"
+        for f in FILES
+        for function in ("run", "check_output", "communicate")
+        for given in arguments(ast.parse((TESTS / f).read_text(encoding="utf-8")), function)
+        if "timeout" in given
+    ]
+    assert bounded == []
+
+
+def test_the_profile_is_loaded() -> None:
+    assert settings.default is not None
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
