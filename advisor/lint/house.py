@@ -12,13 +12,12 @@ from typing import Any, NamedTuple, get_type_hints
 
 import msgspec
 
-from advisor.catalog.compiled import Compiled, encoded
-from advisor.catalog.load import read_document, read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.catalog.tables import TYPES, Entry, Misplaced, entries
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.engines import FAMILIES, module_name
+from advisor.lint.catalogues import catalogue
 from advisor.lint.faults import Fault, near
 from advisor.lint.kinds import KINDS, Kind, kind_of
 from advisor.lint.pruning import pruned
@@ -96,7 +95,7 @@ class House:
         self.ids: dict[str, set[str]] = {t: set() for t in TYPES}  # those of faulty entries too
         self.hidden = ""  # text of files that cannot be read: what it names may well be there
         self.twice: list[Fault] = []  # ids that one folder holds twice
-        self.hopeless: set[tuple[str, str]] = set()  # table and id of entries that do not decode
+        self.hopeless: set[tuple[str, str]] = set()  # entries (table, id) and files that do not decode
         self._sound: dict[Path, Any] = {}
         self._catalog: Catalog | None = None
         self._visits: list[tuple[Sound, list[Visit]]] | None = None
@@ -139,15 +138,8 @@ class House:
     def catalog(self) -> Catalog:
         """The catalogue of everything that decodes; the shipped rules stand in for what does not."""
         if self._catalog is None:
-            own = shipped_root() in self.roots or not self.hopeless
-            roots = self.roots if own else (shipped_root(), *self.roots)
-            rules = read_rules(roots, lambda _: None, self._plain)
-            self._catalog = Catalog(msgspec.json.decode(encoded(rules), type=Compiled), roots)
+            self._catalog = catalogue(self.roots, self._sound, not self.hopeless)
         return self._catalog
-
-    def _plain(self, path: Path) -> Any:
-        inside = any(path.is_relative_to(r) for r in self.roots)
-        return self._sound.get(path) if inside else read_document(path)
 
     def unsure(self, engine: str) -> bool:
         """Whether nothing can stand in for an engine that does not decode."""
@@ -215,6 +207,7 @@ def read_house(roots: Sequence[Path], today: datetime.date | None = None) -> tup
                 faults.append(_unread(file))
             elif not file.readable:
                 house.hidden += file.text
+                house.hopeless.add(("files", file.name))
             elif kind.type is None:
                 faults += _entries(file, house, mine, offers)
             else:
@@ -303,8 +296,10 @@ def _document(file: RuleFile, kind: Kind, house: House) -> Iterator[Fault]:
     sound = pruned(data, wanted)
     if sound is None:
         house.hidden += file.text
+        house.hopeless.add(("files", file.name))
         return
-    house._sound[file.root / file.name] = sound
+    if not found or file.name not in house.flawless:  # else that of a lower folder holds for others
+        house._sound[file.root / file.name] = sound
     house.documents.pop(file.name, None)
     house.documents[file.name] = Document(msgspec.convert(sound, wanted), file, sound, wanted)
     if not found:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import msgspec
 import pytest
 from mini import mini
+from shipped import files
 
 from advisor.catalog.roots import rule_files, shipped_root
 from advisor.catalog.tables import AS_OF, TYPES, entries
 from advisor.lint.house import memory_type
 from advisor.lint.kinds import KINDS, kind_of
-from advisor.lint.reading import RuleFile, read_folder
 from advisor.lint.run import lint
 from advisor.lint.shape import flaws
 
 NOT_SHIPPED = ("policy/*.yaml",)  # what only overlays have
 UNKNOWN = {"no_such_block": 1}
-
-
-@cache
-def files() -> tuple[RuleFile, ...]:
-    return tuple(f for f, _ in read_folder(shipped_root()))
 
 
 def test_every_yaml_file_has_a_decoder() -> None:

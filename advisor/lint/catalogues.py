@@ -1,0 +1,61 @@
+"""A catalogue of rules that may be faulty: of what decodes, with the shipped rules in the place of what does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from advisor.catalog.compiled import Compiled, compiled, encoded
+from advisor.catalog.load import Rules, read_rules
+from advisor.catalog.roots import shipped_root
+from advisor.catalog.store import Catalog
+from advisor.errors import BadFile
+
+
+def catalogue(roots: Sequence[Path], sound: Mapping[Path, Any], whole: bool) -> Catalog:
+    """The catalogue of the files in `sound` (data without what is faulty). `whole`: nothing had to be left out."""
+
+    def read(path: Path) -> Any:
+        if path not in sound:
+            raise BadFile(path, "is left out")
+        return sound[path]
+
+    rules = read_rules(roots, lambda _: None, read)
+    if not whole and shipped_root() not in roots:
+        rules = _over(_shipped(), rules)
+    return Catalog(msgspec.json.decode(encoded(rules), type=Compiled), tuple(roots))
+
+
+def _shipped() -> Rules:
+    """The shipped rules; empty where they are broken themselves."""
+    rules = Rules()
+    try:
+        found = compiled((shipped_root(),))
+    except BadFile:
+        return rules
+    for table in rules.tables:
+        rules.tables[table] = msgspec.json.decode(getattr(found, table))
+    for offer in msgspec.json.decode(found.cloud_offers):
+        rules.offers.setdefault(offer["provider"], []).append(offer)
+    rules.documents = msgspec.json.decode(found.documents)
+    rules.names = {
+        "models": msgspec.json.decode(found.model_names),
+        "engines": msgspec.json.decode(found.engine_names),
+        "quantizations": msgspec.json.decode(found.quantization_names),
+    }
+    return rules
+
+
+def _over(base: Rules, top: Rules) -> Rules:
+    """Rules laid over others, entry by entry."""
+    out = Rules()
+    for table, rows in top.tables.items():
+        out.tables[table] = base.tables[table] | rows
+    out.offers = base.offers | top.offers
+    out.documents = base.documents | top.documents
+    out.names = {table: base.names[table] | names for table, names in top.names.items()}
+    out.origin = top.origin
+    return out
