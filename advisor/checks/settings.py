@@ -29,6 +29,9 @@ MODEL_FLAGS = (
 )
 
 
+LEAST_PREFIX = len("--tp")  # argparse takes every prefix that is unique; shorter ones are slips
+
+
 class Argument(NamedTuple):
     """One flag as it was given."""
 
@@ -191,7 +194,7 @@ def _lookup(written: str, table: FlagLookup | None) -> tuple[str, bool, bool, st
     if table.table.parser == "argparse":
         plain = written.replace("_", "-")
         hits = {spellings[k].name for k in spellings if k.startswith(plain) and k.startswith("--")}
-        if len(hits) == 1 and len(plain) > 5:
+        if len(hits) == 1 and len(plain) >= LEAST_PREFIX:
             return hits.pop(), False, True, None
     return None
 
