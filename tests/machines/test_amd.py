@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from machine_recordings import replay
+from programs import ELSEWHERE
 
 from advisor.machines import amd
 from advisor.units import GIB, MIB
@@ -134,9 +135,8 @@ def test_amdsmi_may_fail_anywhere(tmp_path: Path, fails: str, capsys: pytest.Cap
 
 
 def test_real_amdsmi_without_rocm_is_quiet(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("psutil")
     if Path("/opt/rocm").exists() or sys.platform != "linux":
-        pytest.skip("ROCm is installed here")
+        pytest.skip(f"{ELSEWHERE}Linux without ROCm is wanted")
     assert amd.load_amdsmi(tmp_path) is None
     (tmp_path / "opt/rocm-7.2/lib").mkdir(parents=True)
     (tmp_path / "opt/rocm-7.2/lib/libamd_smi.so.26").write_text("")

@@ -6,9 +6,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-import yaml
 from launching import RULES, launch
-from reading import read_all_yaml
+from reading import read_all_yaml, read_yaml
 from sampling import HARDWARE, NVIDIA
 
 from advisor.errors import BadInput
@@ -21,8 +20,8 @@ TEMPLATES = Path(__file__).resolve().parents[2] / "templates"
 
 def test_names_in_the_matrix_are_engines() -> None:
     """Read without the catalogue, so that an unknown name cannot hide behind a default."""
-    data = yaml.safe_load((TEMPLATES.parent / "rules/targets.yaml").read_text())
-    ids = {yaml.safe_load(p.read_text())["id"] for p in (TEMPLATES.parent / "rules/engines").glob("*.yaml")}
+    data = read_yaml((TEMPLATES.parent / "rules/targets.yaml").read_text())
+    ids = {read_yaml(p.read_text())["id"] for p in (TEMPLATES.parent / "rules/engines").glob("*.yaml")}
     for name, t in data["targets"].items():
         assert set(t["engines"]) <= ids, name
         assert set(t.get("because", {})) <= ids, name
