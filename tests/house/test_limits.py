@@ -79,7 +79,7 @@ def test_limits_hold_but_for_the_list_which_only_shrinks(kind: str) -> None:
     ("change", "said"),
     [
         ({"advisor/new.py": 351}, "advisor/new.py: 351 lines, at most 350 are allowed"),
-        ({"advisor/checks/shell.py": 581}, "at most 580 are allowed"),
+        ({"advisor/checks/shell.py": 561}, "at most 560 are allowed"),
         ({"advisor/checks/shell.py": 400}, "lower its number"),
         ({"advisor/checks/shell.py": None}, "take it out"),
     ],
