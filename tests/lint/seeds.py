@@ -61,6 +61,7 @@ SEEDS = (
     Seed("budgets.yaml", "hours_per_month: 730", "hours_per_month: 730\nhours_per_month: 731", "duplicate_key", "stands twice",
          at="hours_per_month: 731"),
     Seed("drafts.yaml", "hidden_states: 3", "hidden_states: three", "wrong_value", "a whole number is wanted"),
+    Seed("engines/exllamav3.yaml", "chunk_size: 2048", "chunk_size: many", "wrong_value", "expected `int`, got `str`"),
     # check rules
     Seed("checks/rules/start.yaml", "field: tp.heads_uneven", "field: tp.head_uneven", "unknown_name", "unknown field 'tp.head_uneven'"),
     Seed("checks/rules/start.yaml", "bad: vllm serve Qwen/Qwen3-30B-A3B --enable-eplb", "bad: vllm serve Qwen/Qwen3-30B-A3B --max-num-seqs 4",
@@ -91,8 +92,65 @@ SEEDS = (
 )  # fmt: skip
 
 
+# What a stranger may forget: file -> its text, and (code, part of the sentence) of everything that the linter must name.
+NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
+    "engines/newserve.yaml": (
+        "id: newserve\nname: NewServe\nkind: engine\nversion: '1.0'\nhealth: {status: active}\n"
+        "os: {linux: {support: 'yes', src: [docs]}}\nsources: {docs: {title: its documentation, version: '1.0'}}\n",
+        (
+            ("missing_place", "does not say under `start` how it is started"),
+            ("missing_place", "neither in `targets` nor in `no_target` whether it has command"),
+            ("missing_place", "no leaf of rules/guides/advisor.yaml names it"),
+            ("missing_place", "it needs constants in `memory`"),
+            ("missing_place", "rules/flags/newserve.yaml is missing"),
+        ),
+    ),
+    "engines/othserve.yaml": (
+        "id: othserve\nname: OtherServe\nkind: engine\nhealth: {status: active}\nmemory: {source: a test of 1.0}\n"
+        "start: {program: [othserve]}\ntargets: [command, docker, install]\nsources: {docs: {title: a test, version: '1'}}\n",
+        (
+            ("missing_place", "nothing reads `memory`: there is no advisor/engines/othserve.py"),
+            ("missing_place", "docker needs a container image, and there are no `images`"),
+            ("missing_place", "`installation` does not say how it is installed"),
+            ("missing_place", "no leaf of rules/guides/advisor.yaml names it"),
+            ("missing_place", "`recognition` names no program, module or image of it"),
+        ),
+    ),
+    "flags/othserve.yaml": ("engine: othserve\nversion: '1'\nsource: its parser, 1.0\nflags: {}\n", ()),
+    "models/newmodel.yaml": (
+        "family: newmodel\nmodels:\n- {id: org/New-8B, params_total: 8000000000, source: [its card]}\n"
+        "- {id: org/New-9B, params_total: 900000000, stub: {n_layers: 2}, source: ['its card, 2026']}\n",
+        (
+            ("missing_key", "needs either `layout` or, where it is not known, `stub`"),
+            ("source", "neither version nor date"),
+            ("unit", "the name says 9B"),
+        ),
+    ),
+    "hardware/newcard.yaml": (
+        "vendor: nvidia\naccelerators:\n- {id: new-card, name: New Card, form: cart, source: data sheet of 2026, confidence: 1src}\n",
+        (
+            ("missing_key", "`memory_bytes` is missing"),
+            ("probe", "`compute_capability` is missing"),
+            ("probe", "no `name_pattern`, `reported_names` or `pci_ids`"),
+            ("unknown_name", "unknown form 'cart'"),
+        ),
+    ),
+    "checks/rules/newrule.yaml": (
+        "as_of: '2026-11-22'\nrules:\n- {id: new-rule, engines: [vllm], severity: error, phase: starting, message: '{modle.moe} is on',\n"
+        "   when: {field: arg.max-model-length, is: '1'}, fix: lower it, source: its documentation}\n",
+        (
+            ("missing_key", "`bad` is missing"),
+            ("missing_key", "`good` is missing"),
+            ("wrong_value", "'starting' is none of"),
+            ("unknown_name", "{modle.moe} is no fact"),
+            ("unknown_name", "no engine of this rule has a flag 'max-model-length'"),
+        ),
+    ),
+}
+
+
 def planted(source: Path, folder: Path) -> Path:
-    """A copy of the rules with every fault in it, and a file that no part of the program reads."""
+    """A copy of the rules with every fault in it, the new files, and one that no part of the program reads."""
     import shutil
 
     shutil.copytree(source, folder)
@@ -102,6 +160,8 @@ def planted(source: Path, folder: Path) -> Path:
         start = text.index(seed.behind) if seed.behind else 0
         assert seed.old in text[start:], seed
         path.write_text(text[:start] + text[start:].replace(seed.old, seed.new, 1), encoding="utf-8")
+    for name, (text, _) in NEW.items():
+        (folder / name).write_text(text, encoding="utf-8")
     (folder / "extra.yaml").write_text("a: 1\n")
     return folder
 

@@ -1,0 +1,55 @@
+"""Defaults and constants of engines, read as an estimate and a launch read them: what their modules cannot take."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from advisor import engines
+from advisor.catalog.types import Accelerator
+from advisor.errors import AdvisorError
+from advisor.estimation import Request, deployment, estimate
+from advisor.lint.faults import Fault, one_line
+from advisor.lint.house import House
+from advisor.models.types import Dense, Model
+
+LEAST_MEMORY = 16 * 2**30
+BLOCKS = ("defaults", "memory")
+
+
+def faults(house: House) -> Iterator[Fault]:
+    """Blocks of an entry that its module refuses."""
+    model, card = _model(house), _card(house)
+    if model is None or card is None:
+        return
+    for name, item in house.tables["engines"].items():
+        if ("engines", name) in house.hopeless:
+            continue
+        for problem in _refused(house, name, model, card):
+            m = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
+            if m and m[1] in BLOCKS:
+                where = (m[1], *(p for p in re.split(r"\.|\[.*?\]", m[3] or "") if p))
+                yield item.place.field("wrong_value", where, one_line(m[2][0].lower() + m[2][1:]))
+
+
+def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iterator[str]:
+    """What is said when a small model is sized and its launch decided."""
+    asked = Request(model=model.id, engine=engine, hardware=f"1x {card.name}", context_length=2048)
+    try:
+        d, _ = deployment(asked, house.catalog)
+        estimate(d, house.catalog)
+        engines.decided(d, house.catalog.engines(), house.catalog.quantization(d.quantization))
+    except AdvisorError as e:
+        yield e.message
+
+
+def _model(house: House) -> Model | None:
+    """The smallest dense chat model whose layout is known."""
+    known = [m for m in house.models.values() if m.layout is not None and m.kind == "chat" and m.max_context]
+    dense = [m for m in known if m.layout is not None and all(isinstance(g, Dense) for g in m.layout.ffn)]
+    return min(dense, key=lambda m: m.params_total, default=None)
+
+
+def _card(house: House) -> Accelerator | None:
+    cards = [a for a in house.accelerators.values() if a.vendor == "nvidia" and (a.memory_bytes or 0) >= LEAST_MEMORY]
+    return min(cards, key=lambda a: a.id, default=None)
