@@ -163,9 +163,11 @@ def load_all() -> None:
     """Import the modules that register facts."""
     from advisor.checks import (  # noqa: F401 - importing registers
         facts_args,
+        facts_batch,
         facts_cluster,
         facts_downloads,
         facts_fit,
+        facts_gpu,
         facts_llama,
         facts_model,
         facts_network,

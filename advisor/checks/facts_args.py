@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from advisor.checks.concept_flags import LENGTHS, concept_of, flags_of, given
+from advisor.checks.concept_flags import LENGTHS, concept_of, given
 from advisor.checks.facts import Seen, fact
 from advisor.checks.recognise import image_of
 from advisor.checks.settings import Argument, number
+from advisor.engines.flag_tables import accepted
 from advisor.engines.flags import ConceptName
-from advisor.engines.pool_settings import least_default_sequences
 from advisor.engines.versions import pick
 
 
@@ -106,58 +106,6 @@ def _kind(s: Seen) -> str:
 @fact("program", "str", "the words that start the engine")
 def _program(s: Seen) -> str | None:
     return s.v.launch.program or ("" if s.v.launch.setup.container else None)
-
-
-@fact("args.batch_below_length", "bool", "batched tokens are fewer than the longest request")
-def _batch_below_length(s: Seen) -> bool | None:
-    n, length = concept_value(s, "batched_tokens"), concept_value(s, *LENGTHS)
-    if length is None and s.v.deployment is not None and concept_argument(s, *LENGTHS) is None:
-        length = float(s.v.deployment.model.max_context or 0) or None
-    if concept_argument(s, "batched_tokens") is None:
-        return False
-    return None if n is None or length is None else n < length
-
-
-@fact("args.batch_below_sequences", "bool", "batched tokens are fewer than the sequences that run at once")
-def _batch_below_sequences(s: Seen) -> bool | None:
-    if concept_argument(s, "batched_tokens") is None:
-        return False
-    n, sequences = concept_value(s, "batched_tokens"), _sequences_at_least(s)
-    return None if n is None or sequences is None else n < sequences
-
-
-def _sequences_at_least(s: Seen) -> float | None:
-    """Sequences that run at once: as asked, else the least default that the engine takes on any device."""
-    if concept_argument(s, "sequences") is not None:
-        return concept_value(s, "sequences")
-    entry = s.know.rules.engines().get(s.v.launch.engine)
-    return least_default_sequences(entry) if entry is not None else None
-
-
-@fact("args.sequences", "float", "sequences that run at once, as asked")
-def _sequences(s: Seen) -> float | None:
-    return concept_value(s, "sequences")
-
-
-@fact("args.prefill_threshold_above_length", "bool", "long-prefill-token-threshold is above max-model-len")
-def _threshold(s: Seen) -> bool | None:
-    length = flags_of(s.v.launch.engine, LENGTHS, s.know)
-    return pair(s, ("long-prefill-token-threshold",), length, lambda a, b: a > b)
-
-
-@fact("args.active_above_sequences", "bool", "max-num-active-seqs is above max-num-seqs")
-def _active(s: Seen) -> bool | None:
-    return pair(s, ("max-num-active-seqs",), ("max-num-seqs",), lambda a, b: a > b)
-
-
-@fact("args.draft_slots", "bool", "draft tokens of all sequences leave no room in the batch")
-def _draft_slots(s: Seen) -> bool | None:
-    config = s.v.arguments.last("speculative-config")
-    if config is None or s.v.arguments.last("max-num-batched-tokens") is None:
-        return False
-    m = re.search(r'"num_speculative_tokens"\s*:\s*(\d{1,4})', str(config.value or ""))
-    n, sequences = value(s, "max-num-batched-tokens"), _sequences_at_least(s)
-    return None if m is None or n is None or sequences is None else n <= sequences * int(m[1])
 
 
 @fact("args.chunk_off_page", "bool", "chunked-prefill-size is no multiple of page-size")
@@ -353,7 +301,9 @@ def _backend(s: Seen) -> bool:
     )
 
 
-@fact("args.lora_rank_odd", "bool", "max-lora-rank is none of the sizes vLLM has kernels for")
+@fact("args.lora_rank_odd", "bool", "the rank of adapters is none of the sizes that the engine has kernels for")
 def _lora_rank(s: Seen) -> bool | None:
-    n = value(s, "max-lora-rank")
-    return None if n is None else n not in (1, 8, 16, 32, 64, 128, 256, 320, 512)
+    n = concept_value(s, "lora_rank")
+    entry = s.know.rules.engines().get(s.v.launch.engine)
+    taken = accepted(entry, "lora_rank", s.know.rules) if entry is not None else ()
+    return None if n is None or not taken else f"{n:g}" not in taken

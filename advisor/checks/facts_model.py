@@ -367,17 +367,3 @@ def _kv_differs(s: Seen) -> bool | None:
         else None
     )
     return None if own is None else own != {"half": "float16"}.get(kind, kind)
-
-
-@fact("gpu.sm", "str", "compute capability as text")
-def _sm(s: Seen) -> str | None:
-    c = s.facts["gpu.compute_capability"]
-    return None if c is None else f"{c:g}"
-
-
-@fact("gpu.listed", "bool", "the GPU is on the engine's list for ROCm")
-def _listed(s: Seen) -> bool | None:
-    gfx = s.facts["gpu.gfx"]
-    entry = s.know.rules.engines().get(s.v.launch.engine)
-    known = entry.floors["default"].amd_gfx if entry is not None and "default" in entry.floors else ()
-    return None if gfx is None or not known else all(g in known for g in str(gfx).split(","))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from advisor.catalog.types import Divided
+from advisor.checks.concept_flags import given, value_of
 from advisor.checks.facts import Seen, fact
 from advisor.checks.facts_model import model_of
 from advisor.checks.settings import as_setting
@@ -69,12 +70,12 @@ def _any(s: Seen, *divided: Divided, whole_blocks: bool = False) -> bool | None:
 _HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
 
 
-@fact("tp.attention_replicas", "int", "replicas of attention inside the tensor-parallel ranks (SGLang's DP attention)")
+@fact("tp.attention_replicas", "int", "replicas of attention inside the tensor-parallel ranks (DP attention)")
 def _within(s: Seen) -> int | None:
-    a = s.v.arguments
-    if s.v.launch.engine != "sglang" or not a.on("enable-dp-attention"):
+    switch = given(s.v.arguments, s.v.launch.engine, s.know, "data_parallel_attention")
+    if switch is None or switch.off:
         return 1
-    value = a.value("dp-size")
+    value = value_of(s.v.arguments, s.v.launch.engine, s.know, "data_parallel")
     return 1 if value is None else int(value) if not value.unknown and value.isdigit() and int(value) else None
 
 

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import re
 
-from advisor.checks.concept_flags import value_of
 from advisor.checks.facts import Seen, fact
 from advisor.checks.facts_args import value
 from advisor.checks.facts_model import weight_bytes
-from advisor.checks.judge import Verdict
-from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Mount
 from advisor.checks.recognise import Image, image_of
-from advisor.engines.flags import takes_share_of_device
 from advisor.engines.pool import PINNED_MORE
-from advisor.engines.versions import key, pick
+from advisor.engines.versions import key
 from advisor.units import GIB
 
 _FLOATING = re.compile(
@@ -284,17 +280,6 @@ def _driver(s: Seen) -> bool | None:
     return None if have is None else key(mine)[0] > key(have)[0]
 
 
-@fact("image.arch_too_new", "bool", "the GPU's architecture is newer or older than the image's kernels")
-def _arch(s: Seen) -> bool | None:
-    version, have = s.v.launch.version, s.facts["gpu.compute_capability"]
-    entry = s.know.rules.engines().get(s.v.launch.engine)
-    if entry is None or not entry.compute_capabilities or version is None:
-        return False if version is not None else None
-    if have is None:
-        return None
-    return any(x.refuses(have, key(version), key) for x in entry.compute_capabilities)
-
-
 @fact("devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice")
 def _visible(s: Seen) -> bool:
     mask = s.v.launch.env.get("CUDA_VISIBLE_DEVICES")
@@ -325,27 +310,6 @@ def _overridden(s: Seen) -> bool:
         and bool(s.v.launch.setup.gpu_count)
         and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
     )
-
-
-@fact("gpu.shared_overcommit", "bool", "launches of this file on the same GPU ask for more than it has")
-def _shared(s: Seen) -> bool | None:
-    mine = set(s.v.launch.setup.gpu_ids)
-    if not mine or _share_of(s.v, s.know) is None:
-        return False
-    beside = (v for v in s.siblings if mine & set(v.launch.setup.gpu_ids))
-    return sum(_share_of(v, s.know) or 0.0 for v in beside) > 1.0
-
-
-def _share_of(v: Verdict, know: Knowledge) -> float | None:
-    """The share of the whole device that a launch takes; None for engines that take none, or another's leavings."""
-    entry = know.rules.engines().get(v.launch.engine)
-    if entry is None or not takes_share_of_device(entry):
-        return None
-    said = value_of(v.arguments, v.launch.engine, know, "memory_share")
-    if said is not None and re.fullmatch(r"0?\.\d+|1(\.0+)?", said):
-        return float(said)
-    usual = entry.concepts.memory_share.default
-    return pick(usual, v.judged.engine_version).number if usual else None
 
 
 @fact(

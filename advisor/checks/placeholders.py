@@ -35,7 +35,7 @@ def names(value: str) -> tuple[str, ...]:
     found = []
     for m in _ANYWHERE.finditer(value):
         name = m["template"] or m["braced"] or m["inside"] or m["plain"]
-        found.append(" ".join(name.split())[:60] if name else m[0][:60])
+        found.append(" ".join(name.strip("- \n").split())[:60] if name else m[0][:60])
     return tuple(dict.fromkeys(found))
 
 

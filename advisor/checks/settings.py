@@ -17,6 +17,9 @@ _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
 _SIZED = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])?$")
 
 
+LEAST_PREFIX = len("--tp")  # argparse takes every prefix that is unique; shorter ones are slips
+
+
 class Argument(NamedTuple):
     """One flag as it was given."""
 
@@ -184,7 +187,7 @@ def _lookup(written: str, table: FlagLookup | None) -> tuple[str, bool, bool, st
     if table.table.parser == "argparse":
         plain = written.replace("_", "-")
         hits = {spellings[k].name for k in spellings if k.startswith(plain) and k.startswith("--")}
-        if len(hits) == 1 and len(plain) > 5:
+        if len(hits) == 1 and len(plain) >= LEAST_PREFIX:
             return hits.pop(), False, True, None
     return None
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from advisor.checks.located import Text, line_of, text
 from advisor.checks.placeholders import end_of_template, names
+from advisor.checks.shell_braces import MAX_VALUE, closing, closing_brace
 
 MAX_WORDS = 20_000
 MAX_NESTED = 12  # `${A:-${B:-...}}`
-MAX_VALUE = 16 * 1024  # characters that one variable or word may grow to
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 _KEYWORDS = frozenset(
@@ -339,7 +339,7 @@ class _Reader:
             self._moved((end if end >= 0 else len(s)) + 1)
             return _unknown("$(" + inside.strip()[:60] + ")")
         if s.startswith("$((", i) or s.startswith("$(", i):
-            end = _closing(s, i + 1)
+            end = closing(s, i + 1)
             inside = s[i + 2 : end].strip()
             self._moved(end + 1)
             path = self._resolved(inside, quoted)
@@ -347,7 +347,7 @@ class _Reader:
                 return path
             return _unknown("$(" + " ".join(inside.split())[:60].rstrip(")") + ")")
         if s.startswith("${", i):
-            end = _closing_brace(s, i + 1)
+            end = closing_brace(s, i + 1)
             inside = s[i + 2 : end]
             self._moved(end + 1)
             return self._braced(inside, quoted)
@@ -548,39 +548,6 @@ def _fields(pieces: list[_Piece], line: int, column: int) -> list[Text]:
 def _placed(pieces: list[_Piece], line: int, column: int) -> Text:
     made = _joined(pieces)
     return text(made, line, column, made.unknown)
-
-
-def _closing(s: str, begin: int) -> int:
-    """Index of the parenthesis that closes the one at `begin`. Those in quotes do not count."""
-    depth, k, end, double = 0, begin, min(len(s), begin + MAX_VALUE), False
-    while k < end:
-        c = s[k]
-        if c == "\\":
-            k += 1
-        elif c == '"':
-            double = not double
-        elif c == "'" and not double and s.find("'", k + 1) >= 0:
-            k = s.index("'", k + 1)
-        elif c == "(" and not double:
-            depth += 1
-        elif c == ")" and not double:
-            depth -= 1
-            if depth == 0:
-                return k
-        k += 1
-    return len(s)
-
-
-def _closing_brace(s: str, begin: int) -> int:
-    depth = 0
-    for k in range(begin, min(len(s), begin + MAX_VALUE)):
-        if s[k] == "{":
-            depth += 1
-        elif s[k] == "}":
-            depth -= 1
-            if depth == 0:
-                return k
-    return len(s)
 
 
 __all__ = ["Command", "commands", "words"]

@@ -63,12 +63,12 @@ def _pattern(v: Visit) -> Flaw | None:
 
 
 @lru_cache(maxsize=256)
-def _has_patterns(kind: Any) -> bool:
+def _has_patterns(kind: type) -> bool:
     return any(says(t, PATTERN) for t in parts(kind))
 
 
 @lru_cache(maxsize=256)
-def _strict(kind: Any) -> bool:
+def _strict(kind: type) -> bool:
     """Whether every struct in the type refuses by itself what rule files may not have."""
     found = list(parts(kind))
     return all(t.forbid_unknown_fields for t in found if isinstance(t, inspect.StructType)) and not any(

@@ -16,7 +16,7 @@ PATTERN, PUT_IN = "pattern", "put in"
 
 
 @lru_cache(maxsize=256)
-def info(kind: Any) -> inspect.Type:
+def info(kind: type) -> inspect.Type:
     return inspect.type_info(kind)
 
 

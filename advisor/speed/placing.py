@@ -23,9 +23,6 @@ INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
 
 
-WHOLE_EXPERTS = ("enable-expert-parallel", "ep-size", "moe_expert_parallel_size")
-
-
 class Placed(msgspec.Struct, frozen=True, kw_only=True):
     """How the ranks share the work. Shares are parts of 1."""
 
@@ -101,7 +98,7 @@ def _server(d: Deployment, m: MemoryEstimate, entry: Engine, family: str) -> Pla
         replicas=dp,
         expert_ranks=max(r.ep, r.tp),
         experts_over_replicas=max(r.ep, r.tp) > tp,
-        whole_experts=_whole_experts(d, r),
+        whole_experts=_whole_experts(d, entry, r),
         shares=(1 / r.pp,) * r.pp,
         host_dense=1.0 if alone else host,
         host_experts=1.0 if alone else host,
@@ -114,9 +111,10 @@ def _server(d: Deployment, m: MemoryEstimate, entry: Engine, family: str) -> Pla
     )
 
 
-def _whole_experts(d: Deployment, r: pool_settings.Resolved) -> bool:
+def _whole_experts(d: Deployment, entry: Engine, r: pool_settings.Resolved) -> bool:
     """Whether expert parallelism is on, or replicas that are split by attention only share the experts."""
-    value = get(d.settings, *WHOLE_EXPERTS)
+    c = entry.concepts
+    value = get(d.settings, *c.expert_parallel_switch.flags, *c.expert_parallel.flags)
     return (value is not None and str(value).lower() not in ("0", "1", "false")) and max(r.ep, r.tp) > 1
 
 
@@ -135,7 +133,8 @@ def _ggml(d: Deployment, m: MemoryEstimate, entry: Engine, w: Work, family: str)
         dense = experts = 1.0
     else:
         missing = max(0.0, w.dense_bytes + w.expert_bytes - on)
-        if any(x in d.settings for x in ("cpu-moe", "n-cpu-moe", "cmoe", "ncmoe")) and w.expert_bytes:
+        kept = (*entry.concepts.experts_on_host.flags, *entry.concepts.experts_on_host_layers.flags)
+        if any(x in d.settings for x in kept) and w.expert_bytes:
             experts = min(1.0, missing / w.expert_bytes)
         elif missing > 0.02 * (w.dense_bytes + w.expert_bytes):
             dense = experts = missing / (w.dense_bytes + w.expert_bytes)

@@ -57,7 +57,7 @@ def refused(seed: int, n: int) -> tuple[list[str], int, int]:
         for plan in (advice.chosen, *advice.alternatives):
             if plan is None or plan.engine not in ("vllm", "sglang"):
                 continue
-            flag = own_flag(rules.engine(plan.engine), "tp")
+            flag = own_flag(rules.engine(plan.engine), "tensor_parallel")
             size = int(plan.settings.get(flag or "", 1))
             given += 1
             several += size > 1

@@ -136,7 +136,7 @@ def test_a_digit_is_a_descriptor_only_where_it_touches(source: str, argv: list[s
     if bash is not None:  # the same as bash itself takes it
         (tmp_path / "input").write_text("")
         says = 'serve() { printf "%s\\n" serve "$@" > words; }\n' + source + "\nwait"
-        subprocess.run([bash, "-c", says], cwd=tmp_path, capture_output=True, check=False, timeout=20)
+        subprocess.run([bash, "-c", says], cwd=tmp_path, capture_output=True, check=False)
         assert (tmp_path / "words").read_text().splitlines() == argv
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from programs import program
+from programs import ELSEWHERE, program
 from serving import Server
 
 
@@ -42,6 +42,8 @@ def start(tmp_path: Path) -> Iterator[Callable[[Path, int], Server]]:
         running.append(server)
         end = time.monotonic() + seconds
         while time.monotonic() < end:
+            if process.poll() == -signal.SIGILL:  # the build that pip brings wants AMX for quantized weights
+                pytest.skip(f"{ELSEWHERE}this build of llama-server uses instructions that the processor lacks")
             assert process.poll() is None, f"llama-server ended: {log.read_text()[-2000:]}"
             try:
                 if server.get("/health") == {"status": "ok"}:

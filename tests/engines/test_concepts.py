@@ -29,7 +29,6 @@ NOT_IN_TABLE = {
     ("ollama", "num_parallel"): "our own name: it stands in a variable",
     ("sglang", "tp"): "short for tp-size, as argparse takes it",
     ("tensorrt-llm", "kv_cache_dtype"): "kv_cache_config.dtype of its options file",
-    ("tensorrt-llm", "served_model_name"): "seen in deployment files; the source that was read has none",
 }
 
 

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import conftest
@@ -52,6 +53,12 @@ def test_every_folder_of_tests_and_every_room_is_in_the_table() -> None:
     shown = " ".join(w for words in COMMANDS for w in words)
     rooms = {p.name for p in (TOP / "tests").iterdir() if list(p.glob("test_*.py"))}
     assert {r for r in rooms if f"tests/{r}" not in shown} <= {"bench", "house", "speed"}
+
+
+def test_names_of_test_files_are_unique() -> None:
+    """pytest imports them by their name alone: of two of one name, one is not run."""
+    names = Counter(p.name for p in (TOP / "tests").rglob("*.py") if p.name != "conftest.py")
+    assert [n for n, count in names.items() if count > 1] == []
 
 
 def test_every_marker_is_in_the_table() -> None:

@@ -20,34 +20,10 @@ MOST = 20
 
 # (module, engine id) -> why the name has to stand in code
 NAMED: dict[tuple[str, str], str] = {
+    ("advisor/checks/launch.py", "llama-swap"): "the kind of a file, which stands in the JSON of answers",
+    ("advisor/checks/readers/crds.py", "nim"): "the key of a resource in rules/checks/resources.yaml",
     ("advisor/estimation.py", "llama.cpp"): "the default of a field of the public request, which no rules are read for",
 }
-# module -> ids in it. TODO of the checks' own branch: their concept tables replace these, and this list goes
-CHECKS_TO_DO: dict[str, int] = {
-    "advisor/checks/each_flag.py": 10,
-    "advisor/checks/each_value.py": 14,
-    "advisor/checks/facts_args.py": 1,
-    "advisor/checks/facts_cluster.py": 6,
-    "advisor/checks/facts_model.py": 4,
-    "advisor/checks/facts_network.py": 3,
-    "advisor/checks/facts_setup.py": 8,
-    "advisor/checks/inverse.py": 1,
-    "advisor/checks/knowledge.py": 1,
-    "advisor/checks/read.py": 17,
-    "advisor/checks/readers/compose.py": 3,
-    "advisor/checks/readers/configs.py": 6,
-    "advisor/checks/readers/crds.py": 15,
-    "advisor/checks/readers/crds_kserve.py": 19,
-    "advisor/checks/readers/crds_ray.py": 4,
-    "advisor/checks/readers/envfile.py": 3,
-    "advisor/checks/readers/helm.py": 15,
-    "advisor/checks/readers/kubernetes.py": 1,
-    "advisor/checks/readers/launchers.py": 6,
-    "advisor/checks/readers/units.py": 2,
-    "advisor/checks/recognise.py": 15,
-    "advisor/checks/settings.py": 1,
-}
-
 # (module, text) -> why it is no version of an engine, or has to stand in code
 VERSIONS: dict[tuple[str, str], str] = {
     ("advisor/__init__.py", "0.1.0"): "our own version",
@@ -58,17 +34,6 @@ VERSIONS: dict[tuple[str, str], str] = {
     ("advisor/decision/facts.py", "13.0"): "CUDA by driver branch: NVIDIA's compatibility guide, no engine's version",
     ("advisor/decision/facts.py", "12.0"): "CUDA by driver branch",
     ("advisor/decision/facts.py", "11.0"): "CUDA by driver branch",
-}
-# module -> cut-offs in it. TODO of the checks' own branch, as above
-CUT_OFFS_TO_DO: dict[str, int] = {
-    "advisor/checks/each_flag.py": 2,
-    "advisor/checks/each_value.py": 2,
-    "advisor/checks/facts_setup.py": 4,
-}
-# module -> numbers in it that are defaults of engines. TODO as above
-DEFAULTS_TO_DO: dict[str, int] = {
-    "advisor/checks/facts_fit.py": 1,
-    "advisor/checks/facts_setup.py": 1,
 }
 
 
@@ -84,18 +49,11 @@ def named_engines() -> Counter[tuple[str, str]]:
 
 
 def test_code_names_no_engine() -> None:
-    found = {k: n for k, n in named_engines().items() if not k[0].startswith("advisor/checks/")}
+    found = named_engines()
     assert set(found) - set(NAMED) == set(), "say it in rules/engines, or here why not"
     assert set(NAMED) - set(found) == set(), "no longer needed"
     assert sum(found.values()) <= MOST
     assert all(NAMED.values())
-
-
-def test_checks_name_fewer_engines_than_before() -> None:
-    found = Counter[str]()
-    for (path, _), n in named_engines().items():
-        found[path] += n if path.startswith("advisor/checks/") else 0
-    assert dict(+found) == CHECKS_TO_DO, "fewer: lower the number here; more: say it in rules/engines"
 
 
 def test_code_decides_by_no_version() -> None:
@@ -105,7 +63,7 @@ def test_code_decides_by_no_version() -> None:
             what = cut.partition(": ")[2]
             if (path, what) not in VERSIONS:
                 found.setdefault(path, []).append(cut)
-    assert {p: len(c) for p, c in found.items()} == CUT_OFFS_TO_DO, found
+    assert {p: len(c) for p, c in found.items()} == {}, found
 
 
 def test_listed_versions_are_there() -> None:
@@ -125,7 +83,7 @@ def test_no_default_of_an_engine_is_written_out() -> None:
         for n in ast.walk(tree)
         if isinstance(n, ast.Constant) and isinstance(n.value, float) and n.value in telling
     )
-    assert found == DEFAULTS_TO_DO
+    assert not found
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ def facts(engine: str) -> dict[str, Any]:
     """The table as it stands in the file, read without the catalogue: flag -> kind of value."""
     data = read_yaml((FOLDER / f"{SAME_AS.get(engine, engine)}.yaml").read_text())
     kinds, choices, own = {}, {}, {}
-    for name, f in data["flags"].items():
+    for name, f in data.get("flags", {}).items():
         for spelling in (f"--{name}", *f.get("a", ())):
             own[spelling] = f"--{name}"
             kinds[spelling] = "choice" if f.get("c") or f.get("v") else KINDS[f.get("t", "str")]

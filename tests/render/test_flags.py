@@ -118,6 +118,9 @@ def test_tabbyapi_gets_keys_that_its_configuration_has() -> None:
 def test_flag_tables_are_consistent() -> None:
     for path in sorted(p.stem for p in (RULES.roots[0] / "flags").glob("*.yaml")):
         known = facts(path)
+        if "unread" in known["file"]:  # why there is no table
+            assert len(known["file"]["unread"]) > 20
+            continue
         assert known["file"]["source"]
         assert known["file"]["version"]
         for names in known["file"].get("since", {}).values():

@@ -45,9 +45,10 @@ def ray(o: dict[str, Any], ctx: Context) -> list[Launch]:
                 nvidia = (found.gpu_resource or "").startswith(
                     ("nvidia.com/gpu", "amd.com/gpu")
                 ) or found.gpu_resource is None
-                setup = msgspec.structs.replace(
-                    found, gpu_count=(total or None) if nvidia else None, places={**setup.places, "ray": 1}
-                )
+                counted = (total or None) if nvidia else None
+                asked = counted if found.gpu_requests == found.gpu_count else found.gpu_requests  # of one pod
+                places = {**setup.places, "ray": 1}
+                setup = msgspec.structs.replace(found, gpu_count=counted, gpu_requests=asked, places=places)
     entry = string(spec.get("entrypoint"))
     if entry is not None:
         out += made(
