@@ -48,7 +48,7 @@ def typed() -> list[tuple[Any, Any]]:
         if kind.type is not None:
             out.append((file.data, kind.type()))
         else:
-            out += [(e.data, TYPES[e.table]) for e in list(entries(file.name, file.data))[:2]]
+            out += [(e.data, TYPES[e.table]) for e in list(entries(file.name, file.data))[:1]]
     return out
 
 
