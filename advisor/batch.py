@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from advisor.catalog import Catalog, catalog
-from advisor.estimation import answer_line
+from advisor.estimation import estimate_or_fault
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 
@@ -25,7 +25,7 @@ def answers(lines: Iterable[bytes], roots: Sequence[Path] | None = None, jobs: i
     if jobs <= 1:
         rules, machines = catalog(roots), dict[str, Machine]()
         for line in lines:
-            yield _encode(answer_line(line, rules, machines))
+            yield _encode(estimate_or_fault(line, rules, machines))
         return
     from concurrent.futures import Future, ProcessPoolExecutor
 
@@ -44,7 +44,7 @@ def _answer(roots: Sequence[Path] | None, chunk: list[bytes]) -> list[bytes]:
     """The answers to some lines, in a worker process, which keeps its catalogue and the machines that it has seen."""
     rules = catalog(roots)
     machines = _machines(rules)
-    return [_encode(answer_line(line, rules, machines)) for line in chunk]
+    return [_encode(estimate_or_fault(line, rules, machines)) for line in chunk]
 
 
 @memoize_by_identity

@@ -259,8 +259,14 @@ def error(e: AdvisorError) -> dict[str, Any]:
 _DECODER = msgspec.json.Decoder(Request)
 
 
-def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> Estimate | dict[str, Any]:
-    """One line of `--jsonl` in, its answer out; whatever is wrong is answered on its own line."""
+def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> dict[str, Any]:
+    """One line of `--jsonl` in, its answer as plain data out; whatever is wrong is answered on its own line."""
+    found = estimate_or_fault(line, rules, machines)
+    return found.to_dict() if isinstance(found, Estimate) else found
+
+
+def estimate_or_fault(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> Estimate | dict[str, Any]:
+    """The estimate that a line asks for, or what is wrong with it; either becomes the line's answer in JSON."""
     try:
         return estimate_line(line, rules, machines)
     except AdvisorError as e:
