@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from markers import MARKED
 from programs import CI, MAY_SKIP_IN_CI
 
 HERE = Path(__file__).parent
@@ -26,43 +27,6 @@ OFF = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow, HealthC
 settings.register_profile("here", **OFF)
 settings.register_profile("ci", derandomize=True, database=None, print_blob=True, **OFF)
 settings.load_profile("ci" if CI else "here")
-
-# --- Markers by place: pyproject.toml says what each means, CONTRIBUTING.md when to run it
-MARKED = {
-    "house": ("house",),
-    "rules": (
-        "advice/test_live_prices.py",
-        "catalog/test_hardware_names.py",
-        "catalog/test_rules_data.py",
-        "check/test_flag_tables.py",
-        "check/test_reference.py",
-        "check/test_rules.py",
-        "decision/test_advisor_guide.py",
-        "decision/test_guide_files.py",
-        "decision/test_policy.py",
-        "decision/test_source_guides.py",
-        "golden",
-        "memory/test_published_sizes.py",
-        "render/test_flags.py",
-        "report/test_engine_pages.py",
-    ),
-    "measured": (
-        "golden/test_reference_answers.py",
-        "memory/test_llama_cpp_rows.py",
-        "memory/test_published_sizes.py",
-        "memory/test_vllm_rows.py",
-        "report/test_accuracy.py",
-        "speed/test_calibration.py",
-    ),
-    "documents": ("test_docs.py", "check/test_reference.py", "report/test_accuracy.py", "report/test_engine_pages.py"),
-    "programs": (
-        "check/test_flags_against_llama_server.py",
-        "check/test_shell.py",
-        "e2e",
-        "render/test_outside.py",
-        "render/test_quoting.py",
-    ),
-}
 
 # --- A home folder of their own, and nothing of the user's: made once, given on to all workers and processes
 OWN = "ADVISOR_TESTS_HOME"

@@ -9,8 +9,8 @@ import sys
 from collections import Counter
 from pathlib import Path
 
-import conftest
 import pytest
+from markers import MARKED
 from programs import program
 
 if sys.version_info >= (3, 11):
@@ -67,8 +67,8 @@ def test_every_marker_is_in_the_table() -> None:
 
 
 def test_places_of_markers_are_there() -> None:
-    assert set(conftest.MARKED) | {"slow"} == MARKERS
-    for marker, places in conftest.MARKED.items():
+    assert set(MARKED) | {"slow"} == MARKERS
+    for marker, places in MARKED.items():
         assert [p for p in places if not (TOP / "tests" / p).exists()] == [], marker
 
 

@@ -49,7 +49,7 @@ EXPECTED = {  # test -> its outcomes: a test that passes and what judges it afte
 
 
 def test_what_is_refused_and_what_not_in_a_run_as_ci_makes_it(tmp_path: Path) -> None:
-    for name in ("tests/conftest.py", "tests/programs.py", ".ci/apt.txt"):
+    for name in ("tests/conftest.py", "tests/markers.py", "tests/programs.py", ".ci/apt.txt"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(TOP / name, tmp_path / name)
     (tmp_path / "tests" / "test_guarded.py").write_text(TESTS)

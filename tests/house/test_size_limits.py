@@ -20,8 +20,8 @@ TOP = Path(__file__).resolve().parents[2]
 EXCEPTIONS: dict[str, dict[str, int]] = tomllib.loads((Path(__file__).parent / "exceptions.toml").read_text())
 PYPROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())
 LIMITS = {"complexity": 15, "lines": 350}
-# (entries, sum of their values) of the list at most. Whoever ends an exception lowers these; nobody raises them
-AT_MOST = {"complexity": (4, 78), "lines": (10, 4000)}
+# (entries, sum of their values) of the list, exactly. Whoever ends an exception lowers these; nobody raises them
+AT_MOST = {"complexity": (4, 78), "lines": (9, 3550)}
 SLACK = {"complexity": 1, "lines": 25}  # what an entry may stand above the truth
 
 
@@ -64,9 +64,11 @@ def faults(kind: str, found: Mapping[str, int], allowed: Mapping[str, int]) -> l
         for name, n in allowed.items()
         if name in found and n > found[name] + slack
     ]
-    entries, most = AT_MOST[kind]
-    if len(allowed) > entries or sum(allowed.values()) > most:
-        out.append(f"{kind}: the list of exceptions grew; it only shrinks ({entries} entries, {most} in all)")
+    is_now = (len(allowed), sum(allowed.values()))
+    if is_now[0] > AT_MOST[kind][0] or is_now[1] > AT_MOST[kind][1]:
+        out.append(f"{kind}: the list of exceptions grew to {is_now}; it only shrinks, and was {AT_MOST[kind]}")
+    elif is_now != AT_MOST[kind]:
+        out.append(f"{kind}: the list shrank: write {is_now} into AT_MOST")
     return out
 
 
