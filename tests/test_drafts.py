@@ -20,8 +20,8 @@ def ask(**fields: Any) -> dict[str, Any]:
     import msgspec
 
     out = answer_line(msgspec.json.encode(fields), catalog(), {})
-    assert not isinstance(out, dict), out
-    return out.to_dict()
+    assert "error" not in out, out
+    return out
 
 
 def part(a: dict[str, Any], *names: str) -> int:
