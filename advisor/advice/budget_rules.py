@@ -9,17 +9,16 @@ from advisor.catalog import Catalog
 from advisor.catalog.documents import typed
 from advisor.errors import BadInput
 from advisor.meanings import AcceleratorId, Form, QuantizationName, UseCase
-from advisor.record import Record
 
 FILE = "budgets.yaml"
 AXES = ("buy", "rent")
 
 
-class Rates(Record, frozen=True, kw_only=True):
+class Rates(msgspec.Struct, frozen=True, kw_only=True):
     """Units of a currency for one US dollar."""
 
     as_of: str
-    source: str
+    source: str | None = None
     per_usd: dict[str, float]
 
 
@@ -29,18 +28,18 @@ class TierRow(Tier, frozen=True, kw_only=True):
     from_: float | None = msgspec.field(default=None, name="from")
 
 
-class TierRows(Record, frozen=True, kw_only=True):
+class TierRows(msgspec.Struct, frozen=True, kw_only=True):
     """The source's budget chart."""
 
     source: str
     rows: tuple[TierRow, ...]
 
 
-class BudgetsFile(Record, frozen=True, kw_only=True):
+class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
     """rules/budgets.yaml. `formats`: lists for `buy`, `rent` and families, and the reasons `why_buy`, `why_rent`."""
 
-    source: str
-    as_of: str
+    source: str | None = None
+    as_of: str | None = None
     rates: Rates
     hours_per_month: float
     power: Running

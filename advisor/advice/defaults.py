@@ -9,7 +9,7 @@ from advisor.catalog.documents import typed
 from advisor.meanings import QuantizationName, UseCase
 
 
-class GgufOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class GgufOrder(msgspec.Struct, frozen=True):
     """GGUF formats: the first of `easy` that takes at most `easy_share` of the memory, else the first of `tight`."""
 
     easy: tuple[QuantizationName, ...]

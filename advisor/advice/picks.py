@@ -20,7 +20,7 @@ from advisor.render.reference import model_ref
 from advisor.speed.roofline import decode
 
 
-class Pick(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Pick(msgspec.Struct, frozen=True):
     """Models for some uses, the preferred first."""
 
     uses: tuple[UseCase, ...]

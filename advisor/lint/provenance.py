@@ -18,6 +18,7 @@ from advisor.lint.typed import At
 DATES = ("date", "as_of", "launch_date", "release_date")
 NO_DATE = "unknown"
 _ENTRIES = (RuleEntry,)  # entries that stand in a document
+WITHOUT_SOURCE = ("same_as", "unread")  # tables of flags that hold none of their own
 OLDEST = 2006  # CUDA, the oldest thing here
 _DATE = re.compile(r"^(\d{4})(?:-\d{4}|(?:-(\d{2}))?(?:-(\d{2}))?)(?![\d-])")  # or two years, `2025-2026`
 _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
@@ -59,8 +60,9 @@ def _source(
     """An entry's or a document's own source says version or date; what stands inside it needs a source only."""
     said = value.get("source")
     required = any(f.encode_name == "source" and f.required for f in kind.fields)
-    if said is None and not required:
-        return
+    whole = value is part.data and not any(value.get(x) for x in WITHOUT_SOURCE)
+    if said is None and not (required or whole):
+        return  # a part of an entry may leave it out, where its type allows
     texts = [t for t in (said if isinstance(said, list) else [said]) if isinstance(t, str) and t.strip()]
     own = value is part.data or kind.cls in _ENTRIES
     if not texts:

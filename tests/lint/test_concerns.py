@@ -46,6 +46,7 @@ def test_good_rules_have_no_faults(tmp_path: Path) -> None:
         ("models__dense", DENSE.replace(", window: 16", ""), "missing_key", "`window` is missing"),
         ("models__dense", DENSE.replace("[a test of 2026]", "[]"), "source", "names no source"),
         ("models__dense", DENSE.replace("[a test of 2026]", "[a test]"), "source", "neither version nor date"),
+        ("models__dense", DENSE.replace("  source: [a test of 2026]\n", ""), "source", "names no source"),
         ("models__dense", DENSE.replace("{AWQ: org", "{AWK: org"), "unknown_name", "unknown weight format 'AWK'"),
         ("models__dense", DENSE.replace("org/Dense-AWQ", "Dense-AWQ"), "wrong_value", "no hub repository"),
         ("models__dense", DENSE.replace("  source", "  vision: {kind: pixtral, params: 5, hidden: 8, layers: 1, intermediate: 16, out: 8}\n  source"), "total", "vision.params is 5"),
