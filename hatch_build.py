@@ -20,9 +20,9 @@ class CompiledRules(BuildHookInterface):  # type: ignore[type-arg]  # generic in
         root = Path(self.root)
         sys.path.insert(0, str(root))
         try:
-            from advisor.catalog.compiled import build
+            from advisor.catalog.compiled_rules import compile_rules
 
-            data = build([root / "rules"])
+            data = compile_rules([root / "rules"])
         finally:
             sys.path.remove(str(root))
         folder = Path(tempfile.mkdtemp(prefix="advisor-build-"))

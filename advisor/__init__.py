@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from advisor.advice.explain import Explained as Explained
-    from advisor.advice.hardware_types import Shopping as Shopping
+    from advisor.advice.explain import Explanation as Explanation
+    from advisor.advice.hardware_types import HardwareAdvice as HardwareAdvice
     from advisor.advice.money import Money as Money
     from advisor.advice.types import Advice as Advice
-    from advisor.checks.findings import Report as Report
+    from advisor.checks.findings import CheckReport as CheckReport
     from advisor.deployment import Deployment as Deployment
     from advisor.deployment import Estimate as Estimate
     from advisor.deployment import Workload as Workload
@@ -52,12 +52,12 @@ _TYPES = {
     "AdvisorError": "advisor.errors",
     "Deployment": "advisor.deployment",
     "Estimate": "advisor.deployment",
-    "Explained": "advisor.advice.explain",
+    "Explanation": "advisor.advice.explain",
     "Machine": "advisor.machines.types",
     "Model": "advisor.models.types",
     "Money": "advisor.advice.money",
-    "Report": "advisor.checks.findings",
-    "Shopping": "advisor.advice.hardware_types",
+    "CheckReport": "advisor.checks.findings",
+    "HardwareAdvice": "advisor.advice.hardware_types",
     "Workload": "advisor.deployment",
 }
 _WHERE = _TYPES | dict.fromkeys(_FUNCTIONS, "advisor.library")

@@ -20,7 +20,7 @@ AHEAD = 4  # chunks a process has waiting: enough to keep it busy, few enough to
 _encode = msgspec.json.Encoder().encode
 
 
-def answers(lines: Iterable[bytes], roots: Sequence[Path] | None = None, jobs: int = 1) -> Iterator[bytes]:
+def answer_lines(lines: Iterable[bytes], roots: Sequence[Path] | None = None, jobs: int = 1) -> Iterator[bytes]:
     """Lines of `advise estimate --jsonl` -> their answers as JSON, in order. Lines are taken as answers go out."""
     if jobs <= 1:
         rules, machines = catalog(roots), dict[str, Machine]()

@@ -12,7 +12,7 @@ from advisor.catalog import Catalog, catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Draft, Estimate, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH
-from advisor.engines.between import between
+from advisor.engines.estimate_bounds import bound_estimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.files import MAX_DEPTH, nesting
 from advisor.machines.types import Machine
@@ -30,7 +30,7 @@ class LoadSpec(Record, frozen=True, kw_only=True):
     depth_tokens: Annotated[int, Meta(ge=0, le=10**9)] = 0
 
 
-class Request(Record, frozen=True, kw_only=True):
+class EstimateRequest(Record, frozen=True, kw_only=True):
     """One deployment by names, as `advise estimate --jsonl` reads it (design of the public interface)."""
 
     model: str
@@ -50,27 +50,31 @@ MOST_BYTES = 2**62  # beyond it JSON has no integers; no machine comes near
 MOST_MACHINES = 1024  # hardware strings remembered during a batch
 
 
-def estimate(d: Deployment, rules: Catalog | None = None) -> MemoryEstimate:
+def estimate(deployment: Deployment, rules: Catalog | None = None) -> MemoryEstimate:
     """Memory of a deployment. Raises BadInput where a setting or the model's layout does not allow an answer."""
     rules = rules or catalog()
-    module, inner = engines.find(d.engine, rules.engines())
-    m = module.memory(d, inner, rules.quantization(d.quantization))
-    if d.largest_draft is not None:
-        most = msgspec.structs.replace(d, draft=d.largest_draft, largest_draft=None)
-        m = between(m, module.memory(most, inner, rules.quantization(d.quantization)), "the draft model")
-    rows = m.devices if m.host is None else (*m.devices, m.host)
+    module, inner = engines.find_engine_module(deployment.engine, rules.engines())
+    memory_estimate = module.memory(deployment, inner, rules.quantization(deployment.quantization))
+    if deployment.largest_draft is not None:
+        most = msgspec.structs.replace(deployment, draft=deployment.largest_draft, largest_draft=None)
+        memory_estimate = bound_estimate(
+            memory_estimate, module.memory(most, inner, rules.quantization(deployment.quantization)), "the draft model"
+        )
+    rows = memory_estimate.devices if memory_estimate.host is None else (*memory_estimate.devices, memory_estimate.host)
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
-    if m.fits and d.uncounted:
-        return msgspec.structs.replace(m, fits=None, not_modelled=_with(m.not_modelled, d.uncounted))
-    return m
+    if memory_estimate.fits and deployment.uncounted:
+        return msgspec.structs.replace(
+            memory_estimate, fits=None, not_modelled=_with(memory_estimate.not_modelled, deployment.uncounted)
+        )
+    return memory_estimate
 
 
 def _with(names: tuple[str, ...], more: tuple[str, ...]) -> tuple[str, ...]:
     return (*names, *(x for x in more if not any(x in n for n in names)))
 
 
-def kv_type(value: str | dict[str, str] | None) -> KvType:
+def parse_kv_type(value: str | dict[str, str] | None) -> KvType:
     """`"q8_0"` or `{"k": "q8_0", "v": "q4_0"}` as a KvType. Raises BadInput."""
     if value is None:
         return KvType()
@@ -82,18 +86,18 @@ def kv_type(value: str | dict[str, str] | None) -> KvType:
     return KvType(k=value.get("k", "auto"), v=value.get("v", "auto"))
 
 
-def machine_of(hardware: str, rules: Catalog, memo: dict[str, Machine] | None = None) -> Machine:
+def find_machine(hardware: str, rules: Catalog, memo: dict[str, Machine] | None = None) -> Machine:
     """The machine a hardware string names; `this` is probed. Raises UnknownName, BadInput."""
     key = hardware.strip()
     if memo is not None and key in memo:
         return memo[key]
     if key.lower() == "this":
-        from advisor.catalog.match import attach
-        from advisor.catalog.recognised import known_engines
-        from advisor.machines.probe import probe
+        from advisor.catalog.known_engines import find_known_engines
+        from advisor.catalog.match import join_catalogue
+        from advisor.machines.probe import probe_machine
 
-        found = probe(engines=known_engines(rules.engines()))
-        made = attach(found, rules.accelerators(), rules.cpu_platforms())
+        found = probe_machine(engines=find_known_engines(rules.engines()))
+        made = join_catalogue(found, rules.accelerators(), rules.cpu_platforms())
     else:
         from advisor.catalog.hardware_names import parse_hardware
 
@@ -105,33 +109,35 @@ def machine_of(hardware: str, rules: Catalog, memo: dict[str, Machine] | None = 
     return made
 
 
-def deployment(
-    r: Request, rules: Catalog, machines: dict[str, Machine] | None = None
+def resolve_request(
+    estimate_request: EstimateRequest, rules: Catalog, machines: dict[str, Machine] | None = None
 ) -> tuple[Deployment, tuple[str, ...]]:
     """A request with every name resolved, and notes on what the names were taken to mean."""
-    from advisor.catalog.resolve import file_format, resolve_model
+    from advisor.catalog.resolve import choose_file_format, resolve_model
 
-    entry = rules.engine(r.engine)
-    found = resolve_model(r.model, rules)
-    chosen = formats.quantization(file_format(found, r.quantization, rules), entry, found.model, rules)
+    entry = rules.engine(estimate_request.engine)
+    found = resolve_model(estimate_request.model, rules)
+    chosen = formats.choose_format(
+        choose_file_format(found, estimate_request.quantization, rules), entry, found.model, rules
+    )
     try:
-        context = None if r.context_length is None else parse_tokens(r.context_length)
+        context = None if estimate_request.context_length is None else parse_tokens(estimate_request.context_length)
     except (ValueError, OverflowError):
-        shown = str(r.context_length)[:40]
+        shown = str(estimate_request.context_length)[:40]
         raise BadInput(f"context_length: {shown!r} is not a number of tokens like 8192 or 32k") from None
-    for name, count in (("context_length", context), ("sequences", r.sequences)):
+    for name, count in (("context_length", context), ("sequences", estimate_request.sequences)):
         if count is not None and not 1 <= count <= LARGEST_LENGTH:
             raise BadInput(f"{name}: a number from 1 to {LARGEST_LENGTH:,} is wanted")
     made = Deployment(
         model=found.model,
         engine=entry.id,
-        engine_version=r.engine_version,
+        engine_version=estimate_request.engine_version,
         quantization=chosen.quantization.id,
-        machine=machine_of(r.hardware, rules, machines),
+        machine=find_machine(estimate_request.hardware, rules, machines),
         context_length=context,
-        sequences=r.sequences or 1,
-        kv_cache_type=kv_type(r.kv_cache_type),
-        settings={k: _flat(v) for k, v in r.settings.items()},
+        sequences=estimate_request.sequences or 1,
+        kv_cache_type=parse_kv_type(estimate_request.kv_cache_type),
+        settings={k: _flat(v) for k, v in estimate_request.settings.items()},
         model_path=found.path,
     )
     draft, most, said = _draft(made, entry, rules)
@@ -141,30 +147,30 @@ def deployment(
     return made, tuple(n for n in (found.note, chosen.note, said) if n)
 
 
-def _draft(d: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, Draft | None, str | None]:
+def _draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, Draft | None, str | None]:
     """The draft model that the settings name; else the largest that its method makes, and what is not known."""
-    from advisor.catalog.resolve import file_format, resolve_model
+    from advisor.catalog.resolve import choose_file_format, resolve_model
 
-    name = engines.draft_name(d.settings, entry)
+    name = engines.find_draft_name(deployment.settings, entry)
     if name is None:
         return None, None, None
     try:
         found = resolve_model(name, rules)
-        chosen = formats.quantization(file_format(found, None, rules), entry, found.model, rules)
+        chosen = formats.choose_format(choose_file_format(found, None, rules), entry, found.model, rules)
     except AdvisorError as e:
-        most = _largest_draft(d, name, entry, rules)
+        most = _largest_draft(deployment, name, entry, rules)
         if most is None:
             return None, None, f"draft model: {e.message.rstrip('.')}, so it is not counted"
         return None, most, f"draft model: {e.message.rstrip('.')}; counted as nothing at least, {most.model.id} at most"
     return Draft(model=found.model, quantization=chosen.quantization, path=found.path), None, None
 
 
-def _largest_draft(d: Deployment, name: str, entry: Engine, rules: Catalog) -> Draft | None:
+def _largest_draft(deployment: Deployment, name: str, entry: Engine, rules: Catalog) -> Draft | None:
     """The bound of a draft that is in no catalogue, in the format that a file's name says, else at 16 bit."""
     from advisor.memory import draft_bound
 
-    how = draft_bound.method(engines.method_name(d.settings, entry), name, rules)
-    model = draft_bound.largest(d.model, how, rules) if how is not None else None
+    how = draft_bound.find_method(engines.find_method_name(deployment.settings, entry), name, rules)
+    model = draft_bound.largest_draft_model(deployment.model, how, rules) if how is not None else None
     if model is None:
         return None
     return Draft(model=model, quantization=_said_format(name, rules) or rules.quantization("BF16"))
@@ -187,63 +193,76 @@ def _flat(value: Setting | dict[str, Any] | list[Any]) -> Setting:
     return msgspec.json.encode(value).decode() if isinstance(value, (dict, list)) else value
 
 
-def joined(
-    m: MemoryEstimate,
-    d: Deployment,
+def join_estimates(
+    memory_estimate: MemoryEstimate,
+    deployment: Deployment,
     notes: tuple[str, ...] = (),
     request_id: object = None,
     speed: SpeedEstimate | None = None,
 ) -> Estimate:
     """Memory and speed of a deployment as the one answer that every door gives."""
-    machine_notes = d.machine.notes if d.machine and d.machine.source == "text" else ()
+    machine_notes = deployment.machine.notes if deployment.machine and deployment.machine.source == "text" else ()
     return Estimate(
         id=request_id,
-        model=d.model.id,
-        engine=d.engine,
-        quantization=d.quantization,
-        fits=m.fits,
-        context_length=m.context_length,
-        sequences=m.sequences,
-        devices=m.devices,
-        host=m.host,
-        kv_cache=m.kv_cache,
+        model=deployment.model.id,
+        engine=deployment.engine,
+        quantization=deployment.quantization,
+        fits=memory_estimate.fits,
+        context_length=memory_estimate.context_length,
+        sequences=memory_estimate.sequences,
+        devices=memory_estimate.devices,
+        host=memory_estimate.host,
+        kv_cache=memory_estimate.kv_cache,
         speed=speed,
-        basis=m.basis,
-        not_modelled=m.not_modelled,
-        warnings=(*notes, *machine_notes, *m.warnings),
-        short=m.short,
-        message=m.message,
+        basis=memory_estimate.basis,
+        not_modelled=memory_estimate.not_modelled,
+        warnings=(*notes, *machine_notes, *memory_estimate.warnings),
+        short=memory_estimate.short,
+        message=memory_estimate.message,
     )
 
 
-def answer(m: MemoryEstimate, d: Deployment, notes: tuple[str, ...] = ()) -> dict[str, Any]:
+def estimate_as_json(
+    memory_estimate: MemoryEstimate, deployment: Deployment, notes: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """The public form of an estimate inside the JSON of other commands."""
-    return joined(m, d, notes).to_dict()
+    return join_estimates(memory_estimate, deployment, notes).to_dict()
 
 
-def estimate_deployment(d: Deployment, rules: Catalog) -> Estimate:
+def estimate_deployment(deployment: Deployment, rules: Catalog) -> Estimate:
     """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
-    m = estimate(d, rules)
-    return joined(m, d, speed=speed_of(d, m, rules))
+    memory_estimate = estimate(deployment, rules)
+    return join_estimates(memory_estimate, deployment, speed=estimate_load_speed(deployment, memory_estimate, rules))
 
 
 def estimate_request(
-    r: Request, rules: Catalog, machines: dict[str, Machine] | None = None, request_id: object = None
+    estimate_request: EstimateRequest,
+    rules: Catalog,
+    machines: dict[str, Machine] | None = None,
+    request_id: object = None,
 ) -> Estimate:
     """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput."""
-    d, notes = deployment(r, rules, machines)
-    m = estimate(d, rules)
-    return joined(m, d, notes, request_id, speed_of(d, m, rules, r.workload))
+    deployment, notes = resolve_request(estimate_request, rules, machines)
+    memory_estimate = estimate(deployment, rules)
+    return join_estimates(
+        memory_estimate,
+        deployment,
+        notes,
+        request_id,
+        estimate_load_speed(deployment, memory_estimate, rules, estimate_request.workload),
+    )
 
 
-def speed_of(d: Deployment, m: MemoryEstimate, rules: Catalog, load: LoadSpec | None = None) -> SpeedEstimate | None:
+def estimate_load_speed(
+    deployment: Deployment, memory_estimate: MemoryEstimate, rules: Catalog, load: LoadSpec | None = None
+) -> SpeedEstimate | None:
     """Speed under a load; without one, of `sequences` requests of a common length."""
-    from advisor.speed.estimator import speed
-    from advisor.speed.load import Load
+    from advisor.speed.estimator import estimate_speed
+    from advisor.speed.load import RequestLoad
 
-    given = load or LoadSpec(concurrency=m.sequences if d.sequences > 1 else 1)
-    usual = Load()
-    return speed(d, m, rules, Load(
+    given = load or LoadSpec(concurrency=memory_estimate.sequences if deployment.sequences > 1 else 1)
+    usual = RequestLoad()
+    return estimate_speed(deployment, memory_estimate, rules, RequestLoad(
         concurrency=given.concurrency,
         prompt=given.prompt_tokens or usual.prompt,
         output=given.output_tokens or usual.output,
@@ -251,12 +270,12 @@ def speed_of(d: Deployment, m: MemoryEstimate, rules: Catalog, load: LoadSpec | 
     ))  # fmt: skip
 
 
-def error(e: AdvisorError) -> dict[str, Any]:
+def error_as_json(advisor_error: AdvisorError) -> dict[str, Any]:
     """The public form of an error."""
-    return {"code": e.code, "message": e.message, "near": list(e.near)}
+    return {"code": advisor_error.code, "message": advisor_error.message, "near": list(advisor_error.near)}
 
 
-_DECODER = msgspec.json.Decoder(Request)
+_DECODER = msgspec.json.Decoder(EstimateRequest)
 
 
 def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> dict[str, Any]:
@@ -270,7 +289,7 @@ def estimate_or_fault(line: bytes, rules: Catalog, machines: dict[str, Machine])
     try:
         return estimate_line(line, rules, machines)
     except AdvisorError as e:
-        return {"id": _id_of(line), "error": error(e)}
+        return {"id": _id_of(line), "error": error_as_json(e)}
 
 
 def estimate_line(line: bytes, rules: Catalog, machines: dict[str, Machine] | None = None) -> Estimate:
@@ -279,7 +298,7 @@ def estimate_line(line: bytes, rules: Catalog, machines: dict[str, Machine] | No
     return estimate_request(r, rules, machines, _plain_id(r.id, line))
 
 
-def request(line: bytes) -> Request:
+def request(line: bytes) -> EstimateRequest:
     """A request in JSON. Raises BadInput."""
     try:
         return _DECODER.decode(line)
@@ -296,7 +315,7 @@ def _unknown(line: bytes) -> BadInput | None:
         return None
     load = given.get("workload")
     for of, fields, kind in (
-        ("estimate", given, Request),
+        ("estimate", given, EstimateRequest),
         ("the workload of estimate", load if isinstance(load, dict) else {}, LoadSpec),
     ):
         names = [k for k in fields if k not in kind.__struct_fields__]

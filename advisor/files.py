@@ -35,7 +35,7 @@ def read_bytes(path: Path | str, limit: int = MAX_TEXT) -> bytes:
 Stamp = tuple[tuple[str, int, int], ...]
 
 
-def stamp(path: Path) -> Stamp:
+def stamp_files(path: Path) -> Stamp:
     """Name, bytes and time of change (ns) of a file, or of each file in a folder: another text means other content.
 
     What was read from a file is kept under it, so that a file that is written anew is read anew. Empty where there is

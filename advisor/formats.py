@@ -7,16 +7,16 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
 from advisor.meanings import QuantizationName
 from advisor.models.native import native_format
 from advisor.models.types import Model
-from advisor.near import plain
+from advisor.near import simplify_name
 
 
-class Chosen(NamedTuple):
+class FormatChoice(NamedTuple):
     """A weight format, and a note when the name asked for was a shorthand or left out."""
 
     quantization: Quantization
@@ -33,26 +33,28 @@ class ShorthandsFile(msgspec.Struct, frozen=True):
 
 
 def _shorthands(catalog: Catalog) -> ShorthandsFile:
-    return typed(catalog, "shorthands.yaml", ShorthandsFile)
+    return decode_document(catalog, "shorthands.yaml", ShorthandsFile)
 
 
-def own_format(entry: Engine) -> str:
+def engine_format(entry: Engine) -> str:
     """The checkpoint format an engine is made for: its special one where it has one, else safetensors."""
     loads = [f for f, s in entry.formats.items() if s.support == "yes"]
     special = [f for f in loads if f != "hf_safetensors"]
     return entry.own_format or (special[0] if special else "hf_safetensors")
 
 
-def family(entry: Engine, catalog: Catalog) -> str:
+def format_family(entry: Engine, catalog: Catalog) -> str:
     """The family of weight formats an engine is made for: gguf, hf, mlx, exl3, mlc, ..."""
     if entry.runs and not any(s.support in ("yes", "partial") for s in entry.formats.values()):
-        return family(catalog.engines()[entry.runs[0]], catalog)  # a wrapper loads what the first engine inside loads
-    return _shorthands(catalog).families.get(own_format(entry), "hf")
+        return format_family(
+            catalog.engines()[entry.runs[0]], catalog
+        )  # a wrapper loads what the first engine inside loads
+    return _shorthands(catalog).families.get(engine_format(entry), "hf")
 
 
 def own_family(entry: Engine, catalog: Catalog) -> str | None:
     """The family that an engine itself reads; None for programs that pick an engine by the checkpoint."""
-    return family(entry, catalog) if entry.kind == "engine" else None
+    return format_family(entry, catalog) if entry.kind == "engine" else None
 
 
 def usual_engine(family: str, catalog: Catalog) -> Engine:
@@ -63,63 +65,67 @@ def usual_engine(family: str, catalog: Catalog) -> Engine:
     return found
 
 
-def ladder(family: str, catalog: Catalog) -> tuple[str, ...]:
+def format_ladder(family: str, catalog: Catalog) -> tuple[str, ...]:
     """Formats of one family from wide to narrow, as answers step through them; empty where there is one only."""
     return _shorthands(catalog).ladders.get(family, ())
 
 
 def is_shorthand(name: str, catalog: Catalog) -> bool:
     """Whether the name depends on the engine."""
-    return plain(name) in _shorthands(catalog).names
+    return simplify_name(name) in _shorthands(catalog).names
 
 
-def quantization(name: str | None, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
+def choose_format(name: str | None, entry: Engine, model: Model, catalog: Catalog) -> FormatChoice:
     """The format that `name` means on this engine; without a name the checkpoint's own, or the engine's usual one.
 
     Raises UnknownName for a name nobody knows, BadInput for a shorthand this engine has nothing for.
     """
-    kin = family(entry, catalog)
+    kin = format_family(entry, catalog)
     if name is None:
         return _default(kin, entry, model, catalog)
-    short = _shorthands(catalog).names.get(plain(name))
+    short = _shorthands(catalog).names.get(simplify_name(name))
     if short is None:
-        q = catalog.quantization(name)
-        if q.id == "MXFP4" and kin == "gguf":
-            return Chosen(catalog.quantization("MXFP4_MOE"), "MXFP4 is MXFP4_MOE in GGUF files")
-        return Chosen(q)
+        quantization = catalog.quantization(name)
+        if quantization.id == "MXFP4" and kin == "gguf":
+            return FormatChoice(catalog.quantization("MXFP4_MOE"), "MXFP4 is MXFP4_MOE in GGUF files")
+        return FormatChoice(quantization)
     if kin not in short:
         known = ", ".join(sorted(n for n, m in _shorthands(catalog).names.items() if kin in m))
         raise BadInput(f"quantization {name!r} means nothing for {entry.name}; it has {known}")
-    q = catalog.quantization(short[kin])
-    return Chosen(q, f"{name} is taken as {q.id} on {entry.name}")
+    quantization = catalog.quantization(short[kin])
+    return FormatChoice(quantization, f"{name} is taken as {quantization.id} on {entry.name}")
 
 
-def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> Chosen:
+def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> FormatChoice:
     native = native_format(model)
     if kin == "gguf":
         if native == "MXFP4":
-            return Chosen(
+            return FormatChoice(
                 catalog.quantization("MXFP4_MOE"), f"no quantization given: MXFP4_MOE, as {model.id} is published"
             )
-        return Chosen(
+        return FormatChoice(
             catalog.quantization("Q4_K_M"), f"no quantization given: Q4_K_M, the usual download for {entry.name}"
         )
     if kin in ("mlx", "exl3", "mlc"):
-        q = catalog.quantization(_shorthands(catalog).names["q4"][kin])
-        return Chosen(q, f"no quantization given: {q.id}, the usual download for {entry.name}")
+        quantization = catalog.quantization(_shorthands(catalog).names["q4"][kin])
+        return FormatChoice(
+            quantization, f"no quantization given: {quantization.id}, the usual download for {entry.name}"
+        )
     if native is not None:
-        return Chosen(catalog.quantization(native), f"no quantization given: {native}, as {model.id} is published")
+        return FormatChoice(
+            catalog.quantization(native), f"no quantization given: {native}, as {model.id} is published"
+        )
     name = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16")
-    return Chosen(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
+    return FormatChoice(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
 
 
 __all__ = [
-    "Chosen",
-    "family",
+    "FormatChoice",
+    "choose_format",
+    "engine_format",
+    "format_family",
     "is_shorthand",
     "native_format",
     "own_family",
-    "own_format",
-    "quantization",
     "usual_engine",
 ]

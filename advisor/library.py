@@ -13,15 +13,15 @@ from typing import Any, ParamSpec, TypeVar
 
 import msgspec
 
-from advisor.advice.explain import Explained
-from advisor.advice.hardware_types import HardwareRequest, Shopping, Sort
+from advisor.advice.explain import Explanation
+from advisor.advice.hardware_types import HardwareAdvice, HardwareRequest, Sort
 from advisor.advice.money import Money
 from advisor.advice.types import Advice
 from advisor.catalog import Catalog, catalog
-from advisor.checks.findings import Report
+from advisor.checks.findings import CheckReport
 from advisor.deployment import Deployment, Estimate, Workload
 from advisor.errors import BadInput
-from advisor.estimation import Request
+from advisor.estimation import EstimateRequest
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 
@@ -65,9 +65,9 @@ def machine(hardware: str, *, rules: Catalog | None = None) -> Machine:
 
     Raises UnknownName with near matches, BadInput.
     """
-    from advisor.estimation import machine_of
+    from advisor.estimation import find_machine
 
-    return machine_of(hardware, rules or catalog())
+    return find_machine(hardware, rules or catalog())
 
 
 @_options_checked
@@ -95,7 +95,7 @@ def fetch_headers(name: str, quantization: str | None = None, say: Callable[[str
 
 
 @_options_checked
-def estimate(deployment: Deployment | Request | Mapping[str, Any], *, rules: Catalog | None = None) -> Estimate:
+def estimate(deployment: Deployment | EstimateRequest | Mapping[str, Any], *, rules: Catalog | None = None) -> Estimate:
     """Memory and speed of a deployment, or of a request as a line of `advise estimate --jsonl` has it.
 
     A request's answer is that of its line, speed included, and what is wrong with one is raised: UnknownName, BadFile,
@@ -111,20 +111,20 @@ def estimate(deployment: Deployment | Request | Mapping[str, Any], *, rules: Cat
 
 @_options_checked
 def estimate_many(
-    requests: Iterable[Request | Mapping[str, Any]], *, jobs: int = 1, rules: Catalog | None = None
+    requests: Iterable[EstimateRequest | Mapping[str, Any]], *, jobs: int = 1, rules: Catalog | None = None
 ) -> Iterator[dict[str, Any]]:
     """Answers of `advise estimate --jsonl` for many requests, in order, with constant memory; `jobs` processes.
 
     What is wrong with a request is its answer: {"id": ..., "error": {"code", "message", "near"}}. Raises BadInput for
     one that JSON cannot hold.
     """
-    from advisor.batch import answers
+    from advisor.batch import answer_lines
 
-    for line in answers((_line(r) for r in requests), rules.roots if rules is not None else None, jobs):
+    for line in answer_lines((_line(r) for r in requests), rules.roots if rules is not None else None, jobs):
         yield msgspec.json.decode(line)
 
 
-def _line(request: Request | Mapping[str, Any]) -> bytes:
+def _line(request: EstimateRequest | Mapping[str, Any]) -> bytes:
     """A request in JSON. Raises BadInput."""
     try:
         return msgspec.json.encode(dict(request) if isinstance(request, Mapping) else request)
@@ -147,15 +147,15 @@ def recommend(
 
     Raises UnknownName, BadFile, BadInput.
     """
-    from advisor.advice.recommend import Question
+    from advisor.advice.recommend import RecommendRequest
     from advisor.advice.recommend import recommend as answer
     from advisor.advice.workload import with_fields
-    from advisor.estimation import machine_of
+    from advisor.estimation import find_machine
 
     rules = rules or catalog()
     load = with_fields(workload or Workload(), fields)
-    here = machine_of(machine, rules) if isinstance(machine, str) else machine
-    return answer(Question(here, load, model, quantization, engine), rules)
+    here = find_machine(machine, rules) if isinstance(machine, str) else machine
+    return answer(RecommendRequest(here, load, model, quantization, engine), rules)
 
 
 @_options_checked
@@ -182,15 +182,15 @@ def hardware(
     sort: Sort = "price",
     rules: Catalog | None = None,
     **workload: Any,
-) -> Shopping:
+) -> HardwareAdvice:
     """What to buy (`budget="3000EUR"`) or rent (`rent="1500EUR/month"`) for a model and a number of users.
 
     `context`: tokens of one request, prompt and output together. `prices`: a file with a price list of one's own.
     `exchange_rates`: units for one US dollar. `duty`: share of the time at load. `api_price`: of a hosted API, per
     million output tokens. `workload`: further fields of Workload. Raises UnknownName, BadFile, BadInput.
     """
-    from advisor.advice.hardware import hardware as answer
-    from advisor.advice.hardware_ask import ask
+    from advisor.advice.hardware import find_hardware as answer
+    from advisor.advice.hardware_request import ask
 
     rules = rules or catalog()
     rates = dict(exchange_rates or {})
@@ -237,11 +237,11 @@ def _money(amount: Money | str | None, name: str, own: Mapping[str, float], rule
     if not isinstance(amount, str):
         return amount
     from advisor.advice import money
-    from advisor.advice.budget_rules import budget_rules
-    from advisor.advice.hardware_ask import exchange_rates
+    from advisor.advice.budget_rules import load_budget_rules
+    from advisor.advice.hardware_request import exchange_rates
 
-    rates = exchange_rates(own, budget_rules(rules))
-    return money.parse(amount, name, rates, "month" if name == "rent" else "once", "exchange_rates")
+    rates = exchange_rates(own, load_budget_rules(rules))
+    return money.parse_money(amount, name, rates, "month" if name == "rent" else "once", "exchange_rates")
 
 
 @_options_checked
@@ -254,20 +254,20 @@ def explain(
     context: int | None = None,
     concurrency: int = 1,
     rules: Catalog | None = None,
-) -> Explained:
+) -> Explanation:
     """Where every byte goes, what it fits on, what would change it. Raises UnknownName, BadFile, BadInput."""
-    from advisor.advice.explain import Question
+    from advisor.advice.explain import ExplainRequest
     from advisor.advice.explain import explain as answer
 
     rules = rules or catalog()
-    return answer(Question(model, quantization, engine, _machine(machine, rules), context, concurrency), rules)
+    return answer(ExplainRequest(model, quantization, engine, _machine(machine, rules), context, concurrency), rules)
 
 
 def _machine(machine: Machine | str | None, rules: Catalog) -> Machine | None:
     """A machine that may be given in words."""
-    from advisor.estimation import machine_of
+    from advisor.estimation import find_machine
 
-    return machine_of(machine, rules) if isinstance(machine, str) else machine
+    return find_machine(machine, rules) if isinstance(machine, str) else machine
 
 
 @_options_checked
@@ -284,7 +284,7 @@ def check(
     ignore: Sequence[str] = (),
     suppressions: bool = True,
     speed: bool = False,
-) -> Report:
+) -> CheckReport:
     """Whether deployment files will start and fit: verdicts, findings and rules that could not be answered.
 
     `on` is the hardware where the files name none, `snapshot` the file of a machine in its place. `fit=False` asks for
@@ -294,10 +294,10 @@ def check(
     """
     if on is not None and snapshot is not None:
         raise BadInput("on and snapshot exclude each other")
-    from advisor.checks.one_file import Options
-    from advisor.checks.run import check as answer
+    from advisor.checks.one_file import CheckOptions
+    from advisor.checks.run import check_paths as answer
 
-    options = Options(
+    options = CheckOptions(
         on=f"the machine of {snapshot}" if snapshot is not None else on,
         on_from="--machine" if snapshot is not None else "--on",
         snapshot=str(snapshot) if snapshot is not None else None,

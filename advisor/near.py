@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from advisor.errors import BadInput
 
 
-def plain(name: str) -> str:
+def simplify_name(name: str) -> str:
     """A name without case, spaces and punctuation, for comparing spellings."""
     return re.sub(r"[^a-z0-9]+", "", name.lower())
 
@@ -19,8 +19,8 @@ def near_matches(name: str, known: Iterable[str], n: int = 4) -> tuple[str, ...]
 
     by_plain: dict[str, str] = {}
     for k in known:
-        by_plain.setdefault(plain(k), k)
-    wanted = plain(name)
+        by_plain.setdefault(simplify_name(k), k)
+    wanted = simplify_name(name)
     if not wanted:
         return ()
     hits = difflib.get_close_matches(wanted, by_plain, n=n, cutoff=0.6)

@@ -23,12 +23,12 @@ def parse_bytes(text: str) -> int:
     return round(float(m[1]) * _UNITS[m[2].lower()])
 
 
-def gib(n: int | None, digits: int = 2) -> str:
+def format_gib(n: int | None, digits: int = 2) -> str:
     """Bytes as GiB text; `unknown` for None."""
     return "unknown" if n is None else f"{n / GIB:.{digits}f} GiB"
 
 
-def short_bytes(n: int | None) -> str:
+def format_bytes(n: int | None) -> str:
     """Bytes in the unit a reader expects (MiB below 1 GiB)."""
     if n is None:
         return "unknown"
@@ -39,7 +39,7 @@ def short_bytes(n: int | None) -> str:
     return f"{n / KIB:.1f} KiB" if n >= KIB else f"{n} B"
 
 
-def tokens(n: int | None) -> str:
+def format_tokens(n: int | None) -> str:
     """A token count as people write it (`32k` = 32768, `128k`), else with separators."""
     if n is None:
         return "unknown"
@@ -61,7 +61,7 @@ def parse_tokens(text: str | int) -> int:
     return round(float(m[1]) * {"": 1, "k": 1024, "m": 1024**2}[m[2].lower()])
 
 
-def rate(x: float | None) -> str:
+def format_rate(x: float | None) -> str:
     """Tokens a second with a sensible number of digits."""
     if x is None:
         return "unknown"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
-from advisor.cli.main import run
+from advisor.cli.main import run_command_line
 
 ADVISE = str(Path(sys.executable).parent / "advise")
 
@@ -37,7 +37,7 @@ def advise(*words: str, folder: Path | None = None, stdin: str = "", env: dict[s
             mock.patch.dict(os.environ, env or {}),
             mock.patch.multiple(sys, stdin=_stream(stdin), stdout=out, stderr=err),
         ):
-            status = run(list(words))
+            status = run_command_line(list(words))
     finally:
         os.chdir(before)
     return Finished(status, _text(out), _text(err))

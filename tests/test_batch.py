@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import msgspec
 
 import advisor
-from advisor.batch import AHEAD, CHUNK, answers
+from advisor.batch import AHEAD, CHUNK, answer_lines
 
 REQUESTS = [
     {"id": i, "model": ("llama3.1:8b", "Qwen/Qwen3-32B", "no-such-model")[i % 3], "hardware": "1x RTX 4090",
@@ -21,8 +21,8 @@ def lines() -> list[bytes]:
 
 
 def test_two_processes_answer_as_one() -> None:
-    one = list(answers(lines()))
-    assert list(answers(lines(), jobs=2)) == one
+    one = list(answer_lines(lines()))
+    assert list(answer_lines(lines(), jobs=2)) == one
     assert [msgspec.json.decode(a)["id"] for a in one] == list(range(len(REQUESTS)))
     assert "error" in msgspec.json.decode(one[2])
     assert msgspec.json.decode(one[0])["fits"] is True
@@ -37,7 +37,7 @@ def test_no_more_is_read_than_can_be_worked_on() -> None:
             taken += 1
             yield lines()[0]
 
-    out = answers(endless(), jobs=2)
+    out = answer_lines(endless(), jobs=2)
     for _ in range(3):
         next(out)
     assert taken <= 2 * AHEAD * CHUNK

@@ -15,7 +15,7 @@ import yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.cli.main import COMMANDS, root, run
+from advisor.cli.main import COMMANDS, root, run_command_line
 from advisor.report import reference
 
 TOP = Path(__file__).resolve().parent.parent
@@ -75,7 +75,7 @@ def test_reference_shows_the_support_that_the_rules_state(generated: dict[str, s
 
 
 def test_cells_cannot_break_a_table() -> None:
-    assert reference.table(("a", "b"), [("x|y\nz", "<b>")]).splitlines()[2] == r"| x\|y z | &lt;b> |"
+    assert reference.make_markdown_table(("a", "b"), [("x|y\nz", "<b>")]).splitlines()[2] == r"| x\|y z | &lt;b> |"
 
 
 def test_pages_are_written_where_one_says() -> None:
@@ -102,7 +102,7 @@ def test_readme_output_is_not_stale(capsys: pytest.CaptureFixture[str], monkeypa
     blocks = re.findall(r"(?ms)^<!-- checked output -->\n```console\n\$ (advise .*?)\n(.*?)^```", README)
     assert blocks
     for line, shown in blocks:
-        run(shlex.split(line)[1:])
+        run_command_line(shlex.split(line)[1:])
         printed = iter(capsys.readouterr().out.splitlines())
         for wanted in shown.splitlines():
             if wanted.strip() not in ("", "..."):
@@ -167,12 +167,14 @@ def test_hardware_examples_are_understood(text: str) -> None:
 
 
 def test_names_of_templates_are_documented() -> None:
-    from advisor.estimation import Request, deployment
-    from advisor.render.context import context
+    from advisor.estimation import EstimateRequest, resolve_request
+    from advisor.render.context import make_template_context
 
     rules = catalog([shipped_root()])
-    made, _ = deployment(Request(model="llama3.1:8b", engine="vllm", hardware="RTX 4090", context_length=4096), rules)
-    names = set(context(made, rules.engine("vllm"), rules)) | {"script", "verbose", "target"}
+    made, _ = resolve_request(
+        EstimateRequest(model="llama3.1:8b", engine="vllm", hardware="RTX 4090", context_length=4096), rules
+    )
+    names = set(make_template_context(made, rules.engine("vllm"), rules)) | {"script", "verbose", "target"}
     text = (TOP / "docs/templates.md").read_text(encoding="utf-8").split("## Names")[1].split("## Quoting")[0]
     rows = re.findall(r"(?m)^\| ((?:`\w+`(?:, )?)+) \|", text)
     assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == names
@@ -191,7 +193,7 @@ def test_example_of_an_overlay_works(tmp_path: Path, capsys: pytest.CaptureFixtu
     words[words.index("my-rules")] = str(tmp_path)
 
     def sizes(words: list[str]) -> list[str]:
-        assert run(words) == 0
+        assert run_command_line(words) == 0
         return [x.split("48GB")[-1] for x in capsys.readouterr().out.splitlines() if "Lab Card 48GB" in x]
 
     mine = sizes(words)

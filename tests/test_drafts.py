@@ -94,9 +94,9 @@ PUBLISHED = [  # (model, method, parameters of its published draft)
 @pytest.mark.parametrize(("model", "method", "parameters"), PUBLISHED)
 def test_no_published_draft_is_larger_than_its_bound(model: str, method: str, parameters: int) -> None:
     rules = catalog()
-    how = draft_bound.method(method, "", rules)
+    how = draft_bound.find_method(method, "", rules)
     assert how is not None
-    most = draft_bound.largest(rules.find_model(model), how, rules)
+    most = draft_bound.largest_draft_model(rules.find_model(model), how, rules)
     assert most is not None
     assert parameters < text_params(most) < 10 * parameters
 
@@ -104,9 +104,9 @@ def test_no_published_draft_is_larger_than_its_bound(model: str, method: str, pa
 def test_a_prediction_layer_with_experts_is_inside_its_bound() -> None:
     """DeepSeek-V3's own prediction layer, that SGLang runs as EAGLE or NEXTN: 14B parameters (its README)."""
     rules = catalog()
-    how = draft_bound.method(None, "SGLang/DeepSeek-V3-NextN", rules)
+    how = draft_bound.find_method(None, "SGLang/DeepSeek-V3-NextN", rules)
     assert how is not None
-    most = draft_bound.largest(rules.find_model("deepseek-ai/DeepSeek-V3"), how, rules)
+    most = draft_bound.largest_draft_model(rules.find_model("deepseek-ai/DeepSeek-V3"), how, rules)
     assert most is not None
     assert 14e9 < text_params(most) < 17e9
 
@@ -114,9 +114,9 @@ def test_a_prediction_layer_with_experts_is_inside_its_bound() -> None:
 def test_the_cache_of_a_draft_is_inside_its_bound() -> None:
     """Qwen3.6-27B-DFlash: 5 layers, 8 KV heads of 128 (metadata of its GGUF, spiritbuun/buun-llama-cpp issue 23)."""
     rules = catalog()
-    how = draft_bound.method("draft-dflash", "", rules)
+    how = draft_bound.find_method("draft-dflash", "", rules)
     assert how is not None
-    most = draft_bound.largest(rules.find_model("Qwen/Qwen3.6-27B"), how, rules)
+    most = draft_bound.largest_draft_model(rules.find_model("Qwen/Qwen3.6-27B"), how, rules)
     assert most is not None
     assert sum(x.k + x.v for x in cache_layers(most)) >= 5 * 2 * 8 * 128
 

@@ -16,7 +16,7 @@ import advisor
 from advisor.catalog import catalog
 from advisor.deployment import Estimate, MemoryEstimate
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import Request, deployment
+from advisor.estimation import EstimateRequest, resolve_request
 
 RULES = catalog()
 SCHEMAS = Path(advisor.__file__).parent / "schemas"
@@ -34,10 +34,10 @@ def of_the_library(request: dict[str, Any]) -> bytes:
 
 
 def of_the_command(given: list[dict[str, Any]], capfdbinary: pytest.CaptureFixture[bytes], path: Path) -> list[bytes]:
-    from advisor.cli.main import run
+    from advisor.cli.main import run_command_line
 
     path.write_text("\n".join(json.dumps(r) for r in given))
-    assert run(["estimate", "--jsonl", str(path)]) == 0
+    assert run_command_line(["estimate", "--jsonl", str(path)]) == 0
     return capfdbinary.readouterr().out.splitlines()
 
 
@@ -90,11 +90,11 @@ def test_an_estimate_is_a_frozen_value_with_the_parts_of_the_memory_estimate() -
 
 def test_a_deployment_and_a_request_answer_alike() -> None:
     """A resolved deployment has no notes on names, and no id; all else is the same."""
-    d, notes = deployment(Request(**GOOD), RULES)
+    d, notes = resolve_request(EstimateRequest(**GOOD), RULES)
     one, other = advisor.estimate(d).to_dict(), advisor.estimate(GOOD).to_dict()
     assert other["warnings"] == [*notes, *one["warnings"]]
     assert {**one, "warnings": []} == {**other, "warnings": []}
-    assert advisor.estimate(Request(**GOOD)).to_dict() == other
+    assert advisor.estimate(EstimateRequest(**GOOD)).to_dict() == other
 
 
 @pytest.mark.parametrize("request_", [{**GOOD, "id": object()}, {**GOOD, "settings": {"a": {1j}}}, 7, "70B"])
@@ -117,14 +117,14 @@ def test_a_line_that_is_wrong_twice_still_gets_an_answer(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An unknown field is seen before the rest of the line is read, which need not be JSON."""
-    from advisor.cli.main import run
+    from advisor.cli.main import run_command_line
 
     lines = b'{"nonsense": 1, broken\n{"nonsense": 1, "workload": 3}\n{"workload": {"x": 1}, "workload": 2}\n'
     stdin = io.TextIOWrapper(io.BytesIO(lines + b'{"' + b"n" * 500 + b'": 1}\n'))
     monkeypatch.setattr("sys.stdin", stdin)
     stdout = io.TextIOWrapper(io.BytesIO())
     monkeypatch.setattr("sys.stdout", stdout)
-    assert run(["estimate", "--jsonl", "-"]) == 0
+    assert run_command_line(["estimate", "--jsonl", "-"]) == 0
     answers = [json.loads(x) for x in stdout.buffer.getvalue().splitlines()]  # type: ignore[attr-defined]
     assert [a["error"]["code"] for a in answers] == ["bad_input"] * 4
     assert "nonsense" in answers[1]["error"]["message"]

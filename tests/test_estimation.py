@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import BadInput
-from advisor.estimation import Request, answer_line, deployment, kv_type, machine_of
+from advisor.estimation import EstimateRequest, answer_line, find_machine, parse_kv_type, resolve_request
 from advisor.machines.types import Machine
 
 RULES = catalog([shipped_root()])
@@ -187,20 +187,20 @@ def test_order_is_kept_and_neighbours_do_not_matter() -> None:
 def test_remembered_machines_are_bounded() -> None:
     memo: dict[str, Machine] = {}
     for i in range(1500):
-        machine_of(f"RTX 4090, {i + 1}GB RAM", RULES, memo)
+        find_machine(f"RTX 4090, {i + 1}GB RAM", RULES, memo)
     assert len(memo) <= 1024
 
 
 def test_a_key_value_type_and_its_parts() -> None:
-    assert kv_type(None).k == "auto"
-    assert kv_type("q8_0") == kv_type({"k": "q8_0", "v": "q8_0"})
-    assert kv_type({"v": "q4_0"}).k == "auto"
+    assert parse_kv_type(None).k == "auto"
+    assert parse_kv_type("q8_0") == parse_kv_type({"k": "q8_0", "v": "q8_0"})
+    assert parse_kv_type({"v": "q4_0"}).k == "auto"
     with pytest.raises(BadInput, match="takes k and v"):
-        kv_type({"K": "f16"})
+        parse_kv_type({"K": "f16"})
 
 
 def test_an_omitted_quantization_is_said() -> None:
-    d, notes = deployment(Request(model="llama3.1:8b", hardware="RTX 4090"), RULES)
+    d, notes = resolve_request(EstimateRequest(model="llama3.1:8b", hardware="RTX 4090"), RULES)
     assert d.quantization == "Q4_K_M"
     assert any("no quantization given" in n for n in notes)
 

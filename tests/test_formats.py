@@ -14,7 +14,7 @@ L8 = RULES.find_model("llama3.1:8b")
 
 
 def meant(name: str | None, engine: str, model: str = "llama3.1:8b") -> str:
-    return formats.quantization(name, RULES.engine(engine), RULES.find_model(model), RULES).quantization.id
+    return formats.choose_format(name, RULES.engine(engine), RULES.find_model(model), RULES).quantization.id
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ def test_names_and_shorthands(name: str, engine: str, want: str) -> None:
     ],
 )
 def test_without_a_name_the_checkpoints_own_or_the_usual_download(model: str, engine: str, want: str) -> None:
-    chosen = formats.quantization(None, RULES.engine(engine), RULES.find_model(model), RULES)
+    chosen = formats.choose_format(None, RULES.engine(engine), RULES.find_model(model), RULES)
     assert chosen.quantization.id == want
     assert chosen.note
     assert want in chosen.note
 
 
 def test_a_shorthand_is_said_and_an_exact_name_is_not() -> None:
-    assert formats.quantization("q4", RULES.engine("vllm"), L8, RULES).note == "q4 is taken as AWQ on vLLM"
-    assert formats.quantization("AWQ", RULES.engine("vllm"), L8, RULES).note is None
+    assert formats.choose_format("q4", RULES.engine("vllm"), L8, RULES).note == "q4 is taken as AWQ on vLLM"
+    assert formats.choose_format("AWQ", RULES.engine("vllm"), L8, RULES).note is None
 
 
 def test_a_shorthand_the_engine_has_nothing_for() -> None:
@@ -76,6 +76,6 @@ def test_an_unknown_format_lists_near_names() -> None:
 
 def test_every_engine_has_a_family_and_every_default_is_in_the_catalogue() -> None:
     for entry in RULES.engines().values():
-        assert formats.family(entry, RULES)
-        chosen = formats.quantization(None, entry, L8, RULES)
+        assert formats.format_family(entry, RULES)
+        chosen = formats.choose_format(None, entry, L8, RULES)
         assert RULES.quantization(chosen.quantization.id) is chosen.quantization

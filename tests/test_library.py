@@ -17,7 +17,7 @@ import pytest
 
 import advisor
 from advisor.catalog import Catalog, catalog
-from advisor.cli.main import run
+from advisor.cli.main import run_command_line
 from advisor.deployment import Workload
 from advisor.errors import AdvisorError, BadInput, UnknownName
 
@@ -45,7 +45,7 @@ def test_every_answer_has_to_dict() -> None:
     values = [m, advisor.model("8B"), advisor.recommend(m, model="8B"), advisor.explain("8B", "q4"),
               advisor.estimate({"model": "8B", "hardware": "RTX 4090", "context_length": 8192})]  # fmt: skip
     for v in values:
-        assert isinstance(v, (advisor.Machine, advisor.Model, advisor.Advice, advisor.Explained, advisor.Estimate))
+        assert isinstance(v, (advisor.Machine, advisor.Model, advisor.Advice, advisor.Explanation, advisor.Estimate))
         body = v.to_dict()
         assert isinstance(body, dict)
         msgspec.json.encode(body)
@@ -186,7 +186,7 @@ def test_signatures_say_what_is_taken() -> None:
 
 
 def printed(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
-    run([*words, "--json"])
+    run_command_line([*words, "--json"])
     return json.loads(capsys.readouterr().out)
 
 

@@ -267,18 +267,18 @@ def test_a_file_that_is_written_anew_is_read_anew(tmp_path: Path) -> None:
     mark = tmp_path / headers.MARK
     for revision in ("a" * 40, "b" * 41):
         mark.write_text(f'{{"repository": "org/name", "revision": "{revision}", "sizes": {{}}}}')
-        found = headers.origin(tmp_path)
+        found = headers.read_origin(tmp_path)
         assert found is not None
         assert found.revision == revision
-        assert headers.origin(tmp_path) is found
+        assert headers.read_origin(tmp_path) is found
     weights = tmp_path / "model.safetensors"
     for n in (4, 8):
         text = f'{{"w": {{"dtype": "F32", "shape": [{n}], "data_offsets": [0, {4 * n}]}}}}'.encode()
         weights.write_bytes(len(text).to_bytes(8, "little") + text + bytes(4 * n))
-        assert [x.shape for x in checkpoint_weights.tensors(tmp_path)] == [(n,)]
-        assert checkpoint_weights.tensors(tmp_path) is checkpoint_weights.tensors(tmp_path)
+        assert [x.shape for x in checkpoint_weights.read_tensors(tmp_path)] == [(n,)]
+        assert checkpoint_weights.read_tensors(tmp_path) is checkpoint_weights.read_tensors(tmp_path)
     with pytest.raises(AdvisorError):
-        gguf_weights.from_file(tmp_path / "absent.gguf")
+        gguf_weights.weights_from_file(tmp_path / "absent.gguf")
 
 
 @pytest.mark.slow

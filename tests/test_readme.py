@@ -16,10 +16,10 @@ import yaml
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules import load as check_rules
-from advisor.cli.main import run
+from advisor.checks.rules import load_check_rules as check_rules
+from advisor.cli.main import run_command_line
 from advisor.distribution import DISTRIBUTION
-from advisor.render import targets
+from advisor.render import list_targets
 
 sys.path.append(str(Path(__file__).resolve().parent / "models"))
 import gguf_files
@@ -59,12 +59,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("readme")
     gguf_files.tiny(folder / "model.gguf")
     shutil.copy(TOP / "docs/examples/ci/compose.yaml", folder)
-    assert run(["probe", "--save", str(folder / "machine.json"), "--quiet"]) == 0
+    assert run_command_line(["probe", "--save", str(folder / "machine.json"), "--quiet"]) == 0
     asked = ("llama3.1:8b", "no such model")
     rows = [json.dumps({"id": i, "model": m, "hardware": "1x L40S"}) for i, m in enumerate(asked)]
     (folder / "deployments.jsonl").write_text("\n".join(rows) + "\n", encoding="utf-8")
     words = ["--target", "compose", "--output", str(folder / "deploy"), "--on", "RTX 4090", "--model", "qwen3:8b"]
-    assert run(["render", *words]) == 0
+    assert run_command_line(["render", *words]) == 0
     return folder
 
 
@@ -104,7 +104,7 @@ def test_command_lines_answer(
     monkeypatch.setenv("COLUMNS", "80")
     command, _, into = line.partition(" > ")
     words = shlex.split(command)[1:]
-    status = run(words)
+    status = run_command_line(words)
     out, err = capsys.readouterr()
     if into:
         assert len([json.loads(x) for x in out.splitlines()]) == len(Path("deployments.jsonl").read_text().splitlines())
@@ -137,8 +137,8 @@ def rules() -> Catalog:
 
 def test_counts_are_true(rules: Catalog) -> None:
     """Every number before one of these words, wherever it stands."""
-    served = [e for e in rules.engines() if targets(e, rules)]
-    kinds = {t for e in served for t in targets(e, rules)}
+    served = [e for e in rules.engines() if list_targets(e, rules)]
+    kinds = {t for e in served for t in list_targets(e, rules)}
     words = {"twenty": 20}
     true = {
         "engines": {len(rules.engines()), len(served)},

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.advice.hardware_types import Host, Maturity, Rules, Running, Tier
+from advisor.advice.hardware_types import BudgetRules, BudgetTier, HostNeeds, Maturity, RunningCosts
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.errors import BadInput
 from advisor.meanings import AcceleratorId, Form, QuantizationName, UseCase
 
@@ -14,7 +14,7 @@ FILE = "budgets.yaml"
 AXES = ("buy", "rent")
 
 
-class Rates(msgspec.Struct, frozen=True, kw_only=True):
+class CurrencyRates(msgspec.Struct, frozen=True, kw_only=True):
     """Units of a currency for one US dollar."""
 
     as_of: str
@@ -22,7 +22,7 @@ class Rates(msgspec.Struct, frozen=True, kw_only=True):
     per_usd: dict[str, float]
 
 
-class TierRow(Tier, frozen=True, kw_only=True):
+class BudgetTierRow(BudgetTier, frozen=True, kw_only=True):
     """A tier as it stands in the file: its lower end is `from`."""
 
     from_: float | None = msgspec.field(default=None, name="from")
@@ -32,7 +32,7 @@ class TierRows(msgspec.Struct, frozen=True, kw_only=True):
     """The source's budget chart."""
 
     source: str
-    rows: tuple[TierRow, ...]
+    rows: tuple[BudgetTierRow, ...]
 
 
 class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,15 +40,15 @@ class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
 
     source: str | None = None
     as_of: str | None = None
-    rates: Rates
+    rates: CurrencyRates
     hours_per_month: float
-    power: Running
+    power: RunningCosts
     old_after_days: int
     counts: tuple[int, ...]
     slowest_share: float
     slowest_decode_tps: dict[UseCase, float]
     formats: dict[str, tuple[QuantizationName, ...] | str]
-    hosts: dict[Form, Host]
+    hosts: dict[Form, HostNeeds]
     not_bought_single: tuple[Form, ...]
     not_offered: tuple[Form, ...]
     not_sold_here: tuple[AcceleratorId, ...]
@@ -57,15 +57,15 @@ class BudgetsFile(msgspec.Struct, frozen=True, kw_only=True):
     tiers: TierRows
 
 
-def budget_rules(rules: Catalog) -> Rules:
+def load_budget_rules(rules: Catalog) -> BudgetRules:
     """Currencies, costs, formats, hosts and tiers. Raises BadInput naming the field that an overlay spoiled."""
-    file = typed(rules, FILE, BudgetsFile)
+    file = decode_document(rules, FILE, BudgetsFile)
     lists = {k: v for k, v in file.formats.items() if isinstance(v, tuple)}
     reasons = {k: v for k, v in file.formats.items() if isinstance(v, str)}
     missing = [k for k in (*AXES, "why_buy", "why_rent") if k not in (reasons if k.startswith("why") else lists)]
     if missing:
         raise BadInput(f"rules/{FILE}: formats: {missing[0]} is missing")
-    return Rules(
+    return BudgetRules(
         rates=file.rates.per_usd,
         rates_as_of=file.rates.as_of,
         hours_per_month=file.hours_per_month,
@@ -83,6 +83,8 @@ def budget_rules(rules: Catalog) -> Rules:
         not_sold_here=file.not_sold_here,
         launched_from=file.launched_from,
         maturity=file.maturity,
-        tiers=tuple(Tier(**{f: getattr(row, f) for f in Tier.__struct_fields__}) for row in file.tiers.rows),
+        tiers=tuple(
+            BudgetTier(**{f: getattr(row, f) for f in BudgetTier.__struct_fields__}) for row in file.tiers.rows
+        ),
         tiers_source=file.tiers.source,
     )

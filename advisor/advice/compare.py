@@ -1,4 +1,4 @@
-"""`compare`: engines side by side on this hardware; and the source documents' tables beside today's answers."""
+"""`compare_engines`: engines side by side on this hardware; and the source documents' tables beside today's answers."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine, Support
-from advisor.decision.facts import facts
-from advisor.decision.filters import hardware_support, judge
+from advisor.decision.facts import compute_facts
+from advisor.decision.filters import hardware_support, judge_engine
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
@@ -27,7 +27,7 @@ _LANES = {
 }  # fmt: skip
 
 
-class _Row(msgspec.Struct, frozen=True):
+class _SourceRow(msgspec.Struct, frozen=True):
     id: str
     label: str
     said: list[str]
@@ -37,15 +37,15 @@ class _Row(msgspec.Struct, frozen=True):
     remark: str | None = None
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _SourceTable(msgspec.Struct, frozen=True):
     id: str
     title: str
     engines: list[EngineId]
-    rows: list[_Row]
+    rows: list[_SourceRow]
     names: list[str] = []  # the document's own, where they differ
 
 
-class _Field(msgspec.Struct, frozen=True):
+class _ComparedField(msgspec.Struct, frozen=True):
     field: str
     label: str
 
@@ -54,11 +54,11 @@ class ComparisonsFile(msgspec.Struct, frozen=True):
     """rules/comparisons.yaml."""
 
     as_of: str
-    tables: list[_Table]
-    rows: list[_Field]
+    tables: list[_SourceTable]
+    rows: list[_ComparedField]
 
 
-class Cell(Record, frozen=True, kw_only=True):
+class ComparisonCell(Record, frozen=True, kw_only=True):
     """One answer: yes, partial, no, unknown, n/a or a short text; its note and where it was read."""
 
     value: str
@@ -68,12 +68,12 @@ class Cell(Record, frozen=True, kw_only=True):
     changed: bool = False
 
 
-class Line(Record, frozen=True, kw_only=True):
+class ComparisonLine(Record, frozen=True, kw_only=True):
     """One row of a comparison, a cell for each engine."""
 
     id: str
     label: str
-    cells: tuple[Cell, ...]
+    cells: tuple[ComparisonCell, ...]
     verdict: str | None = None  # of a judgement that no entry answers
     remark: str | None = None
 
@@ -85,7 +85,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     title: str
     engines: tuple[str, ...]
     names: tuple[str, ...]
-    lines: tuple[Line, ...]
+    lines: tuple[ComparisonLine, ...]
     hardware: str | None = None
     refused: dict[str, tuple[str, ...]] = {}  # engine -> why it cannot run here
     as_of: str
@@ -96,32 +96,32 @@ class Comparison(Record, frozen=True, kw_only=True):
         return d
 
 
-class _Known(NamedTuple):
+class _MachineVendor(NamedTuple):
     vendor: str | None
     machine: Machine | None
 
 
-def compare(names: Sequence[str], machine: Machine | None, rules: Catalog) -> Comparison:
+def compare_engines(names: Sequence[str], machine: Machine | None, rules: Catalog) -> Comparison:
     """The feature table of two or more engines, for a machine where one is given. Raises UnknownName, BadInput."""
     entries = list({e.id: e for e in (rules.engine(n) for n in names)}.values())
     if len(entries) < 2:
         raise BadInput("compare wants at least two engines (`advise list engines`)")
-    file = typed(rules, FILE, ComparisonsFile)
-    seen = facts(machine, None, Workload(), rules.accelerators(), rules.engines()) if machine else {}
+    file = decode_document(rules, FILE, ComparisonsFile)
+    seen = compute_facts(machine, None, Workload(), rules.accelerators(), rules.engines()) if machine else {}
     vendor = seen.get("gpu.vendor")
-    known = _Known(vendor if isinstance(vendor, str) else None, machine)
+    known = _MachineVendor(vendor if isinstance(vendor, str) else None, machine)
     lines = []
     for row in file.rows:
         if row.field == "{hardware}" and machine is None:
             continue
         cells = tuple(_cell(e, row.field, known) for e in entries)
-        lines.append(Line(id=row.field, label=row.label, cells=cells))
+        lines.append(ComparisonLine(id=row.field, label=row.label, cells=cells))
     refused = {}
     if machine is not None:
-        for e in entries:
-            reasons = judge(e, seen, None, None, Workload(cloud="allowed"), asked=[e.id]).reasons
+        for entry in entries:
+            reasons = judge_engine(entry, seen, None, None, Workload(cloud="allowed"), asked=[entry.id]).reasons
             if reasons:
-                refused[e.id] = tuple(dict.fromkeys(r.text for r in reasons))
+                refused[entry.id] = tuple(dict.fromkeys(r.text for r in reasons))
     return Comparison(
         id="engines", title="Engines side by side", engines=tuple(e.id for e in entries),
         names=tuple(e.name for e in entries), lines=tuple(lines),
@@ -132,24 +132,26 @@ def compare(names: Sequence[str], machine: Machine | None, rules: Catalog) -> Co
 
 def source_tables(rules: Catalog) -> tuple[Comparison, ...]:
     """The tables of the source documents with today's cell beside each of the author's."""
-    file = typed(rules, FILE, ComparisonsFile)
+    file = decode_document(rules, FILE, ComparisonsFile)
     out = []
-    for t in file.tables:
-        entries = [rules.engine(e) for e in t.engines]
+    for source_table in file.tables:
+        entries = [rules.engine(e) for e in source_table.engines]
         lines = []
-        for row in t.rows:
+        for row in source_table.rows:
             if len(row.said) != len(entries):
                 raise BadInput(f"rules/{FILE}: {row.id} has {len(row.said)} cells for {len(entries)} engines")
             cells = [_said(row, s, e) for s, e in zip(row.said, entries, strict=True)]
             lines.append(
-                Line(id=row.id, label=row.label, cells=tuple(cells), verdict=row.verdict, remark=row.remark or row.now)
+                ComparisonLine(
+                    id=row.id, label=row.label, cells=tuple(cells), verdict=row.verdict, remark=row.remark or row.now
+                )
             )
         out.append(
             Comparison(
-                id=t.id,
-                title=t.title,
-                engines=tuple(t.engines),
-                names=tuple(t.names or [e.name for e in entries]),
+                id=source_table.id,
+                title=source_table.title,
+                engines=tuple(source_table.engines),
+                names=tuple(source_table.names or [e.name for e in entries]),
                 lines=tuple(lines),
                 as_of=file.as_of,
             )
@@ -157,64 +159,66 @@ def source_tables(rules: Catalog) -> tuple[Comparison, ...]:
     return tuple(out)
 
 
-def _said(row: _Row, said: str, e: Engine) -> Cell:
+def _said(row: _SourceRow, said: str, entry: Engine) -> ComparisonCell:
     """The author's cell and today's."""
     if row.field is None or said == "n/a":
-        return Cell(value=said, said=said)
-    now = _cell(e, row.field, _Known(None, None))
+        return ComparisonCell(value=said, said=said)
+    now = _cell(entry, row.field, _MachineVendor(None, None))
     same = (
         now.value == UNKNOWN or said.split(" ")[0].lower() == now.value or {said, now.value} <= {"limited", "partial"}
     )
     return msgspec.structs.replace(now, said=said, changed=not same)
 
 
-def _cell(e: Engine, field: str, known: _Known) -> Cell:
+def _cell(entry: Engine, field: str, known: _MachineVendor) -> ComparisonCell:
     """One field of an engine's entry. What the entry does not say is unknown."""
     if field == "status":
-        return Cell(value=e.health.status, note=e.health.note)
+        return ComparisonCell(value=entry.health.status, note=entry.health.note)
     if field == "version":
-        return Cell(value=e.version or (e.latest_seen.version if e.latest_seen else None) or UNKNOWN)
+        return ComparisonCell(
+            value=entry.version or (entry.latest_seen.version if entry.latest_seen else None) or UNKNOWN
+        )
     if field == "license":
-        return Cell(value=e.license or UNKNOWN)
+        return ComparisonCell(value=entry.license or UNKNOWN)
     if field == "os":
-        return Cell(value=_listed(e.os))
+        return ComparisonCell(value=_listed(entry.os))
     if field == "formats":
-        sources = {s for x in e.formats.values() for s in x.src}
-        return Cell(value=_listed(e.formats), source=_source(e, tuple(sorted(sources))))
+        sources = {s for x in entry.formats.values() for s in x.src}
+        return ComparisonCell(value=_listed(entry.formats), source=_source(entry, tuple(sorted(sources))))
     if field == "floor":
-        return Cell(value=_floor(e, known.vendor))
+        return ComparisonCell(value=_floor(entry, known.vendor))
     if field == "{hardware}":
-        support = hardware_support(e, known.vendor or "none")
-        return _support(e, support)
+        support = hardware_support(entry, known.vendor or "none")
+        return _support(entry, support)
     if field == "quantization.4bit":
-        return _best(e, [e.quantization[k] for k in FOUR_BIT if k in e.quantization] or _gguf(e))
+        return _best(entry, [entry.quantization[k] for k in FOUR_BIT if k in entry.quantization] or _gguf(entry))
     part, _, key = field.partition(".")
-    table: Any = getattr(e, part)
+    table: Any = getattr(entry, part)
     if not key:
-        return _support(e, table)
+        return _support(entry, table)
     if "|" in key:
-        return _best(e, [table[k] for k in key.split("|") if k in table])
-    return _support(e, table.get(key))
+        return _best(entry, [table[k] for k in key.split("|") if k in table])
+    return _support(entry, table.get(key))
 
 
-def _gguf(e: Engine) -> list[Support]:
-    return [e.formats["gguf"]] if "gguf" in e.formats else []
+def _gguf(entry: Engine) -> list[Support]:
+    return [entry.formats["gguf"]] if "gguf" in entry.formats else []
 
 
-def _best(e: Engine, found: Sequence[Support]) -> Cell:
+def _best(entry: Engine, found: Sequence[Support]) -> ComparisonCell:
     """The most that any of several entries allows."""
     order = ("yes", "partial", "n/a", "unknown", "no")
-    return _support(e, min(found, key=lambda s: order.index(s.support), default=None))
+    return _support(entry, min(found, key=lambda s: order.index(s.support), default=None))
 
 
-def _support(e: Engine, s: Support | None) -> Cell:
-    if s is None:
-        return Cell(value=UNKNOWN)
-    return Cell(value=s.support, note=s.note, source=_source(e, s.src))
+def _support(entry: Engine, support: Support | None) -> ComparisonCell:
+    if support is None:
+        return ComparisonCell(value=UNKNOWN)
+    return ComparisonCell(value=support.support, note=support.note, source=_source(entry, support.src))
 
 
-def _source(e: Engine, keys: Sequence[str]) -> str | None:
-    found = [e.sources[k] for k in keys if k in e.sources]
+def _source(entry: Engine, keys: Sequence[str]) -> str | None:
+    found = [entry.sources[k] for k in keys if k in entry.sources]
     texts = [", ".join(str(x) for x in (s.title, s.version, s.date) if x) for s in found]
     return "; ".join(texts) or None
 
@@ -224,21 +228,21 @@ def _listed(table: dict[str, Support]) -> str:
     return ", ".join(words) or UNKNOWN
 
 
-def _floor(e: Engine, vendor: str | None) -> str:
+def _floor(entry: Engine, vendor: str | None) -> str:
     """The floor of the machine's vendor (NVIDIA's without a machine)."""
     out = []
     if vendor in (None, "nvidia", "none"):
         caps = sorted(
-            {f.nvidia_compute_capability for f in e.floors.values() if f.nvidia_compute_capability}, key=float
+            {f.nvidia_compute_capability for f in entry.floors.values() if f.nvidia_compute_capability}, key=float
         )
-        cuda = sorted({f.cuda for f in e.floors.values() if f.cuda})
-        drivers = sorted({f.driver for f in e.floors.values() if f.driver})
+        cuda = sorted({f.cuda for f in entry.floors.values() if f.cuda})
+        drivers = sorted({f.driver for f in entry.floors.values() if f.driver})
         out += [f"compute {caps[0]}"] if caps else []
         out += [f"CUDA {cuda[0]}"] if cuda else []
         out += [f"driver {drivers[0]}"] if drivers else []
     if vendor == "amd":
-        gfx = sorted({g for f in e.floors.values() for g in f.amd_gfx})
+        gfx = sorted({g for f in entry.floors.values() for g in f.amd_gfx})
         out += [f"{len(gfx)} listed gfx"] if gfx else []
-    python = sorted({f.python for f in e.floors.values() if f.python})
+    python = sorted({f.python for f in entry.floors.values() if f.python})
     out += [f"Python {python[0]}"] if python else []
     return ", ".join(out) or "-"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.meanings import QuantizationName, UseCase
 
 
@@ -17,7 +17,7 @@ class GgufOrder(msgspec.Struct, frozen=True):
     tight: tuple[QuantizationName, ...]
 
 
-class Orders(msgspec.Struct, frozen=True):
+class WorkloadDefaults(msgspec.Struct, frozen=True):
     """The file's content."""
 
     source: str
@@ -33,6 +33,6 @@ class Orders(msgspec.Struct, frozen=True):
     litert: list[QuantizationName]
 
 
-def orders(rules: Catalog) -> Orders:
+def load_workload_defaults(rules: Catalog) -> WorkloadDefaults:
     """The defaults from the rules. Raises BadInput when an overlay spoiled them."""
-    return typed(rules, "workloads.yaml", Orders)
+    return decode_document(rules, "workloads.yaml", WorkloadDefaults)

@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from advisor import engines, formats
-from advisor.advice.defaults import orders
-from advisor.advice.limits import Limits, limits
-from advisor.advice.load_curve import LoadPoint, load_curve
-from advisor.advice.spread import spread
+from advisor.advice.defaults import load_workload_defaults
+from advisor.advice.limits import DeploymentLimits, find_limits
+from advisor.advice.load_curve import LoadPoint, compute_load_curve
+from advisor.advice.spread import spread_over_cards
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
-from advisor.catalog.match import capacity
-from advisor.catalog.resolve import file_format, resolve_model
+from advisor.catalog.documents import decode_document
+from advisor.catalog.match import usable_capacity_bytes
+from advisor.catalog.resolve import choose_file_format, resolve_model
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate
-from advisor.engines.flags import smaller_caches
-from advisor.engines.llama_cpp_verify import Verified
+from advisor.engines.flags import list_smaller_caches
+from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import answer
+from advisor.estimation import estimate_as_json
 from advisor.machines.types import Device, Machine, Vendor
 from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
@@ -28,7 +28,7 @@ from advisor.models.types import Model
 from advisor.record import Record
 
 
-class Fits(Record, frozen=True, kw_only=True):
+class CardFit(Record, frozen=True, kw_only=True):
     """Whether the deployment fits on a number of one card. None = too close to call."""
 
     hardware: str
@@ -37,7 +37,7 @@ class Fits(Record, frozen=True, kw_only=True):
     assumed: bool  # the usable memory is derived from the nominal size
 
 
-class Change(Record, frozen=True, kw_only=True):
+class MemoryChange(Record, frozen=True, kw_only=True):
     """What one change does to the memory of all devices together, at the asked length."""
 
     what: str
@@ -45,7 +45,7 @@ class Change(Record, frozen=True, kw_only=True):
     saves_bytes: int | None
 
 
-class Explained(Record, frozen=True, kw_only=True):
+class Explanation(Record, frozen=True, kw_only=True):
     """The answer to `advise explain`: one estimate per context length; `asked` is the index of the judged one."""
 
     deployment: Deployment
@@ -57,25 +57,25 @@ class Explained(Record, frozen=True, kw_only=True):
     asked: int
     verdict: bool | None  # None without a machine, or when it cannot be told
     has_machine: bool
-    fits_on: tuple[Fits, ...]
-    changes: tuple[Change, ...]
-    limits: Limits | None  # None without a machine
+    fits_on: tuple[CardFit, ...]
+    changes: tuple[MemoryChange, ...]
+    limits: DeploymentLimits | None  # None without a machine
     speed: tuple[LoadPoint, ...]  # by requests at once; empty without a machine, or where no rate can be modelled
-    verified: Verified | None  # the engine's own answer, where it was asked for
+    verified: EngineVerification | None  # the engine's own answer, where it was asked for
     warnings: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
         """The public JSON of `advise explain` (advisor/schemas/explain.json)."""
-        d = self.deployment
+        deployment = self.deployment
         return {
-            "model": d.model.id,
+            "model": deployment.model.id,
             "quantization": self.quantization,
-            "engine": d.engine,
-            "machine": d.machine.to_dict() if d.machine and self.has_machine else None,
+            "engine": deployment.engine,
+            "machine": deployment.machine.to_dict() if deployment.machine and self.has_machine else None,
             "fits": self.verdict,
             "file_bytes": self.file_bytes,
             "bits_per_weight": self.bits_per_weight,
-            "estimates": [answer(e, d) for e in self.estimates],
+            "estimates": [estimate_as_json(e, deployment) for e in self.estimates],
             "fits_on": [f.to_dict() for f in self.fits_on],
             "changes": [c.to_dict() for c in self.changes],
             "limits": self.limits.to_dict() if self.limits else None,
@@ -85,7 +85,7 @@ class Explained(Record, frozen=True, kw_only=True):
         }
 
 
-class Question(NamedTuple):
+class ExplainRequest(NamedTuple):
     """What `explain` is asked."""
 
     model: str
@@ -106,37 +106,37 @@ class CardsFile(msgspec.Struct, frozen=True):
     accelerators: list[AcceleratorId]
 
 
-def explain(q: Question, rules: Catalog) -> Explained:
+def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
     """The explanation. Raises UnknownName, BadFile, BadInput."""
-    found = resolve_model(q.model, rules)
-    if q.engine:
-        entry = rules.engine(q.engine)
+    found = resolve_model(request.model, rules)
+    if request.engine:
+        entry = rules.engine(request.engine)
     elif found.quantization is not None:  # read from a GGUF file
         entry = formats.usual_engine("gguf", rules)
     else:
-        entry = _engine_for(q.quantization, rules)
-    chosen = formats.quantization(file_format(found, q.quantization, rules), entry, found.model, rules)
-    judged, lengths = _lengths(q, found.model.max_context, rules)
+        entry = _engine_for(request.quantization, rules)
+    chosen = formats.choose_format(choose_file_format(found, request.quantization, rules), entry, found.model, rules)
+    judged, lengths = _lengths(request, found.model.max_context, rules)
     base = Deployment(
         model=found.model,
         engine=entry.id,
         quantization=chosen.quantization.id,
-        machine=q.machine or _one_device(1),
-        engine_version=q.machine.installed_version(entry.id) if q.machine else None,
-        sequences=q.concurrency,
+        machine=request.machine or _one_device(1),
+        engine_version=request.machine.installed_version(entry.id) if request.machine else None,
+        sequences=request.concurrency,
         model_path=found.path,
     )
-    base = spread(base, entry)
+    base = spread_over_cards(base, entry)
     estimates = tuple(_estimate(base, n, entry, chosen.quantization, rules) for n in lengths)
     asked = lengths.index(judged)
     file_bytes, bits = _file_size(base, entry, chosen.quantization, estimates[asked], rules)
     notes = [n for n in (found.note, chosen.note) if n]
-    if q.engine is None:
+    if request.engine is None:
         notes.append(f"no engine given: {entry.name}, whose format this is; --engine takes another")
     notes += _windows(found.model)
-    if q.machine is not None:
-        notes += q.machine.notes
-    return Explained(
+    if request.machine is not None:
+        notes += request.machine.notes
+    return Explanation(
         deployment=base,
         engine_name=entry.name,
         quantization=chosen.quantization.id,
@@ -144,30 +144,32 @@ def explain(q: Question, rules: Catalog) -> Explained:
         bits_per_weight=bits,
         estimates=estimates,
         asked=asked,
-        verdict=estimates[asked].fits if q.machine is not None else None,
-        has_machine=q.machine is not None,
+        verdict=estimates[asked].fits if request.machine is not None else None,
+        has_machine=request.machine is not None,
         fits_on=_fits_on(base, judged, entry, chosen.quantization, estimates[asked], rules),
-        limits=_limits(base, judged, entry, chosen.quantization, rules) if q.machine is not None else None,
-        speed=_speed(base, judged, entry, chosen.quantization, rules) if q.machine is not None else (),
-        verified=_verified(base, judged, entry, estimates[asked], rules) if q.verify else None,
+        limits=_limits(base, judged, entry, chosen.quantization, rules) if request.machine is not None else None,
+        speed=_speed(base, judged, entry, chosen.quantization, rules) if request.machine is not None else (),
+        verified=_verified(base, judged, entry, estimates[asked], rules) if request.verify else None,
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
-        warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if q.machine is not None)])),
+        warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if request.machine is not None)])),
     )
 
 
-def memory_curve(x: Explained, rules: Catalog, points: int = 33) -> tuple[MemoryEstimate, ...]:
+def memory_curve(explanation: Explanation, rules: Catalog, points: int = 33) -> tuple[MemoryEstimate, ...]:
     """Estimates of an explained deployment at evenly spaced lengths up to the longest that it shows."""
-    d = x.deployment
-    entry, q = rules.engine(d.engine), rules.quantization(x.quantization)
-    top = x.estimates[-1].context_length
+    deployment = explanation.deployment
+    entry, quantization = rules.engine(deployment.engine), rules.quantization(explanation.quantization)
+    top = explanation.estimates[-1].context_length
     lengths = sorted({max(1, top * k // (points - 1)) for k in range(points)} - {1})
-    return tuple(_estimate(d, n, entry, q, rules) for n in lengths)
+    return tuple(_estimate(deployment, n, entry, quantization, rules) for n in lengths)
 
 
-def _speed(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> tuple[LoadPoint, ...]:
+def _speed(
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
+) -> tuple[LoadPoint, ...]:
     """Rates by requests at once, on the deployment as it is spread over the machine."""
     try:
-        return load_curve(d, length, lambda x, n: _estimate(x, n, entry, q, rules), rules)
+        return compute_load_curve(deployment, length, lambda x, n: _estimate(x, n, entry, quantization, rules), rules)
     except AdvisorError:
         return ()
 
@@ -188,10 +190,10 @@ def _engine_for(quantization: str | None, rules: Catalog) -> Engine:
     return formats.usual_engine(rules.quantization(quantization).family, rules)
 
 
-def _lengths(q: Question, trained: int | None, rules: Catalog) -> tuple[int, list[int]]:
+def _lengths(request: ExplainRequest, trained: int | None, rules: Catalog) -> tuple[int, list[int]]:
     """The length that is judged, and at least three to show (fewer only where the model was trained for less)."""
     top = trained or 131072
-    judged = q.context or min(orders(rules).context["chat"], top)
+    judged = request.context or min(load_workload_defaults(rules).context["chat"], top)
     usual = [n for n in (4096, 8192, 32768, 131072) if n <= top]
     shown = {judged, *usual[:1], *usual[2:3], top if top <= 131072 else 131072}
     for n in (2048, 1024, 512, 16384, 65536):
@@ -210,70 +212,88 @@ def _one_device(n: int, total: int | None = None) -> Machine:
     return Machine(source="text", devices=one)
 
 
-def _estimate(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> MemoryEstimate:
-    module, inner = engines.find(entry.id, rules.engines())
-    return module.memory(msgspec.structs.replace(d, context_length=length), inner, q)
+def _estimate(
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
+) -> MemoryEstimate:
+    module, inner = engines.find_engine_module(entry.id, rules.engines())
+    return module.memory(msgspec.structs.replace(deployment, context_length=length), inner, quantization)
 
 
 def _file_size(
-    d: Deployment, entry: Engine, q: Quantization, m: MemoryEstimate, rules: Catalog
+    deployment: Deployment, entry: Engine, quantization: Quantization, estimate: MemoryEstimate, rules: Catalog
 ) -> tuple[int | None, float | None]:
     """Bytes of the weights on disk and bits per weight."""
-    if q.family == "gguf" or (q.family == "none" and formats.own_family(entry, rules) == "gguf"):
+    if quantization.family == "gguf" or (quantization.family == "none" and formats.own_family(entry, rules) == "gguf"):
         from pathlib import Path
 
         from advisor.memory import gguf_weights
 
         try:
-            if d.model_path and not Path(d.model_path).is_dir():
-                w = gguf_weights.from_file(Path(d.model_path))
+            if deployment.model_path and not Path(deployment.model_path).is_dir():
+                weights = gguf_weights.weights_from_file(Path(deployment.model_path))
             else:
-                w = gguf_weights.from_model(d.model, q.id)
+                weights = gguf_weights.weights_from_model(deployment.model, quantization.id)
         except (gguf_weights.NoLayout, KeyError):
             return None, None
-        return w.file_bytes, 8 * w.file_bytes / (d.model.params_text or d.model.params_total)
-    total = sum(r.weights_bytes or 0 for r in m.devices) or (m.host.weights_bytes if m.host else None)
-    return None, 8 * total / d.model.params_total if total else None
+        return weights.file_bytes, 8 * weights.file_bytes / (
+            deployment.model.params_text or deployment.model.params_total
+        )
+    total = sum(r.weights_bytes or 0 for r in estimate.devices) or (
+        estimate.host.weights_bytes if estimate.host else None
+    )
+    return None, 8 * total / deployment.model.params_total if total else None
 
 
 def _fits_on(
-    d: Deployment, length: int, entry: Engine, q: Quantization, now: MemoryEstimate, rules: Catalog
-) -> tuple[Fits, ...]:
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, now: MemoryEstimate, rules: Catalog
+) -> tuple[CardFit, ...]:
     """Common cards, one, two, four and eight of each: the smallest number that fits."""
-    cards = typed(rules, "cards.yaml", CardsFile)
+    cards = decode_document(rules, "cards.yaml", CardsFile)
     weights = sum(r.weights_bytes or 0 for r in now.devices)
     out = []
     for name in cards.accelerators:
         card = rules.accelerators().get(name)
         if card is None:
             raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
-        size, basis = capacity(card)
+        size, basis = usable_capacity_bytes(card)
         if size is None:
             continue
-        out.append(_smallest_number(d, length, entry, q, rules, card, size, basis == "assumed", cards.counts, weights))
+        out.append(
+            _smallest_number(
+                deployment, length, entry, quantization, rules, card, size, basis == "assumed", cards.counts, weights
+            )
+        )
     return tuple(out)
 
 
 def _smallest_number(
-    d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog, card: Accelerator, size: int,
-    assumed: bool, counts: list[int], weights: int,
-) -> Fits:  # fmt: skip
-    best: Fits | None = None
+    deployment: Deployment,
+    length: int,
+    entry: Engine,
+    quantization: Quantization,
+    rules: Catalog,
+    card: Accelerator,
+    size: int,
+    assumed: bool,
+    counts: list[int],
+    weights: int,
+) -> CardFit:
+    best: CardFit | None = None
     for n in counts:
         if n * size < weights:  # cannot hold even the weights
-            best = Fits(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=False, assumed=assumed)
+            best = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=False, assumed=assumed)
             continue
         device = Device(
             index=0, name=card.name, vendor=_vendor(card), accelerator=card.id, total_bytes=size,
             compute_capability=card.compute_capability,
         )  # fmt: skip
         machine = Machine(source="text", devices=tuple(msgspec.structs.replace(device, index=i) for i in range(n)))
-        placed = spread(msgspec.structs.replace(d, machine=machine, settings={}), entry)
+        placed = spread_over_cards(msgspec.structs.replace(deployment, machine=machine, settings={}), entry)
         try:
-            fits = _estimate(placed, length, entry, q, rules).fits
+            fits = _estimate(placed, length, entry, quantization, rules).fits
         except AdvisorError:
             fits = None
-        found = Fits(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=fits, assumed=assumed)
+        found = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=fits, assumed=assumed)
         if fits:
             return found
         if best is None or (fits is None and best.fits is False):
@@ -291,8 +311,8 @@ def _vendor(card: Accelerator) -> Vendor:
 
 
 def _changes(
-    d: Deployment, length: int, entry: Engine, q: Quantization, now: MemoryEstimate, rules: Catalog
-) -> tuple[Change, ...]:
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, now: MemoryEstimate, rules: Catalog
+) -> tuple[MemoryChange, ...]:
     """The cache in a smaller type, and the weights in other formats of the same family."""
     total = _total(now)
     out = []
@@ -302,49 +322,55 @@ def _changes(
             t = _total(_estimate(other, length, entry, fmt, rules))
         except AdvisorError:
             return
-        out.append(Change(what=what, total_bytes=t, saves_bytes=None if t is None or total is None else total - t))
+        out.append(
+            MemoryChange(what=what, total_bytes=t, saves_bytes=None if t is None or total is None else total - t)
+        )
 
-    for kind in smaller_caches(engines.find(entry.id, rules.engines())[1]):
-        add(f"KV cache {kind}", msgspec.structs.replace(d, kv_cache_type=KvType(k=kind, v=kind)), q)
-    for name in formats.ladder(q.family, rules):
-        if name == q.id:
+    for kind in list_smaller_caches(engines.find_engine_module(entry.id, rules.engines())[1]):
+        add(f"KV cache {kind}", msgspec.structs.replace(deployment, kv_cache_type=KvType(k=kind, v=kind)), quantization)
+    for name in formats.format_ladder(quantization.family, rules):
+        if name == quantization.id:
             continue
         fmt = rules.quantization(name)
-        if d.model_path is None:
-            add(f"weights {name}", msgspec.structs.replace(d, quantization=name), fmt)
+        if deployment.model_path is None:
+            add(f"weights {name}", msgspec.structs.replace(deployment, quantization=name), fmt)
     return tuple(out)
 
 
-def _verified(d: Deployment, length: int, entry: Engine, m: MemoryEstimate, rules: Catalog) -> Verified:
+def _verified(
+    deployment: Deployment, length: int, entry: Engine, estimate: MemoryEstimate, rules: Catalog
+) -> EngineVerification:
     """The engine's own estimate beside ours. Raises BadInput where the engine cannot be asked."""
-    module, inner = engines.find(entry.id, rules.engines())
-    ask = getattr(module, "verify", None)
+    module, inner = engines.find_engine_module(entry.id, rules.engines())
+    ask = getattr(module, "verify_estimate", None)
     if ask is None:
         raise BadInput(f"{entry.name} has no program that plans memory without a GPU; llama.cpp has")
-    found: Verified = ask(msgspec.structs.replace(d, context_length=length), inner, m)
+    found: EngineVerification = ask(msgspec.structs.replace(deployment, context_length=length), inner, estimate)
     return found
 
 
-def _limits(d: Deployment, length: int, entry: Engine, q: Quantization, rules: Catalog) -> Limits:
-    caches = ("auto", *smaller_caches(engines.find(entry.id, rules.engines())[1]))
+def _limits(
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
+) -> DeploymentLimits:
+    caches = ("auto", *list_smaller_caches(engines.find_engine_module(entry.id, rules.engines())[1]))
 
-    def fits(x: Deployment, n: int) -> bool | None:
-        return _estimate(x, n, entry, rules.quantization(x.quantization), rules).fits
+    def fits(deployment: Deployment, n: int) -> bool | None:
+        return _estimate(deployment, n, entry, rules.quantization(deployment.quantization), rules).fits
 
-    steps = () if d.model_path else formats.ladder(q.family, rules)
-    found = limits(d, length, fits, lambda x: spread(x, entry), steps, caches)
-    module, inner = engines.find(entry.id, rules.engines())
-    layers = getattr(module, "layers_on_cards", None)  # engines that can leave layers to the CPU have it
+    steps = () if deployment.model_path else formats.format_ladder(quantization.family, rules)
+    found = find_limits(deployment, length, fits, lambda x: spread_over_cards(x, entry), steps, caches)
+    module, inner = engines.find_engine_module(entry.id, rules.engines())
+    layers = getattr(module, "count_layers_on_cards", None)  # engines that can leave layers to the CPU have it
     if layers is None:
         return found
-    at_length = msgspec.structs.replace(d, context_length=length)
+    at_length = msgspec.structs.replace(deployment, context_length=length)
     return msgspec.structs.replace(found, layers_on_cards=layers(at_length, inner))
 
 
-def _total(m: MemoryEstimate) -> int | None:
-    rows = m.devices or ((m.host,) if m.host else ())
+def _total(estimate: MemoryEstimate) -> int | None:
+    rows = estimate.devices or ((estimate.host,) if estimate.host else ())
     known = [r.total_bytes for r in rows]
     return None if any(k is None for k in known) else sum(k for k in known if k is not None)
 
 
-__all__ = ["Change", "Explained", "Fits", "Question", "explain"]
+__all__ = ["CardFit", "ExplainRequest", "Explanation", "MemoryChange", "explain"]

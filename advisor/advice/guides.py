@@ -9,10 +9,10 @@ import msgspec
 
 from advisor.advice.types import Advice
 from advisor.catalog import Catalog
-from advisor.decision.evaluate import answer_of, evaluate
-from advisor.decision.facts import facts
+from advisor.decision.evaluate import evaluate_guide, evaluate_tree
+from advisor.decision.facts import compute_facts
 from advisor.decision.fields import FIELDS
-from advisor.decision.guides import load_guide, parse_answers, tree_named
+from advisor.decision.guides import find_tree, load_guide, parse_answers
 from advisor.decision.types import Guide, Tree
 from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
@@ -25,7 +25,7 @@ def guide_names(rules: Catalog) -> list[str]:
     return sorted(p.removeprefix("guides/").rsplit(".", 1)[0] for p in rules.documents("guides/"))
 
 
-def load(name: str, rules: Catalog) -> Guide:
+def load_named_guide(name: str, rules: Catalog) -> Guide:
     """A guide by name. Raises UnknownName with near matches."""
     known = guide_names(rules)
     if name not in known:
@@ -34,15 +34,15 @@ def load(name: str, rules: Catalog) -> Guide:
     return load_guide(rules.document(path), path, None, rules.engines(), check=len(rules.roots) > 1)
 
 
-def looked_at(
+def trace_named_guide(
     name: str, tree: str | None, answers: Mapping[str, str], machine: Machine | None, load_: Workload, rules: Catalog
 ) -> tuple[Guide, Tree, dict[str, bool | None]]:
     """A guide, one of its trees, and what each node came to: taken, not taken, unknown; nodes never reached are absent.
 
     Source guides take `answers` to their questions, the advisor's own looks at the machine and the workload.
     """
-    guide = load(name, rules)
-    asked = tree_named(guide, tree)
+    guide = load_named_guide(name, rules)
+    asked = find_tree(guide, tree)
     seen: Mapping[str, Any]
     if guide.kind == "advice":
         if answers:
@@ -50,23 +50,27 @@ def looked_at(
                 f"guide {name} asks no questions: it looks at the machine (--on), the model and the workload"
             )
         here = machine or Machine(source="text")
-        seen = facts(here, None, load_, rules.accelerators(), rules.engines()) if machine else dict.fromkeys(FIELDS)
+        seen = (
+            compute_facts(here, None, load_, rules.accelerators(), rules.engines())
+            if machine
+            else dict.fromkeys(FIELDS)
+        )
     else:
         seen = parse_answers(asked, answers)
-    steps = answer_of(guide, asked, seen).trace
+    steps = evaluate_tree(guide, asked, seen).trace
     return guide, asked, {s.rule.rsplit("/", 1)[1]: s.held for s in steps}
 
 
-def guided(a: Advice, name: str, tree: str | None, answers: Mapping[str, str], rules: Catalog) -> Advice:
+def add_guide_answer(advice: Advice, name: str, tree: str | None, answers: Mapping[str, str], rules: Catalog) -> Advice:
     """The advice with what the guide's own tree says in `guide`; filters do not change that, they stand beside it."""
-    guide = load(name, rules)
+    guide = load_named_guide(name, rules)
     if guide.kind == "advice":
         if answers:
             raise BadInput(f"guide {name} asks no questions: it looks at the machine, the model and the workload")
-        return a
-    asked = tree_named(guide, tree)
-    decision = evaluate(guide, parse_answers(asked, answers), tree)
-    refused = {r.engine: [x.text for x in r.reasons] for r in a.rejected}
+        return advice
+    asked = find_tree(guide, tree)
+    decision = evaluate_guide(guide, parse_answers(asked, answers), tree)
+    refused = {r.engine: [x.text for x in r.reasons] for r in advice.rejected}
     body = {
         "name": name,
         "tree": decision.tree,
@@ -84,4 +88,4 @@ def guided(a: Advice, name: str, tree: str | None, answers: Mapping[str, str], r
         "unanswered": list(decision.unknown),
         "refused_here": {e: refused[e] for e in decision.engines if e in refused},
     }
-    return msgspec.structs.replace(a, guide=body, trace=(*decision.trace, *a.trace))
+    return msgspec.structs.replace(advice, guide=body, trace=(*decision.trace, *advice.trace))

@@ -16,7 +16,7 @@ from advisor.record import Record
 Axis = Literal["buy", "rent"]
 
 
-class Tier(Record, frozen=True, kw_only=True):
+class BudgetTier(Record, frozen=True, kw_only=True):
     """One row of the source's budget chart, with our verdict."""
 
     id: str
@@ -33,7 +33,7 @@ class Tier(Record, frozen=True, kw_only=True):
     from_: float | None = None
 
 
-class Host(Record, frozen=True, kw_only=True):
+class HostNeeds(Record, frozen=True, kw_only=True):
     """What a form of card needs around it."""
 
     most: int  # devices in one machine
@@ -48,7 +48,7 @@ class Maturity(Record, frozen=True, kw_only=True):
     words: str
 
 
-class Running(Record, frozen=True, kw_only=True):
+class RunningCosts(Record, frozen=True, kw_only=True):
     """What running a bought machine costs; all can be overridden."""
 
     eur_per_kwh: float
@@ -59,13 +59,13 @@ class Running(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Rules(Record, frozen=True, kw_only=True):
+class BudgetRules(Record, frozen=True, kw_only=True):
     """rules/budgets.yaml, checked."""
 
     rates: dict[str, float]  # units of a currency for one US dollar
     rates_as_of: str
     hours_per_month: float
-    power: Running
+    power: RunningCosts
     old_after_days: int
     counts: tuple[int, ...]
     slowest_share: float
@@ -73,13 +73,13 @@ class Rules(Record, frozen=True, kw_only=True):
     formats: dict[Axis, tuple[str, ...]]
     format_reasons: dict[Axis, str]
     usual_formats: dict[str, tuple[str, ...]]  # family -> formats, whatever the axis
-    hosts: dict[str, Host]
+    hosts: dict[str, HostNeeds]
     not_bought_single: tuple[str, ...]
     not_offered: tuple[str, ...]  # forms
     not_sold_here: tuple[str, ...]  # accelerators
     launched_from: str
     maturity: dict[str, Maturity]
-    tiers: tuple[Tier, ...]
+    tiers: tuple[BudgetTier, ...]
     tiers_source: str
 
 
@@ -133,7 +133,7 @@ class Ask(NamedTuple):
     rates: dict[str, float] | None = None  # units for one US dollar; None = those of the rules
 
 
-class Option(Record, frozen=True, kw_only=True):
+class HardwareOption(Record, frozen=True, kw_only=True):
     """One thing to buy or rent that holds the deployment. Amounts are in `currency`."""
 
     hardware: str  # 2x GeForce RTX 3090
@@ -176,7 +176,7 @@ class Option(Record, frozen=True, kw_only=True):
         return d
 
 
-class Refusal(Record, frozen=True, kw_only=True):
+class RejectedHardware(Record, frozen=True, kw_only=True):
     """Hardware that is not offered, and why."""
 
     hardware: str
@@ -187,7 +187,7 @@ class Refusal(Record, frozen=True, kw_only=True):
     text: str
 
 
-class Shopping(Record, frozen=True, kw_only=True):
+class HardwareAdvice(Record, frozen=True, kw_only=True):
     """The answer to `advise hardware`."""
 
     model: str
@@ -198,8 +198,8 @@ class Shopping(Record, frozen=True, kw_only=True):
     rent: Money | None
     hours_per_month: float
     currency: str
-    options: tuple[Option, ...]
-    rejected: tuple[Refusal, ...]
+    options: tuple[HardwareOption, ...]
+    rejected: tuple[RejectedHardware, ...]
     beyond: tuple[str, ...]  # what it would take where nothing (or little) is within the budget
     here: str | None  # whether it fits the machine that is there
     notes: tuple[str, ...]

@@ -13,19 +13,19 @@ from advisor.deployment import Deployment, KvType
 from advisor.errors import AdvisorError
 from advisor.record import Record
 
-Fits = Callable[[Deployment, int], bool | None]  # a deployment with a context length
+FitTest = Callable[[Deployment, int], bool | None]  # a deployment with a context length
 MOST_SEQUENCES = 4096  # beyond it no server admits more
 COUNTS = (1, 2, 3, 4, 6, 8, 16)
 
 
-class ByCache(Record, frozen=True, kw_only=True):
+class CacheTypeLimit(Record, frozen=True, kw_only=True):
     """Longest context with one KV cache type, tokens of each request; None = not even the shortest fits."""
 
     kv_cache_type: str
     largest_context: int | None
 
 
-class Limits(Record, frozen=True, kw_only=True):
+class DeploymentLimits(Record, frozen=True, kw_only=True):
     """What fits on the machine. None = nothing does."""
 
     largest_context: int | None  # tokens of each of the asked requests, at most the trained length
@@ -33,41 +33,43 @@ class Limits(Record, frozen=True, kw_only=True):
     largest_quantization: str | None  # widest weights of the same family, by memory alone
     cards_needed: int | None  # of the machine's own card, for what was asked
     layers_on_cards: tuple[int, int] | None = None  # that fit, of all: engines that can split a model with the CPU
-    by_cache: tuple[ByCache, ...] = ()
+    by_cache: tuple[CacheTypeLimit, ...] = ()
 
 
-def limits(
-    d: Deployment,
+def find_limits(
+    deployment: Deployment,
     length: int,
-    fits: Fits,
+    fits: FitTest,
     spread: Callable[[Deployment], Deployment],
     formats: Sequence[str],
     caches: Sequence[str],
-) -> Limits:
+) -> DeploymentLimits:
     """The limits around a deployment at `length` tokens.
 
     `spread` puts a deployment over its machine's cards, `formats` are weight formats from wide to narrow, `caches` are
     KV cache types to compare.
     """
-    top = max(d.model.max_context or length, length)
+    top = max(deployment.model.max_context or length, length)
 
     def reach(kind: str) -> int | None:
-        other = msgspec.structs.replace(d, kv_cache_type=KvType(k=kind, v=kind))
-        return largest(lambda n: fits(other, n), top)
+        other = msgspec.structs.replace(deployment, kv_cache_type=KvType(k=kind, v=kind))
+        return find_largest(lambda n: fits(other, n), top)
 
-    by_cache = tuple(ByCache(kv_cache_type=kind, largest_context=reach(kind)) for kind in caches)
-    return Limits(
-        largest_context=largest(lambda n: fits(d, n), top),
-        most_sequences=largest(lambda n: fits(msgspec.structs.replace(d, sequences=n), length), MOST_SEQUENCES),
-        largest_quantization=next(
-            (q for q in formats if _safe(fits, msgspec.structs.replace(d, quantization=q), length)), None
+    by_cache = tuple(CacheTypeLimit(kv_cache_type=kind, largest_context=reach(kind)) for kind in caches)
+    return DeploymentLimits(
+        largest_context=find_largest(lambda n: fits(deployment, n), top),
+        most_sequences=find_largest(
+            lambda n: fits(msgspec.structs.replace(deployment, sequences=n), length), MOST_SEQUENCES
         ),
-        cards_needed=_cards(d, length, fits, spread),
+        largest_quantization=next(
+            (q for q in formats if _safe(fits, msgspec.structs.replace(deployment, quantization=q), length)), None
+        ),
+        cards_needed=_cards(deployment, length, fits, spread),
         by_cache=by_cache,
     )
 
 
-def largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1) -> int | None:
+def find_largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1) -> int | None:
     """The largest number for which `fits` is sure, from 1 to `at_most`; None when it is for none. `near` is a number
     near the answer: the search goes from there in growing steps, up where it fits and down where it does not."""
 
@@ -94,22 +96,26 @@ def largest(fits: Callable[[int], bool | None], at_most: int, near: int = 1) -> 
     return low or None
 
 
-def _safe(fits: Fits, d: Deployment, length: int) -> bool:
+def _safe(fits: FitTest, deployment: Deployment, length: int) -> bool:
     try:
-        return fits(d, length) is True
+        return fits(deployment, length) is True
     except AdvisorError:
         return False
 
 
-def _cards(d: Deployment, length: int, fits: Fits, spread: Callable[[Deployment], Deployment]) -> int | None:
+def _cards(
+    deployment: Deployment, length: int, fits: FitTest, spread: Callable[[Deployment], Deployment]
+) -> int | None:
     """The smallest number of the machine's first card on which the deployment fits."""
-    machine = d.machine
+    machine = deployment.machine
     if machine is None or not machine.usable_devices:
         return None
     one = machine.usable_devices[0]
     for n in COUNTS:
         devices = tuple(msgspec.structs.replace(one, index=i) for i in range(n))
-        other = msgspec.structs.replace(d, machine=msgspec.structs.replace(machine, devices=devices), settings={})
+        other = msgspec.structs.replace(
+            deployment, machine=msgspec.structs.replace(machine, devices=devices), settings={}
+        )
         if _safe(fits, spread(other), length):
             return n
     return None

@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from advisor.advice.price_list import Priced, PriceList
+from advisor.advice.price_list import DeviceOffer, PriceList
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.distribution import install_command
 from advisor.errors import BadInput
 from advisor.meanings import AcceleratorId
-from advisor.near import plain
+from advisor.near import simplify_name
 
 MOST_OFFERS = 200_000
 TIMEOUT = 30  # seconds, of one answer
 
 
-class Names(msgspec.Struct, frozen=True):
+class LivePriceNames(msgspec.Struct, frozen=True):
     """rules/live-prices.yaml."""
 
     source: str
@@ -32,14 +32,14 @@ class Names(msgspec.Struct, frozen=True):
     names: dict[str, AcceleratorId]
 
 
-class Live(NamedTuple):
+class LivePrices(NamedTuple):
     """Prices, and what to say about them."""
 
-    prices: tuple[Priced, ...]
+    prices: tuple[DeviceOffer, ...]
     notes: tuple[str, ...]
 
 
-def live(rules: Catalog) -> Live:
+def fetch_live_prices(rules: Catalog) -> LivePrices:
     """The cheapest on-demand and spot price per device and hour of every accelerator that is offered now.
 
     Raises BadInput without gpuhunt, and where no cloud's file can be reached.
@@ -64,20 +64,20 @@ def live(rules: Catalog) -> Live:
         raise BadInput(f"live offers could not be read: {' '.join(str(e).split())[:200] or type(e).__name__}") from None
     finally:
         socket.setdefaulttimeout(before)
-    return offered(items[:MOST_OFFERS], answered, version("gpuhunt"), rules)
+    return list_cloud_offers(items[:MOST_OFFERS], answered, version("gpuhunt"), rules)
 
 
-def offered(items: Iterable[Any], clouds: Iterable[str], version: str, rules: Catalog) -> Live:
+def list_cloud_offers(items: Iterable[Any], clouds: Iterable[str], version: str, rules: Catalog) -> LivePrices:
     """Offers as prices per device and hour. Cards that have no name in the catalogue are counted, never guessed."""
-    known = typed(rules, "live-prices.yaml", Names)
-    by_name = {plain(k): v for k, v in known.names.items()}
+    known = decode_document(rules, "live-prices.yaml", LivePriceNames)
+    by_name = {simplify_name(k): v for k, v in known.names.items()}
     today = datetime.date.today().isoformat()
-    best: dict[tuple[str, str], Priced] = {}
+    best: dict[tuple[str, str], DeviceOffer] = {}
     unknown: dict[str, int] = {}
     unsaid: set[str] = set()
     for x in items:
         name = f"{x.gpu_name} {x.gpu_memory:g}" if x.gpu_name and x.gpu_memory else str(x.gpu_name)
-        accelerator = by_name.get(plain(name))
+        accelerator = by_name.get(simplify_name(name))
         if accelerator is None or accelerator not in rules.accelerators():
             unknown[name] = unknown.get(name, 0) + 1
             continue
@@ -89,7 +89,7 @@ def offered(items: Iterable[Any], clouds: Iterable[str], version: str, rules: Ca
         kind = "spot" if x.spot else "on-demand"
         old = best.get((accelerator, kind))
         if old is None or hourly < (old.per_hour or hourly):
-            best[accelerator, kind] = Priced(
+            best[accelerator, kind] = DeviceOffer(
                 accelerator=accelerator, per_hour=hourly, currency="USD", date=today, kind=kind,
                 source=f"gpuhunt {version}: {x.instance_name[:60]}, {x.location[:40]}", provider=x.provider,
             )  # fmt: skip
@@ -99,10 +99,10 @@ def offered(items: Iterable[Any], clouds: Iterable[str], version: str, rules: Ca
         notes.append(f"{sum(unknown.values())} live offers of cards without a name here are left out: {names}")
     if unsaid:
         notes.append(f"{' and '.join(sorted(unsaid))}: the offers do not say SXM or PCIe; taken as PCIe, the slower")
-    return Live(tuple(best.values()), tuple(notes))
+    return LivePrices(tuple(best.values()), tuple(notes))
 
 
-def with_live(known: PriceList, found: Live) -> PriceList:
+def replace_rentals(known: PriceList, found: LivePrices) -> PriceList:
     """The price list with its rentals replaced by live ones; what is bought stays."""
     kept = tuple(p for p in known.prices if p.per_hour is None)
     return msgspec.structs.replace(known, prices=(*kept, *found.prices), notes=found.notes)

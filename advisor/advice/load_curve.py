@@ -22,27 +22,27 @@ class LoadPoint(Record, frozen=True, kw_only=True):
     speed: SpeedEstimate | None
 
 
-def load_curve(
-    d: Deployment, length: int, estimate: Callable[[Deployment, int], MemoryEstimate], rules: Catalog
+def compute_load_curve(
+    deployment: Deployment, length: int, estimate: Callable[[Deployment, int], MemoryEstimate], rules: Catalog
 ) -> tuple[LoadPoint, ...]:
     """1, 2, 4, ... requests at once and the asked number, up to the last whose memory may fit.
 
     Each request has a prompt of half of `length` and an answer of the other half. Empty where no rate can be modelled.
     """
-    from advisor.speed.estimator import speed
-    from advisor.speed.load import Load
+    from advisor.speed.estimator import estimate_speed
+    from advisor.speed.load import RequestLoad
 
     out = []
-    for n in sorted({d.sequences, *(2**k for k in range(DOUBLINGS))}):
-        here = msgspec.structs.replace(d, context_length=length, sequences=n)
-        m = estimate(here, length)
-        if m.fits is False and n != d.sequences:
-            if n > d.sequences:
+    for n in sorted({deployment.sequences, *(2**k for k in range(DOUBLINGS))}):
+        here = msgspec.structs.replace(deployment, context_length=length, sequences=n)
+        memory_estimate = estimate(here, length)
+        if memory_estimate.fits is False and n != deployment.sequences:
+            if n > deployment.sequences:
                 break
             continue
-        load = Load(concurrency=n, prompt=max(1, length // 2), output=max(1, length - length // 2))
-        rates = speed(here, m, rules, load)
-        if rates is None or (n > MOST and n != d.sequences):
+        load = RequestLoad(concurrency=n, prompt=max(1, length // 2), output=max(1, length - length // 2))
+        rates = estimate_speed(here, memory_estimate, rules, load)
+        if rates is None or (n > MOST and n != deployment.sequences):
             break
-        out.append(LoadPoint(concurrency=n, fits=m.fits, speed=rates))
+        out.append(LoadPoint(concurrency=n, fits=memory_estimate.fits, speed=rates))
     return tuple(out)

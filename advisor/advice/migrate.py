@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
 from advisor.decision.filters import FEATURE_WORDS
 from advisor.errors import BadInput
@@ -18,7 +18,7 @@ FILE = "migrations.yaml"
 SAME = "same"
 
 
-class _Concept(msgspec.Struct, frozen=True):
+class _SettingConcept(msgspec.Struct, frozen=True):
     id: str
     label: str
     names: dict[EngineId, str]
@@ -26,7 +26,7 @@ class _Concept(msgspec.Struct, frozen=True):
     notes: dict[EngineId, str] = {}
 
 
-class _Pair(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
+class _EnginePair(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
     source: str
     target: str
     says: list[str]
@@ -38,11 +38,11 @@ class MigrationsFile(msgspec.Struct, frozen=True):
 
     source: str
     as_of: str
-    concepts: list[_Concept]
-    pairs: list[_Pair]
+    concepts: list[_SettingConcept]
+    pairs: list[_EnginePair]
 
 
-class Setting(Record, frozen=True, kw_only=True):
+class SettingChange(Record, frozen=True, kw_only=True):
     """One thing that is set: its name here and there, what each does unasked, what to mind."""
 
     id: str
@@ -61,7 +61,7 @@ class Migration(Record, frozen=True, kw_only=True):
     source: str
     target: str
     names: tuple[str, str]
-    settings: tuple[Setting, ...]
+    settings: tuple[SettingChange, ...]
     unknown: tuple[str, ...]  # settings of the launch that nothing here translates
     says: tuple[str, ...]  # files, clients, operation
     formats_lost: tuple[str, ...]
@@ -81,46 +81,50 @@ def migrate(source: str, target: str, rules: Catalog, given: dict[str, str] | No
 
     Raises UnknownName for an engine, BadInput where both are the same.
     """
-    a, b = rules.engine(source), rules.engine(target)
-    if a.id == b.id:
-        raise BadInput(f"{a.name} to {b.name} is no migration; name two engines")
-    file = typed(rules, FILE, MigrationsFile)
+    entry, engine = rules.engine(source), rules.engine(target)
+    if entry.id == engine.id:
+        raise BadInput(f"{entry.name} to {engine.name} is no migration; name two engines")
+    file = decode_document(rules, FILE, MigrationsFile)
     used = set(given or {})
     settings = []
-    for c in file.concepts:
-        before, after = _name(c, a, rules), _name(c, b, rules)
+    for setting_concept in file.concepts:
+        before, after = _name(setting_concept, entry, rules), _name(setting_concept, engine, rules)
         value = _value(before, given)
         used -= {n for n in (before or "").split(", ") if n}
-        if (before is None and after is None) or (given is not None and value is None and c.id != "model"):
+        if (before is None and after is None) or (
+            given is not None and value is None and setting_concept.id != "model"
+        ):
             continue
-        settings.append(_setting(c, a, b, before, after, value, rules))
-    formats = [k for k, s in a.formats.items() if s.support == "yes"]
-    taken = {k for k, s in b.formats.items() if s.support in ("yes", "partial")} | ({"any"} & set(b.formats))
+        settings.append(_setting(setting_concept, entry, engine, before, after, value, rules))
+    formats = [k for k, s in entry.formats.items() if s.support == "yes"]
+    taken = {k for k, s in engine.formats.items() if s.support in ("yes", "partial")} | ({"any"} & set(engine.formats))
     warnings = (
-        [f"{b.name} is archived: {b.health.note or 'no further releases'}"] if b.health.status == "archived" else []
+        [f"{engine.name} is archived: {engine.health.note or 'no further releases'}"]
+        if engine.health.status == "archived"
+        else []
     )
     return Migration(
-        source=a.id,
-        target=b.id,
-        names=(a.name, b.name),
+        source=entry.id,
+        target=engine.id,
+        names=(entry.name, engine.name),
         settings=tuple(settings),
         unknown=tuple(sorted(used)),
-        says=tuple(_says(file, a, b)),
+        says=tuple(_says(file, entry, engine)),
         formats_lost=tuple(f for f in formats if f not in taken and "any" not in taken),
-        lost=tuple(_features(a, b)),
-        gained=tuple(_features(b, a, gained=True)),
+        lost=tuple(_features(entry, engine)),
+        gained=tuple(_features(engine, entry, gained=True)),
         warnings=tuple(warnings),
         sources=f"{file.source}; {file.as_of}",
     )
 
 
-def _inner(e: Engine, rules: Catalog) -> str:
+def _inner(entry: Engine, rules: Catalog) -> str:
     """The engine whose flags an entry takes: its own, else those of what it runs."""
-    return e.id if not e.runs else e.runs[0] if e.kind != "engine" else e.id
+    return entry.id if not entry.runs else entry.runs[0] if entry.kind != "engine" else entry.id
 
 
-def _name(c: _Concept, e: Engine, rules: Catalog) -> str | None:
-    return c.names.get(e.id) or c.names.get(_inner(e, rules))
+def _name(setting_concept: _SettingConcept, entry: Engine, rules: Catalog) -> str | None:
+    return setting_concept.names.get(entry.id) or setting_concept.names.get(_inner(entry, rules))
 
 
 def _value(name: str | None, given: dict[str, str] | None) -> str | None:
@@ -131,35 +135,49 @@ def _value(name: str | None, given: dict[str, str] | None) -> str | None:
 
 
 def _setting(
-    c: _Concept, a: Engine, b: Engine, before: str | None, after: str | None, value: str | None, rules: Catalog
-) -> Setting:
-    here, there = _inner(a, rules), _inner(b, rules)
-    notes = [c.notes.get(b.id) or c.notes.get(there), c.notes.get(a.id) if a.id != b.id else None]
-    return Setting(
-        id=c.id,
-        label=c.label,
+    setting_concept: _SettingConcept,
+    entry: Engine,
+    engine: Engine,
+    before: str | None,
+    after: str | None,
+    value: str | None,
+    rules: Catalog,
+) -> SettingChange:
+    here, there = _inner(entry, rules), _inner(engine, rules)
+    notes = [
+        setting_concept.notes.get(engine.id) or setting_concept.notes.get(there),
+        setting_concept.notes.get(entry.id) if entry.id != engine.id else None,
+    ]
+    return SettingChange(
+        id=setting_concept.id,
+        label=setting_concept.label,
         before=before,
         after=after,
         value=value,
-        default_before=c.defaults.get(a.id) or c.defaults.get(here),
-        default_after=c.defaults.get(b.id) or c.defaults.get(there),
+        default_before=setting_concept.defaults.get(entry.id) or setting_concept.defaults.get(here),
+        default_after=setting_concept.defaults.get(engine.id) or setting_concept.defaults.get(there),
         note="; ".join(dict.fromkeys(n for n in notes if n)) or None,
     )
 
 
-def _says(file: MigrationsFile, a: Engine, b: Engine) -> list[str]:
+def _says(file: MigrationsFile, source: Engine, target: Engine) -> list[str]:
     out: list[str] = []
-    for p in file.pairs:
-        if p.source in (a.id, "any") and p.target in (b.id, "any") and b.id not in p.except_to and p.source != b.id:
-            out += p.says
+    for engine_pair in file.pairs:
+        if (
+            engine_pair.source in (source.id, "any")
+            and engine_pair.target in (target.id, "any")
+            and target.id not in engine_pair.except_to
+            and engine_pair.source != target.id
+        ):
+            out += engine_pair.says
     return list(dict.fromkeys(out))
 
 
-def _features(a: Engine, b: Engine, gained: bool = False) -> list[str]:
-    """Features that `a` has and `b` has not (or with limits), with the note that says why."""
+def _features(entry: Engine, engine: Engine, gained: bool = False) -> list[str]:
+    """Features that `entry` has and `engine` has not (or with limits), with the note that says why."""
     out = []
-    for key, here in a.features.items():
-        there = b.features.get(key)
+    for key, here in entry.features.items():
+        there = engine.features.get(key)
         if here.support != "yes" or there is None or there.support not in ("no", "partial"):
             continue
         words = FEATURE_WORDS.get(key, key.replace("_", " "))

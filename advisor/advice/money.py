@@ -27,7 +27,7 @@ class Money(Record, frozen=True, kw_only=True):
     per: Per = "once"
 
 
-def parse(text: str, option: str, rates: Mapping[str, float], per: Per = "once", adds: str = "--rate") -> Money:
+def parse_money(text: str, option: str, rates: Mapping[str, float], per: Per = "once", adds: str = "--rate") -> Money:
     """An amount of money. `per` is what is meant when the text does not say. Raises BadInput.
 
     `adds` is what the asker adds an exchange rate with, for messages.
@@ -39,7 +39,7 @@ def parse(text: str, option: str, rates: Mapping[str, float], per: Per = "once",
     currency = SIGNS.get(currency, currency)
     if not currency:
         raise BadInput(f"{option}: say the currency: {m['number'].strip()}EUR, {m['number'].strip()}USD")
-    known(currency, rates, option, adds)
+    check_currency(currency, rates, option, adds)
     amount = float(re.sub(r"[,_ ]", "", m["number"])) * (1000 if m["kilo"] else 1)
     if not 0 < amount < 1e12:
         raise BadInput(f"{option}: {text[:40]!r} is not an amount above zero")
@@ -50,7 +50,7 @@ def parse(text: str, option: str, rates: Mapping[str, float], per: Per = "once",
     return Money(amount=amount, currency=currency, per=words.get(said, per))
 
 
-def known(currency: str, rates: Mapping[str, float], where: str, adds: str = "--rate") -> str:
+def check_currency(currency: str, rates: Mapping[str, float], where: str, adds: str = "--rate") -> str:
     """The currency. Raises BadInput for one without a rate; `adds` is what adds one."""
     if currency not in rates:
         there = f"{where}: no exchange rate for {currency!r}; there are {', '.join(rates)}"
@@ -58,6 +58,6 @@ def known(currency: str, rates: Mapping[str, float], where: str, adds: str = "--
     return currency
 
 
-def convert(amount: float, source: str, target: str, rates: Mapping[str, float]) -> float:
+def convert_currency(amount: float, source: str, target: str, rates: Mapping[str, float]) -> float:
     """An amount in another currency; `rates` are units for one US dollar."""
     return amount if source == target else amount / rates[source] * rates[target]

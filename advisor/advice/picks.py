@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.advice.candidates import Found, Refused, best
-from advisor.advice.formats_tried import FOUR_BIT_QUALITY
-from advisor.advice.question import Question, judge_all, wanted
+from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
+from advisor.advice.format_candidates import FOUR_BIT_QUALITY
+from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
-from advisor.catalog.resolve import Resolved
+from advisor.catalog.documents import decode_document
+from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.meanings import ModelId, UseCase
 from advisor.models.types import Model
-from advisor.render.reference import model_ref
-from advisor.speed.roofline import decode
+from advisor.render.reference import make_model_reference
+from advisor.speed.roofline import estimate_midway_speed
 
 
 class Pick(msgspec.Struct, frozen=True):
@@ -39,14 +39,18 @@ class PicksFile(msgspec.Struct, frozen=True):
     picks: tuple[Pick, ...]
 
 
-def pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tuple[Model | None, tuple[str, ...]]:
+def pick_model(
+    request: RecommendRequest, asked: Engine | None, guide: Guide, rules: Catalog
+) -> tuple[Model | None, tuple[str, ...]]:
     """The first model of the rules' list that fits and decodes fast enough with the first engine of the guide."""
-    p = typed(rules, "picks.yaml", PicksFile)
-    use = q.workload.use_case
-    names = next((x.models for x in p.picks if use in x.uses), ())
-    slowest = p.slowest_decode_tps.get(use, 0) * (1 if q.machine.usable_devices else p.slowest_share_on_cpu)
+    picks_file = decode_document(rules, "picks.yaml", PicksFile)
+    use = request.workload.use_case
+    names = next((x.models for x in picks_file.picks if use in x.uses), ())
+    slowest = picks_file.slowest_decode_tps.get(use, 0) * (
+        1 if request.machine.usable_devices else picks_file.slowest_share_on_cpu
+    )
     light = {r.id: r for r in rules.model_index()}
-    room = _room(q.machine)
+    room = _room(request.machine)
     if room is None:
         raise BadInput(
             "the memory of this machine is not known, so no model can be picked: "
@@ -60,24 +64,31 @@ def pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tup
             raise BadInput(f"rules/picks.yaml: {name} is not in the catalogue")
         if row.params_total * 0.5 > room:
             continue
-        if not q.machine.usable_devices and (row.params_active or row.params_total) > p.most_active_params_on_cpu:
+        if (
+            not request.machine.usable_devices
+            and (row.params_active or row.params_total) > picks_file.most_active_params_on_cpu
+        ):
             continue
         model = rules.find_model(name)
-        j = judge_all(q, model, guide, rules)
-        w = wanted(q, Resolved(model), j, guide, rules, asked)
-        for engine_id in (asked.id,) if asked else j.decision.engines:
-            hit = best(rules.engine(engine_id), w, rules)
-            if isinstance(hit, Refused) or not hit.memory.fits or _crowds(q.machine, hit, p):
+        guide_result = ask_guide(request, model, guide, rules)
+        search = build_search_request(request, ResolvedModel(model), guide_result, guide, rules, asked)
+        for engine_id in (asked.id,) if asked else guide_result.decision.engines:
+            candidate = find_best_candidate(rules.engine(engine_id), search, rules)
+            if (
+                isinstance(candidate, Rejection)
+                or not candidate.memory.fits
+                or _crowds(request.machine, candidate, picks_file)
+            ):
                 continue
-            if hit.quantization.quality < FOUR_BIT_QUALITY and q.quantization is None:
+            if candidate.quantization.quality < FOUR_BIT_QUALITY and request.quantization is None:
                 continue  # a smaller model at four bits is the better answer
-            if q.workload.concurrency > hit.deployment.sequences:
+            if request.workload.concurrency > candidate.deployment.sequences:
                 continue
-            why = f"no model given: {model.id}, the first of rules/picks.yaml ({p.as_of}) that fits for {use}"
-            if model_ref(hit.deployment, rules).missing:
+            why = f"no model given: {model.id}, the first of rules/picks.yaml ({picks_file.as_of}) that fits for {use}"
+            if make_model_reference(candidate.deployment, rules).missing:
                 unknown = unknown or (model, f"{why}; its download is not in the catalogue")
                 break
-            speed = decode(hit.deployment, hit.memory, rules, 1)
+            speed = estimate_midway_speed(candidate.deployment, candidate.memory, rules, 1)
             if speed is None or speed.decode_tps is None or speed.decode_tps.value >= slowest:
                 return model, (why,)
             backup = backup or (model, f"{why}; slower than one would like")
@@ -86,13 +97,16 @@ def pick(q: Question, asked: Engine | None, guide: Guide, rules: Catalog) -> tup
     return (last[0], (last[1],)) if last else (None, ())
 
 
-def _crowds(machine: Machine, f: Found, p: PicksFile) -> bool:
+def _crowds(machine: Machine, candidate: Candidate, picks_file: PicksFile) -> bool:
     """Whether the deployment would leave too little of a memory that other programs live in."""
     ram = machine.memory.usable_bytes
     if ram is None or any(not d.unified for d in machine.usable_devices):
         return False
-    used = sum(r.total_bytes or 0 for r in (*f.memory.devices, *([f.memory.host] if f.memory.host else [])))
-    return used > p.largest_share_of_host_memory * ram
+    used = sum(
+        r.total_bytes or 0
+        for r in (*candidate.memory.devices, *([candidate.memory.host] if candidate.memory.host else []))
+    )
+    return used > picks_file.largest_share_of_host_memory * ram
 
 
 def _room(machine: Machine) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from advisor.advice.money import convert, known
+from advisor.advice.money import check_currency, convert_currency
 from advisor.catalog import Catalog
 from advisor.catalog.types import Accelerator
 from advisor.errors import BadFile, BadInput, UnknownName
@@ -19,7 +19,7 @@ _KEYS = ("unit", "counts", "prices", "rent_per_hour", "date", "source")
 MOST_PRICES, MOST_COUNT = 2000, 1024
 
 
-class Priced(Record, frozen=True, kw_only=True):
+class DeviceOffer(Record, frozen=True, kw_only=True):
     """What one device costs: to buy, or per hour to rent. `kind`: new, used, launch, on-demand, spot, yours."""
 
     accelerator: str
@@ -36,7 +36,7 @@ class Priced(Record, frozen=True, kw_only=True):
 class PriceList(Record, frozen=True, kw_only=True):
     """Prices to choose from. A closed list is all that may be bought."""
 
-    prices: tuple[Priced, ...]
+    prices: tuple[DeviceOffer, ...]
     counts: tuple[int, ...]
     closed: bool = False
     notes: tuple[str, ...] = ()
@@ -74,7 +74,7 @@ def read_prices(
             buy = float(amount) if where == "once" else None
             hourly = None if where == "once" else float(amount) / (hours if where == "month" else 1)
             found.append(
-                Priced(
+                DeviceOffer(
                     accelerator=entry.id,
                     buy=buy,
                     per_hour=hourly,
@@ -96,7 +96,7 @@ def _unit(text: str, path: Path | str, rates: Mapping[str, float]) -> tuple[str,
     rest = m[2].lower()
     per = "hour" if "hour" in rest or "/h" in rest else "month" if "month" in rest else "once"
     try:
-        return known(m[1].upper(), rates, f"{path}: unit"), per
+        return check_currency(m[1].upper(), rates, f"{path}: unit"), per
     except BadInput as e:
         raise BadFile(path, e.message) from None
 
@@ -133,51 +133,65 @@ def catalogue_prices(rules: Catalog, counts: tuple[int, ...], launched_from: str
     return PriceList(prices=tuple(found), counts=counts)
 
 
-def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterator[Priced]:
-    for a in rules.accelerators().values():
-        if a.form in skip or a.id in skip or a.vendor not in ("nvidia", "amd", "intel", "apple"):
+def _bought(rules: Catalog, launched_from: str, skip: tuple[str, ...]) -> Iterator[DeviceOffer]:
+    for accelerator in rules.accelerators().values():
+        if (
+            accelerator.form in skip
+            or accelerator.id in skip
+            or accelerator.vendor not in ("nvidia", "amd", "intel", "apple")
+        ):
             continue
-        memory = max(a.memory_options_gb, default=None)  # a price without a size is the dearest size's
-        if a.price is not None:
-            p = a.price
-            amount = p.low if p.high is None else (p.low + p.high) / 2
-            yield Priced(
-                accelerator=a.id,
+        memory = max(accelerator.memory_options_gb, default=None)  # a price without a size is the dearest size's
+        if accelerator.price is not None:
+            price = accelerator.price
+            amount = price.low if price.high is None else (price.low + price.high) / 2
+            yield DeviceOffer(
+                accelerator=accelerator.id,
                 buy=amount,
-                currency=p.currency,
-                date=p.date,
-                kind=p.kind,
-                source=p.source,
+                currency=price.currency,
+                date=price.date,
+                kind=price.kind,
+                source=price.source,
                 memory_gb=memory,
             )
-        elif a.msrp and (a.launch_date or "") >= launched_from and not a.memory_options_gb:
-            currency = "USD" if "USD" in a.msrp else next(iter(a.msrp))
-            yield Priced(
-                accelerator=a.id, buy=a.msrp[currency], currency=currency, date=a.launch_date or "unknown",
-                kind="launch", source=a.source,
-            )  # fmt: skip
+        elif (
+            accelerator.msrp and (accelerator.launch_date or "") >= launched_from and not accelerator.memory_options_gb
+        ):
+            currency = "USD" if "USD" in accelerator.msrp else next(iter(accelerator.msrp))
+            yield DeviceOffer(
+                accelerator=accelerator.id,
+                buy=accelerator.msrp[currency],
+                currency=currency,
+                date=accelerator.launch_date or "unknown",
+                kind="launch",
+                source=accelerator.source,
+            )
 
 
-def _rented(rules: Catalog) -> Iterator[Priced]:
+def _rented(rules: Catalog) -> Iterator[DeviceOffer]:
     """The cheapest on-demand price a device and hour of each accelerator, and the cheapest spot price."""
-    best: dict[tuple[str, str], Priced] = {}
-    for o in rules.cloud_offers():
-        if o.accelerator is None or "serverless" in (o.tier or "") or o.accelerator not in rules.accelerators():
+    best: dict[tuple[str, str], DeviceOffer] = {}
+    for cloud_offer in rules.cloud_offers():
+        if (
+            cloud_offer.accelerator is None
+            or "serverless" in (cloud_offer.tier or "")
+            or cloud_offer.accelerator not in rules.accelerators()
+        ):
             continue
-        for kind, price in (("on-demand", o.usd_per_hour), ("spot", o.usd_per_hour_spot)):
+        for kind, price in (("on-demand", cloud_offer.usd_per_hour), ("spot", cloud_offer.usd_per_hour_spot)):
             if not price:
                 continue
-            made = Priced(
-                accelerator=o.accelerator, per_hour=price, currency="USD", date=o.date, kind=kind,
-                source=o.source, provider=o.provider,
+            made = DeviceOffer(
+                accelerator=cloud_offer.accelerator, per_hour=price, currency="USD", date=cloud_offer.date, kind=kind,
+                source=cloud_offer.source, provider=cloud_offer.provider,
             )  # fmt: skip
-            known_one = best.get((o.accelerator, kind))
+            known_one = best.get((cloud_offer.accelerator, kind))
             if known_one is None or price < (known_one.per_hour or price):
-                best[o.accelerator, kind] = made
+                best[cloud_offer.accelerator, kind] = made
     yield from best.values()
 
 
-def days_old(date: str, today: datetime.date) -> int | None:
+def count_days_old(date: str, today: datetime.date) -> int | None:
     """Days since 2026, 2026-04 or 2026-04-06, at the latest reading; None for a date that cannot be read."""
     m = re.match(r"(\d{4})(?:-(\d{2}))?(?:-(\d{2}))?", date)
     if not m:
@@ -190,6 +204,8 @@ def days_old(date: str, today: datetime.date) -> int | None:
     return (today - then).days
 
 
-def same_money(p: Priced, amount: float | None, currency: str, rates: Mapping[str, float]) -> float | None:
+def convert_offer_price(
+    offer: DeviceOffer, amount: float | None, currency: str, rates: Mapping[str, float]
+) -> float | None:
     """An amount of the price in another currency; None stays None."""
-    return None if amount is None else convert(amount, p.currency, currency, rates)
+    return None if amount is None else convert_currency(amount, offer.currency, currency, rates)

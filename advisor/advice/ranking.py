@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
 from advisor.deployment import MemoryEstimate
@@ -16,7 +16,7 @@ from advisor.deployment import MemoryEstimate
 FULL = 0.9  # of a budget: what is used above it counts as tight
 
 
-class Points(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RankingPoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Points of each criterion; the sum orders, least first."""
 
     asked: float
@@ -36,22 +36,22 @@ class Ranking(msgspec.Struct, frozen=True):
 
     source: str
     as_of: str
-    points: Points
+    points: RankingPoints
     tie: float
 
 
-def ranking(rules: Catalog) -> Ranking:
+def load_ranking(rules: Catalog) -> Ranking:
     """The points from the rules. Raises BadInput when an overlay spoiled them."""
-    return typed(rules, "ranking.yaml", Ranking)
+    return decode_document(rules, "ranking.yaml", Ranking)
 
 
-def score(
+def score_deployment(
     entry: Engine,
     memory: MemoryEstimate,
     listed: list[str],
     facts: Mapping[str, Any],
     wanted: Collection[str],
-    r: Ranking,
+    ranking: Ranking,
     *,
     asked: bool,
     liked: bool,
@@ -59,25 +59,25 @@ def score(
     offload: bool,
 ) -> dict[str, float]:
     """Points of one deployment by criterion; criteria that do not apply are left out. The sum orders, least first."""
-    p = r.points
+    ranking_points = ranking.points
     support = hardware_support(entry, str(facts.get("gpu.vendor")))
     missing = sum(entry.features.get(f) is None or entry.features[f].support != "yes" for f in wanted)
     all_points = {
-        "asked": p.asked * asked,
-        "policy": p.policy * liked,
-        "unsure": p.unsure * (memory.fits is not True),
-        "held_back": p.held_back * held,
-        "offload": p.offload * offload,
-        "unlisted": p.unlisted * (entry.id not in listed),
-        "place": p.place * (listed.index(entry.id) if entry.id in listed else 0),
-        "tight": round(p.tight * _tightness(memory), 4),
-        "limited_hardware": p.limited_hardware * (support is None or support.support != "yes"),
-        "missing_feature": round(p.missing_feature * missing, 4),
+        "asked": ranking_points.asked * asked,
+        "policy": ranking_points.policy * liked,
+        "unsure": ranking_points.unsure * (memory.fits is not True),
+        "held_back": ranking_points.held_back * held,
+        "offload": ranking_points.offload * offload,
+        "unlisted": ranking_points.unlisted * (entry.id not in listed),
+        "place": ranking_points.place * (listed.index(entry.id) if entry.id in listed else 0),
+        "tight": round(ranking_points.tight * _tightness(memory), 4),
+        "limited_hardware": ranking_points.limited_hardware * (support is None or support.support != "yes"),
+        "missing_feature": round(ranking_points.missing_feature * missing, 4),
     }
     return {k: v for k, v in all_points.items() if v}
 
 
-def _tightness(m: MemoryEstimate) -> float:
+def _tightness(estimate: MemoryEstimate) -> float:
     """How much of the last tenth of the tightest budget is used, 0 to 1; 0 where no budget is known."""
-    shares = [r.total_bytes / r.budget_bytes for r in m.devices if r.total_bytes and r.budget_bytes]
+    shares = [r.total_bytes / r.budget_bytes for r in estimate.devices if r.total_bytes and r.budget_bytes]
     return 0.0 if not shares else min(1.0, max(0.0, (max(shares) - FULL) / (1 - FULL)))

@@ -6,12 +6,12 @@ from typing import Any
 
 from advisor.decision.types import Reason, TraceStep
 from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate, Workload
-from advisor.estimation import answer
+from advisor.estimation import estimate_as_json
 from advisor.machines.types import Machine
 from advisor.record import Record
 
 
-class Tried(Record, frozen=True, kw_only=True):
+class TriedFormat(Record, frozen=True, kw_only=True):
     """A weight format that was looked at and not taken."""
 
     quantization: str
@@ -19,7 +19,7 @@ class Tried(Record, frozen=True, kw_only=True):
     text: str
 
 
-class Ranked(Record, frozen=True, kw_only=True):
+class RankedDeployment(Record, frozen=True, kw_only=True):
     """One deployment that is offered."""
 
     engine: str
@@ -34,12 +34,12 @@ class Ranked(Record, frozen=True, kw_only=True):
     speed: SpeedEstimate | None
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
-    tried: tuple[Tried, ...] = ()
+    tried: tuple[TriedFormat, ...] = ()
     points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
     deployment: Deployment | None
 
 
-class Rejected(Record, frozen=True, kw_only=True):
+class RejectedEngine(Record, frozen=True, kw_only=True):
     """An engine that is not offered, and why."""
 
     engine: str
@@ -51,9 +51,9 @@ class Advice(Record, frozen=True, kw_only=True):
 
     machine: Machine
     workload: Workload
-    chosen: Ranked | None
-    alternatives: tuple[Ranked, ...]
-    rejected: tuple[Rejected, ...]
+    chosen: RankedDeployment | None
+    alternatives: tuple[RankedDeployment, ...]
+    rejected: tuple[RejectedEngine, ...]
     trace: tuple[TraceStep, ...]
     because: tuple[str, ...] = ()
     overlay: tuple[str, ...] = ()
@@ -67,37 +67,39 @@ class Advice(Record, frozen=True, kw_only=True):
         return _advice(self)
 
 
-def _ranked(x: Ranked) -> dict[str, Any]:
+def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
     """One offered deployment."""
     memory = None
-    if x.memory is not None and x.deployment is not None:
-        memory = answer(x.memory, x.deployment)
+    if ranked.memory is not None and ranked.deployment is not None:
+        memory = estimate_as_json(ranked.memory, ranked.deployment)
         for key in ("id", "model", "engine", "quantization", "speed"):
             memory.pop(key)
     return {
-        "engine": x.engine,
-        "engine_version": x.engine_version,
-        "model": x.model,
-        "quantization": x.quantization,
-        "settings": x.settings,
-        "command": x.command,
+        "engine": ranked.engine,
+        "engine_version": ranked.engine_version,
+        "model": ranked.model,
+        "quantization": ranked.quantization,
+        "settings": ranked.settings,
+        "command": ranked.command,
         "memory": memory,
-        "speed": x.speed.to_dict() if x.speed else None,
-        "reasons": list(x.reasons),
-        "notes": list(x.notes),
-        "tried": [t.to_dict() for t in x.tried],
-        "points": x.points,
+        "speed": ranked.speed.to_dict() if ranked.speed else None,
+        "reasons": list(ranked.reasons),
+        "notes": list(ranked.notes),
+        "tried": [t.to_dict() for t in ranked.tried],
+        "points": ranked.points,
     }
 
 
-def _advice(a: Advice) -> dict[str, Any]:
+def _advice(advice: Advice) -> dict[str, Any]:
     """The whole answer of `advise recommend --json`."""
     body: dict[str, Any] = {
-        "machine": a.machine.to_dict(),
-        "workload": a.workload.to_dict(),
-        "chosen": _ranked(a.chosen) if a.chosen else None,
-        "alternatives": [_ranked(x) for x in a.alternatives],
-        "rejected": [{"engine": r.engine, "reasons": [reason.to_dict() for reason in r.reasons]} for r in a.rejected],
+        "machine": advice.machine.to_dict(),
+        "workload": advice.workload.to_dict(),
+        "chosen": _ranked(advice.chosen) if advice.chosen else None,
+        "alternatives": [_ranked(x) for x in advice.alternatives],
+        "rejected": [
+            {"engine": r.engine, "reasons": [reason.to_dict() for reason in r.reasons]} for r in advice.rejected
+        ],
         "trace": [
             {
                 "rule": t.rule,
@@ -106,14 +108,14 @@ def _advice(a: Advice) -> dict[str, Any]:
                 "because": t.because,
                 "source": list(t.source),
             }
-            for t in a.trace
+            for t in advice.trace
         ],
-        "because": list(a.because),
-        "overlay": list(a.overlay),
-        "warnings": list(a.warnings),
-        "remedies": list(a.remedies),
-        "growth": list(a.growth),
+        "because": list(advice.because),
+        "overlay": list(advice.overlay),
+        "warnings": list(advice.warnings),
+        "remedies": list(advice.remedies),
+        "growth": list(advice.growth),
     }
-    if a.guide is not None:
-        body["guide"] = a.guide
+    if advice.guide is not None:
+        body["guide"] = advice.guide
     return body

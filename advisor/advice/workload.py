@@ -36,11 +36,11 @@ def with_fields(base: Workload, fields: Mapping[str, Any]) -> Workload:
         raise BadInput(f"workload: {e}") from None
 
 
-def unknown_fields(w: Workload) -> list[str]:
+def find_unknown_fields(workload: Workload) -> list[str]:
     """Texts about fields that nothing reads."""
     known = (*FIELDS, *FURTHER)
     out = []
-    for key in w.extra:
+    for key in workload.extra:
         if key not in FURTHER:
             near = near_matches(key, known)
             out.append(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from advisor.catalog.launch_types import Told
+from advisor.catalog.launch_types import ServerSelfReport
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.record import Record
@@ -27,7 +27,7 @@ class Endpoint(Record, frozen=True, kw_only=True):
     slots: int | None = None  # requests at once
 
 
-def look(url: str, engines: Mapping[str, Engine], key: str | None = None, timeout: float = 10) -> Endpoint:
+def ask_server(url: str, engines: Mapping[str, Engine], key: str | None = None, timeout: float = 10) -> Endpoint:
     """Asks the server what it is: the engine is the one that writes such an `owned_by`.
 
     Raises BadInput with one line that says what is wrong with the address.
@@ -54,24 +54,24 @@ def look(url: str, engines: Mapping[str, Engine], key: str | None = None, timeou
     return _told_more(found, entry.told, key, timeout) if entry and entry.told else found
 
 
-def _told_more(e: Endpoint, told: Told, key: str | None, timeout: float) -> Endpoint:
+def _told_more(endpoint: Endpoint, told: ServerSelfReport, key: str | None, timeout: float) -> Endpoint:
     """What engines tell at addresses of their own; a server that does not is none the worse."""
     from msgspec.structs import replace
 
     try:
-        data = _get(e.url, told.path, key, timeout)
+        data = _get(endpoint.url, told.path, key, timeout)
     except BadInput:
-        return e
+        return endpoint
     version, path = _at(data, told.version), _at(data, told.model_path)
     found = str(version)[:40] if version is not None else None
     if found is not None and told.version_pattern is not None:
         match = re.match(told.version_pattern, found)
         found = match[0] if match else None
     return replace(
-        e,
+        endpoint,
         engine_version=found,
         model_path=str(path)[:1000] if path else None,
-        context_length=_count(_at(data, told.context_length)) if told.context_length else e.context_length,
+        context_length=_count(_at(data, told.context_length)) if told.context_length else endpoint.context_length,
         slots=_count(_at(data, told.slots)),
     )
 
@@ -83,22 +83,24 @@ def _at(data: Any, keys: str | None) -> Any:
     return data if keys else None
 
 
-def tokens_of(e: Endpoint, words: str, key: str | None, told: Told | None, timeout: float = 10) -> int | None:
+def count_tokens(
+    endpoint: Endpoint, words: str, key: str | None, told: ServerSelfReport | None, timeout: float = 10
+) -> int | None:
     """How many tokens a text is, by the server's own tokenizer; None where it has no address for that."""
     alone = told.tokenizes if told else None
-    body = {alone: words} if alone else {"model": e.models[0], "prompt": words}
+    body = {alone: words} if alone else {"model": endpoint.models[0], "prompt": words}
     try:
-        answer = _ask(e.url, "/tokenize", key, timeout, body)
+        answer = _ask(endpoint.url, "/tokenize", key, timeout, body)
         n = len(answer["tokens"])
     except (BadInput, KeyError, TypeError):
         return None
     return n or None
 
 
-def warm(e: Endpoint, model: str, key: str | None, timeout: float = 300) -> None:
+def warm_up(endpoint: Endpoint, model: str, key: str | None, timeout: float = 300) -> None:
     """One short answer, so that nothing is loaded while it is measured. Raises BadInput where it fails."""
     body = {"model": model, "max_tokens": 2, "messages": [{"role": "user", "content": "Say yes."}]}
-    _ask(e.url, "/v1/chat/completions", key, timeout, body)
+    _ask(endpoint.url, "/v1/chat/completions", key, timeout, body)
 
 
 def _base(url: str) -> str:

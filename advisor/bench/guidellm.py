@@ -41,7 +41,7 @@ morning reason research
 WORDS = tuple(COMMON.split())
 
 
-class Spread(Record, frozen=True, kw_only=True):
+class RequestStatistics(Record, frozen=True, kw_only=True):
     """A measured quantity over requests."""
 
     mean: float
@@ -50,7 +50,7 @@ class Spread(Record, frozen=True, kw_only=True):
     p99: float
 
 
-class Measured(Record, frozen=True, kw_only=True):
+class LoadTestResult(Record, frozen=True, kw_only=True):
     """One run. Seconds, tokens, tokens a second."""
 
     tool: str
@@ -60,13 +60,15 @@ class Measured(Record, frozen=True, kw_only=True):
     concurrency: int
     prompt_tokens: float  # mean of a request
     output_tokens: float
-    ttft_s: Spread
-    tpot_s: Spread | None  # mean time between the tokens of a request after its first; None with one token each
+    ttft_s: RequestStatistics
+    tpot_s: (
+        RequestStatistics | None
+    )  # mean time between the tokens of a request after its first; None with one token each
     output_tps: float
     requests_per_second: float
 
 
-class Wanted(NamedTuple):
+class LoadTest(NamedTuple):
     """The load."""
 
     url: str
@@ -80,67 +82,78 @@ class Wanted(NamedTuple):
     seed: int
 
 
-def program() -> list[str] | None:
+def find_guidellm() -> list[str] | None:
     """guidellm beside this Python or on PATH; None where there is none."""
     beside = Path(sys.executable).parent / "guidellm"
     found = str(beside) if beside.exists() else shutil.which("guidellm")
     return [found] if found else None
 
 
-def measure(w: Wanted, key: str | None, progress: Callable[[int, int], None] | None = None) -> Measured:
+def run_load_test(
+    load_test: LoadTest, key: str | None, progress: Callable[[int, int], None] | None = None
+) -> LoadTestResult:
     """Runs guidellm until all requests are answered or time is up. Raises BadInput where that fails.
 
     `progress` is called with (requests answered, failed).
     """
-    tool = program()
+    tool = find_guidellm()
     if tool is None:
         raise BadInput(f"advise bench runs guidellm, which is not here: {INSTALL}")
     with tempfile.TemporaryDirectory(prefix="advise-bench-") as folder:
         prompts, report = Path(folder) / "prompts.json", Path(folder) / "report.json"
-        prompts.write_text(json.dumps(made(w)), encoding="utf-8")
+        prompts.write_text(json.dumps(make_prompts(load_test)), encoding="utf-8")
         settings = Path(folder) / "run.json"  # the folder is for this user alone
-        settings.write_text(json.dumps(config(w, prompts, report, key)), encoding="utf-8")
-        _run([*tool, "run", "--config", str(settings), "--disable-console"], w.seconds + GRACE, progress)
+        settings.write_text(json.dumps(make_config(load_test, prompts, report, key)), encoding="utf-8")
+        _run([*tool, "run", "--config", str(settings), "--disable-console"], load_test.seconds + GRACE, progress)
         try:
             data = json.loads(report.read_bytes())
         except (OSError, ValueError):
             raise BadInput("guidellm wrote no report that can be read") from None
-    return read(data, w)
+    return read_result(data, load_test)
 
 
-def made(w: Wanted) -> list[dict[str, Any]]:
+def make_prompts(load_test: LoadTest) -> list[dict[str, Any]]:
     """Prompts of about so many tokens, each different from its first word on: no prefix cache helps."""
-    rng = random.Random(w.seed)  # noqa: S311 - made-up prompts
-    n = max(1, round(w.prompt_tokens / w.tokens_per_word))
+    rng = random.Random(load_test.seed)  # noqa: S311 - made-up prompts
+    n = max(1, round(load_test.prompt_tokens / load_test.tokens_per_word))
     return [
         {
             "prompt": " ".join((format(rng.getrandbits(24), "x"), *rng.choices(WORDS, k=n))),
-            "prompt_tokens_count": w.prompt_tokens,
-            "output_tokens_count": w.output_tokens,
+            "prompt_tokens_count": load_test.prompt_tokens,
+            "output_tokens_count": load_test.output_tokens,
         }
-        for _ in range(w.requests)
+        for _ in range(load_test.requests)
     ]
 
 
-def config(w: Wanted, prompts: Path, report: Path, key: str | None) -> dict[str, Any]:
+def make_config(load_test: LoadTest, prompts: Path, report: Path, key: str | None) -> dict[str, Any]:
     """guidellm's own configuration of the run. The key stands here and not among arguments, which others can read."""
-    load = {"kind": "concurrent", "streams": [w.concurrency]} if w.concurrency > 1 else {"kind": "synchronous"}
+    load = (
+        {"kind": "concurrent", "streams": [load_test.concurrency]}
+        if load_test.concurrency > 1
+        else {"kind": "synchronous"}
+    )
     return {
         "metadata": {"name": "advise bench"},
         "spec": {
             "backend": {
-                "kind": "openai_http", "target": w.url, "model": w.model, "request_format": "/v1/chat/completions",
-                "api_key": key, "verify": True, "validate_backend": False,
+                "kind": "openai_http",
+                "target": load_test.url,
+                "model": load_test.model,
+                "request_format": "/v1/chat/completions",
+                "api_key": key,
+                "verify": True,
+                "validate_backend": False,
             },
             "profile": load,
             "constraints": [
-                {"kind": "max_requests", "count": w.requests},
-                {"kind": "max_duration", "seconds": w.seconds},
+                {"kind": "max_requests", "count": load_test.requests},
+                {"kind": "max_duration", "seconds": load_test.seconds},
             ],
             "data": [{"kind": "json_file", "path": str(prompts)}],
             "outputs": [{"kind": "json", "path": str(report)}],
         },
-    }  # fmt: skip
+    }
 
 
 def _run(command: list[str], seconds: int, progress: Callable[[int, int], None] | None) -> None:
@@ -186,7 +199,7 @@ def _end(process: subprocess.Popen[str]) -> None:
         pass
 
 
-def read(data: Any, w: Wanted) -> Measured:
+def read_result(data: Any, load_test: LoadTest) -> LoadTestResult:
     """What a report of guidellm says. Raises BadInput where nothing was answered, or the report is another than known.
 
     Its `inter_token_latency_ms` is the field's TPOT (after the first token); its `time_per_output_token_ms` counts the
@@ -198,15 +211,17 @@ def read(data: Any, w: Wanted) -> Measured:
         totals = m["request_totals"]
         done, failed = int(totals["successful"]), int(totals["errored"])
         if not done:
-            raise BadInput(f"no request was answered ({failed} failed) within {w.seconds} s: allow more with --seconds")
+            raise BadInput(
+                f"no request was answered ({failed} failed) within {load_test.seconds} s: allow more with --seconds"
+            )
         version = data.get("metadata", {}).get("guidellm_version")
         between = m["inter_token_latency_ms"]["successful"]
-        return Measured(
+        return LoadTestResult(
             tool=f"guidellm {version}" if version else "guidellm",
             requests=done,
             failed=failed,
             seconds=float(b["duration"]),
-            concurrency=w.concurrency,
+            concurrency=load_test.concurrency,
             prompt_tokens=float(m["prompt_token_count"]["successful"]["mean"]),
             output_tokens=float(m["output_token_count"]["successful"]["mean"]),
             ttft_s=_spread(m["time_to_first_token_ms"]["successful"]),
@@ -218,6 +233,6 @@ def read(data: Any, w: Wanted) -> Measured:
         raise BadInput(f"the report of guidellm is not as that of 0.8: {type(e).__name__} {e}") from None
 
 
-def _spread(x: Any) -> Spread:
+def _spread(x: Any) -> RequestStatistics:
     p = x["percentiles"]
-    return Spread(mean=x["mean"] / 1000, p50=p["p50"] / 1000, p95=p["p95"] / 1000, p99=p["p99"] / 1000)
+    return RequestStatistics(mean=x["mean"] / 1000, p50=p["p50"] / 1000, p95=p["p95"] / 1000, p99=p["p99"] / 1000)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from advisor.catalog.compiled import ModelRow as ModelRow
+    from advisor.catalog.compiled_rules import ModelRow as ModelRow
     from advisor.catalog.roots import rule_roots as rule_roots
     from advisor.catalog.store import Catalog as Catalog
     from advisor.catalog.store import catalog as catalog
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "Catalog": "advisor.catalog.store",
     "catalog": "advisor.catalog.store",
-    "ModelRow": "advisor.catalog.compiled",
+    "ModelRow": "advisor.catalog.compiled_rules",
     "rule_roots": "advisor.catalog.roots",
 }
 

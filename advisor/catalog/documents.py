@@ -14,7 +14,7 @@ from advisor.memo import memoize_by_identity
 T = TypeVar("T")
 
 
-def typed(rules: Catalog, path: str, kind: type[T]) -> T:
+def decode_document(rules: Catalog, path: str, kind: type[T]) -> T:
     """A rule document as `kind`, made once: do not change what it holds.
 
     Raises BadInput that names file and field when an overlay spoiled it.

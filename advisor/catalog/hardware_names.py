@@ -11,16 +11,16 @@ import re
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, Protocol, get_args
 
-from advisor.catalog.match import attach, capacity
-from advisor.catalog.name_words import choose, wanted
+from advisor.catalog.match import join_catalogue, usable_capacity_bytes
+from advisor.catalog.name_words import choose_accelerator, split_name
 from advisor.catalog.types import Accelerator, CpuPlatform
 from advisor.errors import BadInput, UnknownName
-from advisor.machines import phrases, visible
-from advisor.machines.apple import working_set
-from advisor.machines.phrases import Facts
+from advisor.machines import device_visibility, phrases
+from advisor.machines.apple import default_working_set
+from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.near import near_matches
-from advisor.units import GIB, gib
+from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
 MAX_CARDS = 1024
@@ -33,7 +33,7 @@ _MIG = re.compile(r"\b(\d)g\.(\d{1,3})gb(\+me)?", re.I)
 _VENDORS: tuple[Vendor, ...] = get_args(Vendor)
 
 
-class Catalogue(Protocol):
+class HardwareCatalogue(Protocol):
     """The part of the catalogue that names need."""
 
     def accelerators(self) -> Mapping[str, Accelerator]:
@@ -43,7 +43,7 @@ class Catalogue(Protocol):
         """Processor platforms by id."""
 
 
-class _Cards(NamedTuple):
+class _CardCount(NamedTuple):
     """One `3x NAME` of the string."""
 
     number: int
@@ -52,17 +52,17 @@ class _Cards(NamedTuple):
     note: str | None
 
 
-def parse_hardware(text: str, catalogue: Catalogue) -> Machine:
+def parse_hardware(text: str, catalogue: HardwareCatalogue) -> Machine:
     """The machine that a hardware string describes. What it does not say stays None.
 
     Raises UnknownName (with near matches), AdvisorError `ambiguous_accelerator` (listing the choices) and BadInput.
     """
     if len(text) > MAX_TEXT:
         raise BadInput(f"hardware string of {len(text)} characters: at most {MAX_TEXT} are read")
-    said = Facts()
-    cards: list[_Cards] = []
+    said = HardwareDetails()
+    cards: list[_CardCount] = []
     sizes: list[tuple[int, int]] = []  # (cards before it, bytes) of sizes on their own
-    for part in phrases.split(text):
+    for part in phrases.split_phrases(text):
         _read_part(part, said, cards, catalogue.accelerators())
         if said.bare_bytes is not None:
             sizes.append((len(cards), said.bare_bytes))
@@ -75,35 +75,35 @@ def parse_hardware(text: str, catalogue: Catalogue) -> Machine:
         )
     if cards and said.no_gpu:
         raise BadInput(f"hardware {text.strip()!r} names a card and says that there is none")
-    return attach(_machine(text, said, cards), catalogue.accelerators(), catalogue.cpu_platforms())
+    return join_catalogue(_machine(text, said, cards), catalogue.accelerators(), catalogue.cpu_platforms())
 
 
-def _read_part(part: str, said: Facts, cards: list[_Cards], known: Mapping[str, Accelerator]) -> None:
+def _read_part(part: str, said: HardwareDetails, cards: list[_CardCount], known: Mapping[str, Accelerator]) -> None:
     part = re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I)
     several = re.fullmatch(r"(\d{1,6} (?:nodes?|clusters?))\s+(?:of|each)\s+(.+)", part, re.I)
     if several:
-        phrases.read(several[1], said)
+        phrases.read_phrase(several[1], said)
         _read_part(several[2], said, cards, known)
         return
-    if phrases.read(part, said):
+    if phrases.read_phrase(part, said):
         return
     without = re.fullmatch(r"(.+?)\s+(?:without|no) driver", part, re.I)
     if without:
         said.driver_problem = "missing"
         part = without[1]
     for inside in re.findall(r"\(([^()]+)\)", part):
-        if "core" not in inside.lower() and phrases.read(inside.strip(), said):
+        if "core" not in inside.lower() and phrases.read_phrase(inside.strip(), said):
             part = part.replace(f"({inside})", " ").strip()
     count, name = _count(part)
     mig = _MIG.search(name)
-    asked = wanted(_MIG.sub(" ", name) if mig else name)
-    chosen = choose(asked, known, mig[0].lower() if mig else None)
+    asked = split_name(_MIG.sub(" ", name) if mig else name)
+    chosen = choose_accelerator(asked, known, mig[0].lower() if mig else None)
     if chosen is None:
         if phrases.read_cpu(part, said):
             return
         raise UnknownName("accelerator", name, _near(name, known), "`advise list accelerators` names them all.")
     entry, note = chosen
-    card = _Cards(count, entry, mig[0].lower() if mig else None, note)
+    card = _CardCount(count, entry, mig[0].lower() if mig else None, note)
     if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", name, re.I):
         said.cpu_model = name
     cards.append(card)
@@ -137,7 +137,7 @@ def _takes_ram(entry: Accelerator) -> bool:
     return entry.memory_bytes is None and (entry.unified or entry.kind in ("apu", "unified"))
 
 
-def _place(size: int, card: _Cards | None, said: Facts) -> None:
+def _place(size: int, card: _CardCount | None, said: HardwareDetails) -> None:
     """A size on its own is RAM beside a chip that shares memory or a bare CPU; beside a card it must be the card's."""
     if card is None or _takes_ram(card.entry) or card.entry.unified:
         said.ram_bytes = size
@@ -145,21 +145,21 @@ def _place(size: int, card: _Cards | None, said: Facts) -> None:
     have = card.entry.memory_bytes
     if have is None or abs(size - have) > 0.02 * have:
         raise BadInput(
-            f"{gib(size, 0)} after {card.entry.name} ({gib(have, 0)}): "
+            f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "
             f"write `{size // GIB}GB RAM` if host memory is meant"
         )
 
 
-def _machine(text: str, said: Facts, cards: list[_Cards]) -> Machine:
+def _machine(text: str, said: HardwareDetails, cards: list[_CardCount]) -> Machine:
     notes = [c.note for c in cards if c.note]
     if said.driver_problem:
         notes.append(_driver_note(said.driver_problem))
     devices = _devices(said, cards, notes)
     if said.visible is not None:
         masks = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), said.visible)
-        devices, hidden = visible.apply(devices, masks)
+        devices, hidden = device_visibility.apply_visibility(devices, masks)
     else:
-        devices, hidden = visible.apply(devices, {})
+        devices, hidden = device_visibility.apply_visibility(devices, {})
     apple = any(c.entry.vendor == "apple" for c in cards)
     system: Os | None = said.os or ("macos" if apple else None)
     ram = _ram(said, cards, notes)
@@ -195,36 +195,39 @@ def _driver_note(problem: str) -> str:
     return "driver missing" if problem == "missing" else f"the driver does not answer ({problem})"
 
 
-def _devices(said: Facts, cards: list[_Cards], notes: list[str]) -> tuple[Device, ...]:
+def _devices(said: HardwareDetails, cards: list[_CardCount], notes: list[str]) -> tuple[Device, ...]:
     out: list[Device] = []
-    for c in cards:
-        total, basis = _total(c, said, notes)
+    for card_count in cards:
+        total, basis = _total(card_count, said, notes)
         if said.free_bytes is not None and total is not None and said.free_bytes > total:
-            nominal = c.entry.memory_bytes
-            if c.mig or c.entry.unified or nominal is None or said.free_bytes > nominal:
-                raise BadInput(f"{gib(said.free_bytes)} free is more than {c.entry.name} has ({gib(nominal or total)})")
+            nominal = card_count.entry.memory_bytes
+            if card_count.mig or card_count.entry.unified or nominal is None or said.free_bytes > nominal:
+                raise BadInput(
+                    f"{format_gib(said.free_bytes)} free is more than {card_count.entry.name} has "
+                    f"({format_gib(nominal or total)})"
+                )
             total = said.free_bytes  # what is free is certainly usable, whatever share was assumed
-        parts = 1 if c.mig else c.entry.devices_per_card
+        parts = 1 if card_count.mig else card_count.entry.devices_per_card
         if parts > 1:
-            notes.append(f"one {c.entry.name} card shows as {parts} devices of {gib(total, 0)}")
-        rate = c.entry.bandwidth_gbs
-        for _ in range(c.number * parts):
+            notes.append(f"one {card_count.entry.name} card shows as {parts} devices of {format_gib(total, 0)}")
+        rate = card_count.entry.bandwidth_gbs
+        for _ in range(card_count.number * parts):
             out.append(
                 Device(
                     index=len(out),
-                    name=c.entry.name + (f" MIG {c.mig}" if c.mig else ""),
-                    vendor=_vendor(c.entry),
-                    accelerator=c.entry.id,
+                    name=card_count.entry.name + (f" MIG {card_count.mig}" if card_count.mig else ""),
+                    vendor=_vendor(card_count.entry),
+                    accelerator=card_count.entry.id,
                     total_bytes=total,
                     total_basis=basis,
-                    sold_bytes=_sold(c.entry) if total is None else None,
+                    sold_bytes=_sold(card_count.entry) if total is None else None,
                     free_bytes=said.free_bytes,
-                    unified=c.entry.unified,
-                    compute_capability=c.entry.compute_capability,
-                    gfx=c.entry.gfx,
-                    mig_profile=c.mig,
-                    mig_enabled=True if c.mig else None,
-                    gpu_cores=_gpu_cores(c.entry),
+                    unified=card_count.entry.unified,
+                    compute_capability=card_count.entry.compute_capability,
+                    gfx=card_count.entry.gfx,
+                    mig_profile=card_count.mig,
+                    mig_enabled=True if card_count.mig else None,
+                    gpu_cores=_gpu_cores(card_count.entry),
                     power_limit_watts=said.power_watts,
                     bandwidth_gbs=rate / parts if rate is not None and parts > 1 else None,
                     driver_missing=said.driver_problem is not None,
@@ -234,25 +237,27 @@ def _devices(said: Facts, cards: list[_Cards], notes: list[str]) -> tuple[Device
 
 
 def _total(
-    c: _Cards, said: Facts, notes: list[str]
+    card_count: _CardCount, said: HardwareDetails, notes: list[str]
 ) -> tuple[int | None, Literal["reported", "catalogue", "assumed"] | None]:
     """Usable bytes of one device of these cards."""
-    if c.mig:
-        return mig_bytes(c.mig), "assumed"
-    if not _takes_ram(c.entry):
-        total, basis = capacity(c.entry)
-        return (total // c.entry.devices_per_card if total is not None else None), basis
+    if card_count.mig:
+        return mig_bytes(card_count.mig), "assumed"
+    if not _takes_ram(card_count.entry):
+        total, basis = usable_capacity_bytes(card_count.entry)
+        return (total // card_count.entry.devices_per_card if total is not None else None), basis
     ram = said.ram_bytes
     if ram is None and said.wired_bytes is None and said.gtt_bytes is None:
-        notes.append(f"{c.entry.name} uses the machine's memory, and how much that is was not said")
-    elif ram is not None and c.entry.memory_options_gb and ram / GIB not in c.entry.memory_options_gb:
-        sold = ", ".join(f"{gb:g}" for gb in c.entry.memory_options_gb)
-        notes.append(f"{c.entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given")
-    if c.entry.vendor == "apple":
+        notes.append(f"{card_count.entry.name} uses the machine's memory, and how much that is was not said")
+    elif ram is not None and card_count.entry.memory_options_gb and ram / GIB not in card_count.entry.memory_options_gb:
+        sold = ", ".join(f"{gb:g}" for gb in card_count.entry.memory_options_gb)
+        notes.append(
+            f"{card_count.entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given"
+        )
+    if card_count.entry.vendor == "apple":
         if said.wired_bytes is not None:
             return said.wired_bytes, "reported"
-        return (working_set(ram), "assumed") if ram is not None else (None, None)
-    if c.entry.vendor == "amd":
+        return (default_working_set(ram), "assumed") if ram is not None else (None, None)
+    if card_count.entry.vendor == "amd":
         if said.gtt_bytes is not None:
             return said.gtt_bytes + (said.carve_bytes or 0), "reported"
         if ram is not None:
@@ -267,13 +272,13 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
         return None
     sizes = [int(gb * GIB) for gb in (min(entry.memory_options_gb), max(entry.memory_options_gb))]
     if entry.vendor == "apple":
-        least, most = working_set(sizes[0]), sizes[1]
+        least, most = default_working_set(sizes[0]), sizes[1]
     else:
         least, most = int(sizes[0] * GTT_SHARE), sizes[1]
     return least, most
 
 
-def _host_sold(cards: list[_Cards]) -> tuple[int, int] | None:
+def _host_sold(cards: list[_CardCount]) -> tuple[int, int] | None:
     """Usable bytes of the processors' memory that superchips come with, least and most; None beside other cards."""
     sizes = [(c.number, c.entry.host_memory_options_gb) for c in cards if not c.mig]
     if not sizes or len(sizes) < len(cards) or not all(gb for _, gb in sizes):
@@ -291,18 +296,18 @@ def mig_bytes(profile: str) -> int:
     return int((int(m[2]) * 0.99 - 0.45) * GIB)
 
 
-def _ram(said: Facts, cards: list[_Cards], notes: list[str]) -> int | None:
+def _ram(said: HardwareDetails, cards: list[_CardCount], notes: list[str]) -> int | None:
     """RAM of the host; chips with a fixed unified memory tell it themselves."""
     fixed = next((c.entry for c in cards if c.entry.unified and c.entry.memory_bytes is not None), None)
     if fixed is None or fixed.memory_bytes is None:
         return said.ram_bytes
-    usable, basis = capacity(fixed)
+    usable, basis = usable_capacity_bytes(fixed)
     origin = "MemTotal in /proc/meminfo" if basis == "catalogue" else "assumed share of the nominal size"
-    notes.append(f"unified memory: programs and model share {gib(usable, 1)} ({origin})")
+    notes.append(f"unified memory: programs and model share {format_gib(usable, 1)} ({origin})")
     return usable if said.ram_bytes is None else min(said.ram_bytes, usable or said.ram_bytes)
 
 
-def _cpu(said: Facts, cards: list[_Cards]) -> Cpu:
+def _cpu(said: HardwareDetails, cards: list[_CardCount]) -> Cpu:
     model = said.cpu_model
     if model is None and cards and cards[0].entry.vendor == "apple":
         model = re.sub(r"\s*\(.*\)", "", cards[0].entry.name)
@@ -317,17 +322,17 @@ def _cpu(said: Facts, cards: list[_Cards]) -> Cpu:
     )
 
 
-def _arch(cards: list[_Cards]) -> str | None:
+def _arch(cards: list[_CardCount]) -> str | None:
     """Chips that come with an Arm processor."""
-    for c in cards:
-        if c.entry.vendor == "apple" or (
-            c.entry.vendor == "nvidia" and (c.entry.unified or c.entry.form == "superchip")
+    for card_count in cards:
+        if card_count.entry.vendor == "apple" or (
+            card_count.entry.vendor == "nvidia" and (card_count.entry.unified or card_count.entry.form == "superchip")
         ):
             return "arm64"
     return None
 
 
-def _interconnect(said: Facts, cards: list[_Cards]) -> str | None:
+def _interconnect(said: HardwareDetails, cards: list[_CardCount]) -> str | None:
     """As said; else NVLink for several cards of a form that only exists on NVLink boards."""
     if said.links:
         return "+".join(said.links)

@@ -78,7 +78,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     api_key: Concept = Concept()
 
 
-class Program(Record, frozen=True, kw_only=True):
+class EngineProgram(Record, frozen=True, kw_only=True):
     """A program or Python module that starts an engine."""
 
     after: tuple[str, ...] = ()  # words that must follow, any of them
@@ -86,7 +86,7 @@ class Program(Record, frozen=True, kw_only=True):
     build: bool = False  # builds something and serves nothing
 
 
-class Package(Record, frozen=True, kw_only=True):
+class PythonPackage(Record, frozen=True, kw_only=True):
     """A Python distribution that brings an engine."""
 
     binding: bool = False  # its version is the binding's, not the engine's
@@ -108,7 +108,7 @@ class ImagePattern(Record, frozen=True, kw_only=True):
     vendor: str | None = None  # whose accelerators it is for where name and tag say nothing
 
 
-class Server(Record, frozen=True, kw_only=True):
+class ServerDefaults(Record, frozen=True, kw_only=True):
     """What a server does without being told, in its own image where `image_*` says otherwise."""
 
     port: int
@@ -146,12 +146,12 @@ class ConfigFile(Record, frozen=True, kw_only=True):
 class Recognition(Record, frozen=True, kw_only=True):
     """How an engine is told from any other program."""
 
-    programs: dict[str, Program] = {}
-    modules: dict[str, Program] = {}
+    programs: dict[str, EngineProgram] = {}
+    modules: dict[str, EngineProgram] = {}
     installed_programs: tuple[str, ...] = ()  # on PATH = the engine is installed
     version_program: str | None = None  # prints the engine's version, which stands nowhere else
     version_is_build: bool = False  # it prints a build number; `versions.builds` says which version that is
-    packages: dict[str, Package] = {}  # distributions by PEP 503 name
+    packages: dict[str, PythonPackage] = {}  # distributions by PEP 503 name
     images: tuple[ImagePattern, ...] = ()
     image_words: tuple[str, ...] = ()  # in the name of a variable that holds an image
     image_is_program: bool = False  # the images' entry point is the program, so their first argument is its command
@@ -161,18 +161,18 @@ class Recognition(Record, frozen=True, kw_only=True):
     model_variables: tuple[str, ...] = ()  # variables that say that an image which is built here starts this engine
     env_file: EnvFile | None = None
     config_file: ConfigFile | None = None
-    server: Server | None = None
+    server: ServerDefaults | None = None
     source: str | None = None
 
 
-class Key(Record, frozen=True, kw_only=True):
+class ApiKeySetting(Record, frozen=True, kw_only=True):
     """How a server is told the key that its clients must show: a flag or an environment variable."""
 
     flag: str | None = None
     variable: str | None = None
 
 
-class Nodes(Record, frozen=True, kw_only=True):
+class MultiNodeWords(Record, frozen=True, kw_only=True):
     """Words that make several nodes one server: `{count}`, `{rank}`, `{head}` are filled in by the launcher."""
 
     words: tuple[str, ...]
@@ -193,7 +193,7 @@ class ImageStart(Record, frozen=True, kw_only=True):
     probe: Literal["curl", "python"] | None = "curl"  # what the image has to ask its own server with
 
 
-class Tags(Record, frozen=True, kw_only=True):
+class ModelTags(Record, frozen=True, kw_only=True):
     """An engine that is told models by the tags of its maker's library."""
 
     formats: tuple[str, ...]  # weight formats that a plain tag of the library holds
@@ -202,7 +202,7 @@ class Tags(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Start(Record, frozen=True, kw_only=True):
+class EngineStart(Record, frozen=True, kw_only=True):
     """How one engine's program is called. `{model}`, `{host}`, `{port}`, `{tag}` are filled in."""
 
     program: tuple[str, ...] = ()
@@ -217,21 +217,21 @@ class Start(Record, frozen=True, kw_only=True):
     address: str | None = None  # variable that holds host:port, for programs without flags
     online: str | None = None  # flag for the format that the engine makes while loading
     online_formats: dict[QuantizationName, str] = {}  # weight format -> value of that flag
-    key: Key | None = None
+    key: ApiKeySetting | None = None
     key_hint: str | None = None  # what to do where there is none and others reach the server
     image: ImageStart | None = None
     before: tuple[str, ...] = ()  # a command that is run first; {model} and {name} are filled in
     after: tuple[str, ...] = ()  # run once the server answers
-    tags: Tags | None = None  # None = models are told by path or repository
+    tags: ModelTags | None = None  # None = models are told by path or repository
     extra: tuple[str, ...] = ()  # words behind the model
     needs: dict[str, str] = {}  # variables the user has to set -> what they hold
-    nodes: Nodes | None = None
+    nodes: MultiNodeWords | None = None
     like: EngineId | None = None
     api: str = "/v1"
     port: int | None = None  # where it listens, if its engine entry does not say
 
 
-class Lane(Record, frozen=True, kw_only=True):
+class InstallLane(Record, frozen=True, kw_only=True):
     """What differs on devices of one vendor. A note without packages = it cannot be installed so."""
 
     pip: tuple[str, ...] = ()
@@ -246,13 +246,13 @@ class Installation(Record, frozen=True, kw_only=True):
     python: str | None = None
     pip: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
-    lanes: dict[str, Lane] = {}
+    lanes: dict[str, InstallLane] = {}
     tool: str | None = None
     shell: str | None = None
     image: bool = False
 
 
-class Told(Record, frozen=True, kw_only=True):
+class ServerSelfReport(Record, frozen=True, kw_only=True):
     """What a server tells of itself beside /v1/models: keys of the JSON at `path`, those of parts joined by dots."""
 
     path: str

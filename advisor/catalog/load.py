@@ -13,14 +13,14 @@ from typing import Any, NoReturn
 
 from advisor.catalog.names import NameClash, index_names
 from advisor.catalog.roots import rule_files
-from advisor.catalog.schema import check, duplicate_key, fault
-from advisor.catalog.tables import TYPES, Entry, Misplaced, entries, is_table
+from advisor.catalog.schema import find_duplicate_key, make_fault, validate_entry
+from advisor.catalog.tables import TYPES, MisplacedDocument, TableEntry, is_table, read_entries
 from advisor.errors import BadFile
 from advisor.files import parse_yaml, read_text
 from advisor.near import near_matches
 
 
-class Rules:
+class RuleSet:
     """What the rule folders say together, as plain data that has been checked against the types."""
 
     def __init__(self) -> None:
@@ -39,17 +39,17 @@ def read_rules(
     roots: Sequence[Path],
     report: Callable[[BadFile], None] = _stop,
     read: Callable[[Path], Any] | None = None,
-) -> Rules:
+) -> RuleSet:
     """All rules of `roots`. What is wrong (file, line, place, near match) goes to `report`; by default the first fault
     is raised as BadFile. With another `report` the faulty entries are left out and reading goes on. `read` gives the
     plain data of a file (default: from the disk)."""
-    rules = Rules()
+    rules = RuleSet()
     for root in roots:
-        _read_root(root, rules, report, read or read_document)
+        _read_root(root, rules, report, read or read_rule_document)
     return rules
 
 
-def _read_root(root: Path, rules: Rules, report: Callable[[BadFile], None], read: Callable[[Path], Any]) -> None:
+def _read_root(root: Path, rules: RuleSet, report: Callable[[BadFile], None], read: Callable[[Path], Any]) -> None:
     mine: dict[tuple[str, str], Path] = {}
     offers: dict[str, list[dict[str, Any]]] = {}
     for file, _ in rule_files(root):
@@ -63,13 +63,17 @@ def _read_root(root: Path, rules: Rules, report: Callable[[BadFile], None], read
             rules.documents[file] = document
             continue
 
-        def misplaced(e: Misplaced, path: Path = path) -> None:
-            near = near_matches(str(e.at[-1]), e.known, n=1) if e.known and e.at else ()
-            report(fault(path, e.at, e.problem, near))
+        def misplaced(misplaced_document: MisplacedDocument, path: Path = path) -> None:
+            near = (
+                near_matches(str(misplaced_document.at[-1]), misplaced_document.known, n=1)
+                if misplaced_document.known and misplaced_document.at
+                else ()
+            )
+            report(make_fault(path, misplaced_document.at, misplaced_document.problem, near))
 
-        for entry in entries(file, document, misplaced):
+        for entry in read_entries(file, document, misplaced):
             try:
-                check(entry.data, TYPES[entry.table], path, entry.at)
+                validate_entry(entry.data, TYPES[entry.table], path, entry.at)
                 if entry.table == "cloud_offers":
                     offers.setdefault(entry.id, []).append(entry.data)
                 else:
@@ -96,20 +100,20 @@ def _index(
             own.pop(e.second)
 
 
-def _add(entry: Entry, path: Path, mine: dict[tuple[str, str], Path], rules: Rules) -> None:
+def _add(entry: TableEntry, path: Path, mine: dict[tuple[str, str], Path], rules: RuleSet) -> None:
     key = (entry.table, entry.id)
     if key in mine:
-        raise fault(path, entry.at, f"{entry.id} stands in {mine[key].name} already")
+        raise make_fault(path, entry.at, f"{entry.id} stands in {mine[key].name} already")
     mine[key] = path
     table = rules.tables[entry.table]
     table.pop(entry.id, None)
     table[entry.id] = entry.data
 
 
-def read_document(path: Path) -> Any:
+def read_rule_document(path: Path) -> Any:
     """One YAML file as plain JSON-like data (dates become text). Raises BadFile, also for a key given twice."""
     text = read_text(path)
-    twice = duplicate_key(path, text)
+    twice = find_duplicate_key(path, text)
     if twice is not None:
         raise twice
     return _plain(parse_yaml(text, path), path)

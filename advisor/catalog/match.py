@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from advisor.catalog.types import Accelerator, CpuPlatform
-from advisor.machines.apple import working_set
+from advisor.machines.apple import default_working_set
 from advisor.machines.types import Cpu, Device, Machine
 from advisor.units import GIB
 
@@ -23,11 +23,11 @@ MEMORY_TOLERANCE = 0.12  # a driver shows 0 to 7 percent less than nominal, an E
 
 def match_device(device: Device, accelerators: Mapping[str, Accelerator]) -> Accelerator | None:
     """The catalogue entry of a probed device; None when there is none or several fit equally."""
-    found = candidates(device, accelerators)
+    found = find_accelerators(device, accelerators)
     return found[0] if len(found) == 1 else None
 
 
-def candidates(device: Device, accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
+def find_accelerators(device: Device, accelerators: Mapping[str, Accelerator]) -> list[Accelerator]:
     """All entries that fit the device equally well; one = known, none = not in the catalogue."""
     everything = [a for a in accelerators.values() if a.vendor == device.vendor]
     found = _by_pci(device, everything)
@@ -47,7 +47,7 @@ def candidates(device: Device, accelerators: Mapping[str, Accelerator]) -> list[
     return found
 
 
-def attach(
+def join_catalogue(
     machine: Machine, accelerators: Mapping[str, Accelerator], cpu_platforms: Mapping[str, CpuPlatform]
 ) -> Machine:
     """The machine with every device joined to its entry and what the device did not tell filled in from it."""
@@ -81,7 +81,7 @@ def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform], gpu_cores: int | N
     return found[0] if len(found) == 1 else None
 
 
-def capacity(entry: Accelerator) -> tuple[int | None, Literal["catalogue", "assumed"] | None]:
+def usable_capacity_bytes(entry: Accelerator) -> tuple[int | None, Literal["catalogue", "assumed"] | None]:
     """Bytes programs can use on one card: a driver's figure where known, else the entry's share (0.93 without one)."""
     if entry.usable_bytes is not None:
         return entry.usable_bytes, "catalogue"
@@ -93,7 +93,7 @@ def capacity(entry: Accelerator) -> tuple[int | None, Literal["catalogue", "assu
 def _attached(device: Device, machine: Machine, accelerators: Mapping[str, Accelerator], notes: list[str]) -> Device:
     if device.accelerator is not None:
         return device
-    found = candidates(device, accelerators)
+    found = find_accelerators(device, accelerators)
     if len(found) != 1:
         said = f"{device.name}: not in the catalogue of accelerators"
         if found:
@@ -103,10 +103,10 @@ def _attached(device: Device, machine: Machine, accelerators: Mapping[str, Accel
     entry = found[0]
     total, basis = device.total_bytes, device.total_basis
     if total is None and not device.unified and not entry.unified and device.mig_profile is None:
-        per_card, basis = capacity(entry)
+        per_card, basis = usable_capacity_bytes(entry)
         total = per_card // entry.devices_per_card if per_card is not None else None
     elif total is None and entry.vendor == "apple" and machine.memory.total_bytes is not None:
-        total, basis = working_set(machine.memory.total_bytes), "assumed"
+        total, basis = default_working_set(machine.memory.total_bytes), "assumed"
     return msgspec.structs.replace(
         device,
         accelerator=entry.id,
@@ -140,9 +140,9 @@ def _by_words(name: str, entries: Sequence[Accelerator]) -> list[Accelerator]:
     """Entries that share most words with the driver's name and add fewest of their own (sizes do not count)."""
     said = _words(name)
     scores = {}
-    for a in entries:
-        own = _words(a.name)
-        scores[a.id] = (len(own & said), -len(own - said))
+    for accelerator in entries:
+        own = _words(accelerator.name)
+        scores[accelerator.id] = (len(own & said), -len(own - said))
     best = max(scores.values())
     if best[0] == 0:
         return list(entries)

@@ -36,7 +36,7 @@ _SPELLINGS = (
 )
 
 
-class Wanted(NamedTuple):
+class NameWords(NamedTuple):
     """A name taken apart: its words and the sizes in GB it mentions. `outer` leaves out what stood in brackets."""
 
     text: str
@@ -47,17 +47,17 @@ class Wanted(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def wanted(name: str) -> Wanted:
+def split_name(name: str) -> NameWords:
     """A name as words and sizes."""
     low = name.lower().replace("®", " ").replace("™", " ")
     bare = re.sub(r"\([^)]*\)", " ", low)
     inside = _words(low)
     outside_sizes = _sizes(bare)
-    return Wanted(name, inside, outside_sizes or _sizes(low), _words(bare), outside_sizes)
+    return NameWords(name, inside, outside_sizes or _sizes(low), _words(bare), outside_sizes)
 
 
-def choose(
-    asked: Wanted, known: Mapping[str, Accelerator], mig: str | None = None
+def choose_accelerator(
+    asked: NameWords, known: Mapping[str, Accelerator], mig: str | None = None
 ) -> tuple[Accelerator, str | None] | None:
     """The entry that a name means and a note when a default was taken; None when no entry has these words.
 
@@ -80,7 +80,7 @@ def choose(
 
 
 def _narrow(
-    asked: Wanted, found: Mapping[str, int], known: Mapping[str, Accelerator], mig: str | None
+    asked: NameWords, found: Mapping[str, int], known: Mapping[str, Accelerator], mig: str | None
 ) -> tuple[Accelerator, str | None]:
     """One of the entries that carry all words: the default of just this name, else the plain ones of the right size."""
     entries = [known[i] for i in found]
@@ -110,14 +110,14 @@ def _narrow(
     return best, _taken(asked, best, [a for a in plain if a is not best])
 
 
-def _most_said(asked: Wanted, entries: Sequence[Accelerator]) -> Accelerator | None:
+def _most_said(asked: NameWords, entries: Sequence[Accelerator]) -> Accelerator | None:
     """The entry whose default name says most of what was asked; None when none or two do."""
     scored: list[tuple[int, Accelerator]] = []
-    for a in entries:
-        parts = [wanted(n) for n in a.default_of]
+    for accelerator in entries:
+        parts = [split_name(n) for n in accelerator.default_of]
         fit = [len(p.words) + len(p.sizes) for p in parts if p.words <= asked.words and p.sizes <= asked.sizes]
         if fit:
-            scored.append((max(fit), a))
+            scored.append((max(fit), accelerator))
     top = max((s for s, _ in scored), default=0)
     best = [a for s, a in scored if s == top]
     return best[0] if len(best) == 1 else None
@@ -135,8 +135,8 @@ def _sizes(low: str) -> frozenset[float]:
     return frozenset(float(m[1]) for m in _SIZE.finditer(low))
 
 
-def _same(asked: Wanted, name: str) -> bool:
-    other = wanted(name)
+def _same(asked: NameWords, name: str) -> bool:
+    other = split_name(name)
     return bool(other.words) and other.words == asked.words and other.sizes == asked.sizes
 
 
@@ -171,15 +171,15 @@ def _has_size(entry: Accelerator, gb: float) -> bool:
     return gb in _sizes(entry.name.lower()) or gb in entry.memory_options_gb
 
 
-def _also_sold(asked: Wanted, entry: Accelerator, known: Mapping[str, Accelerator]) -> str | None:
+def _also_sold(asked: NameWords, entry: Accelerator, known: Mapping[str, Accelerator]) -> str | None:
     """When a bare name is an entry's own name but other sizes of it exist, say which was taken."""
     if asked.sizes or not entry.default_of:
         return None
-    others = [a for a in known.values() if a is not entry and wanted(a.name).words == asked.words]
+    others = [a for a in known.values() if a is not entry and split_name(a.name).words == asked.words]
     return _taken(asked, entry, others) if others else None
 
 
-def _taken(asked: Wanted, entry: Accelerator, others: Sequence[Accelerator]) -> str | None:
+def _taken(asked: NameWords, entry: Accelerator, others: Sequence[Accelerator]) -> str | None:
     if not others:
         return None
     return f"{asked.text.strip()}: taken as {_label(entry)}; also sold: {', '.join(_label(a) for a in others[:4])}"
@@ -191,7 +191,7 @@ def _label(entry: Accelerator) -> str:
     return f"{entry.name} {entry.memory_bytes / GIB:g}GB"
 
 
-def _refuse_size(asked: Wanted, entries: Sequence[Accelerator]) -> list[Accelerator]:
+def _refuse_size(asked: NameWords, entries: Sequence[Accelerator]) -> list[Accelerator]:
     sizes = " and ".join(f"{s:g} GB" for s in sorted(asked.sizes))
     listed = ", ".join(_label(a) for a in entries[:6])
     raise AdvisorError(
@@ -199,7 +199,7 @@ def _refuse_size(asked: Wanted, entries: Sequence[Accelerator]) -> list[Accelera
     )
 
 
-def _refuse_mig(asked: Wanted, entries: Sequence[Accelerator], mig: str) -> list[Accelerator]:
+def _refuse_mig(asked: NameWords, entries: Sequence[Accelerator], mig: str) -> list[Accelerator]:
     have = sorted({p for a in entries for p in a.mig_profiles})
     listed = f"it has {', '.join(have)}" if have else "it has no MIG"
     raise AdvisorError("unknown_mig_profile", f"{asked.text.strip()!r} has no MIG profile {mig}: {listed}.")

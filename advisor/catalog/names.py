@@ -10,7 +10,7 @@ import msgspec
 
 from advisor.catalog.types import Quantization
 from advisor.errors import UnknownName
-from advisor.near import near_matches, plain
+from advisor.near import near_matches, simplify_name
 
 
 class NameClash(Exception):
@@ -31,22 +31,22 @@ def index_names(rows: Mapping[str, Mapping[str, Any]], orgs: bool = False) -> di
     index: dict[str, str] = {}
     for entry, row in rows.items():
         for name in (entry, *row.get("aliases", ())):
-            other = index.setdefault(plain(name), entry)
+            other = index.setdefault(simplify_name(name), entry)
             if other != entry:
                 raise NameClash(name, other, entry)
     if orgs:
         short: dict[str, list[str]] = {}
         for entry in rows:
-            short.setdefault(plain(entry.rpartition("/")[2]), []).append(entry)
+            short.setdefault(simplify_name(entry.rpartition("/")[2]), []).append(entry)
         for name, ids in short.items():
             if len(ids) == 1:
                 index.setdefault(name, ids[0])
     return index
 
 
-def find(kind: str, name: str, index: Mapping[str, str], known: Iterable[str]) -> str:
+def find_id(kind: str, name: str, index: Mapping[str, str], known: Iterable[str]) -> str:
     """The id that `name` means, whatever its case and punctuation. Raises UnknownName with near matches of `known`."""
-    hit = index.get(plain(name))
+    hit = index.get(simplify_name(name))
     if hit is not None:
         return hit
     raise UnknownName(kind, name, near_matches(name, known))
@@ -54,7 +54,7 @@ def find(kind: str, name: str, index: Mapping[str, str], known: Iterable[str]) -
 
 def find_quantization(name: str, index: Mapping[str, str], table: Mapping[str, Quantization]) -> Quantization:
     """A weight format by name; EXL3 takes any number of bits and `UD-` any GGUF type. Raises UnknownName."""
-    hit = index.get(plain(name))
+    hit = index.get(simplify_name(name))
     if hit is not None:
         return table[hit]
     m = re.fullmatch(r"(?i)exl3[-_ ]?(\d+(?:\.\d+)?)[-_ ]?bpw", name.strip())
@@ -63,7 +63,7 @@ def find_quantization(name: str, index: Mapping[str, str], table: Mapping[str, Q
             table[index["exl3"]], id=f"EXL3-{float(m[1])}bpw", aliases=(), bits_nominal=float(m[1])
         )
     m = re.fullmatch(r"(?i)ud[-_](.+)", name.strip())
-    base = index.get(plain(m[1])) if m else None
+    base = index.get(simplify_name(m[1])) if m else None
     if base is not None and table[base].family == "gguf":
         note = "dynamic mix: tensors differ from model to model; sized as the plain type"
         return msgspec.structs.replace(table[base], id=f"UD-{base}", aliases=(), notes=note)

@@ -12,7 +12,7 @@ from advisor.errors import BadFile, UnknownName
 from advisor.models.types import Model
 
 
-class Resolved(NamedTuple):
+class ResolvedModel(NamedTuple):
     """A model, the local path of its weights, and the weight format that the files themselves state."""
 
     model: Model
@@ -21,7 +21,7 @@ class Resolved(NamedTuple):
     note: str | None = None
 
 
-def resolve_model(name: str, rules: Catalog) -> Resolved:
+def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
     """The model that `name` means. Paths win over names; nothing is ever fetched.
 
     Raises UnknownName with near matches, BadFile for a path that cannot be read.
@@ -30,7 +30,7 @@ def resolve_model(name: str, rules: Catalog) -> Resolved:
     if _is_path(name, path):
         return _from_path(name, path)
     try:
-        return Resolved(rules.find_model(name))
+        return ResolvedModel(rules.find_model(name))
     except UnknownName as unknown:
         if ":" in name and not unknown.near:
             from advisor.models.ollama_store import find_ollama_model
@@ -38,9 +38,9 @@ def resolve_model(name: str, rules: Catalog) -> Resolved:
             blob = find_ollama_model(name)
             if blob is not None:
                 return _from_gguf(blob, f"{name} was read from Ollama's local store")
-        from advisor.models.hub_cache import cached
+        from advisor.models.hub_cache import find_cached_folder
 
-        folder = cached(name)
+        folder = find_cached_folder(name)
         if folder is not None:
             found = _from_directory(folder)
             note = f"{name} was read from Hugging Face's cache on this machine"
@@ -52,15 +52,15 @@ def resolve_model(name: str, rules: Catalog) -> Resolved:
         raise UnknownName("model", name, unknown.near, "" if unknown.near else hint) from None
 
 
-def file_format(found: Resolved, asked: str | None, rules: Catalog) -> str | None:
+def choose_file_format(found: ResolvedModel, asked: str | None, rules: Catalog) -> str | None:
     """The weight format to go by: the file's own where there is a file. Raises BadInput where another was asked for."""
     if found.quantization is None or asked is None:
         return asked or found.quantization
     from advisor.errors import BadInput
-    from advisor.near import plain
+    from advisor.near import simplify_name
 
-    own = plain(found.quantization)
-    if plain(asked) == own or (len(plain(asked)) == 2 and own.startswith(plain(asked))):
+    own = simplify_name(found.quantization)
+    if simplify_name(asked) == own or (len(simplify_name(asked)) == 2 and own.startswith(simplify_name(asked))):
         return found.quantization
     raise BadInput(f"{found.path} holds {found.quantization}, not {asked}; leave --quant out, or name another file")
 
@@ -74,7 +74,7 @@ def _is_path(name: str, path: Path) -> bool:
         return False
 
 
-def _from_path(name: str, path: Path) -> Resolved:
+def _from_path(name: str, path: Path) -> ResolvedModel:
     try:
         if not path.exists():
             raise BadFile(_shown(name), "no such file or directory")
@@ -93,7 +93,7 @@ def _shown(name: str) -> str:
     return name if len(name) <= 200 else name[:197] + "..."
 
 
-def _from_directory(path: Path) -> Resolved:
+def _from_directory(path: Path) -> ResolvedModel:
     if not (path / "config.json").exists():
         files = sorted(path.glob("*.gguf"))
         if len(files) == 1 or (files and "-00001-of-" in files[0].name):
@@ -102,14 +102,14 @@ def _from_directory(path: Path) -> Resolved:
         raise BadFile(path, f"holds {found}")
     from advisor.models.hf_config import read_model_dir
 
-    return _named(Resolved(read_model_dir(path), str(path)), path)
+    return _named(ResolvedModel(read_model_dir(path), str(path)), path)
 
 
-def _named(found: Resolved, path: Path) -> Resolved:
+def _named(found: ResolvedModel, path: Path) -> ResolvedModel:
     """A model whose headers came from the hub goes by its hub name."""
-    from advisor.models.headers import origin
+    from advisor.models.headers import read_origin
 
-    come = origin(path)
+    come = read_origin(path)
     if come is None:
         return found
     said = f"config and headers of {come.repository} at {come.revision[:12]} were read from the hub"
@@ -120,7 +120,7 @@ def _named(found: Resolved, path: Path) -> Resolved:
     return found._replace(model=model, note=note)
 
 
-def _from_gguf(path: Path, note: str | None = None) -> Resolved:
+def _from_gguf(path: Path, note: str | None = None) -> ResolvedModel:
     from advisor.models.gguf import read_gguf
     from advisor.models.gguf_model import gguf_quantization, model_from_gguf
 
@@ -128,4 +128,4 @@ def _from_gguf(path: Path, note: str | None = None) -> Resolved:
     missing = file.bytes_missing if file.truncated else 0
     if missing:
         note = f"{path.name} is cut off: {missing:,} bytes of tensor data are missing, so no engine will load it"
-    return _named(Resolved(model_from_gguf(file, path), str(path), gguf_quantization(file), note), path)
+    return _named(ResolvedModel(model_from_gguf(file, path), str(path), gguf_quantization(file), note), path)

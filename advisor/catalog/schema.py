@@ -15,23 +15,23 @@ from advisor.errors import BadFile
 At = tuple["str | int", ...]
 
 
-def check(data: object, kind: type, path: Path, at: At) -> None:
+def validate_entry(data: object, kind: type, path: Path, at: At) -> None:
     """Raise BadFile with the line when `data`, found at `at` in the file, is no valid `kind`."""
     try:
         msgspec.convert(data, kind)
     except msgspec.ValidationError as e:
         problem, inner = _split(str(e), data, kind)
-        raise fault(path, at + inner, _reworded(problem), _wrong_word(problem, kind)) from None
+        raise make_fault(path, at + inner, _reworded(problem), _wrong_word(problem, kind)) from None
 
 
-def fault(path: Path, at: At, problem: str, near: Iterable[str] = ()) -> BadFile:
+def make_fault(path: Path, at: At, problem: str, near: Iterable[str] = ()) -> BadFile:
     """A BadFile for the value at `at`: line in the file, place in the document, problem, near matches."""
-    error = BadFile(path, (f"{dotted(at)}: " if at else "") + problem, line_of(path, at))
+    error = BadFile(path, (f"{format_place(at)}: " if at else "") + problem, find_line(path, at))
     error.near = tuple(near)
     return error
 
 
-def dotted(at: At) -> str:
+def format_place(at: At) -> str:
     """A place in a document as people write it: models[3].layout.attention[0]."""
     text = ""
     for part in at:
@@ -39,7 +39,7 @@ def dotted(at: At) -> str:
     return text
 
 
-def line_of(path: Path, at: At) -> int | None:
+def find_line(path: Path, at: At) -> int | None:
     """The line of the value at `at`, or of the nearest thing around it; None when the file cannot be read."""
     from advisor.files import compose_yaml, read_text
 
@@ -69,7 +69,7 @@ def line_of(path: Path, at: At) -> int | None:
     return line
 
 
-def duplicate_key(path: Path, text: str) -> BadFile | None:
+def find_duplicate_key(path: Path, text: str) -> BadFile | None:
     """The first key that one mapping of the YAML text holds twice (YAML keeps the last without a word)."""
     from advisor.files import compose_yaml
 

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from advisor.catalog.compiled import Compiled, ModelRow, compiled
-from advisor.catalog.names import find, find_quantization
+from advisor.catalog.compiled_rules import CompiledRules, ModelRow, load_compiled_rules
+from advisor.catalog.names import find_id, find_quantization
 from advisor.catalog.roots import rule_roots
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.errors import UnknownName
@@ -29,13 +29,13 @@ def catalog(roots: Sequence[Path] | None = None) -> Catalog:
 
 @lru_cache(maxsize=8)
 def _catalog(roots: tuple[Path, ...]) -> Catalog:
-    return Catalog(compiled(roots), roots)
+    return Catalog(load_compiled_rules(roots), roots)
 
 
 class Catalog:
     """Typed tables of the rules. The dicts it returns are shared: do not change them."""
 
-    def __init__(self, source: Compiled, roots: tuple[Path, ...] = ()) -> None:
+    def __init__(self, source: CompiledRules, roots: tuple[Path, ...] = ()) -> None:
         self._source = source
         self.roots = roots
         self._decoded: dict[str, Model] = {}
@@ -46,7 +46,7 @@ class Catalog:
 
     def engine(self, name: str) -> Engine:
         """One engine by id or alias. Raises UnknownName."""
-        return self._engines[find("engine", name, self._engine_names, self._engines)]
+        return self._engines[find_id("engine", name, self._engine_names, self._engines)]
 
     def accelerators(self) -> dict[str, Accelerator]:
         """All accelerators by id."""
@@ -80,10 +80,10 @@ class Catalog:
         """A model by id, alias or id without its `org/`, whatever the case. Raises UnknownName with near matches."""
         names = self._model_names
         try:
-            hit = find("model", name, names, ())
+            hit = find_id("model", name, names, ())
         except UnknownName:
             known = [n for row in self._model_index for n in (row.id.rpartition("/")[2], *row.aliases)]
-            hit = find("model", name, names, known)
+            hit = find_id("model", name, names, known)
         model = self._decoded.get(hit)
         if model is None:  # the same object every time: estimates keep what they derive from it
             model = self._decoded.setdefault(hit, msgspec.json.decode(self._models[hit], type=Model))

@@ -28,7 +28,7 @@ _LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
 )
 
 
-class Entry(NamedTuple):
+class TableEntry(NamedTuple):
     """One entry of a table as it stands in a file: `at` is its path inside the document."""
 
     table: str
@@ -38,7 +38,7 @@ class Entry(NamedTuple):
     at: tuple[str | int, ...]
 
 
-class Misplaced(Exception):
+class MisplacedDocument(Exception):
     """The document is not what a file of this name holds; `at` is where."""
 
     def __init__(self, problem: str, at: tuple[str | int, ...] = (), known: tuple[str, ...] = ()) -> None:
@@ -53,46 +53,48 @@ def is_table(file: str) -> bool:
     return file.startswith("engines/") or any(file.startswith(prefix) for prefix, _, _ in _LISTS)
 
 
-def _stop(problem: Misplaced) -> NoReturn:
+def _stop(problem: MisplacedDocument) -> NoReturn:
     raise problem
 
 
-def entries(file: str, document: object, report: Callable[[Misplaced], None] = _stop) -> Iterator[Entry]:
+def read_entries(
+    file: str, document: object, report: Callable[[MisplacedDocument], None] = _stop
+) -> Iterator[TableEntry]:
     """The entries of one table file. What is wrong with its outline goes to `report` (by default it is raised)."""
     if document is None:
         return
     if not isinstance(document, dict):
-        report(Misplaced("holds no mapping at the top"))
+        report(MisplacedDocument("holds no mapping at the top"))
         return
     if file.startswith("engines/"):
         name = _id(document, (), report)
         if name is not None:
-            yield Entry("engines", name, document, file, ())
+            yield TableEntry("engines", name, document, file, ())
         return
     lists, heading = next((names, head) for prefix, names, head in _LISTS if file.startswith(prefix))
     allowed = (*lists, *((heading,) if heading else ()), AS_OF)
     for key in document:
         if key not in allowed:
-            report(Misplaced(f"`{key}` is not a key of this file", (key,), allowed))
+            report(MisplacedDocument(f"`{key}` is not a key of this file", (key,), allowed))
     inherited = {heading: document[heading]} if heading and heading in document else {}
     for table in lists:
         rows = document.get(table, [])
         if not isinstance(rows, list):
-            report(Misplaced(f"`{table}` must be a list", (table,)))
+            report(MisplacedDocument(f"`{table}` must be a list", (table,)))
             continue
         for i, row in enumerate(rows):
             if not isinstance(row, dict):
-                report(Misplaced("an entry must be a mapping", (table, i)))
+                report(MisplacedDocument("an entry must be a mapping", (table, i)))
                 continue
             data = row if table == "cpu_platforms" else {**inherited, **row}
             name = str(row.get("provider")) if table == "cloud_offers" else _id(row, (table, i), report)
             if name is not None:
-                yield Entry(table, name, data, file, (table, i))
+                yield TableEntry(table, name, data, file, (table, i))
 
 
-def _id(row: dict[str, Any], at: tuple[str | int, ...], report: Callable[[Misplaced], None]) -> str | None:
+def _id(row: dict[str, Any], at: tuple[str | int, ...], report: Callable[[MisplacedDocument], None]) -> str | None:
     value = row.get("id")
     if isinstance(value, str) and value:
         return value
-    report(Misplaced("an entry needs an `id`", at))
+    report(MisplacedDocument("an entry needs an `id`", at))
     return None

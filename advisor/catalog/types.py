@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from advisor.catalog.launch_types import Concepts, Installation, Recognition, SpeedTraits, Start, Told
+from advisor.catalog.launch_types import Concepts, EngineStart, Installation, Recognition, ServerSelfReport, SpeedTraits
 from advisor.meanings import (
     AcceleratorId,
     Currency,
@@ -204,7 +204,7 @@ class QuantOnHardware(Record, frozen=True, kw_only=True):
     src: tuple[SourceKey, ...] = ()
 
 
-class Image(Record, frozen=True, kw_only=True):
+class ContainerImage(Record, frozen=True, kw_only=True):
     """A container image: repository and the tag that pins `version` (`{version}` is filled in)."""
 
     lane: str  # cuda, cuda13, rocm, cpu, vulkan, intel, ...
@@ -318,17 +318,17 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     kv_cache_quantization: Support | None = None
     features: dict[str, Support] = {}
     floors: dict[str, Floor] = {}  # lane -> floor; "default" applies to all lanes
-    images: tuple[Image, ...] = ()
+    images: tuple[ContainerImage, ...] = ()
     port: int | None = None
     health_path: str | None = None
     owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
-    told: Told | None = None  # what else its server tells of itself
+    told: ServerSelfReport | None = None  # what else its server tells of itself
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
     parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
     default_slots: int | None = None  # requests at once without any setting
     concepts: Concepts = Concepts()
     recognition: Recognition = Recognition()
-    start: Start | None = None
+    start: EngineStart | None = None
     installation: Installation | None = None
     targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
     no_target: dict[str, str] = {}  # others -> why it has none

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.checks.knowledge import Knowledge
 from advisor.meanings import HardwareWords
 from advisor.memo import memoize_by_identity
@@ -29,41 +29,41 @@ class ClusterNames(msgspec.Struct, frozen=True):
     as_of: str | None = None
 
 
-def _names(know: Knowledge) -> ClusterNames:
-    return typed(know.rules, "checks/hardware.yaml", ClusterNames)
+def _names(knowledge: Knowledge) -> ClusterNames:
+    return decode_document(knowledge.rules, "checks/hardware.yaml", ClusterNames)
 
 
-def from_labels(labels: Mapping[str, str], know: Knowledge) -> tuple[str, str] | None:
+def find_labelled_accelerator(labels: Mapping[str, str], knowledge: Knowledge) -> tuple[str, str] | None:
     """(words, where they come from) of node labels; None where they name no accelerator."""
-    names = _names(know)
+    names = _names(knowledge)
     for key in names.labels:
         value = labels.get(key)
         if value:
-            words = accelerator(value, know)
+            words = find_accelerator_words(value, knowledge)
             if words:
                 return words, f"{key}: {value}"
     for key in names.instance_labels:
         value = labels.get(key)
         if value:
-            words = instance(value, know)
+            words = find_instance_words(value, knowledge)
             if words:
                 return words, f"{key}: {value}"
     return None
 
 
-def instance(value: str, know: Knowledge) -> str | None:
+def find_instance_words(value: str, knowledge: Knowledge) -> str | None:
     """`8x H100 80GB SXM` for an instance type; None for one that is not in the table."""
-    return _names(know).instances.get(value.strip().lower().removeprefix("ml."))
+    return _names(knowledge).instances.get(value.strip().lower().removeprefix("ml."))
 
 
-def accelerator(value: str, know: Knowledge) -> str | None:
+def find_accelerator_words(value: str, knowledge: Knowledge) -> str | None:
     """The catalogue's words for a name as labels write it; None for what no catalogue entry is called."""
-    return _accelerator(know, value)
+    return _accelerator(knowledge, value)
 
 
 @memoize_by_identity
-def _accelerator(know: Knowledge, value: str) -> str | None:
-    names = _names(know)
+def _accelerator(knowledge: Knowledge, value: str) -> str | None:
+    names = _names(knowledge)
     plain = value.strip().lower()
     found = names.accelerators.get(plain) or names.accelerators.get(re.sub(r"^nvidia[-_ ]", "", plain))
     if found:
@@ -75,13 +75,13 @@ def _accelerator(know: Knowledge, value: str) -> str | None:
     if not re.search(r"\d", words) or "$" in words or len(words) > 80:
         return None
     try:
-        machine = parse_hardware(re.sub(r"(?i)^nvidia ", "", words), know.rules)
+        machine = parse_hardware(re.sub(r"(?i)^nvidia ", "", words), knowledge.rules)
     except AdvisorError:
         return None
     return machine.devices[0].name if len(machine.devices) == 1 else None
 
 
-def counted(words: str, count: int | None) -> str:
+def add_count(words: str, count: int | None) -> str:
     """The words with the number of devices a container has; without one the words' own count, else 1."""
     bare = re.sub(r"^\d+x ", "", words)
     own = re.match(r"^(\d+)x ", words)

@@ -8,19 +8,19 @@ from pathlib import Path
 
 import msgspec
 
-from advisor.checks.findings import Finding, Report
-from advisor.checks.format_common import relative
+from advisor.checks.findings import CheckReport, Finding
+from advisor.checks.format_common import relative_path
 from advisor.errors import BadFile
 from advisor.files import read_json
 
 
-def _key(f: Finding) -> tuple[str, str, str]:
-    return relative(f.file), f.resource or "", f.rule
+def _key(finding: Finding) -> tuple[str, str, str]:
+    return relative_path(finding.file), finding.resource or "", finding.rule
 
 
-def write(r: Report, path: str) -> None:
+def write_baseline(report: CheckReport, path: str) -> None:
     """Write the findings of a report as a baseline. Raises BadFile."""
-    counts = Counter(_key(f) for f in r.findings)
+    counts = Counter(_key(f) for f in report.findings)
     rows = [{"file": f, "resource": res, "rule": rule, "count": n} for (f, res, rule), n in sorted(counts.items())]
     try:
         Path(path).write_text(json.dumps({"version": 1, "findings": rows}, indent=2) + "\n", encoding="utf-8")
@@ -28,7 +28,7 @@ def write(r: Report, path: str) -> None:
         raise BadFile(path, f"cannot be written: {e.strerror or e}") from None
 
 
-def without(r: Report, path: str) -> Report:
+def remove_baseline(report: CheckReport, path: str) -> CheckReport:
     """The report without what the baseline holds; entries that match nothing are findings. Raises BadFile."""
     data = read_json(path)
     rows = data.get("findings") if isinstance(data, dict) else None
@@ -41,14 +41,14 @@ def without(r: Report, path: str) -> Report:
             count if isinstance(count, int) else 1
         )
     kept: list[Finding] = []
-    gone: list[Finding] = list(r.suppressed)
-    for f in r.findings:
-        if left[_key(f)] > 0:
-            left[_key(f)] -= 1
-            gone.append(f)
+    gone: list[Finding] = list(report.suppressed)
+    for finding in report.findings:
+        if left[_key(finding)] > 0:
+            left[_key(finding)] -= 1
+            gone.append(finding)
         else:
-            kept.append(f)
-    checked = {relative(d.source) for d in r.deployments} | {relative(f.file) for f in r.findings}
+            kept.append(finding)
+    checked = {relative_path(d.source) for d in report.deployments} | {relative_path(f.file) for f in report.findings}
     for (file, resource, rule), n in sorted(left.items()):
         if n > 0 and file in checked:
             kept.append(
@@ -63,4 +63,4 @@ def without(r: Report, path: str) -> Report:
                     fix="Write the baseline anew",
                 )
             )
-    return msgspec.structs.replace(r, findings=tuple(kept), suppressed=tuple(gone))
+    return msgspec.structs.replace(report, findings=tuple(kept), suppressed=tuple(gone))

@@ -17,9 +17,9 @@ import msgspec
 
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import cache_dir
-from advisor.checks.findings import Finding, Judged, Problem, Skipped
+from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import FileResult, Options, check_file, machines_of
+from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_machines
 from advisor.checks.rules import Rulebook
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
@@ -30,20 +30,20 @@ MOST_KEPT = 20_000
 _LIMIT = 256 * 2**20
 
 
-class _Kept(Record, frozen=True, kw_only=True):
+class _CachedResult(Record, frozen=True, kw_only=True):
     """A FileResult as it is kept."""
 
-    verdicts: tuple[Judged, ...] = ()
+    verdicts: tuple[CheckedDeployment, ...] = ()
     findings: tuple[Finding, ...] = ()
     suppressed: tuple[Finding, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
-    problem: Problem | None = None
+    skipped: tuple[RuleSkip, ...] = ()
+    problem: FileProblem | None = None
 
 
-class Cache:
+class ResultCache:
     """Results of earlier runs, in one file of the user's cache."""
 
-    def __init__(self, rules: Catalog, options: Options, path: Path | None = None) -> None:
+    def __init__(self, rules: Catalog, options: CheckOptions, path: Path | None = None) -> None:
         self.path = path or cache_dir() / "check.json"
         self.salt = _salt(rules, options)
         self.usable = (options.on or "").strip().lower() != "this" and options.snapshot is None
@@ -77,17 +77,23 @@ class Cache:
         if key is None or raw is None:
             return None
         try:
-            k = msgspec.json.decode(raw, type=_Kept)
+            cached_result = msgspec.json.decode(raw, type=_CachedResult)
         except msgspec.MsgspecError:
             return None
         self.new[key] = raw
         self.hits += 1
-        return FileResult(k.verdicts, k.findings, k.suppressed, k.skipped, k.problem)
+        return FileResult(
+            cached_result.verdicts,
+            cached_result.findings,
+            cached_result.suppressed,
+            cached_result.skipped,
+            cached_result.problem,
+        )
 
-    def put(self, key: str | None, r: FileResult) -> None:
+    def put(self, key: str | None, file_result: FileResult) -> None:
         """Keep a result."""
         if key is not None:
-            self.new[key] = msgspec.Raw(msgspec.json.encode(_Kept(**r._asdict())))
+            self.new[key] = msgspec.Raw(msgspec.json.encode(_CachedResult(**file_result._asdict())))
 
     def save(self) -> None:
         """Write what this run saw, and of older results as many as there is room for. No cache is no error."""
@@ -108,26 +114,26 @@ class Cache:
                 Path(temporary).unlink(missing_ok=True)
 
 
-def _salt(rules: Catalog, options: Options) -> bytes:
+def _salt(rules: Catalog, options: CheckOptions) -> bytes:
     """The part of a key that is the same for all files: rules, program, options."""
-    from advisor.catalog.compiled import stamp
+    from advisor.catalog.compiled_rules import make_stamp
 
     here = Path(__file__).parent
     code = [f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in sorted(here.rglob("*.py"))]
     said = repr(sorted(options._asdict().items()))
-    return hashlib.blake2b("\n".join([stamp(rules.roots), *code, said]).encode(), digest_size=32).digest()
+    return hashlib.blake2b("\n".join([make_stamp(rules.roots), *code, said]).encode(), digest_size=32).digest()
 
 
-def run(
+def check_many(
     files: Sequence[str],
-    options: Options,
+    options: CheckOptions,
     rules: Catalog,
     book: Any,
-    know: Knowledge,
+    knowledge: Knowledge,
     *,
     stdin: str | None = None,
     jobs: int = 1,
-    cache: Cache | None = None,
+    cache: ResultCache | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> list[FileResult]:
     """The results of all files, in their order."""
@@ -135,7 +141,7 @@ def run(
     found: list[FileResult | None] = [cache.get(k) if cache is not None else None for k in keys]
     left = [i for i, r in enumerate(found) if r is None]
     done = len(files) - len(left)
-    for i, r in _fresh([files[i] for i in left], options, rules, book, know, stdin, jobs):
+    for i, r in _fresh([files[i] for i in left], options, rules, book, knowledge, stdin, jobs):
         found[left[i]] = r
         if cache is not None:
             cache.put(keys[left[i]], r)
@@ -148,7 +154,13 @@ def run(
 
 
 def _fresh(
-    files: Sequence[str], options: Options, rules: Catalog, book: Any, know: Knowledge, stdin: str | None, jobs: int
+    files: Sequence[str],
+    options: CheckOptions,
+    rules: Catalog,
+    book: Any,
+    knowledge: Knowledge,
+    stdin: str | None,
+    jobs: int,
 ) -> Any:
     if jobs > 1 and len(files) >= LEAST_FOR_JOBS and "-" not in files:
         from concurrent.futures import ProcessPoolExecutor
@@ -158,13 +170,13 @@ def _fresh(
         work = partial(_chunk, rules.roots, msgspec.json.encode(options))
         with ProcessPoolExecutor(max_workers=jobs) as pool:
             for results in pool.map(work, chunks):
-                for r in results:
-                    yield n, r
+                for file_result in results:
+                    yield n, file_result
                     n += 1
         return
-    machines = machines_of(options, rules)
+    machines = find_machines(options, rules)
     for n, f in enumerate(files):
-        yield n, check_file(f, know, book, options, machines, stdin)
+        yield n, check_file(f, knowledge, book, options, machines, stdin)
 
 
 class _Worker(NamedTuple):
@@ -172,16 +184,18 @@ class _Worker(NamedTuple):
 
     know: Knowledge
     book: Rulebook
-    options: Options
+    options: CheckOptions
     machines: dict[str, Any]
 
 
 @memoize_by_identity
 def _worker(rules: Catalog, asked: bytes) -> _Worker:
-    know, options = Knowledge(rules), msgspec.json.decode(asked, type=Options)
-    return _Worker(know, Rulebook(know, options.select, options.ignore), options, machines_of(options, rules))
+    knowledge, options = Knowledge(rules), msgspec.json.decode(asked, type=CheckOptions)
+    return _Worker(
+        knowledge, Rulebook(knowledge, options.select, options.ignore), options, find_machines(options, rules)
+    )
 
 
 def _chunk(roots: tuple[Path, ...], asked: bytes, files: list[str]) -> list[FileResult]:
-    w = _worker(catalog(roots), asked)
-    return [check_file(f, w.know, w.book, w.options, w.machines) for f in files]
+    worker = _worker(catalog(roots), asked)
+    return [check_file(f, worker.know, worker.book, worker.options, worker.machines) for f in files]

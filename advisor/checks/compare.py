@@ -2,71 +2,77 @@
 
 from __future__ import annotations
 
-from advisor.checks.findings import Finding, Judged, Report
-from advisor.checks.format_text import word
+from advisor.checks.findings import CheckedDeployment, CheckReport, Finding
+from advisor.checks.format_text import fits_word
 from advisor.record import Record
-from advisor.units import GIB, rate
+from advisor.units import GIB, format_rate
 
 PARTS = (("needs on a device", "total_bytes"), ("weights", "weights_bytes"), ("KV cache", "kv_cache_bytes"))
 
 
-class Change(Record, frozen=True, kw_only=True):
+class DeploymentChange(Record, frozen=True, kw_only=True):
     """One deployment before and after; None = it is not there."""
 
     name: str
-    before: Judged | None
-    after: Judged | None
+    before: CheckedDeployment | None
+    after: CheckedDeployment | None
 
 
-class Difference(Record, frozen=True, kw_only=True):
+class ReportDifference(Record, frozen=True, kw_only=True):
     """Two reports side by side."""
 
-    deployments: tuple[Change, ...]
+    deployments: tuple[DeploymentChange, ...]
     new_findings: tuple[Finding, ...]
     gone_findings: tuple[Finding, ...]
 
 
-def compare(old: Report, new: Report) -> Difference:
+def compare_reports(old: CheckReport, new: CheckReport) -> ReportDifference:
     """Deployments paired by name, else by their place in the file; findings that came and went."""
-    pairs: list[Change] = []
+    pairs: list[DeploymentChange] = []
     left = list(new.deployments)
-    for i, b in enumerate(old.deployments):
-        a = next((x for x in left if x.name is not None and x.name == b.name), None)
-        if a is None and b.name is None and i < len(new.deployments) and new.deployments[i] in left:
-            a = new.deployments[i]
-        if a is not None:
-            left.remove(a)
-        pairs.append(Change(name=b.name or f"{b.engine} {b.model or '?'}", before=b, after=a))
-    pairs += [Change(name=a.name or f"{a.engine} {a.model or '?'}", before=None, after=a) for a in left]
-    return Difference(deployments=tuple(pairs), new_findings=_without(new, old), gone_findings=_without(old, new))
+    for i, deployment in enumerate(old.deployments):
+        checked = next((x for x in left if x.name is not None and x.name == deployment.name), None)
+        if checked is None and deployment.name is None and i < len(new.deployments) and new.deployments[i] in left:
+            checked = new.deployments[i]
+        if checked is not None:
+            left.remove(checked)
+        pairs.append(
+            DeploymentChange(
+                name=deployment.name or f"{deployment.engine} {deployment.model or '?'}",
+                before=deployment,
+                after=checked,
+            )
+        )
+    pairs += [DeploymentChange(name=a.name or f"{a.engine} {a.model or '?'}", before=None, after=a) for a in left]
+    return ReportDifference(deployments=tuple(pairs), new_findings=_without(new, old), gone_findings=_without(old, new))
 
 
-def _without(here: Report, there: Report) -> tuple[Finding, ...]:
+def _without(here: CheckReport, there: CheckReport) -> tuple[Finding, ...]:
     known = [(f.rule, f.resource, f.message) for f in there.findings]
     out = []
-    for f in here.findings:
-        key = (f.rule, f.resource, f.message)
+    for finding in here.findings:
+        key = (finding.rule, finding.resource, finding.message)
         if key in known:
             known.remove(key)
         else:
-            out.append(f)
+            out.append(finding)
     return tuple(out)
 
 
-def text(d: Difference) -> str:
+def describe_difference(difference: ReportDifference) -> str:
     """The difference for people."""
     lines = []
-    for c in d.deployments:
-        lines.append(f"{c.name}: {_verdict(c.before)} -> {_verdict(c.after)}")
+    for change in difference.deployments:
+        lines.append(f"{change.name}: {_verdict(change.before)} -> {_verdict(change.after)}")
         for label, key in PARTS:
-            before, after = _largest(c.before, key), _largest(c.after, key)
+            before, after = _largest(change.before, key), _largest(change.after, key)
             if before is not None and after is not None and before != after:
                 lines.append(f"  {label}: {before / GIB:.2f} -> {after / GIB:.2f} GiB ({(after - before) / GIB:+.2f})")
-        held = [_held(c.before), _held(c.after)]
+        held = [_held(change.before), _held(change.after)]
         if held[0] != held[1] and None not in held:
             lines.append(f"  requests of full length that fit: {held[0]} -> {held[1]}")
-        lines += _speeds(c)
-    for sign, found in (("+", d.new_findings), ("-", d.gone_findings)):
+        lines += _speeds(change)
+    for sign, found in (("+", difference.new_findings), ("-", difference.gone_findings)):
         lines += [f"{sign} {f.severity} {f.rule} (line {f.line}): {f.message}" for f in found]
     return "\n".join(lines or ["no difference"]) + "\n"
 
@@ -74,36 +80,39 @@ def text(d: Difference) -> str:
 SAME = 0.01  # part by which two rates differ without a word
 
 
-def _speeds(c: Change) -> list[str]:
+def _speeds(change: DeploymentChange) -> list[str]:
     """Rates that changed, each with its bounds after the change."""
-    if c.before is None or c.after is None:
+    if change.before is None or change.after is None:
         return []
     lines = []
-    there = {x.concurrency: x.speed for x in c.after.speed}
-    for x in c.before.speed:
-        now = there.get(x.concurrency)
-        alone = x.concurrency == 1
-        b, a = (None if s is None else s.decode_tps if alone else s.output_tps for s in (x.speed, now))
-        if b is None or a is None or abs(a.value / b.value - 1) < SAME:
+    there = {x.concurrency: x.speed for x in change.after.speed}
+    for concurrent_speed in change.before.speed:
+        now = there.get(concurrent_speed.concurrency)
+        alone = concurrent_speed.concurrency == 1
+        interval, a = (
+            None if s is None else s.decode_tps if alone else s.output_tps for s in (concurrent_speed.speed, now)
+        )
+        if interval is None or a is None or abs(a.value / interval.value - 1) < SAME:
             continue
-        what = "one request alone" if alone else f"{x.concurrency} at once, all together"
+        what = "one request alone" if alone else f"{concurrent_speed.concurrency} at once, all together"
         lines.append(
-            f"  {what}: {rate(b.value)} -> {rate(a.value)} tokens/s ({a.value / b.value - 1:+.0%}; "
-            f"{rate(a.low)}-{rate(a.high)} after)"
+            f"  {what}: {format_rate(interval.value)} -> {format_rate(a.value)} tokens/s "
+            f"({a.value / interval.value - 1:+.0%}; "
+            f"{format_rate(a.low)}-{format_rate(a.high)} after)"
         )
     return lines
 
 
-def _verdict(d: Judged | None) -> str:
-    return "absent" if d is None else word(d.fits, True)
+def _verdict(deployment: CheckedDeployment | None) -> str:
+    return "absent" if deployment is None else fits_word(deployment.fits, True)
 
 
-def _held(d: Judged | None) -> int | None:
-    return None if d is None or d.memory is None else d.memory["kv_cache"]["max_sequences"]
+def _held(deployment: CheckedDeployment | None) -> int | None:
+    return None if deployment is None or deployment.memory is None else deployment.memory["kv_cache"]["max_sequences"]
 
 
-def _largest(d: Judged | None, key: str) -> int | None:
-    if d is None or d.memory is None:
+def _largest(deployment: CheckedDeployment | None, key: str) -> int | None:
+    if deployment is None or deployment.memory is None:
         return None
-    sizes = [x[key] for x in d.memory["devices"] if x[key] is not None]
+    sizes = [x[key] for x in deployment.memory["devices"] if x[key] is not None]
     return max(sizes) if sizes else None

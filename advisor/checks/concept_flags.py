@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 
 from advisor.catalog.launch_types import Concept
+from advisor.checks.arguments import LaunchArgument, LaunchArguments
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.located import Text
-from advisor.checks.settings import Argument, Arguments
-from advisor.engines.flags import ConceptName, concept
+from advisor.checks.located_text import Text
+from advisor.engines.flags import ConceptName, find_concept
 
 NOTHING = Concept()
 # concepts that decide memory; an engine's further settings are its `memory_settings`
@@ -24,45 +24,49 @@ LENGTHS: tuple[ConceptName, ...] = ("context_length", "total_context")
 RANKS: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")
 
 
-def concept_of(engine: str, name: ConceptName, know: Knowledge) -> Concept:
+def find_launch_concept(engine: str, name: ConceptName, knowledge: Knowledge) -> Concept:
     """What the engine of a launch calls a concept; empty where it lacks it, or the engine is not in the catalogue."""
-    entry = know.rules.engines().get(engine)
-    return concept(entry, name) if entry is not None else NOTHING
+    entry = knowledge.rules.engines().get(engine)
+    return find_concept(entry, name) if entry is not None else NOTHING
 
 
-def flags_of(engine: str, names: tuple[ConceptName, ...], know: Knowledge) -> tuple[str, ...]:
+def list_concept_flags(engine: str, names: tuple[ConceptName, ...], knowledge: Knowledge) -> tuple[str, ...]:
     """Every spelling of these concepts' flags, without dashes."""
-    return tuple(f for n in names for f in concept_of(engine, n, know).flags)
+    return tuple(f for n in names for f in find_launch_concept(engine, n, knowledge).flags)
 
 
-def given(a: Arguments, engine: str, know: Knowledge, *names: ConceptName) -> Argument | None:
+def find_concept_argument(
+    arguments: LaunchArguments, engine: str, knowledge: Knowledge, *names: ConceptName
+) -> LaunchArgument | None:
     """The last argument that sets one of these concepts; None where none does."""
-    flags = flags_of(engine, names, know)
-    return a.last(*flags) if flags else None
+    flags = list_concept_flags(engine, names, knowledge)
+    return arguments.last(*flags) if flags else None
 
 
-def value_of(a: Arguments, engine: str, know: Knowledge, *names: ConceptName) -> Text | None:
+def find_concept_value(
+    arguments: LaunchArguments, engine: str, knowledge: Knowledge, *names: ConceptName
+) -> Text | None:
     """The value that one of these concepts is given; None where none is, or it takes none."""
-    found = given(a, engine, know, *names)
+    found = find_concept_argument(arguments, engine, knowledge, *names)
     return found.value if found is not None else None
 
 
-def length_given(a: Arguments, engine: str, know: Knowledge) -> bool:
+def is_length_given(arguments: LaunchArguments, engine: str, knowledge: Knowledge) -> bool:
     """Whether the longest request is set by hand, or may be in what cannot be read."""
-    return bool(a.open) or given(a, engine, know, *LENGTHS) is not None
+    return bool(arguments.open) or find_concept_argument(arguments, engine, knowledge, *LENGTHS) is not None
 
 
-def ranks(a: Arguments, engine: str, know: Knowledge) -> int | None:
+def count_ranks(arguments: LaunchArguments, engine: str, knowledge: Knowledge) -> int | None:
     """Devices the launch asks for (tensor x pipeline x data ranks); None where a size is not known."""
-    within = given(a, engine, know, "data_parallel_attention")
+    within = find_concept_argument(arguments, engine, knowledge, "data_parallel_attention")
     total = 1
     for name in RANKS:
         if name == "data_parallel" and within is not None and not within.off:
             continue  # replicas split the tensor-parallel ranks
-        v = value_of(a, engine, know, name)
-        if v is None:
+        word = find_concept_value(arguments, engine, knowledge, name)
+        if word is None:
             continue
-        if v.unknown or not re.fullmatch(r"\d{1,5}", v):
+        if word.unknown or not re.fullmatch(r"\d{1,5}", word):
             return None
-        total *= max(1, int(v))
+        total *= max(1, int(word))
     return total

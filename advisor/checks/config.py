@@ -12,7 +12,7 @@ from advisor.near import near_matches
 KEYS = {"on": str, "select": list, "ignore": list}
 
 
-def load(folder: Path | None = None) -> dict[str, Any]:
+def load_config(folder: Path | None = None) -> dict[str, Any]:
     """The settings of a folder; empty where there are none. Raises BadFile for what cannot be read or is unknown."""
     here = folder or Path()
     for name, path in (("advisor.toml", ("check",)), ("pyproject.toml", ("tool", "advisor", "check"))):

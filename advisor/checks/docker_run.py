@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from advisor.checks.launch import Mount, Setup
-from advisor.checks.located import Text, line_of, text
+from advisor.checks.launch import LaunchSetup, Mount
+from advisor.checks.located_text import Text, line_of, make_text
 from advisor.units import parse_bytes
 
 _PLAIN = frozenset(
@@ -38,7 +38,7 @@ _PLAIN = frozenset(
 )
 
 
-class Run(NamedTuple):
+class ContainerRun(NamedTuple):
     """One `docker run`."""
 
     image: Text | None
@@ -46,11 +46,11 @@ class Run(NamedTuple):
     args: list[Text]
     env: dict[str, Text]
     passed: tuple[str, ...]  # `-e NAME`: taken from the caller
-    setup: Setup
+    setup: LaunchSetup
     name: str | None
 
 
-def parse(words: list[Text]) -> Run | None:
+def parse_docker_run(words: list[Text]) -> ContainerRun | None:
     """The parts of a `docker run` command; None for any other docker command."""
     start = next((i for i, w in enumerate(words[1:4], 1) if w in ("run", "create")), None)
     if start is None:
@@ -62,17 +62,17 @@ def parse(words: list[Text]) -> Run | None:
     options: list[tuple[str, Text]] = []
     i = start + 1
     while i < len(words) and words[i].startswith("-") and words[i] != "--":
-        w = words[i]
+        word = words[i]
         option, value, used = _option(words, i)
         i += used
         if value is None:
-            options.append((option, w))
+            options.append((option, word))
             continue
         options.append((option, value))
         if option in ("-e", "--env"):
             k, eq, v = value.partition("=")
             if eq:
-                env[k] = text(v, line_of(value), value.column, value.unknown)
+                env[k] = make_text(v, line_of(value), value.column, value.unknown)
             else:
                 passed.append(k)
         elif option == "--entrypoint":
@@ -80,10 +80,10 @@ def parse(words: list[Text]) -> Run | None:
         elif option == "--name":
             name = str(value)
     image = words[i] if i < len(words) else None
-    return Run(image, entrypoint, words[i + 1 :], env, tuple(passed), _setup(options), name)
+    return ContainerRun(image, entrypoint, words[i + 1 :], env, tuple(passed), _setup(options), name)
 
 
-def inside(words: list[Text]) -> list[Text]:
+def find_exec_command(words: list[Text]) -> list[Text]:
     """The command of a `docker exec`; empty for any other docker command."""
     start = next((i for i, w in enumerate(words[1:4], 1) if w == "exec"), None)
     if start is None:
@@ -96,28 +96,28 @@ def inside(words: list[Text]) -> list[Text]:
 
 def _option(words: Sequence[Text], i: int) -> tuple[str, Text | None, int]:
     """(option, value, words used)."""
-    w = words[i]
-    if w.startswith("--"):
-        key, eq, value = w.partition("=")
+    word = words[i]
+    if word.startswith("--"):
+        key, eq, value = word.partition("=")
         if eq:
-            return key, text(value, line_of(w), w.column, w.unknown), 1
+            return key, make_text(value, line_of(word), word.column, word.unknown), 1
         if key in _PLAIN or i + 1 >= len(words):
             return key, None, 1
         return key, words[i + 1], 2
-    letters = w[1:]
+    letters = word[1:]
     if re.fullmatch(r"[ditqP]+", letters):
-        return w, None, 1
+        return word, None, 1
     for k, c in enumerate(letters):
         if c not in "ditqP":
             rest = letters[k + 1 :].lstrip("=")
             if rest:
-                return f"-{c}", text(rest, line_of(w), w.column, w.unknown), 1
+                return f"-{c}", make_text(rest, line_of(word), word.column, word.unknown), 1
             return f"-{c}", words[i + 1] if i + 1 < len(words) else None, 2
-    return w, None, 1
+    return word, None, 1
 
 
-def _setup(options: list[tuple[str, Text]]) -> Setup:
-    s = Setup(container=True, gpu_granted=False)
+def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
+    setup = LaunchSetup(container=True, gpu_granted=False)
     ports: list[tuple[str | None, int | None, int | None]] = []
     mounts: list[Mount] = []
     places: dict[str, int] = {}
@@ -135,7 +135,7 @@ def _setup(options: list[tuple[str, Text]]) -> Setup:
         if word:
             places.setdefault(word, line_of(value))
         if option in ("-p", "--publish"):
-            port = published(value)
+            port = parse_published_port(value)
             if port is not None:
                 ports.append(port)
         elif option in ("-v", "--volume"):
@@ -158,32 +158,34 @@ def _setup(options: list[tuple[str, Text]]) -> Setup:
         elif option == "--tmpfs":
             mounts.append(Mount(target=value.partition(":")[0], kind="memory"))
         elif option == "--gpus":
-            s = gpus_option(s, value)
+            setup = add_gpus(setup, value)
         elif option == "--device":
             if re.search(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana", value):
-                s = msgspec.structs.replace(s, gpu_granted=True, gpu_all=s.gpu_all or "nvidia.com/gpu=all" in value)
+                setup = msgspec.structs.replace(
+                    setup, gpu_granted=True, gpu_all=setup.gpu_all or "nvidia.com/gpu=all" in value
+                )
         elif option == "--runtime" and value in ("nvidia", "habana"):
-            s = msgspec.structs.replace(s, gpu_granted=True)
+            setup = msgspec.structs.replace(setup, gpu_granted=True)
         elif option == "--shm-size":
-            s = msgspec.structs.replace(s, shm_bytes=size(value))
+            setup = msgspec.structs.replace(setup, shm_bytes=parse_container_size(value))
         elif option == "--ipc":
-            s = msgspec.structs.replace(s, ipc_host=value.startswith(("host", "shareable")))
+            setup = msgspec.structs.replace(setup, ipc_host=value.startswith(("host", "shareable")))
         elif option in ("--net", "--network"):
-            s = msgspec.structs.replace(s, host_network=value == "host")
+            setup = msgspec.structs.replace(setup, host_network=value == "host")
         elif option in ("-m", "--memory"):
-            s = msgspec.structs.replace(s, memory_limit=size(value))
+            setup = msgspec.structs.replace(setup, memory_limit=parse_container_size(value))
         elif option == "--cpus":
-            s = msgspec.structs.replace(s, cpu_limit=_float(value))
+            setup = msgspec.structs.replace(setup, cpu_limit=_float(value))
         elif option == "--restart":
-            s = msgspec.structs.replace(s, restart=str(value))
+            setup = msgspec.structs.replace(setup, restart=str(value))
         elif option == "--privileged":
-            s = msgspec.structs.replace(s, privileged=True, gpu_granted=True)
+            setup = msgspec.structs.replace(setup, privileged=True, gpu_granted=True)
         elif option == "--pid":
-            s = msgspec.structs.replace(s, host_pid=value == "host")
+            setup = msgspec.structs.replace(setup, host_pid=value == "host")
         elif option in ("-u", "--user"):
-            s = msgspec.structs.replace(s, user=str(value))
+            setup = msgspec.structs.replace(setup, user=str(value))
     return msgspec.structs.replace(
-        s, ports=tuple(ports), mounts=tuple(mounts), exposed=exposure(ports, s.host_network), places=places
+        setup, ports=tuple(ports), mounts=tuple(mounts), exposed=find_exposure(ports, setup.host_network), places=places
     )
 
 
@@ -195,20 +197,20 @@ def _comma_separated(value: str) -> list[str]:
         return value.split(",")
 
 
-def gpus_option(s: Setup, value: str) -> Setup:
+def add_gpus(setup: LaunchSetup, value: str) -> LaunchSetup:
     """A Setup with what `--gpus VALUE` hands over."""
     plain = value.strip("\"'")
     if plain == "all" or "${" in plain:
-        return msgspec.structs.replace(s, gpu_granted=True, gpu_all=True)
+        return msgspec.structs.replace(setup, gpu_granted=True, gpu_all=True)
     m = re.search(r'device=([^"\']+)', plain)
     if m:
         ids = tuple(x for x in m[1].split(",") if x and "=" not in x)
-        return msgspec.structs.replace(s, gpu_granted=True, gpu_ids=ids, gpu_count=len(ids))
+        return msgspec.structs.replace(setup, gpu_granted=True, gpu_ids=ids, gpu_count=len(ids))
     m = re.search(r"(?:count=)?(\d{1,4})\b", plain)
-    return msgspec.structs.replace(s, gpu_granted=True, gpu_count=int(m[1]) if m else None)
+    return msgspec.structs.replace(setup, gpu_granted=True, gpu_count=int(m[1]) if m else None)
 
 
-def published(value: str) -> tuple[str | None, int | None, int | None] | None:
+def parse_published_port(value: str) -> tuple[str | None, int | None, int | None] | None:
     """(address, host port, container port) of a `-p` value; None for what cannot be read."""
     rest = re.sub(r"/(tcp|udp|sctp)$", "", value.strip())
     m = re.fullmatch(r"(?:(\[[^\]]*\]|[^:\[\]]*|\$\{[^}]*\}):)?(?:(\$\{[^}]*\}|[\d-]*):)?(\$\{[^}]*\}|[\d-]+)", rest)
@@ -220,7 +222,7 @@ def published(value: str) -> tuple[str | None, int | None, int | None] | None:
     return address or None, _port(host), _port(inside)
 
 
-def exposure(ports: Sequence[tuple[str | None, int | None, int | None]], host_network: bool) -> str | None:
+def find_exposure(ports: Sequence[tuple[str | None, int | None, int | None]], host_network: bool) -> str | None:
     """How a container is reachable from beyond its machine; None when it is not."""
     if host_network:
         return "the host's network"
@@ -230,7 +232,7 @@ def exposure(ports: Sequence[tuple[str | None, int | None, int | None]], host_ne
     return None
 
 
-def size(value: str | None) -> int | None:
+def parse_container_size(value: str | None) -> int | None:
     """Docker's and Kubernetes' sizes in bytes (docker's `16g` and `16gb` are GiB); None when it cannot be read."""
     m = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([bkmgtp]?)b?\s*", str(value or "").lower())
     if m:

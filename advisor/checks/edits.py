@@ -9,12 +9,12 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from advisor.checks.findings import Edit
-from advisor.checks.located import lines_of
-from advisor.checks.settings import Argument
+from advisor.checks.arguments import LaunchArgument
+from advisor.checks.findings import FileEdit
+from advisor.checks.located_text import lines_of
 
 if TYPE_CHECKING:
-    from advisor.checks.judge import Verdict
+    from advisor.checks.judge import CheckedLaunch
 
 
 def _line(source: str, n: int) -> str | None:
@@ -22,47 +22,51 @@ def _line(source: str, n: int) -> str | None:
     return lines[n - 1] if 0 < n <= len(lines) else None
 
 
-def rename_argument(a: Argument, new: str, source: str) -> tuple[Edit, ...]:
+def rename_argument(argument: LaunchArgument, new: str, source: str) -> tuple[FileEdit, ...]:
     """The flag under another name; only where it stands once on its line."""
-    found = _line(source, a.place.line)
+    found = _line(source, argument.place.line)
     if found is None:
         return ()
-    pattern = rf"(?<![\w-]){re.escape(a.written)}(?![\w-])"
+    pattern = rf"(?<![\w-]){re.escape(argument.written)}(?![\w-])"
     if len(re.findall(pattern, found)) != 1:
         return ()
     first, _, value = new.partition(" ")
     if value:  # a flag that becomes a flag with a value
-        if a.value is not None:
+        if argument.value is not None:
             return ()
-        alone = re.fullmatch(r"(\s*)- (['\"]?)" + re.escape(a.written) + r"\2\s*(#.*)?", found)
+        alone = re.fullmatch(r"(\s*)- (['\"]?)" + re.escape(argument.written) + r"\2\s*(#.*)?", found)
         if alone:
-            return (Edit(line=a.place.line, old=found, new=f"{alone[1]}- {alone[2]}{first}={value}{alone[2]}"),)
-        if re.search(r"['\"]" + re.escape(a.written) + r"['\"]", found):
-            return (Edit(line=a.place.line, old=found, new=re.sub(pattern, f"{first}={value}", found)),)
-    return (Edit(line=a.place.line, old=found, new=re.sub(pattern, lambda _: new, found)),)
+            return (
+                FileEdit(line=argument.place.line, old=found, new=f"{alone[1]}- {alone[2]}{first}={value}{alone[2]}"),
+            )
+        if re.search(r"['\"]" + re.escape(argument.written) + r"['\"]", found):
+            return (FileEdit(line=argument.place.line, old=found, new=re.sub(pattern, f"{first}={value}", found)),)
+    return (FileEdit(line=argument.place.line, old=found, new=re.sub(pattern, lambda _: new, found)),)
 
 
-def remove_argument(a: Argument, source: str) -> tuple[Edit, ...]:
+def remove_argument(argument: LaunchArgument, source: str) -> tuple[FileEdit, ...]:
     """The flag and its value taken out; only where both stand plainly on one line, or each alone on its own."""
-    found = _line(source, a.place.line)
+    found = _line(source, argument.place.line)
     if found is None:
         return ()
-    own = re.escape(a.written)
-    value = a.value if a.value is not None and not a.place.startswith(f"{a.written}=") else None
+    own = re.escape(argument.written)
+    value = (
+        argument.value if argument.value is not None and not argument.place.startswith(f"{argument.written}=") else None
+    )
     if re.fullmatch(rf"\s*- (['\"]?){own}(=[^'\"]*)?\1\s*(#.*)?", found):
         if value is None:
-            return (Edit(line=a.place.line, old=found, new=""),)
+            return (FileEdit(line=argument.place.line, old=found, new=""),)
         after = _line(source, value.line)
         if (
-            value.line != a.place.line
+            value.line != argument.place.line
             and after is not None
             and re.fullmatch(rf"\s*- (['\"]?){re.escape(value)}\1\s*(#.*)?", after)
         ):
-            return (Edit(line=a.place.line, old=found, new=""), Edit(line=value.line, old=after, new=""))
+            return (FileEdit(line=argument.place.line, old=found, new=""), FileEdit(line=value.line, old=after, new=""))
         return ()
     tail = rf"(?:=\S+|\s+{re.escape(value)})?(?=\s|$)" if value is not None else r"(?:=\S+)?(?=\s|$)"
     if "[" in found:
-        return _from_flow_list(a, found, value)
+        return _from_flow_list(argument, found, value)
     hits = re.findall(rf"(?<!\S){own}{tail}", found)
     if len(hits) != 1:
         return ()
@@ -70,39 +74,41 @@ def remove_argument(a: Argument, source: str) -> tuple[Edit, ...]:
         return ()
     new = re.sub(rf"\s?(?<!\S){own}{tail}", "", found, count=1)
     if not new.strip():
-        return (Edit(line=a.place.line, old=found, new=""),)
+        return (FileEdit(line=argument.place.line, old=found, new=""),)
     if new.strip() == "\\":  # a continued line of nothing would still continue
-        return (Edit(line=a.place.line, old=found, new=""),)
-    return (Edit(line=a.place.line, old=found, new=new.rstrip() if not found.rstrip().endswith("\\") else new),)
+        return (FileEdit(line=argument.place.line, old=found, new=""),)
+    return (
+        FileEdit(line=argument.place.line, old=found, new=new.rstrip() if not found.rstrip().endswith("\\") else new),
+    )
 
 
-def _from_flow_list(a: Argument, found: str, value: str | None) -> tuple[Edit, ...]:
+def _from_flow_list(argument: LaunchArgument, found: str, value: str | None) -> tuple[FileEdit, ...]:
     """The flag and its value taken out of `[a, --flag, value]`; only where they stand there once."""
     more = rf"\s*,\s*(?P<w>['\"]?){re.escape(value)}(?P=w)" if value is not None else ""
-    pattern = rf",\s*(?P<q>['\"]?){re.escape(a.written)}(?:=[^,'\"\]]*)?(?P=q){more}(?=\s*[,\]])"
+    pattern = rf",\s*(?P<q>['\"]?){re.escape(argument.written)}(?:=[^,'\"\]]*)?(?P=q){more}(?=\s*[,\]])"
     if len(re.findall(pattern, found)) != 1:
         return ()
-    return (Edit(line=a.place.line, old=found, new=re.sub(pattern, "", found)),)
+    return (FileEdit(line=argument.place.line, old=found, new=re.sub(pattern, "", found)),)
 
 
-def edits_of(kind: str, at: Sequence[str], v: Verdict, source: str) -> tuple[Edit, ...]:
+def make_edits(kind: str, at: Sequence[str], checked: CheckedLaunch, source: str) -> tuple[FileEdit, ...]:
     """The safe change of a rule without `each`: `remove`, `rename NEW` or `remove-variable`, for the first in `at`."""
     word, _, rest = kind.partition(" ")
     for name in at:
-        a = v.arguments.last(name)
-        if a is not None and a.place.line:
+        argument = checked.arguments.last(name)
+        if argument is not None and argument.place.line:
             if word == "remove":
-                return remove_argument(a, source)
+                return remove_argument(argument, source)
             if word == "rename":
-                return rename_argument(a, rest, source)
+                return rename_argument(argument, rest, source)
             return ()
-        value = v.launch.env.get(name)
+        value = checked.launch.env.get(name)
         if word == "remove-variable" and value is not None and value.line:
             found = _line(source, value.line)
             if found is not None and re.fullmatch(
                 rf"\s*(?:- |export |ENV |Environment=)?['\"]?{re.escape(name)}(?:=|: ).*", found
             ):
-                return (Edit(line=value.line, old=found, new=""),)
+                return (FileEdit(line=value.line, old=found, new=""),)
     return ()
 
 
@@ -111,15 +117,15 @@ def _common(a: str, b: str) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
-def _together(bare: str, edits: Sequence[Edit]) -> str:
+def _together(bare: str, edits: Sequence[FileEdit]) -> str:
     """One line with all its edits, each reduced to what it changes; of two that overlap the first counts."""
     spans: list[tuple[int, int, str]] = []
-    for e in edits:
-        if e.new == "":
+    for file_edit in edits:
+        if file_edit.new == "":
             return ""
-        head = _common(e.old, e.new)
-        tail = _common(e.old[head:][::-1], e.new[head:][::-1])
-        span = (head, len(e.old) - tail, e.new[head : len(e.new) - tail])
+        head = _common(file_edit.old, file_edit.new)
+        tail = _common(file_edit.old[head:][::-1], file_edit.new[head:][::-1])
+        span = (head, len(file_edit.old) - tail, file_edit.new[head : len(file_edit.new) - tail])
         if all(span[1] <= s[0] or span[0] >= s[1] for s in spans):
             spans.append(span)
     for begin, end, text in sorted(spans, reverse=True):
@@ -127,13 +133,13 @@ def _together(bare: str, edits: Sequence[Edit]) -> str:
     return bare
 
 
-def apply(source: str, edits: Sequence[Edit]) -> str:
+def apply_edits(source: str, edits: Sequence[FileEdit]) -> str:
     """The text with the edits made. A removed line goes with its line end."""
     lines = source.splitlines(keepends=True)
-    by_line: dict[int, list[Edit]] = {}
-    for e in edits:
-        if 0 < e.line <= len(lines) and lines[e.line - 1].rstrip("\r\n") == e.old:
-            by_line.setdefault(e.line, []).append(e)
+    by_line: dict[int, list[FileEdit]] = {}
+    for file_edit in edits:
+        if 0 < file_edit.line <= len(lines) and lines[file_edit.line - 1].rstrip("\r\n") == file_edit.old:
+            by_line.setdefault(file_edit.line, []).append(file_edit)
     for n, here in sorted(by_line.items()):
         whole = lines[n - 1]
         bare = whole.rstrip("\r\n")

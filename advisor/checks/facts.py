@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from advisor.checks.findings import Edit
-from advisor.checks.judge import Verdict
+from advisor.checks.arguments import parse_number
+from advisor.checks.findings import FileEdit
+from advisor.checks.judge import CheckedLaunch
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.settings import number
 from advisor.decision.fields import Field, FieldType, Scalar
 from advisor.memo import memoize_by_identity
 
@@ -23,28 +23,28 @@ class _Absent:
 ABSENT: Any = _Absent()
 
 
-class Seen(NamedTuple):
+class FactContext(NamedTuple):
     """What a fact is computed from."""
 
-    v: Verdict
-    know: Knowledge
-    siblings: Sequence[Verdict]
+    checked: CheckedLaunch
+    knowledge: Knowledge
+    siblings: Sequence[CheckedLaunch]
     source: str
-    facts: Facts
+    facts: LaunchFacts
 
 
-Fact = Callable[[Seen], Any]
+FactFunction = Callable[[FactContext], Any]
 FIELDS: dict[str, Field] = {}
-_FACTS: dict[str, Fact] = {}
+_FACTS: dict[str, FactFunction] = {}
 
 
-def fact(name: str, kind: FieldType, doc: str) -> Callable[[Fact], Fact]:
+def fact(name: str, kind: FieldType, doc: str) -> Callable[[FactFunction], FactFunction]:
     """Registers a fact: its name, type and one line of what it means."""
 
-    def add(f: Fact) -> Fact:
+    def add(function: FactFunction) -> FactFunction:
         FIELDS[name] = Field(name=name, type=kind, doc=doc)
-        _FACTS[name] = f
-        return f
+        _FACTS[name] = function
+        return function
 
     return add
 
@@ -52,12 +52,12 @@ def fact(name: str, kind: FieldType, doc: str) -> Callable[[Fact], Fact]:
 _TYPES: dict[str, FieldType] = {"int": "float", "float": "float", "flag": "bool", "json": "str", "str": "str"}
 
 
-class Fields(dict[str, Field]):
+class LaunchFields(dict[str, Field]):
     """All fields: the registered facts, and `arg.X`, `given.X`, `env.X`, `has.X` of any flag or variable."""
 
-    def __init__(self, know: Knowledge, engines: Sequence[str] = ()) -> None:
+    def __init__(self, knowledge: Knowledge, engines: Sequence[str] = ()) -> None:
         super().__init__(FIELDS)
-        self._know = know
+        self._know = knowledge
         self._engines = engines
 
     def get(self, name: Any, default: Any = None) -> Any:
@@ -94,18 +94,20 @@ class Fields(dict[str, Field]):
 
 
 @memoize_by_identity
-def _fields(know: Knowledge, engine: str) -> Fields:
-    return Fields(know, (engine,))
+def _fields(knowledge: Knowledge, engine: str) -> LaunchFields:
+    return LaunchFields(knowledge, (engine,))
 
 
-class Facts(Mapping[str, Any]):
+class LaunchFacts(Mapping[str, Any]):
     """The facts of one launch. A fact is computed once, when a rule asks for it."""
 
-    def __init__(self, v: Verdict, know: Knowledge, siblings: Sequence[Verdict], source: str) -> None:
-        self._seen = Seen(v, know, siblings, source, self)
+    def __init__(
+        self, checked: CheckedLaunch, knowledge: Knowledge, siblings: Sequence[CheckedLaunch], source: str
+    ) -> None:
+        self._seen = FactContext(checked, knowledge, siblings, source, self)
         self._values: dict[str, Any] = {}
-        engine = v.launch.engine
-        self.fields = _fields(know, engine)
+        engine = checked.launch.engine
+        self.fields = _fields(knowledge, engine)
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:
@@ -123,46 +125,46 @@ class Facts(Mapping[str, Any]):
         if found is not None:
             return found(self._seen)
         head, _, rest = name.partition(".")
-        v = self._seen.v
+        checked = self._seen.checked
         if head in ("arg", "given"):
             return self._argument(head, rest)
         if head == "env":
-            value = v.launch.env.get(rest)
+            value = checked.launch.env.get(rest)
             return ABSENT if value is None else None if value.unknown else str(value)
         if head == "has":
-            return rest in v.launch.env
+            return rest in checked.launch.env
         raise KeyError(name)
 
     def _argument(self, head: str, flag: str) -> Any:
-        v = self._seen.v
-        a = v.arguments.last(flag)
-        if a is None:
-            open_ = bool(v.arguments.open or v.launch.unresolved)
+        checked = self._seen.checked
+        argument = checked.arguments.last(flag)
+        if argument is None:
+            open_ = bool(checked.arguments.open or checked.launch.unresolved)
             return None if open_ else False if head == "given" else ABSENT
         if head == "given":
             return True
         kind = self.fields[f"arg.{flag}"].type
         if kind == "bool":
-            return not a.off
-        if a.value is None or a.value.unknown:
+            return not argument.off
+        if argument.value is None or argument.value.unknown:
             return None
         if kind == "float":
-            return number(a.value)
-        return str(a.value)
+            return parse_number(argument.value)
+        return str(argument.value)
 
-    def edits(self, entry: Any) -> tuple[Edit, ...]:
+    def edits(self, entry: Any) -> tuple[FileEdit, ...]:
         """The safe change of a rule without `each`: what its `edit` does to its first argument or variable."""
         if not entry.edit:
             return ()
-        from advisor.checks.edits import edits_of
+        from advisor.checks.edits import make_edits
 
-        return edits_of(entry.edit, entry.at, self._seen.v, self._seen.source)
+        return make_edits(entry.edit, entry.at, self._seen.checked, self._seen.source)
 
 
 def load_all() -> None:
     """Import the modules that register facts."""
     from advisor.checks import (  # noqa: F401 - importing registers
-        facts_args,
+        facts_arguments,
         facts_batch,
         facts_cluster,
         facts_downloads,

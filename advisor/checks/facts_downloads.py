@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.checks.facts import Seen, fact
-from advisor.checks.facts_setup import image_ref, mount_of
+from advisor.checks.facts import FactContext, fact
+from advisor.checks.facts_setup import find_mount, image_ref
 
 _TOKENS = (
     "HF_TOKEN",
@@ -19,35 +19,35 @@ _TOKENS = (
 
 
 @fact("hub.token", "bool", "a hub token is handed over")
-def _token(s: Seen) -> bool | None:
-    env = s.v.launch.env
-    if s.v.launch.setup.cluster and s.facts["setup.standard_pod"] is not True:
+def _token(context: FactContext) -> bool | None:
+    env = context.checked.launch.env
+    if context.checked.launch.setup.cluster and context.facts["setup.standard_pod"] is not True:
         return None  # the operator or chart hands it over
-    if any(k in env and env[k] != "" for k in _TOKENS) or s.v.arguments.last("hf-token") is not None:
+    if any(k in env and env[k] != "" for k in _TOKENS) or context.checked.arguments.last("hf-token") is not None:
         return True
-    if "envFrom" in s.v.launch.setup.places:
+    if "envFrom" in context.checked.launch.setup.places:
         return None
     home = next((str(env[k]) for k in ("HF_HOME",) if k in env), "/root/.cache/huggingface")
-    if mount_of(s, home) is not None or not s.v.launch.setup.container:
+    if find_mount(context, home) is not None or not context.checked.launch.setup.container:
         return None  # a login may be there
     return (
         None
-        if s.v.launch.unresolved
-        or s.v.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template")
-        or not (s.v.launch.argv or s.v.launch.env)
+        if context.checked.launch.unresolved
+        or context.checked.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template")
+        or not (context.checked.launch.argv or context.checked.launch.env)
         else False
     )
 
 
 @fact("hub.offline", "bool", "the hub is switched off")
-def _offline(s: Seen) -> bool:
-    env = s.v.launch.env
+def _offline(context: FactContext) -> bool:
+    env = context.checked.launch.env
     return any(env.get(k, "").lower() in ("1", "true", "yes", "on") for k in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
 
 
-def cache_paths(s: Seen) -> Iterator[str]:
+def cache_paths(context: FactContext) -> Iterator[str]:
     """Where the engine keeps what it downloads: as set, else its image's own place."""
-    env = s.v.launch.env
+    env = context.checked.launch.env
     set_ = [
         str(env[k])
         for k in (
@@ -61,19 +61,19 @@ def cache_paths(s: Seen) -> Iterator[str]:
         )
         if k in env
     ]
-    a = s.v.arguments.value("download-dir", "huggingface-hub-cache")
-    if a is not None:
-        set_.insert(0, str(a))
+    word = context.checked.arguments.value("download-dir", "huggingface-hub-cache")
+    if word is not None:
+        set_.insert(0, str(word))
     if set_:
         yield from set_
         return
-    known = s.know.server(s.v.launch.engine)
+    known = context.knowledge.server(context.checked.launch.engine)
     yield from (known.cache if known else ())
 
 
 @fact("cache.mounted", "bool", "the download cache is on a volume")
-def _cache(s: Seen) -> bool | None:
-    if not s.v.launch.setup.container or s.v.launch.kind in (
+def _cache(context: FactContext) -> bool | None:
+    if not context.checked.launch.setup.container or context.checked.launch.kind in (
         "dockerfile",
         "recipe",
         "srt-slurm",
@@ -82,45 +82,47 @@ def _cache(s: Seen) -> bool | None:
         "infernet",
     ):
         return None
-    paths = [p for p in cache_paths(s) if "$" not in p]
+    paths = [p for p in cache_paths(context) if "$" not in p]
     if not paths:
         return None
     for p in paths:
-        if mount_of(s, p) is not None or any(m.target.startswith(p.rstrip("/") + "/") for m in s.v.launch.setup.mounts):
+        if find_mount(context, p) is not None or any(
+            m.target.startswith(p.rstrip("/") + "/") for m in context.checked.launch.setup.mounts
+        ):
             return True
     return any(
         m.target.rstrip("/") in ("/root/.cache", "/root", "/home") or m.target.startswith(("/home/", "/root/.cache"))
-        for m in s.v.launch.setup.mounts
+        for m in context.checked.launch.setup.mounts
     )
 
 
 @fact("cache.wrong_path", "bool", "a volume named like a model cache is mounted where the engine keeps nothing")
-def _wrong_path(s: Seen) -> bool | None:
-    if s.facts["cache.mounted"] is not False:
+def _wrong_path(context: FactContext) -> bool | None:
+    if context.facts["cache.mounted"] is not False:
         return False
-    local = s.facts["model.local"]
+    local = context.facts["model.local"]
     return local is not True and any(
         re.search(r"hf|hugging|cache|model", f"{m.source or ''}{m.target}", re.I)
         and m.kind in ("volume", "bind", "pvc")
-        for m in s.v.launch.setup.mounts
+        for m in context.checked.launch.setup.mounts
     )
 
 
 @fact("model.path_not_mounted", "bool", "the model's path is on no volume of the container")
-def _not_mounted(s: Seen) -> bool | None:
-    m = s.v.reading.model
-    setup = s.v.launch.setup
-    if m is None or m.unknown:
+def _not_mounted(context: FactContext) -> bool | None:
+    word = context.checked.reading.model
+    setup = context.checked.launch.setup
+    if word is None or word.unknown:
         return None
     if (
         not setup.container
-        or not m.startswith("/")
-        or s.v.launch.kind in ("dockerfile", "srt-slurm", "recipe", "yaml", "infernet")
+        or not word.startswith("/")
+        or context.checked.launch.kind in ("dockerfile", "srt-slurm", "recipe", "yaml", "infernet")
     ):
         return False
-    image = image_ref(s)
+    image = image_ref(context)
     if image is None or image.entry is None or not image.entry.official or setup.storage_uri:
         return False
-    if setup.cluster and s.facts["setup.standard_pod"] is not True:
+    if setup.cluster and context.facts["setup.standard_pod"] is not True:
         return False
-    return mount_of(s, m) is None
+    return find_mount(context, word) is None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-from advisor.checks.facts import Seen, fact
-from advisor.checks.facts_args import value
+from advisor.checks.facts import FactContext, fact
+from advisor.checks.facts_arguments import flag_number
 from advisor.checks.facts_model import weight_bytes
 from advisor.checks.launch import Mount
-from advisor.checks.recognise import Image, image_of
+from advisor.checks.recognise import ImageReference, parse_image
 from advisor.engines.pool import PINNED_MORE
-from advisor.engines.versions import key
+from advisor.engines.versions import version_key
 from advisor.units import GIB
 
 _FLOATING = re.compile(
@@ -18,23 +18,23 @@ _FLOATING = re.compile(
 )
 
 
-def image_ref(s: Seen) -> Image | None:
-    ref = s.v.launch.setup.image
-    return image_of(ref, s.know) if ref else None
+def image_ref(context: FactContext) -> ImageReference | None:
+    ref = context.checked.launch.setup.image
+    return parse_image(ref, context.knowledge) if ref else None
 
 
-def mount_of(s: Seen, path: str) -> Mount | None:
+def find_mount(context: FactContext, path: str) -> Mount | None:
     """The mount that holds a path; None where no mount does."""
     plain = path.rstrip("/") or "/"
-    for m in sorted(s.v.launch.setup.mounts, key=lambda m: -len(m.target)):
-        t = m.target.rstrip("/")
+    for mount in sorted(context.checked.launch.setup.mounts, key=lambda m: -len(m.target)):
+        t = mount.target.rstrip("/")
         if plain == t or plain.startswith(t + "/"):
-            return m
+            return mount
     return None
 
 
 def _boolean(name: str, doc: str, read: str) -> None:
-    fact(name, "bool", doc)(lambda s: bool(getattr(s.v.launch.setup, read)))
+    fact(name, "bool", doc)(lambda s: bool(getattr(s.checked.launch.setup, read)))
 
 
 _boolean("setup.container", "runs in a container", "container")
@@ -65,173 +65,178 @@ _boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
 
 
 @fact("setup.gpu_granted", "bool", "an accelerator is handed to the process")
-def _granted(s: Seen) -> bool | None:
-    return s.v.launch.setup.gpu_granted
+def _granted(context: FactContext) -> bool | None:
+    return context.checked.launch.setup.gpu_granted
 
 
 @fact("setup.gpu_block", "str", "what is wrong with the device block")
-def _block(s: Seen) -> str:
-    return "; ".join(s.v.launch.setup.gpu_block)
+def _block(context: FactContext) -> str:
+    return "; ".join(context.checked.launch.setup.gpu_block)
 
 
 @fact("setup.gpu_request_differs", "bool", "GPUs requested differ from GPUs in limits")
-def _request(s: Seen) -> bool:
-    x = s.v.launch.setup
-    return x.cluster and x.gpu_requests is not None and x.gpu_requests != x.gpu_count
+def _request(context: FactContext) -> bool:
+    setup = context.checked.launch.setup
+    return setup.cluster and setup.gpu_requests is not None and setup.gpu_requests != setup.gpu_count
 
 
 @fact("shm.missing", "bool", "neither shared IPC nor a larger /dev/shm")
-def _shm(s: Seen) -> bool | None:
-    x = s.v.launch.setup
-    if not x.container:
+def _shm(context: FactContext) -> bool | None:
+    setup = context.checked.launch.setup
+    if not setup.container:
         return False
-    if x.ipc_host or x.shm_bytes is not None or mount_of(s, "/dev/shm") is not None:  # noqa: S108 - a mount point
+    if setup.ipc_host or setup.shm_bytes is not None or find_mount(context, "/dev/shm") is not None:  # noqa: S108 - a mount point
         return False
-    return None if s.v.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
+    return None if context.checked.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
 
 
 @fact("shm.small", "bool", "shared memory below 1 GiB a rank")
-def _shm_small(s: Seen) -> bool | None:
-    x, n = s.v.launch.setup, s.facts["ranks"]
-    if x.ipc_host or x.shm_bytes is None:
+def _shm_small(context: FactContext) -> bool | None:
+    setup, n = context.checked.launch.setup, context.facts["ranks"]
+    if setup.ipc_host or setup.shm_bytes is None:
         return False
-    if n is not None and x.gpu_count:
-        n = min(n, x.gpu_count)
-    return None if n is None else n > 1 and x.shm_bytes < n * GIB
+    if n is not None and setup.gpu_count:
+        n = min(n, setup.gpu_count)
+    return None if n is None else n > 1 and setup.shm_bytes < n * GIB
 
 
 @fact("shm.gib", "float", "size of /dev/shm, GiB")
-def _shm_gib(s: Seen) -> float | None:
-    b = s.v.launch.setup.shm_bytes
+def _shm_gib(context: FactContext) -> float | None:
+    b = context.checked.launch.setup.shm_bytes
     return b / GIB if b is not None else None
 
 
 @fact("memory.limit_gib", "float", "memory limit of the container or unit, GiB")
-def _limit(s: Seen) -> float | None:
-    b = s.v.launch.setup.memory_limit
+def _limit(context: FactContext) -> float | None:
+    b = context.checked.launch.setup.memory_limit
     return round(b / GIB, 2) if b is not None else None
 
 
 @fact("memory.host_need_gib", "float", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)")
-def _host_need(s: Seen) -> float | None:
-    offload = value(s, "cpu-offload-gb") or 0.0
-    pool = value(s, "kv-offloading-size") or 0.0
-    swap = value(s, "swap-space") or 0.0
-    ranks, tp = s.facts["ranks"], s.facts["tp"]
+def _host_need(context: FactContext) -> float | None:
+    offload = flag_number(context, "cpu-offload-gb") or 0.0
+    pool = flag_number(context, "kv-offloading-size") or 0.0
+    swap = flag_number(context, "swap-space") or 0.0
+    ranks, tp = context.facts["ranks"], context.facts["tp"]
     if ranks is None or tp is None:
         return None
-    env = s.v.launch.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
+    env = context.checked.launch.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
     lm = float(env) if env and re.fullmatch(r"\d+(\.\d+)?", env) else 0.0
     return float(8.0 + (1 + PINNED_MORE[1]) * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
 
 
 @fact("memory.pools", "bool", "host memory pools are asked for")
-def _pools(s: Seen) -> bool:
+def _pools(context: FactContext) -> bool:
     return bool(
-        value(s, "cpu-offload-gb") or value(s, "kv-offloading-size") or "LMCACHE_MAX_LOCAL_CPU_SIZE" in s.v.launch.env
+        flag_number(context, "cpu-offload-gb")
+        or flag_number(context, "kv-offloading-size")
+        or "LMCACHE_MAX_LOCAL_CPU_SIZE" in context.checked.launch.env
     )
 
 
 @fact("memory.limit_below_need", "bool", "the memory limit is below what host pools need")
-def _below(s: Seen) -> bool | None:
-    limit, need = s.facts["memory.limit_gib"], s.facts["memory.host_need_gib"]
-    if limit is None or not s.facts["memory.pools"]:
+def _below(context: FactContext) -> bool | None:
+    limit, need = context.facts["memory.limit_gib"], context.facts["memory.host_need_gib"]
+    if limit is None or not context.facts["memory.pools"]:
         return False
     return None if need is None else limit < need
 
 
 @fact("memory.shm_exceeds_limit", "bool", "memory-backed mounts and the process exceed the memory limit")
-def _shm_limit(s: Seen) -> bool | None:
-    limit = s.v.launch.setup.memory_limit
-    sizes = [m.size_bytes for m in s.v.launch.setup.mounts if m.kind == "memory" and m.size_bytes]
+def _shm_limit(context: FactContext) -> bool | None:
+    limit = context.checked.launch.setup.memory_limit
+    sizes = [m.size_bytes for m in context.checked.launch.setup.mounts if m.kind == "memory" and m.size_bytes]
     if limit is None or not sizes:
         return False
     return sum(sizes) + 4 * GIB > limit
 
 
 @fact("memory.limit_small", "bool", "a memory limit below 8 GiB")
-def _small(s: Seen) -> bool:
-    limit = s.v.launch.setup.memory_limit
-    size_ = weight_bytes(s)
+def _small(context: FactContext) -> bool:
+    limit = context.checked.launch.setup.memory_limit
+    size_ = weight_bytes(context)
     if size_ is not None and size_ < 2 * GIB:
         return False
     return limit is not None and limit < 8 * GIB
 
 
 @fact("memory.prompt_cache_exceeds", "bool", "llama-server's prompt cache of 8 GiB does not fit into the memory limit")
-def _cache_ram(s: Seen) -> bool | None:
-    limit = s.v.launch.setup.memory_limit
+def _cache_ram(context: FactContext) -> bool | None:
+    limit = context.checked.launch.setup.memory_limit
     if limit is None:
         return False
-    if s.v.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in s.v.launch.env:
+    if context.checked.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in context.checked.launch.env:
         return False
     return limit < 8 * GIB
 
 
 @fact("cpu.small", "bool", "CPU limit below 2 and one for each GPU")
-def _cpu(s: Seen) -> bool | None:
-    limit, n = s.v.launch.setup.cpu_limit, s.v.launch.setup.gpu_count
+def _cpu(context: FactContext) -> bool | None:
+    limit, n = context.checked.launch.setup.cpu_limit, context.checked.launch.setup.gpu_count
     return False if limit is None or not n else limit < 2 + n
 
 
 @fact("offload.exceeds_host", "bool", "weights offloaded to the host (x 1.9) exceed its memory")
-def _offload(s: Seen) -> bool | None:
-    gb = value(s, "cpu-offload-gb")
+def _offload(context: FactContext) -> bool | None:
+    gb = flag_number(context, "cpu-offload-gb")
     if not gb:
         return False
-    have, n = s.facts["host.memory_gib"], s.facts["ranks"]
+    have, n = context.facts["host.memory_gib"], context.facts["ranks"]
     return None if have is None or n is None else gb * n * (1 + PINNED_MORE[1]) > have
 
 
 @fact("image.floating", "bool", "the image's tag moves")
-def _floating(s: Seen) -> bool | None:
-    x = image_ref(s)
-    if x is None or x.digest:
+def _floating(context: FactContext) -> bool | None:
+    image_reference = image_ref(context)
+    if image_reference is None or image_reference.digest:
         return False
-    if x.tag is None:
+    if image_reference.tag is None:
         return True
-    return None if "$" in x.tag else _FLOATING.match(x.tag) is not None
+    return None if "$" in image_reference.tag else _FLOATING.match(image_reference.tag) is not None
 
 
 @fact("image.name", "str", "the image")
-def _image_name(s: Seen) -> str | None:
-    return s.v.launch.setup.image
+def _image_name(context: FactContext) -> str | None:
+    return context.checked.launch.setup.image
 
 
 @fact("image.repository", "str", "the image without tag")
-def _repository(s: Seen) -> str | None:
-    x = image_ref(s)
-    return x.name if x else None
+def _repository(context: FactContext) -> str | None:
+    image_reference = image_ref(context)
+    return image_reference.name if image_reference else None
 
 
 @fact("image.tag", "str", "the image's tag")
-def _tag(s: Seen) -> str | None:
-    x = image_ref(s)
-    return x.tag if x else None
+def _tag(context: FactContext) -> str | None:
+    image_reference = image_ref(context)
+    return image_reference.tag if image_reference else None
 
 
 @fact("image.official", "bool", "an image of the engine's own makers")
-def _official(s: Seen) -> bool:
-    x = image_ref(s)
-    return x is not None and x.entry is not None and x.entry.official
+def _official(context: FactContext) -> bool:
+    image_reference = image_ref(context)
+    return image_reference is not None and image_reference.entry is not None and image_reference.entry.official
 
 
 @fact("image.cpu_only", "bool", "an image without any GPU support")
-def _cpu_only(s: Seen) -> bool:
-    x = image_ref(s)
-    if x is None:
+def _cpu_only(context: FactContext) -> bool:
+    image_reference = image_ref(context)
+    if image_reference is None:
         return False
-    if x.entry is not None and x.entry.official and x.entry.entry == "llama":
-        return re.fullmatch(r"(server|full|light)(-b\d+)?", x.tag or "") is not None
-    return re.search(r"(^|[-_/])cpu([-_]|$)", f"{x.name}:{x.tag}".replace(":", "-")) is not None
+    if image_reference.entry is not None and image_reference.entry.official and image_reference.entry.entry == "llama":
+        return re.fullmatch(r"(server|full|light)(-b\d+)?", image_reference.tag or "") is not None
+    return (
+        re.search(r"(^|[-_/])cpu([-_]|$)", f"{image_reference.name}:{image_reference.tag}".replace(":", "-"))
+        is not None
+    )
 
 
 @fact("image.vendor", "str", "the vendor whose accelerators the image is for")
-def _vendor(s: Seen) -> str | None:
-    x = image_ref(s)
-    if x is None or x.entry is None:
+def _vendor(context: FactContext) -> str | None:
+    image_reference = image_ref(context)
+    if image_reference is None or image_reference.entry is None:
         return None
-    words = f"{x.name}:{x.tag or ''}".lower()
+    words = f"{image_reference.name}:{image_reference.tag or ''}".lower()
     for word, vendor in (
         ("rocm", "amd"),
         ("gaudi", "habana"),
@@ -247,12 +252,12 @@ def _vendor(s: Seen) -> str | None:
     ):
         if word in words:
             return vendor
-    return x.entry.vendor or ("nvidia" if "cuda" in words else None)
+    return image_reference.entry.vendor or ("nvidia" if "cuda" in words else None)
 
 
 @fact("image.wrong_vendor", "bool", "the image is for another vendor's accelerators than the hardware's")
-def _wrong(s: Seen) -> bool | None:
-    mine, have = s.facts["image.vendor"], s.facts["gpu.vendor"]
+def _wrong(context: FactContext) -> bool | None:
+    mine, have = context.facts["image.vendor"], context.facts["gpu.vendor"]
     if mine in (None, "any", "other"):
         return False
     if have is None:
@@ -261,53 +266,53 @@ def _wrong(s: Seen) -> bool | None:
 
 
 @fact("image.doubled", "bool", "the arguments repeat the program that the image starts by itself")
-def _doubled(s: Seen) -> bool:
-    return "doubled" in s.v.launch.setup.places
+def _doubled(context: FactContext) -> bool:
+    return "doubled" in context.checked.launch.setup.places
 
 
 @fact("image.cuda", "version", "CUDA the image's tag names")
-def _cuda(s: Seen) -> str | None:
-    x = image_ref(s)
-    m = re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", (x.tag or "") if x else "")
+def _cuda(context: FactContext) -> str | None:
+    image_reference = image_ref(context)
+    m = re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", (image_reference.tag or "") if image_reference else "")
     return f"{m[1]}.{m[2] or 0}" if m else None
 
 
 @fact("image.driver_too_old", "bool", "the image's CUDA is newer than the driver supports")
-def _driver(s: Seen) -> bool | None:
-    mine, have = s.facts["image.cuda"], s.facts["driver.cuda"]
+def _driver(context: FactContext) -> bool | None:
+    mine, have = context.facts["image.cuda"], context.facts["driver.cuda"]
     if mine is None:
         return False
-    return None if have is None else key(mine)[0] > key(have)[0]
+    return None if have is None else version_key(mine)[0] > version_key(have)[0]
 
 
 @fact("devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice")
-def _visible(s: Seen) -> bool:
-    mask = s.v.launch.env.get("CUDA_VISIBLE_DEVICES")
+def _visible(context: FactContext) -> bool:
+    mask = context.checked.launch.env.get("CUDA_VISIBLE_DEVICES")
     if mask is None or mask.unknown or not re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", mask):
         return False
     ids = [int(x) for x in mask.split(",")]
-    have = s.v.launch.setup.gpu_count if s.v.launch.setup.container else None
+    have = context.checked.launch.setup.gpu_count if context.checked.launch.setup.container else None
     return len(set(ids)) < len(ids) or (have is not None and max(ids) >= have)
 
 
 @fact("devices.visible_mig", "bool", "visible devices name a MIG slice or GPU by its id")
-def _mig_uuid(s: Seen) -> bool:
-    return re.match(r"\s*(MIG-|GPU-)", s.v.launch.env.get("CUDA_VISIBLE_DEVICES", "")) is not None
+def _mig_uuid(context: FactContext) -> bool:
+    return re.match(r"\s*(MIG-|GPU-)", context.checked.launch.env.get("CUDA_VISIBLE_DEVICES", "")) is not None
 
 
 @fact("devices.mig", "bool", "the devices are MIG slices")
-def _mig(s: Seen) -> bool | None:
-    if "mig-" in (s.v.launch.setup.gpu_resource or ""):
+def _mig(context: FactContext) -> bool | None:
+    if "mig-" in (context.checked.launch.setup.gpu_resource or ""):
         return True
-    return s.facts["gpu.mig"] if s.v.machine is not None else False
+    return context.facts["gpu.mig"] if context.checked.machine is not None else False
 
 
 @fact("devices.overridden", "bool", "visible devices are set in a pod that the device plugin serves")
-def _overridden(s: Seen) -> bool:
-    env = s.v.launch.env
+def _overridden(context: FactContext) -> bool:
+    env = context.checked.launch.env
     return (
-        s.v.launch.setup.cluster
-        and bool(s.v.launch.setup.gpu_count)
+        context.checked.launch.setup.cluster
+        and bool(context.checked.launch.setup.gpu_count)
         and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
     )
 
@@ -317,37 +322,37 @@ def _overridden(s: Seen) -> bool:
     "bool",
     "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in",
 )
-def _standard(s: Seen) -> bool:
-    kinds = {p.partition(":")[2] for p in s.v.launch.setup.places if p.startswith("kind:")}
+def _standard(context: FactContext) -> bool:
+    kinds = {p.partition(":")[2] for p in context.checked.launch.setup.places if p.startswith("kind:")}
     return bool(
         kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"}
     )
 
 
 @fact("setup.hardware_named", "bool", "the file names the accelerator")
-def _named(s: Seen) -> bool:
-    return s.v.launch.setup.hardware is not None
+def _named(context: FactContext) -> bool:
+    return context.checked.launch.setup.hardware is not None
 
 
 @fact("setup.restart_always", "bool", "restart: always")
-def _restart(s: Seen) -> bool:
-    return s.v.launch.setup.restart == "always"
+def _restart(context: FactContext) -> bool:
+    return context.checked.launch.setup.restart == "always"
 
 
 @fact("setup.ray", "bool", "a Ray cluster runs the launch")
-def _ray(s: Seen) -> bool:
-    return "ray" in s.v.launch.setup.places
+def _ray(context: FactContext) -> bool:
+    return "ray" in context.checked.launch.setup.places
 
 
 @fact("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
-def _ray_short(s: Seen) -> bool | None:
-    have, n = s.v.launch.setup.gpu_count, s.v.judged.ranks
+def _ray_short(context: FactContext) -> bool | None:
+    have, n = context.checked.launch.setup.gpu_count, context.checked.judged.ranks
     return False if have is None else None if n is None else have < n
 
 
 @fact("model.native_family", "bool", "a family that the engines have had native for long")
-def _native(s: Seen) -> bool | None:
-    family = s.facts["model.family"]
+def _native(context: FactContext) -> bool | None:
+    family = context.facts["model.family"]
     if family is None:
         return None
     return str(family) in (

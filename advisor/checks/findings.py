@@ -11,7 +11,7 @@ Severity = Literal["error", "warning", "info"]
 ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
 
 
-class Edit(Record, frozen=True, kw_only=True):
+class FileEdit(Record, frozen=True, kw_only=True):
     """A safe change of one place in a file: the text there, and what takes its place (None = the line goes)."""
 
     line: int
@@ -33,10 +33,10 @@ class Finding(Record, frozen=True, kw_only=True):
     resource: str | None = None
     engine: str | None = None
     error: str | None = None  # what the engine itself says
-    edits: tuple[Edit, ...] = ()
+    edits: tuple[FileEdit, ...] = ()
 
 
-class Skipped(Record, frozen=True, kw_only=True):
+class RuleSkip(Record, frozen=True, kw_only=True):
     """A rule that could not be answered for a deployment, and what is missing."""
 
     rule: str
@@ -45,14 +45,14 @@ class Skipped(Record, frozen=True, kw_only=True):
     missing: tuple[str, ...] = ()
 
 
-class AtOnce(Record, frozen=True, kw_only=True):
+class ConcurrentSpeed(Record, frozen=True, kw_only=True):
     """Rates with so many requests at once, of 512 prompt and 128 output tokens each."""
 
     concurrency: int
     speed: SpeedEstimate
 
 
-class Judged(Record, frozen=True, kw_only=True):
+class CheckedDeployment(Record, frozen=True, kw_only=True):
     """One deployment of a file with its verdict; `fits` None = cannot be told, `why` says why."""
 
     source: str
@@ -71,10 +71,10 @@ class Judged(Record, frozen=True, kw_only=True):
     assumed: tuple[str, ...] = ()
     ranks: int | None = None
     memory: dict[str, Any] | None = None
-    speed: tuple[AtOnce, ...] = ()  # where it was asked for (`advise diff`)
+    speed: tuple[ConcurrentSpeed, ...] = ()  # where it was asked for (`advise diff`)
 
 
-class Problem(Record, frozen=True, kw_only=True):
+class FileProblem(Record, frozen=True, kw_only=True):
     """A file that could not be read."""
 
     file: str
@@ -82,14 +82,14 @@ class Problem(Record, frozen=True, kw_only=True):
     message: str
 
 
-class Report(Record, frozen=True, kw_only=True):
+class CheckReport(Record, frozen=True, kw_only=True):
     """Everything that `advise check` found, in a stable order."""
 
-    deployments: tuple[Judged, ...] = ()
+    deployments: tuple[CheckedDeployment, ...] = ()
     findings: tuple[Finding, ...] = ()
-    skipped: tuple[Skipped, ...] = ()
+    skipped: tuple[RuleSkip, ...] = ()
     suppressed: tuple[Finding, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[FileProblem, ...] = ()
     files: int = 0
     rules: int = 0  # rules in force
     asked_fit: bool = True

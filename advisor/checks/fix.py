@@ -5,24 +5,24 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from advisor.checks.edits import apply
-from advisor.checks.findings import Edit, Report
+from advisor.checks.edits import apply_edits
+from advisor.checks.findings import CheckReport, FileEdit
 from advisor.errors import BadFile
 
 
-def fixed(r: Report, write: bool) -> str:
+def fix_report(report: CheckReport, write: bool) -> str:
     """A unified diff of the safe changes; with `write` they are made. Raises BadFile for a file that cannot be written.
 
     A file is read again and changed only where its lines are still what was checked.
     """
     out: list[str] = []
-    by_file: dict[str, list[Edit]] = {}
-    for f in r.findings:
-        if f.edits and f.file != "-":
-            by_file.setdefault(f.file, []).extend(f.edits)
+    by_file: dict[str, list[FileEdit]] = {}
+    for finding in report.findings:
+        if finding.edits and finding.file != "-":
+            by_file.setdefault(finding.file, []).extend(finding.edits)
     for file, edits in sorted(by_file.items()):
         before = _read(file)
-        after = apply(before, edits)
+        after = apply_edits(before, edits)
         if after == before:
             continue
         out += difflib.unified_diff(

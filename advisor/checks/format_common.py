@@ -7,65 +7,65 @@ from pathlib import PurePath
 
 import msgspec
 
-from advisor.checks.findings import Finding, Report
+from advisor.checks.findings import CheckReport, Finding
 
 LEVEL = {"error": "error", "warning": "warning", "info": "note"}
 
 
-def pretty(data: object) -> str:
+def pretty_json(data: object) -> str:
     return msgspec.json.format(msgspec.json.encode(data), indent=2).decode()
 
 
-def verdict_findings(r: Report) -> list[Finding]:
+def verdict_findings(report: CheckReport) -> list[Finding]:
     """All that CI should show: findings, verdicts that are no yes, and files that could not be read."""
-    out = list(r.findings)
-    for p in r.problems:
+    out = list(report.findings)
+    for file_problem in report.problems:
         out.append(
             Finding(
                 rule="unreadable",
                 severity="error",
-                file=p.file,
-                line=p.line or 1,
-                message=p.message,
+                file=file_problem.file,
+                line=file_problem.line or 1,
+                message=file_problem.message,
                 fix="Correct the file, or leave it out",
                 phase="lint",
             )
         )
-    if r.asked_fit:
-        said = {(f.file, f.resource) for f in r.findings if f.phase == "memory" and f.severity == "error"}
-        for d in r.deployments:
-            if d.fits is False and (d.source, d.name) not in said:
-                why = d.why[0] if d.why else "it does not fit"
+    if report.asked_fit:
+        said = {(f.file, f.resource) for f in report.findings if f.phase == "memory" and f.severity == "error"}
+        for deployment in report.deployments:
+            if deployment.fits is False and (deployment.source, deployment.name) not in said:
+                why = deployment.why[0] if deployment.why else "it does not fit"
                 out.append(
                     Finding(
                         rule="does-not-fit",
                         severity="error",
-                        file=d.source,
-                        line=d.line or 1,
-                        message=f"{d.model} on {d.hardware}: {why}",
+                        file=deployment.source,
+                        line=deployment.line or 1,
+                        message=f"{deployment.model} on {deployment.hardware}: {why}",
                         fix="Use a smaller quantization, a shorter context or more devices",
                         phase="memory",
-                        resource=d.name,
+                        resource=deployment.name,
                     )
                 )
-            elif d.fits is None:
-                why = d.why[0] if d.why else "a needed fact is not known"
+            elif deployment.fits is None:
+                why = deployment.why[0] if deployment.why else "a needed fact is not known"
                 out.append(
                     Finding(
                         rule="cannot-tell",
                         severity="info",
-                        file=d.source,
-                        line=d.line or 1,
-                        message=f"whether {d.model or 'the model'} fits cannot be told: {why}",
+                        file=deployment.source,
+                        line=deployment.line or 1,
+                        message=f"whether {deployment.model or 'the model'} fits cannot be told: {why}",
                         fix="Say what is missing, or ask for rules alone with --no-fit",
                         phase="memory",
-                        resource=d.name,
+                        resource=deployment.name,
                     )
                 )
     return sorted(out, key=lambda f: (f.file, f.line, f.rule, f.message))
 
 
-def relative(file: str) -> str:
+def relative_path(file: str) -> str:
     """A path as SARIF and code-quality reports want it: relative where it can be, with forward slashes."""
     p = PurePath(file)
     if p.is_absolute():
@@ -78,6 +78,8 @@ def relative(file: str) -> str:
     return p.as_posix().removeprefix("./")
 
 
-def fingerprint(f: Finding) -> str:
+def fingerprint_finding(finding: Finding) -> str:
     """A mark of a finding that survives moved lines: file, resource, rule, message."""
-    return hashlib.sha256("\0".join((relative(f.file), f.resource or "", f.rule, f.message)).encode()).hexdigest()[:32]
+    return hashlib.sha256(
+        "\0".join((relative_path(finding.file), finding.resource or "", finding.rule, finding.message)).encode()
+    ).hexdigest()[:32]

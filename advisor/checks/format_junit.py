@@ -3,58 +3,66 @@
 from __future__ import annotations
 
 from advisor.catalog import Catalog
-from advisor.checks.findings import Finding, Report
+from advisor.checks.findings import CheckReport, Finding
 
 
-def junit(r: Report, rules: Catalog) -> str:
+def junit(report: CheckReport, rules: Catalog) -> str:
     """JUnit XML: a suite a file, a case a deployment and a case a finding."""
     from xml.etree import ElementTree as ET
 
     top = ET.Element("testsuites")
     by_file: dict[str, list[Finding]] = {}
-    for f in r.findings:
-        by_file.setdefault(f.file, []).append(f)
-    for p in r.problems:
-        by_file.setdefault(p.file, []).append(
+    for finding in report.findings:
+        by_file.setdefault(finding.file, []).append(finding)
+    for file_problem in report.problems:
+        by_file.setdefault(file_problem.file, []).append(
             Finding(
                 rule="unreadable",
                 severity="error",
-                file=p.file,
-                line=p.line or 1,
-                message=p.message,
+                file=file_problem.file,
+                line=file_problem.line or 1,
+                message=file_problem.message,
                 fix="Correct the file",
             )
         )
-    files = sorted({*by_file, *(d.source for d in r.deployments)})
+    files = sorted({*by_file, *(d.source for d in report.deployments)})
     for file in files:
         cases: list[ET.Element] = []
         failures = skipped = 0
-        for d in (d for d in r.deployments if d.source == file):
+        for deployment in (d for d in report.deployments if d.source == file):
             case = ET.Element(
                 "testcase",
                 classname=_xml(file),
-                name=_xml(f"{d.engine} {d.model or '?'} at line {d.line} fits"),
+                name=_xml(f"{deployment.engine} {deployment.model or '?'} at line {deployment.line} fits"),
                 time="0",
             )
-            if r.asked_fit and d.fits is False:
+            if report.asked_fit and deployment.fits is False:
                 failures += 1
                 ET.SubElement(case, "failure", message=_xml("does not fit"), type="does-not-fit").text = _xml(
-                    "\n".join(d.why)
+                    "\n".join(deployment.why)
                 )
-            elif not r.asked_fit or d.fits is None:
+            elif not report.asked_fit or deployment.fits is None:
                 skipped += 1
-                ET.SubElement(case, "skipped", message=_xml(d.why[0] if d.why and r.asked_fit else "not asked"))
+                ET.SubElement(
+                    case,
+                    "skipped",
+                    message=_xml(deployment.why[0] if deployment.why and report.asked_fit else "not asked"),
+                )
             cases.append(case)
-        for f in by_file.get(file, []):
-            case = ET.Element("testcase", classname=_xml(file), name=_xml(f"{f.rule} at line {f.line}"), time="0")
-            if f.severity == "error":
+        for finding in by_file.get(file, []):
+            case = ET.Element(
+                "testcase", classname=_xml(file), name=_xml(f"{finding.rule} at line {finding.line}"), time="0"
+            )
+            if finding.severity == "error":
                 failures += 1
-                ET.SubElement(case, "failure", message=_xml(f.message), type=_xml(f.rule)).text = _xml(
-                    f"{file}:{f.line}:{f.column}: {f.severity} {f.rule} {f.message}\n{f.fix}"
+                ET.SubElement(case, "failure", message=_xml(finding.message), type=_xml(finding.rule)).text = _xml(
+                    f"{file}:{finding.line}:{finding.column}: {finding.severity} {finding.rule} "
+                    f"{finding.message}\n{finding.fix}"
                 )
             else:
                 ET.SubElement(case, "system-out").text = _xml(
-                    f"{file}:{f.line}:{f.column}: {f.severity} {f.rule} {f.message}\n{f.fix}"
+                    f"{file}:{finding.line}:{finding.column}: {finding.severity} {finding.rule} "
+                    f"{finding.message}\n{finding.fix}"
                 )
             cases.append(case)
         suite = ET.SubElement(

@@ -1,4 +1,4 @@
-"""One function a format: a Report in, its text out."""
+"""One function a format: a CheckReport in, its text out."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import hashlib
 from collections.abc import Callable
 
 from advisor.catalog import Catalog
-from advisor.checks.findings import Report
-from advisor.checks.format_common import fingerprint, pretty, relative, verdict_findings
+from advisor.checks.findings import CheckReport
+from advisor.checks.format_common import fingerprint_finding, pretty_json, relative_path, verdict_findings
 from advisor.checks.format_junit import junit
 from advisor.checks.format_sarif import sarif
 from advisor.checks.report import as_json
 
 
-def json_text(r: Report, rules: Catalog) -> str:
+def json_text(report: CheckReport, rules: Catalog) -> str:
     """The machine-readable form."""
-    return pretty(as_json(r))
+    return pretty_json(as_json(report))
 
 
-def text(r: Report, rules: Catalog) -> str:
+def text(report: CheckReport, rules: Catalog) -> str:
     """`path:line:col: severity rule message`, then a table of the deployments."""
-    from advisor.checks.format_text import text as made
+    from advisor.checks.format_text import describe_report as made
 
-    return made(r)
+    return made(report)
 
 
-def github(r: Report, rules: Catalog) -> str:
+def github(report: CheckReport, rules: Catalog) -> str:
     """Workflow commands that GitHub Actions turns into annotations, then the text of the report's table."""
     kinds = {"error": "error", "warning": "warning", "info": "notice"}
     lines = [
-        f"::{kinds[f.severity]} file={_property(relative(f.file))},line={max(1, f.line)},col={max(1, f.column)},"
+        f"::{kinds[f.severity]} file={_property(relative_path(f.file))},line={max(1, f.line)},col={max(1, f.column)},"
         f"title={_property(f.rule)}::{_data(f'{f.message}. {f.fix}')}"
-        for f in verdict_findings(r)
+        for f in verdict_findings(report)
     ]
     return "\n".join(lines) + ("\n" if lines else "")
 
@@ -44,61 +44,61 @@ def _property(value: str) -> str:
     return _data(value).replace(":", "%3A").replace(",", "%2C")
 
 
-def gitlab(r: Report, rules: Catalog) -> str:
+def gitlab(report: CheckReport, rules: Catalog) -> str:
     """GitLab's code-quality report."""
     severity = {"error": "major", "warning": "minor", "info": "info"}
     seen: dict[str, int] = {}
     out = []
-    for f in verdict_findings(r):
-        mark = fingerprint(f)
+    for finding in verdict_findings(report):
+        mark = fingerprint_finding(finding)
         n = seen[mark] = seen.get(mark, 0) + 1
         out.append(
             {
-                "description": f"{f.message}. {f.fix}",
-                "check_name": f.rule,
+                "description": f"{finding.message}. {finding.fix}",
+                "check_name": finding.rule,
                 "fingerprint": mark if n == 1 else hashlib.sha256(f"{mark}{n}".encode()).hexdigest()[:32],
-                "severity": severity[f.severity],
-                "location": {"path": relative(f.file), "lines": {"begin": max(1, f.line)}},
+                "severity": severity[finding.severity],
+                "location": {"path": relative_path(finding.file), "lines": {"begin": max(1, finding.line)}},
             }
         )
-    return pretty(out)
+    return pretty_json(out)
 
 
-def markdown(r: Report, rules: Catalog) -> str:
+def markdown(report: CheckReport, rules: Catalog) -> str:
     """A summary for job pages and pull requests."""
-    from advisor.checks.format_text import figures, word
+    from advisor.checks.format_text import describe_memory, fits_word
 
     lines = ["## advise check", ""]
-    if r.deployments:
+    if report.deployments:
         lines += [
             "| deployment | hardware | needs | of | sequences | verdict |",
             "| --- | --- | --- | --- | --- | --- |",
         ]
-        for d in r.deployments:
-            need, budget, held = figures(d)
+        for deployment in report.deployments:
+            need, budget, held = describe_memory(deployment)
             cells = (
-                f"{d.engine} {d.model or '?'}",
-                d.hardware or "unknown",
+                f"{deployment.engine} {deployment.model or '?'}",
+                deployment.hardware or "unknown",
                 need,
                 budget,
                 held,
-                word(d.fits, r.asked_fit),
+                fits_word(deployment.fits, report.asked_fit),
             )
             lines.append("| " + " | ".join(_cell(c) for c in cells) + " |")
         lines.append("")
-    found = verdict_findings(r)
+    found = verdict_findings(report)
     if found:
         lines += ["| place | severity | rule | what | fix |", "| --- | --- | --- | --- | --- |"]
         lines += [
             "| "
-            + " | ".join(_cell(c) for c in (f"{relative(f.file)}:{f.line}", f.severity, f.rule, f.message, f.fix))
+            + " | ".join(_cell(c) for c in (f"{relative_path(f.file)}:{f.line}", f.severity, f.rule, f.message, f.fix))
             + " |"
             for f in found
         ]
         lines.append("")
     lines.append(
-        f"{r.files} files, {len(r.deployments)} deployments, {len(r.findings)} findings, "
-        f"{len(r.skipped)} rule checks skipped for lack of facts."
+        f"{report.files} files, {len(report.deployments)} deployments, {len(report.findings)} findings, "
+        f"{len(report.skipped)} rule checks skipped for lack of facts."
     )
     return "\n".join(lines) + "\n"
 
@@ -107,7 +107,7 @@ def _cell(value: str) -> str:
     return value.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
 
 
-FORMATS: dict[str, Callable[[Report, Catalog], str]] = {
+FORMATS: dict[str, Callable[[CheckReport, Catalog], str]] = {
     "json": json_text,
     "text": text,
     "sarif": sarif,
@@ -118,6 +118,6 @@ FORMATS: dict[str, Callable[[Report, Catalog], str]] = {
 }
 
 
-def render(r: Report, name: str, rules: Catalog) -> str:
+def write_report_text(report: CheckReport, name: str, rules: Catalog) -> str:
     """The report in the format of this name."""
-    return FORMATS[name](r, rules)
+    return FORMATS[name](report, rules)

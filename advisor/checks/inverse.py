@@ -9,15 +9,15 @@ from typing import Any
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.checks import declared, settings
-from advisor.checks import read as reading
-from advisor.checks.concept_flags import flags_of, value_of
+from advisor.checks import arguments, declarations
+from advisor.checks import launch_reader as reading
+from advisor.checks.arguments import LaunchArgument, LaunchArguments, convert_argument
+from advisor.checks.concept_flags import find_concept_value, list_concept_flags
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import SWAP_FILE, Launch
 from advisor.checks.model_names import is_path
-from advisor.checks.readers.context import Context
-from advisor.checks.readers.detect import read_text
-from advisor.checks.settings import Argument, Arguments, as_setting
+from advisor.checks.readers.context import ReaderContext
+from advisor.checks.readers.detect import read_launches
 from advisor.deployment import Deployment, Setting
 from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
@@ -29,7 +29,7 @@ from advisor.render import matrix
 NOT_SETTINGS: tuple[ConceptName, ...] = ("model", "model_repository", "model_file", "served_name", "api_key")
 
 
-def deployments(
+def read_deployments(
     source: str, name: str, rules: Catalog, hardware: str | None = None, variables: Mapping[str, str] | None = None
 ) -> tuple[Deployment, ...]:
     """The deployments of a file's text, in its order. All that it sets is in `settings`, under the engine's flags.
@@ -37,13 +37,13 @@ def deployments(
     `hardware` is for files that name none, `variables` for what the file leaves to the environment. Raises BadInput
     where a launch leaves open what it starts, UnknownName.
     """
-    know = _knowledge(rules)
+    knowledge = _knowledge(rules)
     folder = None if name == "-" else Path(name).parent
     machines: dict[str, Machine] = {}
-    found = read_text(source, name, 1, Context(name, know, dict(variables or {}), folder))
-    found = declared.applied(found, source, name)
-    hardware = hardware or declared.hardware(source)
-    return tuple(_deployment(x, know, hardware, machines) for x in found)
+    found = read_launches(source, name, 1, ReaderContext(name, knowledge, dict(variables or {}), folder))
+    found = declarations.apply_declarations(found, source, name)
+    hardware = hardware or declarations.find_declared_hardware(source)
+    return tuple(_deployment(x, knowledge, hardware, machines) for x in found)
 
 
 @memoize_by_identity
@@ -51,32 +51,36 @@ def _knowledge(rules: Catalog) -> Knowledge:
     return Knowledge(rules)
 
 
-def _deployment(launch: Launch, know: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:
-    a = settings.read(launch, know)
-    said = reading.hardware_words(launch, a, know)
-    r = reading.read(launch, a, know, hardware or (said[0] if said else None))
-    if r.request is None:
-        raise BadInput(f"{launch.file}:{launch.line}: {'; '.join(r.open)}")
-    d, _ = reading.deployment(r.request, know, machines)
-    host, port = _listens(launch, a, know)
-    own = dict(_settings(launch, a, know))
-    apart = _not_settings(launch.engine, know)
+def _deployment(launch: Launch, knowledge: Knowledge, hardware: str | None, machines: dict[str, Machine]) -> Deployment:
+    launch_arguments = arguments.read_arguments(launch, knowledge)
+    said = reading.find_hardware_words(launch, launch_arguments, knowledge)
+    launch_reading = reading.read_launch(launch, launch_arguments, knowledge, hardware or (said[0] if said else None))
+    if launch_reading.request is None:
+        raise BadInput(f"{launch.file}:{launch.line}: {'; '.join(launch_reading.open)}")
+    deployment, _ = reading.build_deployment(launch_reading.request, knowledge, machines)
+    host, port = _listens(launch, launch_arguments, knowledge)
+    own = dict(_settings(launch, launch_arguments, knowledge))
+    apart = _not_settings(launch.engine, knowledge)
     return msgspec.structs.replace(
-        d,
-        settings={**{k: v for k, v in d.settings.items() if k not in apart}, **own},
-        model_path=outside(str(r.model), launch) if r.model is not None and is_path(r.model) else None,
-        served_name=_text(value_of(a, launch.engine, know, "served_name")),
+        deployment,
+        settings={**{k: v for k, v in deployment.settings.items() if k not in apart}, **own},
+        model_path=find_host_path(str(launch_reading.model), launch)
+        if launch_reading.model is not None and is_path(launch_reading.model)
+        else None,
+        served_name=_text(find_concept_value(launch_arguments, launch.engine, knowledge, "served_name")),
         host=host,
         port=port,
     )
 
 
-def _not_settings(engine: str, know: Knowledge) -> frozenset[str]:
+def _not_settings(engine: str, knowledge: Knowledge) -> frozenset[str]:
     """Flags that are no settings of a deployment."""
-    return frozenset((*know.recognition.model_flags, *flags_of(engine, NOT_SETTINGS, know), "hf-token"))
+    return frozenset(
+        (*knowledge.recognition.model_flags, *list_concept_flags(engine, NOT_SETTINGS, knowledge), "hf-token")
+    )
 
 
-def outside(path: str, launch: Launch) -> str:
+def find_host_path(path: str, launch: Launch) -> str:
     """A path of a container as the machine knows it, where the file says what is mounted there."""
     best = max(
         (m for m in launch.setup.mounts if m.kind in ("bind", "host") and m.source and _below(path, m.target)),
@@ -90,18 +94,18 @@ def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def _settings(launch: Launch, a: Arguments, know: Knowledge) -> list[tuple[str, Setting]]:
+def _settings(launch: Launch, launch_arguments: LaunchArguments, knowledge: Knowledge) -> list[tuple[str, Setting]]:
     """Every flag that is a setting, the last of its name."""
-    table = know.flags(launch.engine)
-    apart = _not_settings(launch.engine, know)
-    listens = {flag for flag, _ in _forms(launch.engine, know.rules)}
+    table = knowledge.flags(launch.engine)
+    apart = _not_settings(launch.engine, knowledge)
+    listens = {flag for flag, _ in _forms(launch.engine, knowledge.rules)}
     out: list[tuple[str, Setting]] = []
-    for x in a.given:
-        if x.name in apart or f"--{x.name}" in listens or x.key is not None:
+    for argument in launch_arguments.given:
+        if argument.name in apart or f"--{argument.name}" in listens or argument.key is not None:
             continue
-        value = as_setting(x, table.table.flags.get(x.name) if table else None)
+        value = convert_argument(argument, table.table.flags.get(argument.name) if table else None)
         if value is not None:
-            out.append((x.name, value))
+            out.append((argument.name, value))
     return out
 
 
@@ -110,22 +114,26 @@ def _forms(engine: str, rules: Catalog) -> list[tuple[str, str]]:
     entry = rules.engines().get(engine)
     if entry is None or entry.start is None:
         return []
-    words = matrix.start(engine, rules).listen
+    words = matrix.find_engine_start(engine, rules).listen
     return [(f, v) for f, v in zip(words[::2], words[1::2], strict=False) if f.startswith("-")]
 
 
-def _listens(launch: Launch, a: Arguments, know: Knowledge) -> tuple[str | None, int | None]:
+def _listens(launch: Launch, launch_arguments: LaunchArguments, knowledge: Knowledge) -> tuple[str | None, int | None]:
     """Where clients reach it: a container's published port; in a cluster the port alone, since a service stands before.
     None = not said, or the platform chooses."""
-    s = launch.setup
+    setup = launch.setup
     if launch.kind == SWAP_FILE:
         return None, None
-    if s.cluster or s.container:
-        host, port, _ = next(iter(s.ports), (None, None, None))
-        return (None, s.ports[0][2] if s.ports else None) if s.cluster else (host.strip("[]") if host else host, port)
+    if setup.cluster or setup.container:
+        host, port, _ = next(iter(setup.ports), (None, None, None))
+        return (
+            (None, setup.ports[0][2] if setup.ports else None)
+            if setup.cluster
+            else (host.strip("[]") if host else host, port)
+        )
     host = port = None
-    for flag, form in _forms(launch.engine, know.rules):
-        value = _text(a.value(flag.lstrip("-")))
+    for flag, form in _forms(launch.engine, knowledge.rules):
+        value = _text(launch_arguments.value(flag.lstrip("-")))
         if value is None:
             continue
         if form in ("{host}", "{address}"):
@@ -139,4 +147,4 @@ def _text(value: Any) -> str | None:
     return None if value is None or value.unknown else str(value)
 
 
-__all__ = ["Argument", "deployments"]
+__all__ = ["LaunchArgument", "read_deployments"]

@@ -9,11 +9,11 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
-from advisor.catalog.launch_types import Program, Server
-from advisor.catalog.recognised import packages
+from advisor.catalog.documents import decode_document
+from advisor.catalog.known_engines import list_packages
+from advisor.catalog.launch_types import EngineProgram, ServerDefaults
 from advisor.catalog.types import Engine
-from advisor.engines.flag_tables import FlagTable, flag_table
+from advisor.engines.flag_tables import FlagTable, load_flag_table
 from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
 from advisor.memo import memoize_by_identity
 
@@ -22,7 +22,7 @@ class KnownProgram(NamedTuple):
     """A program or module, and the engine that it starts."""
 
     engine: str
-    how: Program
+    how: EngineProgram
 
 
 class KnownImage(NamedTuple):
@@ -48,7 +48,7 @@ class OtherParsers(msgspec.Struct, frozen=True):
     kinds: tuple[str, ...]
 
 
-class Recognition(msgspec.Struct, frozen=True):
+class RecognitionTables(msgspec.Struct, frozen=True):
     """rules/checks/recognition.yaml: what holds for all engines."""
 
     no_engine_images: Pattern
@@ -71,7 +71,7 @@ class Chart(msgspec.Struct, frozen=True):
     values: dict[str, str]
 
 
-class Resource(msgspec.Struct, frozen=True):
+class LaunchResource(msgspec.Struct, frozen=True):
     """What one kind of resource, chart or recipe starts."""
 
     engine: EngineId = ""  # always, or where no word of `engines` says another
@@ -80,10 +80,10 @@ class Resource(msgspec.Struct, frozen=True):
     keys: tuple[str, ...] = ()  # further keys that it has
 
 
-class Resources(msgspec.Struct, frozen=True):
+class ResourcesFile(msgspec.Struct, frozen=True):
     """rules/checks/resources.yaml."""
 
-    resources: dict[str, Resource]
+    resources: dict[str, LaunchResource]
     source: str
     as_of: str
 
@@ -123,22 +123,24 @@ class Knowledge:
 
     def __init__(self, rules: Catalog) -> None:
         self.rules = rules
-        self.recognition = typed(rules, "checks/recognition.yaml", Recognition)
-        self.resources = typed(rules, "checks/resources.yaml", Resources).resources
-        self.charts = typed(rules, "checks/charts.yaml", Charts).charts
+        self.recognition = decode_document(rules, "checks/recognition.yaml", RecognitionTables)
+        self.resources = decode_document(rules, "checks/resources.yaml", ResourcesFile).resources
+        self.charts = decode_document(rules, "checks/charts.yaml", Charts).charts
         entries = rules.engines().values()
         self.programs = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.programs.items()}
         self.modules = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.modules.items()}
-        self.packages = packages(rules.engines())
+        self.packages = list_packages(rules.engines())
         self.image_words = {w: e.id for e in entries for w in e.recognition.image_words}
-        self.config_files = [(e.id, c) for e in entries if (c := e.recognition.config_file) is not None]
+        self.config_files = [
+            (e.id, config_file) for e in entries if (config_file := e.recognition.config_file) is not None
+        ]
         self.config_files.sort(key=lambda row: not row[1].any_of)  # those that certain blocks tell are the surest
-        self.env_files = [(e.id, f) for e in entries if (f := e.recognition.env_file) is not None]
+        self.env_files = [(e.id, env_file) for e in entries if (env_file := e.recognition.env_file) is not None]
         self.engine_variables = {v: e.id for e in entries for v in e.recognition.model_variables}
         self._images = _images(entries)
         self._no_engine = re.compile(self.recognition.no_engine_images)
 
-    def server(self, engine: str) -> Server | None:
+    def server(self, engine: str) -> ServerDefaults | None:
         """What an engine's server does without being told; None where that is not known."""
         entry = self.rules.engines().get(engine)
         return entry.recognition.server if entry is not None else None
@@ -162,7 +164,7 @@ class Knowledge:
     @memoize_by_identity
     def flags(self, engine: str) -> FlagLookup | None:
         """The flags of an engine; None where no table exists."""
-        table = flag_table(engine, self.rules)
+        table = load_flag_table(engine, self.rules)
         return _lookup(table) if table is not None and table.engine == engine else None
 
 
@@ -180,17 +182,17 @@ def _images(entries: Iterable[Engine]) -> tuple[_Patterns, _Patterns]:
 def _lookup(flags: FlagTable) -> FlagLookup:
     spellings: dict[str, Spelling] = {}
     variables: dict[str, str] = {}
-    for name, f in flags.flags.items():
+    for name, entry in flags.flags.items():
         spellings[f"--{name}"] = Spelling(name, False)
-        negative = [a for a in f.a if f.t == "flag" and _negates(a, name)]
-        for a in f.a:
+        negative = [a for a in entry.a if entry.t == "flag" and _negates(a, name)]
+        for a in entry.a:
             spellings[a] = Spelling(name, a in negative)
-        if f.t == "flag" and flags.negated:
+        if entry.t == "flag" and flags.negated:
             spellings.setdefault(f"--no-{name}", Spelling(name, True))
             if name.startswith("enable-"):
                 spellings.setdefault(f"--disable-{name[7:]}", Spelling(name, True))
-        if f.e:
-            variables[f.e] = name
+        if entry.e:
+            variables[entry.e] = name
     return FlagLookup(flags, spellings, variables)
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from advisor.checks.located import Text
+from advisor.checks.located_text import Text
 from advisor.record import Record
 
 
@@ -19,7 +19,7 @@ class Mount(Record, frozen=True, kw_only=True):
     source: str | None = None
 
 
-class Probe(Record, frozen=True, kw_only=True):
+class HealthProbe(Record, frozen=True, kw_only=True):
     """A health probe; seconds. None = the platform's default."""
 
     kind: str  # startup, liveness, readiness, healthcheck
@@ -31,7 +31,7 @@ class Probe(Record, frozen=True, kw_only=True):
     line: int = 0
 
 
-class Setup(Record, frozen=True, kw_only=True):
+class LaunchSetup(Record, frozen=True, kw_only=True):
     """What is around the process: container, pod, unit. None = the file does not say; `places` are lines by word."""
 
     container: bool = False
@@ -58,7 +58,7 @@ class Setup(Record, frozen=True, kw_only=True):
     privileged: bool = False
     host_pid: bool = False
     restart: str | None = None
-    probes: tuple[Probe, ...] = ()
+    probes: tuple[HealthProbe, ...] = ()
     replicas: int | None = None
     rolling: bool | None = None  # a rollout starts the new one before the old one ends
     progress_deadline: int | None = None
@@ -79,7 +79,7 @@ PULL = "pull"  # place: a model is pulled where no server runs
 TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
 
 
-class Declared(NamedTuple):
+class ModelDeclaration(NamedTuple):
     """A model that a comment names, for launches below it that name none of the catalogue."""
 
     model: str
@@ -103,14 +103,14 @@ class Launch(Record, frozen=True, kw_only=True):
     model: Text | None = None  # where a field of its own names it
     quantization: str | None = None
     settings: dict[str, Text] = {}  # where fields of their own name them, under the engine's flags
-    setup: Setup = Setup()
+    setup: LaunchSetup = LaunchSetup()
     unresolved: tuple[str, ...] = ()  # what about the launch as a whole cannot be told
     assumed: tuple[str, ...] = ()  # what the file leaves to its chart, and was taken from there
     resource: str | None = None  # what a baseline and an annotation call it
-    declared: Declared | None = None
+    declared: ModelDeclaration | None = None
     ignore: dict[str, str] = {}  # rules that the object's annotations suppress -> reason
 
 
-def changed(setup: Setup, **fields: object) -> Setup:
+def replace_setup(setup: LaunchSetup, **fields: object) -> LaunchSetup:
     """A Setup with some fields replaced."""
     return msgspec.structs.replace(setup, **fields)

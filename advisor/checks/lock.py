@@ -22,7 +22,7 @@ HEAD = "# Written by `advise lock`: dimensions of models that no catalogue has. 
 MAX_BYTES = 4 * 2**20
 
 
-def lock(model: str, name: str | None, path: Path, rules: Catalog) -> Model:
+def lock_model(model: str, name: str | None, path: Path, rules: Catalog) -> Model:
     """Add a model (name, .gguf file or folder with config.json) to a lock file, as `name` in deployment files.
 
     Raises UnknownName, BadFile, BadInput where a path needs a name.
@@ -59,14 +59,14 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def _plain(m: Model) -> dict[str, Any]:
+def _plain(model: Model) -> dict[str, Any]:
     """What differs from a model's defaults, as plain data."""
-    data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(m))
+    data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(model))
     usual = {f.name: f.default for f in msgspec.structs.fields(Model) if f.default is not msgspec.NODEFAULT}
     return {k: v for k, v in data.items() if v not in (None, [], {}) and not (k in usual and v == usual[k])}
 
 
-def overlay(folder: Path) -> Path | None:
+def build_lock_overlay(folder: Path) -> Path | None:
     """The rules folder that a lock file in `folder` makes; None without one. Raises BadFile."""
     path = folder / NAME
     if not path.is_file():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from advisor.checks.knowledge import Knowledge
 from advisor.memo import memoize_by_identity
-from advisor.near import plain
+from advisor.near import simplify_name
 
 # how publishers end the name of a quantized copy -> weight format
 _SUFFIXES: tuple[tuple[str, str | None], ...] = (
@@ -53,7 +53,7 @@ _PUBLISHERS = (
 _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
 
 
-class Named(NamedTuple):
+class NamedModel(NamedTuple):
     """What a name stands for in the catalogue."""
 
     name: str  # name to resolve
@@ -66,25 +66,25 @@ def is_path(name: str) -> bool:
     return bool(_PATHS.match(name)) or name.startswith("/")
 
 
-def find(name: str, know: Knowledge) -> Named | None:
+def find_named_model(name: str, knowledge: Knowledge) -> NamedModel | None:
     """The catalogue's name and the weight format that `name` says; None where the catalogue has no such name."""
     bare, quant = name.strip(), None
     m = re.match(r"^(.*):([A-Za-z0-9_.-]+)$", bare)
     if m and "/" in m[1] and not bare.startswith("hf.co"):
-        if known(bare, know):
-            return Named(bare)
+        if is_in_catalogue(bare, knowledge):
+            return NamedModel(bare)
         bare, quant = m[1], m[2]
     bare = re.sub(r"^(hf\.co|huggingface\.co)/", "", bare)
     m = re.match(r"^(.*/.*):([A-Za-z0-9_.-]+)$", bare)
     if m:
         bare, quant = m[1], m[2]
-    if known(bare, know):
-        return Named(bare, quant)
-    if quant is None and ":" in bare and (tag := _ollama_tag(bare, know)) is not None:
+    if is_in_catalogue(bare, knowledge):
+        return NamedModel(bare, quant)
+    if quant is None and ":" in bare and (tag := _ollama_tag(bare, knowledge)) is not None:
         return tag
     short = bare.rpartition("/")[2]
     short = re.sub(r"-\d{5}-of-\d{5}$", "", re.sub(r"\.gguf$", "", short, flags=re.I), flags=re.I)
-    found = _without_suffix(short, quant, know)
+    found = _without_suffix(short, quant, knowledge)
     if found is None:
         return None
     said = (
@@ -95,26 +95,28 @@ def find(name: str, know: Knowledge) -> Named | None:
     return found._replace(assumed=said)
 
 
-def _ollama_tag(name: str, know: Knowledge) -> Named | None:
+def _ollama_tag(name: str, knowledge: Knowledge) -> NamedModel | None:
     """`qwen2.5:7b-instruct-q8_0`: the tag may name size, kind and weight format."""
     base, _, tag = name.partition(":")
     m = re.match(r"^(.*?)(?:-(instruct|chat|it|text|base))?(?:-((?:i?q\d|fp16|f16|bf16)[\w]*))?$", tag, re.I)
     if not m:
         return None
     for t in (f"{base}:{m[1]}-{m[2]}" if m[2] else None, f"{base}:{m[1]}"):
-        if t and known(t, know):
-            return Named(t, m[3].upper() if m[3] else None, f"{name} is taken as {t}, by its tag")
+        if t and is_in_catalogue(t, knowledge):
+            return NamedModel(t, m[3].upper() if m[3] else None, f"{name} is taken as {t}, by its tag")
     return None
 
 
-def _without_suffix(short: str, quant: str | None, know: Knowledge) -> Named | None:
+def _without_suffix(short: str, quant: str | None, knowledge: Knowledge) -> NamedModel | None:
     now = short
     for _ in range(5):
         for c in (now, *(now[len(p) :] for p in _PUBLISHERS if now.lower().startswith(p))):
-            if known(c, know):
-                return Named(c, quant)
-            if quant and known(f"{c}-BF16", know):  # publishers that name the plain copy after its format
-                return Named(f"{c}-BF16", quant)
+            if is_in_catalogue(c, knowledge):
+                return NamedModel(c, quant)
+            if quant and is_in_catalogue(
+                f"{c}-BF16", knowledge
+            ):  # publishers that name the plain copy after its format
+                return NamedModel(f"{c}-BF16", quant)
         m = _GGUF.search(now)
         if m:
             quant, now = quant or m["q"].upper().replace("UD-", "UD-"), now[: m.start()]
@@ -134,12 +136,12 @@ def locked_id(path: str) -> str:
     return "locked " + re.sub(r"[^A-Za-z0-9]+", " ", path).strip()
 
 
-def known(name: str, know: Knowledge) -> bool:
+def is_in_catalogue(name: str, knowledge: Knowledge) -> bool:
     """Whether the catalogue has a model of exactly this name (case and punctuation aside)."""
-    return plain(name) in _plain_names(know)
+    return simplify_name(name) in _plain_names(knowledge)
 
 
 @memoize_by_identity
-def _plain_names(know: Knowledge) -> frozenset[str]:
-    index = know.rules.model_index()
-    return frozenset(plain(n) for row in index for n in (row.id, row.id.rpartition("/")[2], *row.aliases))
+def _plain_names(knowledge: Knowledge) -> frozenset[str]:
+    index = knowledge.rules.model_index()
+    return frozenset(simplify_name(n) for row in index for n in (row.id, row.id.rpartition("/")[2], *row.aliases))

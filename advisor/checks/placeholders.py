@@ -11,7 +11,7 @@ import re
 import msgspec
 
 from advisor.checks.launch import Launch
-from advisor.checks.located import Text, text
+from advisor.checks.located_text import Text, make_text
 
 _TEMPLATE = re.compile(r"\$?\{\{.*?\}\}|\{%.*?%\}", re.S)
 _ANYWHERE = re.compile(
@@ -56,6 +56,6 @@ def marked(launch: Launch) -> Launch:
     )
 
 
-def _word(w: Text) -> Text:
-    left = () if w.unknown else names(w)
-    return text(w, w.line, w.column, left, w.block) if left else w
+def _word(word: Text) -> Text:
+    left = () if word.unknown else names(word)
+    return make_text(word, word.line, word.column, left, word.block) if left else word

@@ -6,17 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from advisor.catalog.launch_types import Program, Recognition
+from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks import docker_run, shell
 from advisor.checks.knowledge import Knowledge, KnownImage
-from advisor.checks.launch import Setup
-from advisor.checks.located import Text, line_of, text
+from advisor.checks.launch import LaunchSetup
+from advisor.checks.located_text import Text, line_of, make_text
 
 MAX_NESTED = 6  # shells inside shells inside containers
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
 
 
-class Started(NamedTuple):
+class StartedEngine(NamedTuple):
     """An engine that something starts."""
 
     engine: str
@@ -25,13 +25,13 @@ class Started(NamedTuple):
     env: dict[str, Text]
     version: str | None = None
     version_from: str | None = None
-    setup: Setup = Setup()
+    setup: LaunchSetup = LaunchSetup()
     unresolved: tuple[str, ...] = ()
     line: int = 0
     name: str | None = None
 
 
-class Image(NamedTuple):
+class ImageReference(NamedTuple):
     """An image reference taken apart."""
 
     name: str  # with registry, without tag and digest
@@ -40,15 +40,15 @@ class Image(NamedTuple):
     entry: KnownImage | None
 
 
-def image_of(reference: str, know: Knowledge) -> Image:
+def parse_image(reference: str, knowledge: Knowledge) -> ImageReference:
     """`nvcr.io/x/y:tag@sha256:...` taken apart, with what is known of it."""
     rest, _, digest = reference.strip().partition("@")
     m = re.match(r"^((?:\$\{[^}]*\}|[^$])*?/)?((?:\$\{[^}]*\}|[^:$/])+)(?::(.+))?$", rest)
     name, tag = ((m[1] or "") + m[2], m[3] or "") if m else (rest, "")
-    return Image(name, tag or None, digest or None, know.image(name))
+    return ImageReference(name, tag or None, digest or None, knowledge.image(name))
 
 
-def image_version(image: Image) -> str | None:
+def image_version(image: ImageReference) -> str | None:
     """The engine's version where the tag states it."""
     if image.tag is None or image.entry is None or not image.entry.official:
         return None
@@ -59,11 +59,11 @@ def image_version(image: Image) -> str | None:
     return m[1] if m else None
 
 
-class Finder:
+class LaunchFinder:
     """Finds launches in commands. Carries the pins (`pip install vllm==0.10`) seen so far in one script."""
 
-    def __init__(self, know: Knowledge) -> None:
-        self.know = know
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.know = knowledge
         self.pins: dict[str, str] = {}
 
     def script(
@@ -73,26 +73,30 @@ class Finder:
         env: Mapping[str, str] | None = None,
         depth: int = 0,
         positional: Sequence[Text] | None = None,
-    ) -> list[Started]:
+    ) -> list[StartedEngine]:
         """Every launch in a shell text; one that two branches make alike counts once."""
         if depth > MAX_NESTED:
             return []
-        found: list[Started] = []
-        for c in shell.commands(source, line, 0, env, positional):
+        found: list[StartedEngine] = []
+        for shell_command in shell.split_commands(source, line, 0, env, positional):
             around = {
-                **{k: text(v) if not isinstance(v, Text) else v for k, v in (env or {}).items()},
-                **c.exported,
-                **c.env,
+                **{k: make_text(v) if not isinstance(v, Text) else v for k, v in (env or {}).items()},
+                **shell_command.exported,
+                **shell_command.env,
             }
-            if c.words:
-                here = self.command(list(c.words), around, c.line, depth)
+            if shell_command.words:
+                here = self.command(list(shell_command.words), around, shell_command.line, depth)
                 found += here
-                self._note_pins(c.words)
-                if not here and c.heredoc is not None and c.words[0].rpartition("/")[2] in _FEEDS:
-                    found += self.script(c.heredoc, line_of(c.heredoc), around, depth + 1)
-        unique: dict[tuple[str, tuple[str, ...]], Started] = {}
-        for s in found:
-            unique.setdefault((s.engine, tuple(map(str, s.argv))), s)
+                self._note_pins(shell_command.words)
+                if (
+                    not here
+                    and shell_command.heredoc is not None
+                    and shell_command.words[0].rpartition("/")[2] in _FEEDS
+                ):
+                    found += self.script(shell_command.heredoc, line_of(shell_command.heredoc), around, depth + 1)
+        unique: dict[tuple[str, tuple[str, ...]], StartedEngine] = {}
+        for started_engine in found:
+            unique.setdefault((started_engine.engine, tuple(map(str, started_engine.argv))), started_engine)
         return with_clients(list(unique.values()), self.know)
 
     def _note_pins(self, words: Sequence[str]) -> None:
@@ -102,7 +106,7 @@ class Finder:
             if m and name in self.know.packages:
                 self.pins[self.know.packages[name]] = m[2]
 
-    def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[Started]:
+    def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[StartedEngine]:
         """The launches that one command makes (none, one, or several inside `bash -c`)."""
         if depth > MAX_NESTED or not words:
             return []
@@ -112,7 +116,7 @@ class Finder:
             m = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=", words[0])
             base = words[0].rpartition("/")[2]
             if m:
-                own[m[1]] = text(words[0][m.end() :], line_of(words[0]), unknown=words[0].unknown)
+                own[m[1]] = make_text(words[0][m.end() :], line_of(words[0]), unknown=words[0].unknown)
                 words = words[1:]
             elif base in wrappers["plain"] or words[0] in wrappers["plain"]:
                 words = words[1:]
@@ -140,26 +144,26 @@ class Finder:
             return self._scan(words, own, line, depth)
         return []
 
-    def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[Started]:
-        for i, w in enumerate(words[1:], 1):
-            if re.fullmatch(r"-[a-z]*c", w) and i + 1 < len(words):
+    def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[StartedEngine]:
+        for i, word in enumerate(words[1:], 1):
+            if re.fullmatch(r"-[a-z]*c", word) and i + 1 < len(words):
                 rest = words[i + 2 :] if words[i + 1] != "--" else words[i + 3 :]
                 body = words[i + 1] if words[i + 1] != "--" or i + 2 >= len(words) else words[i + 2]
                 first = line_of(body) + (1 if body.block else 0)
                 return self.script(body, first, env, depth + 1, rest[1:])
-            if w in ("-o", "--"):
+            if word in ("-o", "--"):
                 continue
-            if not w.startswith("-") and words[i - 1] != "-o":
-                return self.command(words[i:], env, line_of(w), depth + 1) if w.endswith(("/env",)) else []
+            if not word.startswith("-") and words[i - 1] != "-o":
+                return self.command(words[i:], env, line_of(word), depth + 1) if word.endswith(("/env",)) else []
         return []
 
-    def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Started]:
+    def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[StartedEngine]:
         self._note_pins(words)
         for i in range(1, min(len(words), 60)):
             base = words[i].rpartition("/")[2]
             m = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=", words[i])
             if m:
-                env[m[1]] = text(words[i][m.end() :], line_of(words[i]), unknown=words[i].unknown)
+                env[m[1]] = make_text(words[i][m.end() :], line_of(words[i]), unknown=words[i].unknown)
                 continue
             made = self._started(words[i:], env, line)
             if made is not None:
@@ -170,7 +174,7 @@ class Finder:
                 return self._container(words[i:], env, line, depth)
         return []
 
-    def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> Started | None:
+    def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> StartedEngine | None:
         """The launch that these words are, if the first of them starts an engine."""
         known = self.know
         base = re.sub(r"\.(exe|sh|llamafile)$", "", words[0].rpartition("/")[2])
@@ -191,7 +195,7 @@ class Finder:
             return None
         program = " ".join(words[: used + after])
         pinned = self.pins.get(entry.engine)
-        return Started(
+        return StartedEngine(
             engine=entry.engine,
             program=program,
             argv=tuple(words[used + after :]),
@@ -201,10 +205,10 @@ class Finder:
             line=line_of(words[0]) or line,
         )
 
-    def _container(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[Started]:
-        run = docker_run.parse(words)
+    def _container(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[StartedEngine]:
+        run = docker_run.parse_docker_run(words)
         if run is None:
-            inner = docker_run.inside(words)
+            inner = docker_run.find_exec_command(words)
             return self.command(inner, env, line, depth + 1) if inner else []
         inside = {**run.env}
         for name in run.passed:
@@ -219,11 +223,11 @@ class Finder:
         entrypoint: list[Text] | None,
         args: list[Text],
         env: Mapping[str, Text],
-        setup: Setup,
+        setup: LaunchSetup,
         depth: int = 0,
-    ) -> list[Started]:
+    ) -> list[StartedEngine]:
         """The launches of a container: its image, what replaces the entry point, the arguments."""
-        image = image_of(reference, self.know) if reference else None
+        image = parse_image(reference, self.know) if reference else None
         entry = image.entry if image else None
         if entry is None and reference is not None:
             entry = _by_variable(reference, self.know)
@@ -236,26 +240,31 @@ class Finder:
             found = self._by_image(image, entry, entrypoint, args, env)
         version = image_version(image) if image else None
         out = []
-        for s in found:
-            around = setup if s.setup == Setup() else s.setup
-            same = entry is not None and entry.engine == s.engine
-            pinned = s.version or (version if same else None)
-            said = s.version_from or ("the image tag" if pinned and same else None)
+        for started_engine in found:
+            around = setup if started_engine.setup == LaunchSetup() else started_engine.setup
+            same = entry is not None and entry.engine == started_engine.engine
+            pinned = started_engine.version or (version if same else None)
+            said = started_engine.version_from or ("the image tag" if pinned and same else None)
             places = {
                 **around.places,
-                **({"doubled": 1} if doubled and s.engine == (entry.engine if entry else "") else {}),
+                **({"doubled": 1} if doubled and started_engine.engine == (entry.engine if entry else "") else {}),
             }
             import msgspec
 
             around = msgspec.structs.replace(
                 around, container=True, image=str(reference) if reference else None, places=places
             )
-            out.append(s._replace(version=pinned, version_from=said, setup=around))
+            out.append(started_engine._replace(version=pinned, version_from=said, setup=around))
         return out
 
     def _by_image(
-        self, image: Image, entry: KnownImage, entrypoint: list[Text] | None, args: list[Text], env: Mapping[str, Text]
-    ) -> list[Started]:
+        self,
+        image: ImageReference,
+        entry: KnownImage,
+        entrypoint: list[Text] | None,
+        args: list[Text],
+        env: Mapping[str, Text],
+    ) -> list[StartedEngine]:
         """A launch by what the image does with its arguments."""
         first = next(iter(entrypoint or args), None)
         known = self.know.recognition
@@ -263,7 +272,7 @@ class Finder:
         if base in known.others or (base in known.wrappers["shells"] and not _opaque_script(entrypoint, args)):
             return []
         line = line_of(first)
-        made = Started(entry.engine, None, tuple(args), dict(env), line=line)
+        made = StartedEngine(entry.engine, None, tuple(args), dict(env), line=line)
         if entry.entry == "triton":
             return []
         if entry.entry == "llama":
@@ -307,12 +316,12 @@ def _engine_inside(args: Sequence[Text], env: Mapping[str, Text], profiles: Mapp
     return next(found, None)
 
 
-def _by_variable(reference: Text, know: Knowledge) -> KnownImage | None:
+def _by_variable(reference: Text, knowledge: Knowledge) -> KnownImage | None:
     """An image that a variable names (`${VLLM_IMAGE}:${VLLM_VERSION}`): the variable's name says whose it is."""
     m = re.match(r"\$\{?([A-Za-z0-9_]+)", reference)
     if m is None or not re.search(r"IMAGE", m[1], re.I) or re.search(r"ROUTER|PROXY|UI_|CLIENT|BOOTSTRAP", m[1], re.I):
         return None
-    for word, engine in know.image_words.items():
+    for word, engine in knowledge.image_words.items():
         if re.search(rf"(^|_){word}(_|$)", m[1], re.I):
             return KnownImage(engine, "derived")
     return None
@@ -327,7 +336,7 @@ def _opaque_script(entrypoint: list[Text] | None, args: list[Text]) -> bool:
     return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
 
 
-def _after(entry: Program, rest: Sequence[str]) -> int | None:
+def _after(entry: EngineProgram, rest: Sequence[str]) -> int | None:
     """How many words after the program belong to it; None when it is not started as a server."""
     if not entry.after:
         return 0
@@ -338,10 +347,10 @@ def _after(entry: Program, rest: Sequence[str]) -> int | None:
     return None
 
 
-def with_clients(found: list[Started], know: Knowledge) -> list[Started]:
+def with_clients(found: list[StartedEngine], knowledge: Knowledge) -> list[StartedEngine]:
     """A server (`ollama serve`) and the clients beside it (`ollama run`, `pull`): one server and the models it is to
     load."""
-    clients = [s for s in found if s.argv[:1] and s.argv[0] in know.client_words(s.engine)]
+    clients = [s for s in found if s.argv[:1] and s.argv[0] in knowledge.client_words(s.engine)]
     if not clients:
         return found
     engine = clients[0].engine
@@ -350,9 +359,9 @@ def with_clients(found: list[Started], know: Knowledge) -> list[Started]:
     rest = [s for s in found if s.engine != engine]
     first = servers[0] if servers else clients[0]
     out = []
-    for m in dict.fromkeys(models):
-        out.append(first._replace(argv=(text("run"), m), line=first.line))
+    for word in dict.fromkeys(models):
+        out.append(first._replace(argv=(make_text("run"), word), line=first.line))
     return rest + (out or servers)
 
 
-__all__ = ["Finder", "Image", "Started", "image_of", "image_version"]
+__all__ = ["ImageReference", "LaunchFinder", "StartedEngine", "image_version", "parse_image"]

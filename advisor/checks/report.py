@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from advisor.checks.findings import Finding, Judged, Problem, Report
+from advisor.checks.findings import CheckedDeployment, CheckReport, FileProblem, Finding
 from advisor.errors import BadFile
 from advisor.record import Record
 
@@ -15,7 +15,7 @@ def default_format() -> str:
     return "github" if os.environ.get("GITHUB_ACTIONS") == "true" else "text"
 
 
-def save(body: str, target: str) -> None:
+def save_report(body: str, target: str) -> None:
     """Write a report. Raises BadFile."""
     try:
         Path(target).write_text(body if body.endswith("\n") else body + "\n", encoding="utf-8")
@@ -32,7 +32,7 @@ class SkippedRule(Record, frozen=True, kw_only=True):
     deployments: int
 
 
-class Summary(Record, frozen=True, kw_only=True):
+class CheckSummary(Record, frozen=True, kw_only=True):
     """Counts of a run."""
 
     files: int
@@ -46,40 +46,40 @@ class Summary(Record, frozen=True, kw_only=True):
 class CheckAnswer(Record, frozen=True, kw_only=True):
     """`advise check --json`."""
 
-    deployments: list[Judged]
+    deployments: list[CheckedDeployment]
     findings: list[Finding]
     skipped: list[SkippedRule]
     suppressed: list[Finding]
-    problems: list[Problem]
-    summary: Summary
+    problems: list[FileProblem]
+    summary: CheckSummary
 
 
-def as_json(r: Report) -> CheckAnswer:
+def as_json(report: CheckReport) -> CheckAnswer:
     """The report as `--json` prints it."""
-    levels = [f.severity for f in r.findings]
+    levels = [f.severity for f in report.findings]
     return CheckAnswer(
-        deployments=list(r.deployments),
-        findings=list(r.findings),
-        skipped=_counted(r),
-        suppressed=list(r.suppressed),
-        problems=list(r.problems),
-        summary=Summary(
-            files=r.files,
-            rules=r.rules,
+        deployments=list(report.deployments),
+        findings=list(report.findings),
+        skipped=_counted(report),
+        suppressed=list(report.suppressed),
+        problems=list(report.problems),
+        summary=CheckSummary(
+            files=report.files,
+            rules=report.rules,
             errors=levels.count("error"),
             warnings=levels.count("warning"),
             infos=levels.count("info"),
-            rules_skipped=len(r.skipped),
+            rules_skipped=len(report.skipped),
         ),
     )
 
 
-def _counted(r: Report) -> list[SkippedRule]:
+def _counted(report: CheckReport) -> list[SkippedRule]:
     """Skipped rules by file and rule."""
     missing: dict[tuple[str, str], set[str]] = {}
     counts: dict[tuple[str, str], int] = {}
-    for s in r.skipped:
-        key = (s.file, s.rule)
-        missing.setdefault(key, set()).update(s.missing)
+    for rule_skip in report.skipped:
+        key = (rule_skip.file, rule_skip.rule)
+        missing.setdefault(key, set()).update(rule_skip.missing)
         counts[key] = counts.get(key, 0) + 1
     return [SkippedRule(rule=k[1], file=k[0], missing=sorted(m), deployments=counts[k]) for k, m in missing.items()]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from advisor.catalog import Catalog, catalog
 from advisor.checks import batch
-from advisor.checks.findings import ORDER, Report
+from advisor.checks.findings import ORDER, CheckReport
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import FileResult, Options, machines_of
+from advisor.checks.one_file import CheckOptions, FileResult, find_machines
 from advisor.checks.rules import Rulebook
 from advisor.errors import BadInput
 
@@ -37,7 +37,7 @@ SKIPPED_FOLDERS = frozenset(
 MAX_FILES = 50_000
 
 
-def files_of(paths: Iterable[str | Path]) -> Iterator[str]:
+def find_files(paths: Iterable[str | Path]) -> Iterator[str]:
     """The files to check: files as given, folders and globs searched for names that deployment files have.
 
     Raises BadInput for a path that is not there.
@@ -80,36 +80,38 @@ def _walk(folder: Path) -> Iterator[Path]:
             yield x
 
 
-def check(
-    paths: str | Path | Sequence[str | Path], options: Options | None = None, *, rules: Catalog | None = None
-) -> Report:
+def check_paths(
+    paths: str | Path | Sequence[str | Path], options: CheckOptions | None = None, *, rules: Catalog | None = None
+) -> CheckReport:
     """Check deployment files. Raises BadInput for an option that cannot be used."""
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    return check_files(list(files_of(listed)), options or Options(), rules or catalog())
+    return check_files(list(find_files(listed)), options or CheckOptions(), rules or catalog())
 
 
 def check_files(
     files: Sequence[str],
-    options: Options,
+    options: CheckOptions,
     rules: Catalog,
     stdin: str | None = None,
     progress: Callable[[int], None] | None = None,
     jobs: int = 1,
     keep: bool = False,
-) -> Report:
+) -> CheckReport:
     """The report on a list of files, over `jobs` processes; with `keep` unchanged files are not read again."""
-    know = Knowledge(rules)
-    machines_of(options, rules)  # hardware that means nothing is the caller's mistake, said at once
-    book = Rulebook(know, options.select, options.ignore)
-    cache = batch.Cache(rules, options) if keep else None
-    results = batch.run(files, options, rules, book, know, stdin=stdin, jobs=jobs, cache=cache, progress=progress)
-    return collect(results, book.size, options, len(files))
+    knowledge = Knowledge(rules)
+    find_machines(options, rules)  # hardware that means nothing is the caller's mistake, said at once
+    book = Rulebook(knowledge, options.select, options.ignore)
+    cache = batch.ResultCache(rules, options) if keep else None
+    results = batch.check_many(
+        files, options, rules, book, knowledge, stdin=stdin, jobs=jobs, cache=cache, progress=progress
+    )
+    return collect_report(results, book.size, options, len(files))
 
 
-def collect(results: Sequence[FileResult], rules: int, options: Options, files: int) -> Report:
+def collect_report(results: Sequence[FileResult], rules: int, options: CheckOptions, files: int) -> CheckReport:
     """One report from the results of all files, in a stable order."""
     findings = [f for r in results for f in r.findings]
-    return Report(
+    return CheckReport(
         deployments=tuple(v for r in results for v in r.verdicts),
         findings=tuple(
             sorted(findings, key=lambda f: (f.file, f.line, f.column, ORDER[f.severity], f.rule, f.message))

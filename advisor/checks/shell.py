@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from advisor.checks.located import Text, line_of, text
+from advisor.checks.located_text import Text, line_of, make_text
 from advisor.checks.placeholders import end_of_template, names
 from advisor.checks.shell_braces import MAX_VALUE, closing, closing_brace
 
@@ -63,7 +63,7 @@ _OPERATORS = (
 )
 
 
-class Command(NamedTuple):
+class ShellCommand(NamedTuple):
     """One simple command: its words, what is assigned for it, what was exported before it, its heredoc."""
 
     words: tuple[Text, ...]
@@ -73,7 +73,7 @@ class Command(NamedTuple):
     line: int
 
 
-class _Piece(NamedTuple):
+class _WordPiece(NamedTuple):
     value: str
     quoted: bool
     unknown: tuple[str, ...]
@@ -82,31 +82,31 @@ class _Piece(NamedTuple):
     origin: Text | None = None  # the word of an array that it is, with its own place
 
 
-class _Each(tuple[Text, ...]):
+class _LoopWords(tuple[Text, ...]):
     """The words a loop runs over: its variable stands for all of them."""
 
 
-def commands(
+def split_commands(
     source: str,
     line: int = 1,
     column: int = 0,
     known: Mapping[str, str] | None = None,
     positional: Sequence[Text] | None = None,
-) -> list[Command]:
+) -> list[ShellCommand]:
     """The simple commands of a shell text, in order. `known` are variables that are set before it, `positional` what
     `$1` and `$@` stand for (None = not known)."""
-    reader = _Reader(source, line, column, dict(known or {}))
+    reader = _ShellReader(source, line, column, dict(known or {}))
     if positional is not None:
         reader.vars["@"] = tuple(positional)
     return reader.read()
 
 
-def words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
+def split_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
     """All words of a text that is one command (a compose `command:`, a `cmd:`)."""
-    return [w for c in commands(source.replace("\n", " "), line, column, known) for w in c.words]
+    return [w for c in split_commands(source.replace("\n", " "), line, column, known) for w in c.words]
 
 
-class _Reader:
+class _ShellReader:
     """The lexer's state: position, variables, commands found."""
 
     def __init__(self, source: str, line: int, column: int, known: dict[str, str]) -> None:
@@ -119,13 +119,13 @@ class _Reader:
             k: v if isinstance(v, Text) else Text(v) for k, v in known.items()
         }
         self.exports: dict[str, Text] = {}
-        self.out: list[Command] = []
+        self.out: list[ShellCommand] = []
         self.now: list[Text] = []
         self.heredocs: list[tuple[str, bool]] = []
         self.total = 0
         self.depth = 0  # of defaults inside defaults
 
-    def read(self) -> list[Command]:
+    def read(self) -> list[ShellCommand]:
         while self.i < len(self.s) and self.total < MAX_WORDS:
             c = self.s[self.i]
             if c == "\n":
@@ -206,10 +206,10 @@ class _Reader:
                 self.line += 1
                 self.start = self.i
                 if (here.lstrip("\t") if tabs else here).strip() == delimiter:
-                    body = text(self.s[begin:at_line_start], first)
+                    body = make_text(self.s[begin:at_line_start], first)
                     break
             else:
-                body = text(self.s[begin:], first)
+                body = make_text(self.s[begin:], first)
             self._end(body)
         self.heredocs.clear()
 
@@ -227,9 +227,9 @@ class _Reader:
         if self.i == begin:  # nothing that a word can begin with
             self.i += 1
             return
-        for w in _fields(pieces, line, column):
+        for word in _fields(pieces, line, column):
             self.total += 1
-            self.now.append(w)
+            self.now.append(word)
 
     def _array(self, name: str, more: bool) -> None:
         kept, self.now = self.now, []
@@ -248,8 +248,8 @@ class _Reader:
             else:
                 begin = self.i
                 line, column = self.line, self._column()
-                for w in _fields(self._pieces(), line, column):
-                    self.now.append(w)
+                for word in _fields(self._pieces(), line, column):
+                    self.now.append(word)
                     self.total += 1
                 if self.i == begin:
                     self.i += 1
@@ -263,8 +263,8 @@ class _Reader:
 
     # ---- one word
 
-    def _pieces(self, expand: bool = True) -> list[_Piece]:
-        out: list[_Piece] = []
+    def _pieces(self, expand: bool = True) -> list[_WordPiece]:
+        out: list[_WordPiece] = []
         while self.i < len(self.s):
             c = self.s[self.i]
             if c in " \t\r\n;|&()<>" and (c != "<" or end_of_template(self.s, self.i) is None):
@@ -274,15 +274,15 @@ class _Reader:
                 if nxt in ("\n", "\r"):
                     self._continued()
                     continue
-                out.append(_Piece(nxt, True, ()))
+                out.append(_WordPiece(nxt, True, ()))
                 self.i += 2
             elif c == "'":
-                out.append(_Piece(self._until_quote("'"), True, ()))
+                out.append(_WordPiece(self._until_quote("'"), True, ()))
             elif c == '"':
                 out += self._double(expand)
             elif c == "$" and self.s[self.i + 1 : self.i + 2] == "'":
                 self.i += 1
-                out.append(_Piece(self._until_quote("'"), True, ()))
+                out.append(_WordPiece(self._until_quote("'"), True, ()))
             elif c in "{$<" and (end := end_of_template(self.s, self.i)) is not None:
                 out.append(_unknown(self.s[self.i : end], names(self.s[self.i : end])))
                 self.i = end
@@ -291,7 +291,7 @@ class _Reader:
             else:
                 m = re.compile(r"[^\s;|&()<>\\'\"$`{]+|\{" if expand else r"[^\s;|&()<>\\'\"]+").match(self.s, self.i)
                 end = m.end() if m else self.i + 1
-                out.append(_Piece(self.s[self.i : end], False, ()))
+                out.append(_WordPiece(self.s[self.i : end], False, ()))
                 self.i = end
         return out
 
@@ -310,28 +310,28 @@ class _Reader:
             self.start = self.s.rindex("\n", self.i, to) + 1
         self.i = min(to, len(self.s))
 
-    def _double(self, expand: bool) -> list[_Piece]:
-        out: list[_Piece] = []
+    def _double(self, expand: bool) -> list[_WordPiece]:
+        out: list[_WordPiece] = []
         self.i += 1
         while self.i < len(self.s):
             c = self.s[self.i]
             if c == '"':
                 self.i += 1
-                return out or [_Piece("", True, ())]
+                return out or [_WordPiece("", True, ())]
             if c == "\\" and self.s[self.i + 1 : self.i + 2] in tuple('"\\$`\n'):
                 if self.s[self.i + 1] != "\n":
-                    out.append(_Piece(self.s[self.i + 1], True, ()))
+                    out.append(_WordPiece(self.s[self.i + 1], True, ()))
                 self._moved(self.i + 2)
             elif c in "$`" and expand:
                 out.append(self._variable(quoted=True))
             else:
                 m = re.compile(r'[^"\\$`]+').match(self.s, self.i)
                 end = m.end() if m else self.i + 1
-                out.append(_Piece(self.s[self.i : end], True, ()))
+                out.append(_WordPiece(self.s[self.i : end], True, ()))
                 self._moved(end)
         return out
 
-    def _variable(self, quoted: bool) -> _Piece:
+    def _variable(self, quoted: bool) -> _WordPiece:
         s, i = self.s, self.i
         if s[i] == "`":
             end = s.find("`", i + 1)
@@ -359,16 +359,16 @@ class _Reader:
         name = s[i + 1 : i + 2]
         given = self.vars.get("@")
         if isinstance(given, tuple) and name in ("@", "*"):
-            return _Piece("", quoted, (), array=given)
+            return _WordPiece("", quoted, (), array=given)
         if isinstance(given, tuple) and name.isdigit() and name != "0":
             k = int(name) - 1
-            return _Piece(given[k], quoted, given[k].unknown) if k < len(given) else _Piece("", quoted, ())
-        return _unknown("$" + name) if name and name in "0123456789@*#?$!-" else _Piece("$", True, ())
+            return _WordPiece(given[k], quoted, given[k].unknown) if k < len(given) else _WordPiece("", quoted, ())
+        return _unknown("$" + name) if name and name in "0123456789@*#?$!-" else _WordPiece("$", True, ())
 
-    def _braced(self, inside: str, quoted: bool) -> _Piece:
+    def _braced(self, inside: str, quoted: bool) -> _WordPiece:
         given = self.vars.get("@")
         if inside in ("@", "*") and isinstance(given, tuple):
-            return _Piece("", quoted, (), array=given)
+            return _WordPiece("", quoted, (), array=given)
         array = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)\[[@*]\]", inside)
         if array:
             return self._value(array[1], quoted, whole=True)
@@ -382,53 +382,53 @@ class _Reader:
                 return self._value(name, quoted)
             if self.depth >= MAX_NESTED:
                 return _unknown("${" + name + "}", (name,))
-            inner = _Reader(rest, self.line, 0, {})
+            inner = _ShellReader(rest, self.line, 0, {})
             inner.vars, inner.depth = self.vars, self.depth + 1
             made = _joined(inner._pieces_all())
-            return _Piece(made, quoted, made.unknown, split=not quoted)
+            return _WordPiece(made, quoted, made.unknown, split=not quoted)
         if op in (":+", "+"):
-            return _Piece("", quoted, ()) if have is None else _Piece(rest, quoted, (), split=not quoted)
+            return _WordPiece("", quoted, ()) if have is None else _WordPiece(rest, quoted, (), split=not quoted)
         if op in ("", ":?", "?"):
             return self._value(name, quoted)
         if isinstance(have, Text) and not have.unknown and (op, rest) in _PATH_PARTS:
-            return _Piece(_PATH_PARTS[op, rest](have)[:MAX_VALUE], quoted, (), split=not quoted)
+            return _WordPiece(_PATH_PARTS[op, rest](have)[:MAX_VALUE], quoted, (), split=not quoted)
         return _unknown("${" + name + "}")
 
-    def _resolved(self, inside: str, quoted: bool) -> _Piece | None:
+    def _resolved(self, inside: str, quoted: bool) -> _WordPiece | None:
         """`$(realpath -- PATH)` of an absolute path is that path; links are not followed."""
         m = _RESOLVES.match(inside)
         if m is None or self.depth >= MAX_NESTED:
             return None
-        inner = _Reader(inside[m.end() :], self.line, 0, {})
+        inner = _ShellReader(inside[m.end() :], self.line, 0, {})
         inner.vars, inner.depth = self.vars, self.depth + 1
         pieces = inner._pieces()
         made = _joined(pieces)
         if inner.i < len(inner.s.rstrip()) or any(p.array is not None for p in pieces) or not made.startswith("/"):
             return None
-        return _Piece(made, quoted, made.unknown, split=not quoted)
+        return _WordPiece(made, quoted, made.unknown, split=not quoted)
 
-    def _pieces_all(self) -> list[_Piece]:
+    def _pieces_all(self) -> list[_WordPiece]:
         """The whole text as the pieces of one word (the default inside `${X:-...}`)."""
-        out: list[_Piece] = []
+        out: list[_WordPiece] = []
         while self.i < len(self.s):
             begin = self.i
             out += self._pieces()
             if self.i == begin or (self.i < len(self.s) and self.s[self.i] in " \t\r\n;|&()<>"):
-                out.append(_Piece(self.s[self.i], True, ()))
+                out.append(_WordPiece(self.s[self.i], True, ()))
                 self.i += 1
         return out
 
-    def _value(self, name: str, quoted: bool, whole: bool = False) -> _Piece:
+    def _value(self, name: str, quoted: bool, whole: bool = False) -> _WordPiece:
         have = self.vars.get(name)
         if have is None:
             return _unknown("${" + name + "}", (name,))
-        if isinstance(have, _Each):
-            return _Piece("${" + name + "}", True, (name,), array=tuple(have))
+        if isinstance(have, _LoopWords):
+            return _WordPiece("${" + name + "}", True, (name,), array=tuple(have))
         if isinstance(have, tuple):
             if whole:
-                return _Piece("", quoted, (), array=have)
-            return _Piece(have[0], quoted, have[0].unknown) if have else _Piece("", quoted, ())
-        return _Piece(have[:MAX_VALUE], quoted, have.unknown, split=not quoted)
+                return _WordPiece("", quoted, (), array=have)
+            return _WordPiece(have[0], quoted, have[0].unknown) if have else _WordPiece("", quoted, ())
+        return _WordPiece(have[:MAX_VALUE], quoted, have.unknown, split=not quoted)
 
     # ---- one command
 
@@ -440,7 +440,7 @@ class _Reader:
             if len(found) > 1 and _NAME.fullmatch(found[1]):
                 self.vars.pop(found[1], None)
                 if len(found) > 5:
-                    self.vars[str(found[1])] = _Each(found[3:])
+                    self.vars[str(found[1])] = _LoopWords(found[3:])
             return
         declared = bool(found) and found[0] in _DECLARES
         exporting = bool(found) and found[0] == "export"
@@ -448,37 +448,37 @@ class _Reader:
             found = [w for w in found[1:] if not w.startswith("-")]
         own: dict[str, Text] = {}
         n = 0
-        for w in found:
-            m = _ASSIGN.match(w)
+        for word in found:
+            m = _ASSIGN.match(word)
             if m:
-                self._assign(m[1], w[m.end() :], w, bool(m[2]), own)
-            elif declared and _NAME.fullmatch(w):
-                value = self.vars.get(w)
+                self._assign(m[1], word[m.end() :], word, bool(m[2]), own)
+            elif declared and _NAME.fullmatch(word):
+                value = self.vars.get(word)
                 if isinstance(value, Text):
-                    own[str(w)] = value
+                    own[str(word)] = value
             else:
                 break
             n += 1
         rest = [] if declared else found[n:]
         if not rest:
-            for k, v in own.items():
-                self.vars[k] = v
+            for k, text in own.items():
+                self.vars[k] = text
                 if exporting or k in self.exports:
-                    self.exports[k] = v
+                    self.exports[k] = text
             if heredoc is None:
                 return
         if rest or heredoc is not None:
             line = line_of(rest[0]) if rest else self.line
             visible = {k: v for k, v in self.vars.items() if isinstance(v, Text) and k in self.exports}
-            self.out.append(Command(tuple(rest), own if rest else {}, {**self.exports, **visible}, heredoc, line))
+            self.out.append(ShellCommand(tuple(rest), own if rest else {}, {**self.exports, **visible}, heredoc, line))
 
     def _assign(self, name: str, value: str, at: Text, more: bool, own: dict[str, Text]) -> None:
         before = self.vars.get(name)
         if more and isinstance(before, Text):
-            joined = text((before + value)[:MAX_VALUE], at.line, at.column, (*before.unknown, *at.unknown))
+            joined = make_text((before + value)[:MAX_VALUE], at.line, at.column, (*before.unknown, *at.unknown))
             own[name] = joined
         else:
-            own[name] = text(value[:MAX_VALUE], at.line, at.column, at.unknown)
+            own[name] = make_text(value[:MAX_VALUE], at.line, at.column, at.unknown)
 
 
 _RESOLVES = re.compile(r"(realpath|readlink\s+(-f|-m|-e))\s+(--\s+)?")
@@ -489,26 +489,26 @@ _PATH_PARTS = {
 }
 
 
-def _unknown(shown: str, names: tuple[str, ...] | None = None) -> _Piece:
-    return _Piece(shown, True, names or (shown,))
+def _unknown(shown: str, names: tuple[str, ...] | None = None) -> _WordPiece:
+    return _WordPiece(shown, True, names or (shown,))
 
 
-def _joined(pieces: list[_Piece]) -> Text:
+def _joined(pieces: list[_WordPiece]) -> Text:
     made: list[str] = []
     size = 0
-    for p in pieces:
-        made.append(" ".join(p.array) if p.array is not None else p.value)
+    for word_piece in pieces:
+        made.append(" ".join(word_piece.array) if word_piece.array is not None else word_piece.value)
         size += len(made[-1])
         if size > MAX_VALUE:
             break
-    return text("".join(made)[:MAX_VALUE], unknown=tuple(dict.fromkeys(n for p in pieces for n in p.unknown)))
+    return make_text("".join(made)[:MAX_VALUE], unknown=tuple(dict.fromkeys(n for p in pieces for n in p.unknown)))
 
 
-def _fields(pieces: list[_Piece], line: int, column: int) -> list[Text]:
+def _fields(pieces: list[_WordPiece], line: int, column: int) -> list[Text]:
     """The words that a run of pieces makes. Arrays and unquoted variables may be several: their first word joins what
     stands before them, their last what follows."""
     out: list[Text] = []
-    now: list[_Piece] = []
+    now: list[_WordPiece] = []
 
     def end() -> None:
         if any(p.quoted or p.value for p in now):
@@ -517,37 +517,37 @@ def _fields(pieces: list[_Piece], line: int, column: int) -> list[Text]:
             out.append(alone if alone is not None else _placed(now, line, column))
         now.clear()
 
-    for p in pieces:
-        if p.array is not None and p.unknown and any(q.value for q in pieces if q is not p):
-            now.append(p._replace(array=None))  # one word of a loop inside a longer word
-        elif p.array is not None:
+    for word_piece in pieces:
+        if word_piece.array is not None and word_piece.unknown and any(q.value for q in pieces if q is not word_piece):
+            now.append(word_piece._replace(array=None))  # one word of a loop inside a longer word
+        elif word_piece.array is not None:
             parts = [
-                w if p.quoted else text(x, w.line, w.column, w.unknown)
-                for w in p.array
-                for x in ([w] if p.quoted else w.split())
+                w if word_piece.quoted else make_text(x, w.line, w.column, w.unknown)
+                for w in word_piece.array
+                for x in ([w] if word_piece.quoted else w.split())
             ]
-            for k, w in enumerate(parts):
+            for k, word in enumerate(parts):
                 if k:
                     end()
-                now.append(_Piece(w, p.quoted, w.unknown, origin=w))
-        elif p.split and re.search(r"\s", p.value):
-            if p.value[:1].isspace():
+                now.append(_WordPiece(word, word_piece.quoted, word.unknown, origin=word))
+        elif word_piece.split and re.search(r"\s", word_piece.value):
+            if word_piece.value[:1].isspace():
                 end()
-            for k, part in enumerate(p.value.split()):
+            for k, part in enumerate(word_piece.value.split()):
                 if k:
                     end()
-                now.append(_Piece(part, False, p.unknown))
-            if p.value[-1:].isspace():
+                now.append(_WordPiece(part, False, word_piece.unknown))
+            if word_piece.value[-1:].isspace():
                 end()
         else:
-            now.append(p)
+            now.append(word_piece)
     end()
     return out
 
 
-def _placed(pieces: list[_Piece], line: int, column: int) -> Text:
+def _placed(pieces: list[_WordPiece], line: int, column: int) -> Text:
     made = _joined(pieces)
-    return text(made, line, column, made.unknown)
+    return make_text(made, line, column, made.unknown)
 
 
-__all__ = ["Command", "commands", "words"]
+__all__ = ["ShellCommand", "split_commands", "split_words"]

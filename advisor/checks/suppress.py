@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from advisor.checks.findings import Finding
 from advisor.checks.launch import Launch
-from advisor.checks.located import lines_of
+from advisor.checks.located_text import lines_of
 
 _COMMENT = re.compile(r"(?:#|//|;)\s*advise:\s*(ignore|file-ignore)\s*\[([^\]]*)\]\s*(.*)$")
 
@@ -23,7 +23,7 @@ class Suppression(NamedTuple):
     alone: bool  # nothing else stands on the line
 
 
-def comments(source: str) -> list[Suppression]:
+def find_suppressions(source: str) -> list[Suppression]:
     """The suppressions of a text."""
     out = []
     for n, line in enumerate(lines_of(source), 1):
@@ -34,52 +34,56 @@ def comments(source: str) -> list[Suppression]:
     return out
 
 
-def suppressed(
+def apply_suppressions(
     findings: Sequence[Finding], source: str, file: str, launches: Sequence[Launch], on: bool, book: Any
 ) -> tuple[list[Finding], list[Finding]]:
     """(findings that stand, findings that are suppressed). A suppression of nothing is a finding of its own."""
     if not on:
         return list(findings), []
-    found = comments(source) if "advise:" in source else []
+    found = find_suppressions(source) if "advise:" in source else []
     notes = {x.resource: x.ignore for x in launches if x.ignore}
     kept: list[Finding] = []
     gone: list[Finding] = []
     used: set[int] = set()
     lines = lines_of(source)
-    for f in findings:
+    for finding in findings:
         hit = next(
-            (i for i, s in enumerate(found) if f.rule in s.rules and (s.whole_file or f.line in _covered(s, lines))),
+            (
+                i
+                for i, s in enumerate(found)
+                if finding.rule in s.rules and (s.whole_file or finding.line in _covered(s, lines))
+            ),
             None,
         )
         if hit is not None:
             used.add(hit)
-            gone.append(f)
-        elif f.rule in notes.get(f.resource, {}):
-            gone.append(f)
+            gone.append(finding)
+        elif finding.rule in notes.get(finding.resource, {}):
+            gone.append(finding)
         else:
-            kept.append(f)
+            kept.append(finding)
     if "suppression-unused" not in book.ignored:
-        for i, s in enumerate(found):
-            if i not in used and all(book.in_force(r) or r not in book.all for r in s.rules):
+        for i, suppression in enumerate(found):
+            if i not in used and all(book.in_force(r) or r not in book.all for r in suppression.rules):
                 kept.append(
                     Finding(
                         rule="suppression-unused",
                         severity="info",
                         file=file,
-                        line=s.line,
+                        line=suppression.line,
                         phase="lint",
-                        message=f"nothing is suppressed by ignore[{', '.join(s.rules)}]",
+                        message=f"nothing is suppressed by ignore[{', '.join(suppression.rules)}]",
                         fix="Remove the comment",
                     )
                 )
     return kept, gone
 
 
-def _covered(s: Suppression, lines: Sequence[str]) -> range:
+def _covered(suppression: Suppression, lines: Sequence[str]) -> range:
     """The lines a comment is for: its own, or when it stands alone the next one and what continues it."""
-    if not s.alone:
-        return range(s.line, s.line + 1)
-    end = s.line + 1
+    if not suppression.alone:
+        return range(suppression.line, suppression.line + 1)
+    end = suppression.line + 1
     while end <= len(lines) and (lines[end - 1].rstrip().endswith("\\") or lines[end - 1].lstrip().startswith("#")):
         end += 1
-    return range(s.line, end + 1)
+    return range(suppression.line, end + 1)

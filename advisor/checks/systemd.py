@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from advisor.checks.located import Text, text
+from advisor.checks.located_text import Text, make_text
 from advisor.checks.placeholders import end_of_template
 
 MAX_WORDS = 20_000
@@ -15,22 +15,22 @@ _CODE = re.compile(r"u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|([0-7]{3})")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|(\$))")
 
 
-def words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
+def split_exec_words(source: str, line: int = 1, column: int = 0, known: Mapping[str, str] | None = None) -> list[Text]:
     """Words of an `ExecStart=`. `known` None: no variables are expanded (`Environment=`). `%%` is a percent sign; other
     specifiers stay as they are written."""
     out: list[Text] = []
     for w in (w.replace("%%", "%") for w in _split(source)):
         alone = re.fullmatch(r"\$([A-Za-z_]\w*)", w)
         if known is None:
-            out.append(text(w, line, column))
+            out.append(make_text(w, line, column))
         elif alone and alone[1] in known:  # `$X` as a word is split at its blanks, `${X}` is not
-            out += [text(x, line, column) for x in known[alone[1]].split()]
+            out += [make_text(x, line, column) for x in known[alone[1]].split()]
         elif alone:
-            out.append(text("${" + alone[1] + "}", line, column, (alone[1],)))
+            out.append(make_text("${" + alone[1] + "}", line, column, (alone[1],)))
         else:
             missing = tuple(m[1] for m in _VARIABLE.finditer(w) if m[1] and m[1] not in known)
             made = _VARIABLE.sub(lambda m: "$" if m[2] else known.get(m[1], "${" + m[1] + "}"), w)
-            out.append(text(made, line, column, tuple(dict.fromkeys(missing))))
+            out.append(make_text(made, line, column, tuple(dict.fromkeys(missing))))
     return out
 
 
@@ -82,4 +82,4 @@ def _escaped(source: str, i: int) -> tuple[str, int]:
     return _ESCAPES.get(source[i], source[i]), 1
 
 
-__all__ = ["words"]
+__all__ = ["split_exec_words"]

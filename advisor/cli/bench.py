@@ -35,7 +35,7 @@ Exit status: 0 measured, 2 the address or the load generator failed, or usage er
 @click.option("--served-model", metavar="NAME", help="The name for requests (default: the server's first model).")
 @click.option("--quant", metavar="Q", help="Weight format of what it serves.")
 @click.option("--engine", metavar="E", help="The engine (default: as the server says).")
-@options.hardware
+@options.add_hardware_options
 @click.option("--concurrency", "--users", type=click.IntRange(1, 4096), default=1, show_default=True, metavar="N",
               help="Requests at once.")  # fmt: skip
 @click.option("--prompt-tokens", type=click.IntRange(1, 1_000_000), default=512, show_default=True, metavar="N",
@@ -49,7 +49,7 @@ Exit status: 0 measured, 2 the address or the load generator failed, or usage er
 @click.option("--no-keep", is_flag=True, help="Do not use the run for later predictions.")
 @click.option("--list", "show", is_flag=True, help="Print the runs that are kept.")
 @click.option("--forget", is_flag=True, help="Remove all runs that are kept.")
-@options.rules
+@options.add_rules_option
 @options.as_json
 @options.quiet
 def command(
@@ -73,39 +73,41 @@ def command(
 ) -> int:
     """Measure a server that runs, beside what was predicted for it."""
     from advisor.errors import BadInput
-    from advisor.speed import local
+    from advisor.speed import bench_history
 
     if forget:
-        n = local.forget()
+        n = bench_history.forget_runs()
         click.echo(f"advise: {n} kept run{'s' if n != 1 else ''} removed", err=True)
         return 0
     if show:
-        from advisor.report.bench import runs
+        from advisor.report.bench import describe_bench_runs
 
-        kept = local.load().runs
-        options.print_json({"runs": kept, "file": str(local.path())}) if as_json else click.echo(runs(kept))
+        kept = bench_history.load_runs().runs
+        options.print_json({"runs": kept, "file": str(bench_history.history_path())}) if as_json else click.echo(
+            describe_bench_runs(kept)
+        )
         return 0
     if url is None:
         raise BadInput("an address is wanted: advise bench http://127.0.0.1:8000")
-    from advisor.bench.run import Question, bench
+    from advisor.bench.run import BenchRequest, measure_server
     from advisor.catalog import catalog
 
-    rules = catalog(options.roots())
+    rules = catalog(options.list_rule_roots())
     here = "this" if on is None and snapshot is None and _HERE.match(url) else on
     live = not quiet and sys.stderr.isatty()
 
     def progress(line: str) -> None:
         click.echo(f"\r\033[K{line}" if live else f"advise: {line}", nl=not live, err=True)
 
-    answer = bench(
-        Question(
+    answer = measure_server(
+        BenchRequest(
             url=url,
             key=os.environ.get("OPENAI_API_KEY") or None,
             model=model,
             served_name=served_model,
             quantization=quant,
             engine=engine,
-            machine=options.machine(here, snapshot, rules),
+            machine=options.read_machine_options(here, snapshot, rules),
             concurrency=concurrency,
             prompt_tokens=prompt_tokens,
             output_tokens=output_tokens,
@@ -121,7 +123,7 @@ def command(
     if as_json:
         options.print_json(answer)
     else:
-        from advisor.report.bench import benched
+        from advisor.report.bench import describe_bench
 
-        click.echo(benched(answer))
+        click.echo(describe_bench(answer))
     return 0

@@ -30,7 +30,7 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 """,
 )
 @click.argument("paths", nargs=-1, metavar="[FILE|DIR|GLOB|-]...")
-@options.hardware
+@options.add_hardware_options
 @click.option("--no-fit", is_flag=True, help="Rules alone: no verdict on memory is asked for.")
 @click.option("--engine-version", metavar="V", help="Version of the engine where the file states none.")
 @click.option(
@@ -69,7 +69,7 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 )
 @click.option("--no-cache", is_flag=True, help="Read every file, whatever an earlier run kept.")
 @click.option("--explain", metavar="RULE", help="What a rule means, with examples.")
-@options.rules
+@options.add_rules_option
 @options.as_json
 @options.quiet
 def command(paths: tuple[str, ...], **given: Any) -> int:
@@ -80,14 +80,14 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
 
     rules = catalog(check_roots())
     if given["explain"]:
-        from advisor.checks.explain import explained
+        from advisor.checks.explain import explain_rule
 
-        click.echo(explained(given["explain"], rules), nl=False)
+        click.echo(explain_rule(given["explain"], rules), nl=False)
         return 0
     if not paths:
         raise BadInput("name a file, a folder or `-`; see `advise check --help`")
-    settings = config_of(given)
-    asked = one_file.Options(
+    settings = read_config(given)
+    asked = one_file.CheckOptions(
         on=_hardware(given, settings),
         snapshot=given["snapshot"],
         on_from="--on" if given["on"] else "--machine" if given["snapshot"] else "the configuration",
@@ -98,32 +98,32 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
         ignore=(*_words(given["ignore"]), *settings.get("ignore", ())),
         suppressions=not given["no_suppressions"],
     )
-    files = list(run.files_of(paths))
+    files = list(run.find_files(paths))
     stdin = sys.stdin.read(4 * 2**20 + 1) if "-" in files else None
     keep = not given["no_cache"] and len(files) > 1
     found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]), given["jobs"], keep)
     if given["create_baseline"]:
-        from advisor.checks.baseline import write
+        from advisor.checks.baseline import write_baseline
 
-        write(found, given["create_baseline"])
+        write_baseline(found, given["create_baseline"])
     if given["baseline"]:
-        from advisor.checks.baseline import without
+        from advisor.checks.baseline import remove_baseline
 
-        found = without(found, given["baseline"])
+        found = remove_baseline(found, given["baseline"])
     if given["fix"] or given["diff"]:
-        from advisor.checks.fix import fixed
+        from advisor.checks.fix import fix_report
 
-        text = fixed(found, write=given["fix"])
+        text = fix_report(found, write=given["fix"])
         if text:
             click.echo(text, nl=False, err=bool(given["as_json"]))
     wanted = ("json",) if given["as_json"] and not given["formats"] else given["formats"] or (report.default_format(),)
     for i, name in enumerate(wanted):
-        body = formats.render(found, name, rules)
+        body = formats.write_report_text(found, name, rules)
         target = given["outputs"][i] if i < len(given["outputs"]) else None
         if target is None or target == "-":
             click.echo(body, nl=not body.endswith("\n"))
         else:
-            report.save(body, target)
+            report.save_report(body, target)
     if not found.deployments and not found.problems:
         if not given["quiet"]:
             click.echo("advise: no launch of an inference engine was found", err=True)
@@ -137,17 +137,17 @@ def check_roots() -> Any:
     from pathlib import Path
 
     from advisor.catalog import rule_roots
-    from advisor.checks.lock import overlay
+    from advisor.checks.lock import build_lock_overlay
 
-    said, pinned = options.roots(), overlay(Path())
+    said, pinned = options.list_rule_roots(), build_lock_overlay(Path())
     return said if pinned is None else [*(said or rule_roots()), pinned]
 
 
-def config_of(given: dict[str, Any]) -> dict[str, Any]:
+def read_config(given: dict[str, Any]) -> dict[str, Any]:
     """`[tool.advisor.check]` of pyproject.toml or `[check]` of advisor.toml in the current folder."""
-    from advisor.checks.config import load
+    from advisor.checks.config import load_config
 
-    return load()
+    return load_config()
 
 
 def _hardware(given: dict[str, Any], settings: dict[str, Any]) -> str | None:

@@ -26,7 +26,7 @@ Examples:
     "--jsonl", "source", required=True, metavar="FILE|-", help="One deployment a line; `-` reads standard input."
 )
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
-@options.rules
+@options.add_rules_option
 @options.quiet
 def command(source: str, jobs: int, quiet: bool) -> int:
     """Memory and speed of many deployments.
@@ -47,12 +47,12 @@ def command(source: str, jobs: int, quiet: bool) -> int:
 
 
 def _run(lines: BinaryIO, jobs: int, quiet: bool) -> int:
-    from advisor.batch import answers
+    from advisor.batch import answer_lines
 
     out = sys.stdout.buffer
     show = not quiet and sys.stderr.isatty() and not sys.stdout.isatty()
     done = 0
-    for answer in answers(_whole(lines), options.roots(), jobs):
+    for answer in answer_lines(_whole(lines), options.list_rule_roots(), jobs):
         out.write(answer + b"\n")
         done += 1
         if show and done % 1000 == 0:

@@ -12,17 +12,17 @@ from advisor.cli import options
 def _guide(
     name: str, tree: str | None, answers: tuple[str, ...], machine: Any, users: int, rules: Any, as_json: bool
 ) -> int:
-    from advisor.advice.guides import looked_at
-    from advisor.cli.workload import pairs
+    from advisor.advice.guides import trace_named_guide
+    from advisor.cli.workload import parse_pairs
     from advisor.deployment import Workload
-    from advisor.report.guides import drawn
+    from advisor.report.guides import draw_tree
 
     load = Workload(concurrency=users)
-    found, asked, held = looked_at(name, tree, dict(pairs(answers, "--answer")), machine, load, rules)
+    found, asked, held = trace_named_guide(name, tree, dict(parse_pairs(answers, "--answer")), machine, load, rules)
     if as_json:
         options.print_json({"guide": found.name, "tree": asked.name, "held": held})
     else:
-        click.echo(drawn(found, asked, held))
+        click.echo(draw_tree(found, asked, held))
     return 0
 
 
@@ -41,8 +41,8 @@ Examples:
 Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or usage error.
 """,
 )
-@options.model()
-@options.hardware
+@options.add_model_options()
+@options.add_hardware_options
 @click.option(
     "--verify",
     is_flag=True,
@@ -51,8 +51,8 @@ Exit status: 0 fits (or no hardware was given), 1 does not fit, 2 cannot tell or
 @click.option("--guide", metavar="NAME", help="Print a decision guide as a tree with the path taken marked.")
 @click.option("--tree", metavar="NAME", help="Which tree of the guide.")
 @click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="An answer to a question of the guide.")
-@options.plot
-@options.rules
+@options.add_plot_options
+@options.add_rules_option
 @options.as_json
 @options.verbose
 @options.quiet
@@ -75,27 +75,29 @@ def command(
     quiet: bool,
 ) -> int:
     """Where every gibibyte goes, what it fits on, what would change it."""
-    from advisor.advice.explain import Question, explain
+    from advisor.advice.explain import ExplainRequest, explain
     from advisor.catalog import catalog
 
-    rules = catalog(options.roots())
+    rules = catalog(options.list_rule_roots())
     if guide is not None:
-        return _guide(guide, tree, answers, options.machine(on, snapshot, rules), concurrency or 1, rules, as_json)
+        return _guide(
+            guide, tree, answers, options.read_machine_options(on, snapshot, rules), concurrency or 1, rules, as_json
+        )
     if answers or tree:
         raise click.UsageError("--answer and --tree belong to --guide NAME (`advise list guides`)")
     if model is None:
         raise click.UsageError("Missing option '--model' (or --guide NAME).")
     if verify and (snapshot or (on or "this").strip().lower() != "this"):
         raise click.UsageError("--verify asks the engine on this machine: leave --on and --machine out")
-    figure = options.figure(plot, force)
-    machine = options.machine("this" if verify else on, snapshot, rules)
-    x = explain(
-        Question(
-            model=options.reached(model, quant, quiet) or model,
+    figure = options.check_figure_path(plot, force)
+    machine = options.read_machine_options("this" if verify else on, snapshot, rules)
+    explanation = explain(
+        ExplainRequest(
+            model=options.fetch_online(model, quant, quiet) or model,
             quantization=quant,
             engine=engine,
             machine=machine,
-            context=options.tokens(context),
+            context=options.parse_tokens_option(context),
             concurrency=concurrency or 1,
             verify=verify,
         ),
@@ -105,15 +107,15 @@ def command(
         from advisor.advice.explain import memory_curve
         from advisor.report import plots
 
-        plots.explained(x, memory_curve(x, rules), figure)
+        plots.plot_explanation(explanation, memory_curve(explanation, rules), figure)
     if as_json:
-        options.print_json(x.to_dict())
+        options.print_json(explanation.to_dict())
     else:
-        from advisor.report.explain import explained
+        from advisor.report.explain import describe_explanation
 
-        click.echo(explained(x, verbose))
-    if x.verified is not None and not x.verified.agrees:
+        click.echo(describe_explanation(explanation, verbose))
+    if explanation.verified is not None and not explanation.verified.agrees:
         return 1
     if machine is None:
         return 0
-    return {True: 0, False: 1, None: 2}[x.verdict]
+    return {True: 0, False: 1, None: 2}[explanation.verdict]

@@ -9,7 +9,7 @@ import click
 from advisor.cli import options
 
 if TYPE_CHECKING:
-    from advisor.advice.hardware_types import HardwareRequest, Rules
+    from advisor.advice.hardware_types import BudgetRules, HardwareRequest
     from advisor.machines.types import Machine
 
 
@@ -61,7 +61,7 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
     help="Order of the options.",
 )
 @click.option("--tiers", is_flag=True, help="The budget chart of one source with our verdicts, and nothing else.")
-@options.hardware
+@options.add_hardware_options
 @click.option(
     "--workload",
     "more",
@@ -69,8 +69,8 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
     metavar="KEY=VALUE",
     help="Any field of the workload: use_case=rag, stage=production, ...",
 )
-@options.plot
-@options.rules
+@options.add_plot_options
+@options.add_rules_option
 @options.as_json
 @options.verbose
 @options.quiet
@@ -79,40 +79,42 @@ def command(**given: Any) -> int:
 
     Cheapest first among what fits: engine, weight format, predicted speed, price with its date, power, break-even.
     """
-    from advisor.advice.budget_rules import budget_rules
+    from advisor.advice.budget_rules import load_budget_rules
     from advisor.catalog import catalog
     from advisor.errors import BadInput
 
-    rules = catalog(options.roots())
-    budget = budget_rules(rules)
+    rules = catalog(options.list_rule_roots())
+    budget_rules = load_budget_rules(rules)
     if given["tiers"]:
-        from advisor.report.hardware import tier_dict, tiered
+        from advisor.report.hardware import describe_tiers, tier_as_json
 
         if given["as_json"]:
-            options.print_json({"source": budget.tiers_source, "tiers": [tier_dict(t) for t in budget.tiers]})
+            options.print_json(
+                {"source": budget_rules.tiers_source, "tiers": [tier_as_json(t) for t in budget_rules.tiers]}
+            )
         else:
-            click.echo(tiered(budget, rules))
+            click.echo(describe_tiers(budget_rules, rules))
         return 0
     if not given["model"]:
         raise BadInput("--model is missing: what should it run? (`advise hardware --tiers` needs none)")
-    from advisor.advice.hardware import hardware
-    from advisor.advice.hardware_ask import ask
+    from advisor.advice.hardware import find_hardware
+    from advisor.advice.hardware_request import ask
 
-    figure = options.figure(given["plot"], given["force"])
+    figure = options.check_figure_path(given["plot"], given["force"])
     if given["online"] and not given["quiet"]:
         click.echo("advise: reading the offers of the clouds", err=True)
-    machine = options.machine(given["on"], given["snapshot"], rules)
-    shopping = hardware(ask(_request(given, machine, budget), rules, _CALLED), rules)
+    machine = options.read_machine_options(given["on"], given["snapshot"], rules)
+    shopping = find_hardware(ask(_request(given, machine, budget_rules), rules, _CALLED), rules)
     if figure is not None:
         from advisor.report import plots
 
-        plots.shopped(shopping, figure)
+        plots.plot_hardware_advice(shopping, figure)
     if given["as_json"]:
         options.print_json(shopping.to_dict())
     else:
-        from advisor.report.hardware import shopped
+        from advisor.report.hardware import describe_hardware_advice
 
-        click.echo(shopped(shopping, given["verbose"]))
+        click.echo(describe_hardware_advice(shopping, given["verbose"]))
     if any(o.fits for o in shopping.options):
         return 0
     return 2 if shopping.options else 1
@@ -125,31 +127,31 @@ _CALLED = {
 }  # fmt: skip
 
 
-def _request(given: dict[str, Any], machine: Machine | None, budget: Rules) -> HardwareRequest:
+def _request(given: dict[str, Any], machine: Machine | None, budget_rules: BudgetRules) -> HardwareRequest:
     """The request that the options describe. `--workload` also knows some options' fields, and wins."""
     from advisor.advice import money
-    from advisor.advice.hardware_ask import exchange_rates, hours_of_month
+    from advisor.advice.hardware_request import exchange_rates, hours_of_month
     from advisor.advice.hardware_types import HardwareRequest
     from advisor.advice.workload import SPELLINGS
-    from advisor.cli.workload import number, pairs, workload
+    from advisor.cli.workload import build_workload, number, parse_pairs
 
-    own = {key: number(value, "--rate") for key, value in pairs(given["rates"], "--rate")}
-    rates = exchange_rates(own, budget, _CALLED["exchange_rates"])
-    more = dict(pairs(given["more"], "--workload"))
+    own = {key: number(value, "--rate") for key, value in parse_pairs(given["rates"], "--rate")}
+    rates = exchange_rates(own, budget_rules, _CALLED["exchange_rates"])
+    more = dict(parse_pairs(given["more"], "--workload"))
     engine = given["engine"] or more.pop("engine", None)
     hours, decode = (
         number(more.pop(name), name) if name in more else None for name in ("hours_per_month", "min_decode_tps")
     )
-    hours = hours_of_month(hours or given["hours"], budget, _CALLED["hours_per_month"])
+    hours = hours_of_month(hours or given["hours"], budget_rules, _CALLED["hours_per_month"])
     if given["context"] is not None:  # the option wins here
         more = {k: v for k, v in more.items() if SPELLINGS.get(k, k) != "context"}
     return HardwareRequest(
         model=given["model"],
-        workload=workload({"concurrency": given["users"], "context": given["context"]}, more.items()),
+        workload=build_workload({"concurrency": given["users"], "context": given["context"]}, more.items()),
         quantization=given["quant"],
         engine=engine,
-        budget=money.parse(given["budget"], "--budget", rates) if given["budget"] else None,
-        rent=money.parse(given["rent"], "--rent", rates, "month") if given["rent"] else None,
+        budget=money.parse_money(given["budget"], "--budget", rates) if given["budget"] else None,
+        rent=money.parse_money(given["rent"], "--rent", rates, "month") if given["rent"] else None,
         currency=given["currency"],
         exchange_rates=own,
         prices=given["prices"],

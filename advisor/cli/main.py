@@ -29,7 +29,7 @@ COMMANDS = {
 }
 
 
-class Lazy(click.Group):
+class LazyGroup(click.Group):
     """A group whose commands are imported only when they are asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -71,7 +71,7 @@ Shell completion: eval "$(_ADVISE_COMPLETE=bash_source advise)" (or zsh_source, 
 
 
 @click.group(
-    cls=Lazy,
+    cls=LazyGroup,
     epilog=EPILOG,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -84,10 +84,10 @@ def root() -> None:
 def main(argv: list[str] | None = None) -> None:
     """Entry point: runs a command and exits. Every error is one line on stderr (and JSON on stdout with --json)."""
     words = sys.argv[1:] if argv is None else argv
-    sys.exit(run(words))
+    sys.exit(run_command_line(words))
 
 
-def run(words: list[str]) -> int:
+def run_command_line(words: list[str]) -> int:
     """Run one command line; returns the exit status."""
     from advisor.errors import AdvisorError
 

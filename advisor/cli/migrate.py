@@ -26,7 +26,7 @@ Examples:
     help="What runs today: an engine, or a file that starts one (compose.yaml, a script, a unit).",
 )
 @click.option("--to", "target", required=True, metavar="ENGINE", callback=options._said, help="What is to run.")
-@options.rules
+@options.add_rules_option
 @options.as_json
 @options.quiet
 def command(source: str, target: str, as_json: bool, quiet: bool) -> int:
@@ -36,11 +36,11 @@ def command(source: str, target: str, as_json: bool, quiet: bool) -> int:
     from advisor.advice.migrate import migrate
     from advisor.catalog import catalog
 
-    rules, given = catalog(options.roots()), None
+    rules, given = catalog(options.list_rule_roots()), None
     if Path(source).is_file():
-        from advisor.checks.settings_of import launch_settings
+        from advisor.checks.launch_settings import read_launch_settings
 
-        found = launch_settings(source, rules)
+        found = read_launch_settings(source, rules)
         source, given = found.engine, found.settings
         if found.others and not quiet:
             click.echo(f"advise: the first of {found.others + 1} launches in the file is shown", err=True)
@@ -48,7 +48,7 @@ def command(source: str, target: str, as_json: bool, quiet: bool) -> int:
     if as_json:
         options.print_json(made.to_dict())
     else:
-        from advisor.report.migrate import migrated
+        from advisor.report.migrate import describe_migration
 
-        click.echo(migrated(made))
+        click.echo(describe_migration(made))
     return 0

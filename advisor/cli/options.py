@@ -23,7 +23,7 @@ def _keep_online(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.ensure_object(dict)["online"] = True
 
 
-def reached(model: str | None, quantization: str | None, quiet: bool) -> str | None:
+def fetch_online(model: str | None, quantization: str | None, quiet: bool) -> str | None:
     """The model as it was named; with `--online` the local copy of its headers. Raises what `fetch_headers` raises."""
     ctx = click.get_current_context(silent=True)
     if not (ctx.find_object(dict) or {}).get("online") if ctx else True:
@@ -45,14 +45,14 @@ def reached(model: str | None, quantization: str | None, quiet: bool) -> str | N
     return str(path)
 
 
-def rules(f: F) -> F:
+def add_rules_option(function: F) -> F:
     """`--rules DIR`, kept in the click context."""
     return click.option(
         "--rules", expose_value=False, callback=_keep_rules, metavar="DIR", help="Overlay your own rules folder."
-    )(f)
+    )(function)
 
 
-def roots() -> list[Path] | None:
+def list_rule_roots() -> list[Path] | None:
     """Rule folders: the shipped one and its overlays, or None for the default set."""
     ctx = click.get_current_context(silent=True)
     said = (ctx.find_object(dict) or {}).get("rules") if ctx else None
@@ -81,96 +81,96 @@ verbose = click.option("-v", "--verbose", is_flag=True, help="The long form: all
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
 
 
-def hardware(f: F) -> F:
+def add_hardware_options(function: F) -> F:
     """`--on` and `--machine`."""
-    f = click.option(
+    function = click.option(
         "--machine",
         "snapshot",
         metavar="FILE",
         callback=_said,
         help="A snapshot written by `advise probe --save FILE`.",
-    )(f)
+    )(function)
     return click.option(
         "--on",
         metavar="HARDWARE",
         callback=_said,
         help='Hardware in words: "RTX 4090", "2x RTX 3090, 128GB RAM", "M3 Max 64GB", "cpu, 64GB RAM", "this".',
-    )(f)
+    )(function)
 
 
-def plot(f: F) -> F:
+def add_plot_options(function: F) -> F:
     """`--plot FILE` and `--force`."""
-    f = click.option("--force", is_flag=True, help="Write over a figure that is there.")(f)
-    return click.option("--plot", metavar="FILE", help="Draw a figure, .svg or .png (extra `plot`).")(f)
+    function = click.option("--force", is_flag=True, help="Write over a figure that is there.")(function)
+    return click.option("--plot", metavar="FILE", help="Draw a figure, .svg or .png (extra `plot`).")(function)
 
 
-def figure(name: str | None, force: bool) -> Path | None:
+def check_figure_path(name: str | None, force: bool) -> Path | None:
     """Where --plot writes; None without it. Raises BadInput before any work is done."""
     if name is None:
         return None
-    from advisor.report.plots import target
+    from advisor.report.plots import check_figure_path
 
-    return target(name, force)
+    return check_figure_path(name, force)
 
 
-def model(required: bool = False) -> Callable[[F], F]:
+def add_model_options(required: bool = False) -> Callable[[F], F]:
     """`--model`, `--online`, `--quant`, `--engine`, `--context`, `--concurrency`."""
 
-    def add(f: F) -> F:
-        f = click.option("--concurrency", "--users", type=click.IntRange(min=1), metavar="N", help="Requests at once.")(
-            f
-        )
-        f = click.option(
+    def add(function: F) -> F:
+        function = click.option(
+            "--concurrency", "--users", type=click.IntRange(min=1), metavar="N", help="Requests at once."
+        )(function)
+        function = click.option(
             "--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k)."
-        )(f)
-        f = click.option("--engine", metavar="E", callback=_said, help="Insist on this engine.")(f)
-        f = click.option(
+        )(function)
+        function = click.option("--engine", metavar="E", callback=_said, help="Insist on this engine.")(function)
+        function = click.option(
             "--quant",
             metavar="Q",
             callback=_said,
             help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).",
-        )(f)
-        f = click.option(
+        )(function)
+        function = click.option(
             "--online",
             expose_value=False,
             is_flag=True,
             callback=_keep_online,
             help="Read config and file headers of a hub repository from the hub (never the weights).",
-        )(f)
+        )(function)
         return click.option(
             "--model",
             required=required,
             metavar="M",
             callback=_said,
             help="Name, hub id, .gguf file or directory with config.json.",
-        )(f)
+        )(function)
 
     return add
 
 
-def tokens(value: str | None, name: str = "--context") -> int | None:
+def parse_tokens_option(value: str | None, name: str = "--context") -> int | None:
     """A token count from text; None when the option was not given. Raises BadInput."""
-    from advisor.cli.workload import tokens as parsed
+    from advisor.cli.workload import parse_token_option as parsed
 
     return None if value is None else parsed(value, name)
 
 
-def machine(on: str | None, snapshot: str | None, rules_: Any) -> Any:
+def read_machine_options(on: str | None, snapshot: str | None, rules_: Any) -> Any:
     """The Machine of `--on` or `--machine`; None when neither is given. Raises BadInput when both are."""
     from advisor.errors import BadInput
 
     if on is not None and snapshot is not None:
         raise BadInput("--on and --machine exclude each other")
     if snapshot is not None:
-        from advisor.catalog.match import attach
-        from advisor.machines.snapshot import load
+        from advisor.catalog.match import join_catalogue
+        from advisor.machines.snapshot import load_snapshot
 
-        return attach(load(snapshot), rules_.accelerators(), rules_.cpu_platforms())
+        return join_catalogue(load_snapshot(snapshot), rules_.accelerators(), rules_.cpu_platforms())
     if on is None:
         return None
-    from advisor.estimation import machine_of
+    from advisor.estimation import find_machine
 
-    return machine_of(on, rules_)
+    return find_machine(on, rules_)
 
 
 def print_json(body: object) -> None:

@@ -18,17 +18,19 @@ Examples:
 )
 @click.option("--save", metavar="FILE", help="Write a snapshot that --machine reads back identically.")
 @click.option("--force", is_flag=True, help="Overwrite FILE.")
-@options.hardware
-@options.rules
+@options.add_hardware_options
+@options.add_rules_option
 @options.as_json
 @options.quiet
 def command(save: str | None, force: bool, on: str | None, snapshot: str | None, as_json: bool, quiet: bool) -> int:
     """What this machine has: GPUs, memory and its limits, drivers, engines. Nothing leaves the machine."""
     from advisor.catalog import catalog
 
-    machine = options.machine(on if on or snapshot else "this", snapshot, catalog(options.roots()))
+    machine = options.read_machine_options(
+        on if on or snapshot else "this", snapshot, catalog(options.list_rule_roots())
+    )
     if save:
-        from advisor.machines.snapshot import save as write
+        from advisor.machines.snapshot import save_snapshot as write
 
         write(machine, save, force)
         if not quiet:
@@ -36,7 +38,7 @@ def command(save: str | None, force: bool, on: str | None, snapshot: str | None,
     if as_json:
         options.print_json(machine.to_dict())
     elif not save:
-        from advisor.report.probe import probed
+        from advisor.report.probe import describe_machine
 
-        click.echo(probed(machine))
+        click.echo(describe_machine(machine))
     return 0

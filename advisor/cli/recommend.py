@@ -22,8 +22,8 @@ Examples:
 Exit status: 0 there is an answer, 1 nothing fits, 2 cannot tell or usage error.
 """,
 )
-@options.hardware
-@options.model()
+@options.add_hardware_options
+@options.add_model_options()
 @click.option(
     "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
 )
@@ -51,7 +51,7 @@ Exit status: 0 there is an answer, 1 nothing fits, 2 cannot tell or usage error.
     metavar="KEY=VALUE",
     help="Any field of the workload: stage=production, tool_calling=true, ...",
 )
-@options.rules
+@options.add_rules_option
 @options.as_json
 @options.verbose
 @options.quiet
@@ -60,17 +60,19 @@ def command(**given: Any) -> int:
 
     Without options: for this machine, with a model that fits it.
     """
-    from advisor.advice.guides import guided
-    from advisor.advice.question import with_os
-    from advisor.advice.recommend import Question, recommend
+    from advisor.advice.guides import add_guide_answer
+    from advisor.advice.recommend import RecommendRequest, recommend
+    from advisor.advice.recommend_request import set_os
     from advisor.catalog import catalog
-    from advisor.cli.workload import pairs, workload
+    from advisor.cli.workload import build_workload, parse_pairs
     from advisor.errors import BadInput
 
-    rules = catalog(options.roots())
-    machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
+    rules = catalog(options.list_rule_roots())
+    machine = options.read_machine_options(
+        given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules
+    )
     if given["system"]:
-        machine = with_os(machine, given["system"])
+        machine = set_os(machine, given["system"])
     if (given["answers"] or given["tree"]) and not given["guide"]:
         raise BadInput("--answer and --tree belong to --guide NAME (`advise list guides`)")
     if given["endpoint"] and not given["endpoint"].startswith(("http://", "https://")):
@@ -78,10 +80,10 @@ def command(**given: Any) -> int:
     if given["model"] and given["models"]:
         raise BadInput("--model and --models exclude each other; the first of --models is the one that is sized")
     names = [n.strip() for n in (given["models"] or "").split(",") if n.strip()]
-    asked = Question(
+    asked = RecommendRequest(
         machine=machine,
-        workload=workload(given, pairs(given["more"], "--workload")),
-        model=options.reached(given["model"] or (names[0] if names else None), given["quant"], given["quiet"]),
+        workload=build_workload(given, parse_pairs(given["more"], "--workload")),
+        model=options.fetch_online(given["model"] or (names[0] if names else None), given["quant"], given["quiet"]),
         quantization=given["quant"],
         engine=given["engine"],
         models=max(1, len(names)),
@@ -90,17 +92,19 @@ def command(**given: Any) -> int:
     )
     advice = recommend(asked, rules)
     if given["guide"]:
-        advice = guided(advice, given["guide"], given["tree"], dict(pairs(given["answers"], "--answer")), rules)
+        advice = add_guide_answer(
+            advice, given["guide"], given["tree"], dict(parse_pairs(given["answers"], "--answer")), rules
+        )
     if given["as_json"]:
         options.print_json(advice.to_dict())
     else:
-        from advisor.report.recommend import advised
+        from advisor.report.recommend import describe_advice
 
-        text = advised(advice, given["verbose"])
+        text = describe_advice(advice, given["verbose"])
         if advice.guide is not None:
-            from advisor.report.guides import answer
+            from advisor.report.guides import describe_guide_answer
 
-            text = answer(advice.guide) + "\n\n" + text
+            text = describe_guide_answer(advice.guide) + "\n\n" + text
         click.echo(text)
     if advice.chosen is None:
         return 0 if advice.guide is not None else 1

@@ -31,8 +31,8 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @click.option("--target", required=True, metavar="T", help="Kind of launch file, or all (listed below).")
 @click.option("--output", required=True, metavar="DIR", help="Folder to write into; `-` prints the files.")
 @click.option("--force", is_flag=True, help="Overwrite files that are there.")
-@options.hardware
-@options.model()
+@options.add_hardware_options
+@options.add_model_options()
 @click.option(
     "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
 )
@@ -43,7 +43,7 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @click.option(
     "--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already (openai-client, litellm)."
 )
-@options.rules
+@options.add_rules_option
 @options.as_json
 @options.quiet
 @options.verbose
@@ -51,10 +51,10 @@ def command(**given: Any) -> int:
     """Write ready-to-run launch files for what `recommend` would choose."""
     from advisor.catalog import catalog
     from advisor.errors import BadInput
-    from advisor.render import names, render, render_client, render_every
+    from advisor.render import list_target_names, render_client, render_every, render_files
 
-    rules = catalog(options.roots())
-    known = (*names(rules), "all")
+    rules = catalog(options.list_rule_roots())
+    known = (*list_target_names(rules), "all")
     if given["target"] not in known:
         from advisor.near import near_matches
 
@@ -77,7 +77,7 @@ def command(**given: Any) -> int:
     if given["target"] == "all":
         made = render_every(d, rules, advice.workload, given["verbose"])
     else:
-        made = render(d, given["target"], rules, advice.workload, given["verbose"])
+        made = render_files(d, given["target"], rules, advice.workload, given["verbose"])
     if not given["quiet"]:
         _warn(d, made, rules)
     return _out(made, given, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
@@ -85,14 +85,16 @@ def command(**given: Any) -> int:
 
 def _advice(given: dict[str, Any], rules: Any) -> Any:
     """What `recommend` says to the same options."""
-    from advisor.advice.recommend import Question, recommend
-    from advisor.cli.workload import workload
+    from advisor.advice.recommend import RecommendRequest, recommend
+    from advisor.cli.workload import build_workload
 
-    machine = options.machine(given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules)
-    asked = Question(
+    machine = options.read_machine_options(
+        given["on"] if given["on"] or given["snapshot"] else "this", given["snapshot"], rules
+    )
+    asked = RecommendRequest(
         machine=machine,
-        workload=workload(given),
-        model=options.reached(given["model"], given["quant"], given["quiet"]),
+        workload=build_workload(given),
+        model=options.fetch_online(given["model"], given["quant"], given["quiet"]),
         quantization=given["quant"],
         engine=given["engine"],
     )
@@ -104,9 +106,9 @@ def _several(given: dict[str, Any], rules: Any) -> int:
     from advisor import formats
     from advisor.errors import BadInput
     from advisor.render import render_together
-    from advisor.render.matrix import together
+    from advisor.render.matrix import find_joint_target
 
-    target = together(rules)
+    target = find_joint_target(rules)
     if given["target"] != target or given["model"]:
         raise BadInput(f"--models is for --target {target}, and in place of --model")
     import msgspec
@@ -124,28 +126,30 @@ def _several(given: dict[str, Any], rules: Any) -> int:
     return _out(made, given, {"engine": target, "model": ",".join(wanted), "quantization": None})
 
 
-def _warn(d: Any, files: Any, rules: Any) -> None:
+def _warn(deployment: Any, files: Any, rules: Any) -> None:
     """What the files say in a comment and the user should not overlook."""
     from advisor.render import is_outside
-    from advisor.render.matrix import start
+    from advisor.render.matrix import find_engine_start
 
     lines = {line for f in files for line in f.content.splitlines() if line.startswith("# Left out: ")}
     for line in sorted(lines):
         click.echo(f"advise: left out: {line.removeprefix('# Left out: ')}", err=True)
-    if is_outside(d.host) and start(d.engine, rules).key is None:
-        click.echo(f"advise: {d.engine} asks its clients for no key; put a proxy that does in front of it", err=True)
+    if is_outside(deployment.host) and find_engine_start(deployment.engine, rules).key is None:
+        click.echo(
+            f"advise: {deployment.engine} asks its clients for no key; put a proxy that does in front of it", err=True
+        )
 
 
 def _out(made: Any, given: dict[str, Any], what: dict[str, Any]) -> int:
     """Print the files or write them, and say which."""
     from pathlib import Path
 
-    from advisor.render.files import write
+    from advisor.render.files import write_files
 
     if given["output"] == "-":
         _print(made, given["as_json"])
         return 0
-    paths = write(made, Path(given["output"]).expanduser(), given["force"])
+    paths = write_files(made, Path(given["output"]).expanduser(), given["force"])
     if given["as_json"]:
         options.print_json({**what, "files": [str(p) for p in paths]})
     elif not given["quiet"]:

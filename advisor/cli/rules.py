@@ -57,7 +57,7 @@ def lint_folders(folders: tuple[str, ...], as_json: bool, quiet: bool) -> int:
 )
 def schema(kind: str) -> int:
     """The JSON Schema of one kind of rule file."""
-    from advisor.report.rule_schemas import rule_schema
+    from advisor.report.rule_schemas import make_rule_schema
 
-    options.print_json(rule_schema(kind))
+    options.print_json(make_rule_schema(kind))
     return 0

@@ -16,7 +16,7 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 SHARED = 0.8  # share of a prompt that `--shared-prefix` stands for
 
 
-def workload(given: Mapping[str, Any], more: Iterable[tuple[str, str]] = ()) -> Workload:
+def build_workload(given: Mapping[str, Any], more: Iterable[tuple[str, str]] = ()) -> Workload:
     """The workload that a command's options describe, and the pairs of its `--workload`, which win.
 
     Raises BadInput naming the field that is wrong.
@@ -33,7 +33,7 @@ def workload(given: Mapping[str, Any], more: Iterable[tuple[str, str]] = ()) -> 
         "cloud": "allowed" if given.get("allow_cloud") else None,
     }
     if given.get("context") is not None:
-        fields["context"] = tokens(given["context"], "--context")
+        fields["context"] = parse_token_option(given["context"], "--context")
     extra: dict[str, str] = {}
     for key, value in more:
         name = SPELLINGS.get(key, key)
@@ -44,7 +44,7 @@ def workload(given: Mapping[str, Any], more: Iterable[tuple[str, str]] = ()) -> 
     return with_fields(Workload(), {**fields, "extra": extra})
 
 
-def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
+def parse_pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
     """`KEY=VALUE` texts. Raises BadInput for one without `=`."""
     out = []
     for text in texts:
@@ -55,7 +55,7 @@ def pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:
     return out
 
 
-def tokens(value: str, name: str) -> int:
+def parse_token_option(value: str, name: str) -> int:
     """A positive count of tokens (`8192`, `32k`). Raises BadInput naming the option."""
     try:
         n = parse_tokens(value)
@@ -82,7 +82,7 @@ def _typed(name: str, value: str) -> Any:
             return value.lower() in _TRUE
         raise BadInput(f"workload {name}: {value!r} is neither true nor false")
     if name in ("context", "prompt_tokens", "output_tokens", "depth_tokens"):
-        return tokens(value, f"workload {name}")
+        return parse_token_option(value, f"workload {name}")
     if name == "priority" and value == "max_throughput":
         return "throughput"
     if name == "lora_adapters" and not value.isdecimal():

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from advisor.decision.conditions import Facts
-from advisor.decision.evaluate import answer_of
-from advisor.decision.fields import Scalar, filled
+from advisor.decision.conditions import FactValues
+from advisor.decision.evaluate import evaluate_tree
+from advisor.decision.fields import Scalar, fill_value
 from advisor.decision.types import Guide, TraceStep
 
 
@@ -20,7 +20,7 @@ class Additions(NamedTuple):
     trace: tuple[TraceStep, ...]
 
 
-def additions(guide: Guide, facts: Facts, engine: str) -> Additions:
+def find_additions(guide: Guide, facts: FactValues, engine: str) -> Additions:
     """What the trees of role `settings` say for `engine`. A setting whose field is not known here is left out."""
     known = {**facts, "engine.chosen": engine}
     settings: dict[str, Scalar] = {}
@@ -30,18 +30,18 @@ def additions(guide: Guide, facts: Facts, engine: str) -> Additions:
     for tree in guide.trees:
         if tree.role != "settings":
             continue
-        answer = answer_of(guide, tree, known, "held")
+        answer = evaluate_tree(guide, tree, known, "held")
         trace += answer.trace
         for leaf in answer.leaves:
-            values = {k: filled(v, known) for k, v in leaf.settings.items()}
+            values = {k: fill_value(v, known) for k, v in leaf.settings.items()}
             if all(v is not None for v in values.values()):
                 settings.update({k: v for k, v in values.items() if v is not None})
                 because.update(dict.fromkeys(values, leaf.because or ""))
-            notes += said(leaf.notes, known)
+            notes += fill_notes(leaf.notes, known)
     return Additions(settings, because, tuple(dict.fromkeys(notes)), tuple(trace))
 
 
-def said(notes: Iterable[str], known: Mapping[str, Scalar | None]) -> list[str]:
+def fill_notes(notes: Iterable[str], known: Mapping[str, Scalar | None]) -> list[str]:
     """Notes with the fields in braces filled in; a note whose field is not known is left out."""
-    texts = (filled(n, known) for n in notes)
+    texts = (fill_value(n, known) for n in notes)
     return [str(x) for x in texts if x is not None]

@@ -5,30 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-from advisor.decision.conditions import Facts, checks, describe, outcome, tests_of
-from advisor.decision.fields import FIELDS, Field, filled, value_problem
-from advisor.decision.guides import tree_named
-from advisor.decision.types import Decision, Guide, Node, Order, Reason, TraceStep, Tree
+from advisor.decision.conditions import FactValues, check_tests, describe_condition, evaluate_condition, list_tests
+from advisor.decision.fields import FIELDS, Field, fill_value, find_value_problem
+from advisor.decision.guides import find_tree
+from advisor.decision.types import Decision, Guide, Order, Reason, TraceStep, Tree, TreeNode
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 
 
-class Answer(NamedTuple):
+class TreeAnswer(NamedTuple):
     """The leaves of one tree that were taken, refinements applied, and what was looked at."""
 
-    leaves: tuple[Node, ...]
+    leaves: tuple[TreeNode, ...]
     trace: tuple[TraceStep, ...]
 
 
-def evaluate(guide: Guide, facts: Facts, tree: str | None = None) -> Decision:
+def evaluate_guide(guide: Guide, facts: FactValues, tree: str | None = None) -> Decision:
     """What the guide says: the named tree (default: its first engine tree), then the trees that add to it.
 
     In a first-match block the first node whose condition holds is taken; an unknown condition is not taken and the
     trace names the unknown fields. In a block without order every node that holds is taken. A branch without an answer
     below it lets the search go on. Raises UnknownName for a tree, BadInput for a value of the wrong type.
     """
-    main = tree_named(guide, tree)
-    answer = answer_of(guide, main, facts)
+    main = find_tree(guide, tree)
+    answer = evaluate_tree(guide, main, facts)
     engines = _union(n.engines for n in answer.leaves)
     leaves, trace = [*answer.leaves], [*answer.trace]
     held_back: dict[str, list[Reason]] = {}
@@ -37,7 +37,7 @@ def evaluate(guide: Guide, facts: Facts, tree: str | None = None) -> Decision:
         for extra in guide.trees:
             if extra.role in ("engine", "settings"):
                 continue
-            added = answer_of(guide, extra, known)
+            added = evaluate_tree(guide, extra, known)
             trace += added.trace
             if extra.role == "held_back":
                 for leaf in added.leaves:
@@ -68,10 +68,10 @@ def evaluate(guide: Guide, facts: Facts, tree: str | None = None) -> Decision:
     )
 
 
-Keep = Literal["all", "held", "none"]  # of the steps that were looked at
+KeptSteps = Literal["all", "held", "none"]  # of the steps that were looked at
 
 
-def answer_of(guide: Guide, tree: Tree, facts: Facts, keep: Keep = "all") -> Answer:
+def evaluate_tree(guide: Guide, tree: Tree, facts: FactValues, keep: KeptSteps = "all") -> TreeAnswer:
     """One tree alone, with those of its steps that are to be kept. Raises BadInput for a value of the wrong type.
 
     Facts are checked with `all` only: others ask again with facts that were checked before.
@@ -79,21 +79,21 @@ def answer_of(guide: Guide, tree: Tree, facts: Facts, keep: Keep = "all") -> Ans
     fields = tree.questions or FIELDS
     for name, field in fields.items() if keep == "all" else ():
         value = facts.get(name)
-        problem = None if value is None else value_problem(field, value)
+        problem = None if value is None else find_value_problem(field, value)
         if problem:
             raise BadInput(problem)
     trace: list[TraceStep] = []
-    look = _Looking(facts, fields, f"{guide.name}/{tree.name}/", trace, keep)
+    look = _Evaluation(facts, fields, f"{guide.name}/{tree.name}/", trace, keep)
     leaves = _block(tree.nodes, tree.order, look)
-    return Answer(tuple(leaves), tuple(trace))
+    return TreeAnswer(tuple(leaves), tuple(trace))
 
 
-def _filled(notes: Sequence[str], facts: Facts) -> tuple[str, ...]:
+def _filled(notes: Sequence[str], facts: FactValues) -> tuple[str, ...]:
     """Notes with their fields filled in; one whose field is not known (yet) is left out."""
-    return tuple(str(x) for n in notes if (x := filled(n, facts)) is not None)
+    return tuple(str(x) for n in notes if (x := fill_value(n, facts)) is not None)
 
 
-class Hints(NamedTuple):
+class EngineHints(NamedTuple):
     """What a guide says about one engine under consideration."""
 
     quantizations: tuple[str, ...]  # best first
@@ -101,85 +101,85 @@ class Hints(NamedTuple):
     notes: tuple[str, ...]
 
 
-def for_engine(guide: Guide, facts: Facts, engine: str) -> Hints:
+def find_engine_hints(guide: Guide, facts: FactValues, engine: str) -> EngineHints:
     """Quantizations to prefer and to avoid, and notes, for one engine under consideration."""
     known = {**facts, "engine.chosen": engine}
     leaves = [
         leaf
         for tree in guide.trees
         if tree.role in ("quantization", "note", "overlay")
-        for leaf in answer_of(guide, tree, known, "none").leaves
+        for leaf in evaluate_tree(guide, tree, known, "none").leaves
     ]
-    return Hints(
+    return EngineHints(
         _union(n.quantizations for n in leaves),
         _union(n.avoid for n in leaves),
         _filled(_union(n.notes for n in leaves), known),
     )
 
 
-def touched(guide: Guide, many: Iterable[Facts]) -> dict[str, int]:
+def count_held_nodes(guide: Guide, many: Iterable[FactValues]) -> dict[str, int]:
     """How often each node held over many facts: coverage of a guide by its tests (0 = never)."""
-    counts = {f"{guide.name}/{tree.name}/{node.id}": 0 for tree in guide.trees for node in walk(tree.nodes)}
+    counts = {f"{guide.name}/{tree.name}/{node.id}": 0 for tree in guide.trees for node in walk_nodes(tree.nodes)}
     for facts in many:
         for tree in guide.trees:
-            for step in answer_of(guide, tree, facts).trace:
+            for step in evaluate_tree(guide, tree, facts).trace:
                 if step.held:
                     counts[step.rule] += 1
     return counts
 
 
 @memoize_by_identity
-def compared(guide: Guide, field: str) -> tuple[float, ...]:
+def list_thresholds(guide: Guide, field: str) -> tuple[float, ...]:
     """The numbers that conditions of a guide compare a field with, in order: between two of them no answer changes."""
-    nodes = [n for tree in guide.trees for n in walk(tree.nodes)]
-    tests = [t for n in nodes for t in tests_of(n.condition) if t.field == field]
+    nodes = [n for tree in guide.trees for n in walk_nodes(tree.nodes)]
+    tests = [t for n in nodes for t in list_tests(n.condition) if t.field == field]
     values = [v for t in tests for v in (t.value if isinstance(t.value, tuple) else (t.value,))]
     return tuple(sorted({float(v) for v in values if isinstance(v, (int, float))}))
 
 
-def walk(nodes: Sequence[Node]) -> Iterator[Node]:
+def walk_nodes(nodes: Sequence[TreeNode]) -> Iterator[TreeNode]:
     """Every node below, refinements included."""
     for node in nodes:
         yield node
-        yield from walk(node.nodes)
-        yield from walk(node.refine)
+        yield from walk_nodes(node.nodes)
+        yield from walk_nodes(node.refine)
 
 
-class _Looking(NamedTuple):
+class _Evaluation(NamedTuple):
     """What conditions are asked of, and where the steps go."""
 
-    facts: Facts
+    facts: FactValues
     fields: Mapping[str, Field]
     prefix: str
     trace: list[TraceStep]
-    keep: Keep
+    keep: KeptSteps
 
 
-def _block(nodes: Sequence[Node], order: Order, x: _Looking) -> list[Node]:
-    found: list[Node] = []
+def _block(nodes: Sequence[TreeNode], order: Order, evaluation: _Evaluation) -> list[TreeNode]:
+    found: list[TreeNode] = []
     for node in nodes:
         if node.condition is None and order == "none" and found:
             break  # the default of an unordered block is for when nothing else holds
-        if not _look(node, x):
+        if not _look(node, evaluation):
             continue
         if node.nodes:
-            found += _block(node.nodes, node.order, x)
+            found += _block(node.nodes, node.order, evaluation)
         else:
-            found.append(_refined(node, x))
+            found.append(_refined(node, evaluation))
         if found and order == "first_match":
             break
     return found
 
 
-def _look(node: Node, x: _Looking) -> bool:
-    held = outcome(node.condition, x.facts, x.fields)
-    if x.keep == "none" or (x.keep == "held" and held is not True):
+def _look(node: TreeNode, evaluation: _Evaluation) -> bool:
+    held = evaluate_condition(node.condition, evaluation.facts, evaluation.fields)
+    if evaluation.keep == "none" or (evaluation.keep == "held" and held is not True):
         return held is True
-    seen = checks(node.condition, x.facts, x.fields)
+    seen = check_tests(node.condition, evaluation.facts, evaluation.fields)
     unknown = tuple(dict.fromkeys(c.field for c in seen if c.outcome is None)) if held is None else ()
-    x.trace.append(
+    evaluation.trace.append(
         TraceStep(
-            rule=x.prefix + node.id,
+            rule=evaluation.prefix + node.id,
             held=held,
             condition=_described(node),
             conditions=seen,
@@ -192,16 +192,16 @@ def _look(node: Node, x: _Looking) -> bool:
 
 
 @memoize_by_identity
-def _described(node: Node) -> str | None:
-    return describe(node.condition)
+def _described(node: TreeNode) -> str | None:
+    return describe_condition(node.condition)
 
 
-def _refined(leaf: Node, x: _Looking) -> Node:
+def _refined(leaf: TreeNode, evaluation: _Evaluation) -> TreeNode:
     """The leaf with what its first refinement that holds sets put in place of its own."""
     import msgspec
 
     for node in leaf.refine:
-        if _look(node, x):
+        if _look(node, evaluation):
             keys = ("engines", "later", "overlay", "settings", "hardware", "says", "verdict", "because", "notes")
             return msgspec.structs.replace(leaf, **{k: getattr(node, k) for k in keys if getattr(node, k)})
     return leaf
@@ -211,7 +211,7 @@ def _union(lists: Iterable[Sequence[str]]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for items in lists for item in items))
 
 
-def _reason(guide: Guide, tree: Tree, leaf: Node) -> Reason:
+def _reason(guide: Guide, tree: Tree, leaf: TreeNode) -> Reason:
     cited = [guide.sources[k] for k in leaf.source]
     return Reason(
         code=leaf.code or "",
@@ -221,7 +221,7 @@ def _reason(guide: Guide, tree: Tree, leaf: Node) -> Reason:
     )
 
 
-def _order_notes(guide: Guide, tree: Tree, answer: Answer) -> Iterator[str]:
+def _order_notes(guide: Guide, tree: Tree, answer: TreeAnswer) -> Iterator[str]:
     if tree.remark:
         yield tree.remark
     if not answer.leaves and tree.gaps:

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 
 from advisor.catalog.types import Accelerator, Engine
-from advisor.decision.fields import FIELDS, Scalar, value_problem
+from advisor.decision.fields import FIELDS, Scalar, find_value_problem
 from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation
 from advisor.deployment import Workload
-from advisor.engines.pool_sizes import heads
+from advisor.engines.pool_sizes import query_heads
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Cpu, Device, Machine
 from advisor.memory.layers import cache_layers
@@ -17,26 +17,26 @@ from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.units import GIB
 
-Fact = Scalar | None
+FactValue = Scalar | None
 _PHONES = {"android": "phone", "ios": "phone", "browser": "browser"}
 _INTEGRATED = ("integrated", "apu")
 _ASKED_LISTS = tuple(m[1] for name in FIELDS if (m := re.fullmatch(r"gpu\.(.+)_gfx", name)))
 
 
-def facts(
+def compute_facts(
     machine: Machine,
     model: Model | None,
     workload: Workload,
     accelerators: Mapping[str, Accelerator],
     engines: Mapping[str, Engine] | None = None,
-    **more: Fact,
-) -> dict[str, Fact]:
+    **more: FactValue,
+) -> dict[str, FactValue]:
     """Every field of the registry with its value here, None where it is not known.
 
     `engines` gives the gfx lists that fields ask about. `more` sets fields by name (`**{"model.ram_enough": True}`) and
     wins over what is computed. Raises UnknownName for a field, BadInput for a value of the wrong type.
     """
-    found: dict[str, Fact] = dict.fromkeys(FIELDS)
+    found: dict[str, FactValue] = dict.fromkeys(FIELDS)
     found.update(_system(machine))
     found.update(_accelerator(machine, accelerators))
     found.update(_listed(found, engines or {}))
@@ -56,19 +56,19 @@ def facts(
     for name, value in more.items():
         if name not in FIELDS:
             raise UnknownName("field", name, near_matches(name, FIELDS))
-        problem = None if value is None else value_problem(FIELDS[name], value)
+        problem = None if value is None else find_value_problem(FIELDS[name], value)
         if problem:
             raise BadInput(problem)
         found[name] = value
     return {name: _valid(name, value) for name, value in found.items()}
 
 
-def _valid(name: str, value: Fact) -> Fact:
+def _valid(name: str, value: FactValue) -> FactValue:
     """The value, or unknown when it is not one that the field can have (a version no one can read)."""
-    return None if value is None or value_problem(FIELDS[name], value) else value
+    return None if value is None or find_value_problem(FIELDS[name], value) else value
 
 
-def _system(machine: Machine) -> dict[str, Fact]:
+def _system(machine: Machine) -> dict[str, FactValue]:
     wsl = machine.wsl
     return {
         "os": "linux" if wsl else machine.os,
@@ -114,7 +114,7 @@ def _integrated(device: Device, accelerators: Mapping[str, Accelerator]) -> bool
     return device.unified or (entry is not None and (entry.unified or entry.kind in _INTEGRATED))
 
 
-def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> dict[str, Fact]:
+def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> dict[str, FactValue]:
     devices = main_devices(machine, accelerators)
     missing = any(d.driver_missing for d in machine.devices)
     if not devices:
@@ -131,7 +131,7 @@ def _accelerator(machine: Machine, accelerators: Mapping[str, Accelerator]) -> d
     capabilities = [_capability(d, a) for d, a in _pairs(devices, entries)]
     gfx = [_gfx(d, a) for d, a in _pairs(devices, entries)]
     sizes = [d.total_bytes or (a and (a.usable_bytes or a.memory_bytes)) for d, a in _pairs(devices, entries)]
-    generations = {generation(d, a) for d, a in _pairs(devices, entries)}
+    generations = {find_generation(d, a) for d, a in _pairs(devices, entries)}
     known_sizes = [s for s in sizes if s]
     all_sizes = len(known_sizes) == len(sizes)
     vendor: str | None = next(iter(vendors)) if len(vendors) == 1 else "mixed"
@@ -175,7 +175,7 @@ def _gfx(device: Device, entry: Accelerator | None) -> str | None:
     return device.gfx_override or device.gfx or (entry.gfx if entry else None)
 
 
-def generation(device: Device, entry: Accelerator | None) -> str | None:
+def find_generation(device: Device, entry: Accelerator | None) -> str | None:
     """Architecture generation of one device; None when it is not known."""
     vendor = _vendor(device, entry)
     if vendor == "nvidia":
@@ -187,12 +187,12 @@ def generation(device: Device, entry: Accelerator | None) -> str | None:
     return {"apple": "apple", "habana": "gaudi", "google": "tpu", "aws": "neuron"}.get(vendor)
 
 
-def _listed(found: Mapping[str, Fact], engines: Mapping[str, Engine]) -> dict[str, Fact]:
+def _listed(found: Mapping[str, FactValue], engines: Mapping[str, Engine]) -> dict[str, FactValue]:
     """Whether the cards' gfx names are on the ROCm lists of the engines that a field asks about (gpu.<engine>_gfx)."""
     gfx = found.get("gpu.gfx")
     names = gfx.split(",") if isinstance(gfx, str) else []
     windows = found.get("os") == "windows"
-    answer: dict[str, Fact] = {}
+    answer: dict[str, FactValue] = {}
     for engine_id in _ASKED_LISTS:
         lists = [
             listed
@@ -204,7 +204,7 @@ def _listed(found: Mapping[str, Fact], engines: Mapping[str, Engine]) -> dict[st
     return answer
 
 
-def _host(machine: Machine) -> dict[str, Fact]:
+def _host(machine: Machine) -> dict[str, FactValue]:
     usable = machine.memory.usable_bytes
     return {
         "cpu.avx2": _flag(machine.cpu, "avx2", machine.arch),
@@ -234,7 +234,7 @@ def _npu(name: str | None) -> str | None:
     return "intel" if "intel" in low or "core ultra" in low else "other"
 
 
-def _model(model: Model | None) -> dict[str, Fact]:
+def _model(model: Model | None) -> dict[str, FactValue]:
     if model is None:
         return {"model.given": False}
     moe = model.is_moe if model.layout is not None else None
@@ -251,7 +251,7 @@ def _model(model: Model | None) -> dict[str, Fact]:
     }
 
 
-def _layout(model: Model) -> dict[str, Fact]:
+def _layout(model: Model) -> dict[str, FactValue]:
     """What launches must know of the layers. Nothing for a model whose layers are not known."""
     layers = cache_layers(model)
     if not layers:
@@ -259,7 +259,7 @@ def _layout(model: Model) -> dict[str, Fact]:
     rows = [x for x in layers if x.attends and not x.image_only]
     windows = [x.window for x in rows if x.window]
     return {
-        "model.heads": heads(model),
+        "model.heads": query_heads(model),
         "model.kv_heads": min((x.kv_heads for x in rows if x.kv_heads), default=None),
         "model.mla": any(x.latent for x in rows),
         "model.layers": len(layers),
@@ -270,7 +270,7 @@ def _layout(model: Model) -> dict[str, Fact]:
     }
 
 
-def _workload(workload: Workload, machine: Machine) -> dict[str, Fact]:
+def _workload(workload: Workload, machine: Machine) -> dict[str, FactValue]:
     extra = workload.extra
     distributed = extra.get("distributed", "").lower()
     return {
@@ -304,7 +304,7 @@ def _workload(workload: Workload, machine: Machine) -> dict[str, Fact]:
 USUAL_RANK = 16  # the engines' own default
 
 
-def _adapters(workload: Workload) -> dict[str, Fact]:
+def _adapters(workload: Workload) -> dict[str, FactValue]:
     """LoRA adapters as launches need them."""
     n = workload.lora_adapters
     if not n:

@@ -145,19 +145,19 @@ FIELDS: dict[str, Field] = {f.name: f for f in _ALL}
 _NAMED = re.compile(r"\{([a-z][a-z_.]*)\}")
 
 
-def fields_in(value: object) -> tuple[str, ...]:
+def find_fields(value: object) -> tuple[str, ...]:
     """Fields that a text names in braces: `"{model.heads} heads"` -> `("model.heads",)`."""
     return tuple(_NAMED.findall(value)) if isinstance(value, str) else ()
 
 
-def filled(value: Scalar, known: Mapping[str, Scalar | None]) -> Scalar | None:
+def fill_value(value: Scalar, known: Mapping[str, Scalar | None]) -> Scalar | None:
     """The value with fields in braces replaced by what they are here; None when one of them is not known.
 
     A text that is one field alone keeps the field's type.
     """
     if not isinstance(value, str):
         return value
-    named = fields_in(value)
+    named = find_fields(value)
     if any(known.get(f) is None for f in named):
         return None
     if len(named) == 1 and value == f"{{{named[0]}}}":
@@ -165,7 +165,7 @@ def filled(value: Scalar, known: Mapping[str, Scalar | None]) -> Scalar | None:
     return _NAMED.sub(lambda m: str(known[m[1]]), value)
 
 
-def version_key(text: str) -> tuple[int, ...]:
+def parse_version(text: str) -> tuple[int, ...]:
     """A dotted version as comparable numbers: `"580.95.05"` -> (580, 95, 5). Raises ValueError without one in front."""
     m = re.match(r"[vV]?(\d+(?:\.\d+)*)", text.strip())
     if not m:
@@ -176,7 +176,7 @@ def version_key(text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def value_problem(field: Field, value: object) -> str | None:
+def find_value_problem(field: Field, value: object) -> str | None:
     """What is wrong with one value for this field; None if it is right."""
     if field.type == "bool":
         return None if isinstance(value, bool) else f"{field.name} is true or false, not {value!r}"
@@ -190,7 +190,7 @@ def value_problem(field: Field, value: object) -> str | None:
         return f"{field.name} is text, not {value!r} (quote it)"
     if field.type == "version":
         try:
-            version_key(value)
+            parse_version(value)
         except ValueError:
             return f"{field.name} is a version such as '12.4', not {value!r}"
     if field.type == "enum" and value not in field.values:

@@ -16,7 +16,7 @@ from advisor.decision.types import Reason
 from advisor.deployment import Workload
 from advisor.models.types import Model
 
-Facts = Mapping[str, Scalar | None]
+FactValues = Mapping[str, Scalar | None]
 _LANES = {
     "nvidia": ("nvidia",),
     "amd": ("amd",),
@@ -65,16 +65,16 @@ def hardware_support(engine: Engine, vendor: str) -> Support | None:
     return next((engine.hardware[k] for k in _LANES.get(vendor, ()) if k in engine.hardware), None)
 
 
-class Judgement(NamedTuple):
+class EngineJudgement(NamedTuple):
     """Why an engine is refused (empty: it is not), and what to warn about."""
 
     reasons: tuple[Reason, ...]
     warnings: tuple[Reason, ...]
 
 
-def reject(
+def find_rejections(
     engine: Engine,
-    facts: Facts,
+    facts: FactValues,
     quantization: Quantization | None,
     model: Model | None,
     workload: Workload,
@@ -82,50 +82,59 @@ def reject(
     asked: Collection[str] = (),
     requires: Collection[str] = (),
 ) -> tuple[Reason, ...]:
-    """Why the engine cannot be used here; empty when nothing speaks against it. See `judge`."""
-    return judge(engine, facts, quantization, model, workload, asked=asked, requires=requires).reasons
+    """Why the engine cannot be used here; empty when nothing speaks against it. See `judge_engine`."""
+    return judge_engine(engine, facts, quantization, model, workload, asked=asked, requires=requires).reasons
 
 
-def judge(
+def judge_engine(
     engine: Engine,
-    facts: Facts,
+    facts: FactValues,
     quantization: Quantization | None,
     model: Model | None,
     workload: Workload,
     *,
     asked: Collection[str] = (),
     requires: Collection[str] = (),
-) -> Judgement:
+) -> EngineJudgement:
     """Refusals and warnings for one engine.
 
     `asked` are engine ids the user insists on (an archived one is then a warning); `requires` are features that a guide
     asks for on top of what the workload does.
     """
     found = list(_all(engine, facts, quantization, model, workload, frozenset(asked), tuple(requires)))
-    return Judgement(
+    return EngineJudgement(
         tuple(dict.fromkeys(r for hard, r in found if hard)), tuple(dict.fromkeys(r for hard, r in found if not hard))
     )
 
 
-Found = tuple[bool, Reason]
+_Concern = tuple[bool, Reason]
 
 
 def _all(
     engine: Engine,
-    facts: Facts,
+    facts: FactValues,
     quantization: Quantization | None,
     model: Model | None,
     workload: Workload,
     asked: frozenset[str],
     requires: tuple[str, ...],
-) -> Iterator[Found]:
+) -> Iterator[_Concern]:
     yield from _health(engine, asked)
     yield from _asked_for(engine, facts, workload, asked)
     if engine.remote is None:  # these run elsewhere: this machine does not matter to them
         yield from _system(engine, facts)
         yield from _hardware(engine, facts)
-        for f in floor_findings(engine, facts):
-            yield f.hard, _reason(engine, f.code, f"floors.{f.lane}.{f.field}", f.text, f.src)
+        for floor_finding in floor_findings(engine, facts):
+            yield (
+                floor_finding.hard,
+                _reason(
+                    engine,
+                    floor_finding.code,
+                    f"floors.{floor_finding.lane}.{floor_finding.field}",
+                    floor_finding.text,
+                    floor_finding.src,
+                ),
+            )
         yield from _format(engine, quantization, workload)
         yield from _quantization(engine, facts, quantization)
         yield from _architecture(engine, facts)
@@ -135,7 +144,11 @@ def _all(
 def _reason(engine: Engine, code: str, place: str, text: str, src: tuple[str, ...]) -> Reason:
     version = next((engine.sources[k].version for k in src if k in engine.sources), None)
     known = version if version and version != "-" and len(version) < 20 else None
-    titles = [f"{s.title}, {s.version}" if s.version else s.title for k in src if (s := engine.sources.get(k))]
+    titles = [
+        f"{source.title}, {source.version}" if source.version else source.title
+        for k in src
+        if (source := engine.sources.get(k))
+    ]
     shown = f"{text} ({engine.name} {known})" if known else text
     return Reason(code=code, rule=f"engines/{engine.id}:{place}", text=shown, source="; ".join(titles) or None)
 
@@ -144,7 +157,7 @@ def _because(support: Support) -> str:
     return f": {support.note}" if support.note else ""
 
 
-def _health(engine: Engine, asked: frozenset[str]) -> Iterator[Found]:
+def _health(engine: Engine, asked: frozenset[str]) -> Iterator[_Concern]:
     note = f": {engine.health.note}" if engine.health.note else ""
     if engine.health.status == "archived":
         text = f"{engine.name} is archived and gets no more fixes{note}"
@@ -153,8 +166,8 @@ def _health(engine: Engine, asked: frozenset[str]) -> Iterator[Found]:
         yield False, _reason(engine, "maintenance", "health", f"{engine.name} is in maintenance only{note}", ())
 
 
-def _asked_for(engine: Engine, facts: Facts, workload: Workload, asked: frozenset[str]) -> Iterator[Found]:
-    def refusal(code: str, text: str) -> Found:
+def _asked_for(engine: Engine, facts: FactValues, workload: Workload, asked: frozenset[str]) -> Iterator[_Concern]:
+    def refusal(code: str, text: str) -> _Concern:
         return True, _reason(engine, code, "kind", text, ())
 
     if engine.remote == "hosted":
@@ -175,12 +188,12 @@ def _asked_for(engine: Engine, facts: Facts, workload: Workload, asked: frozense
         yield refusal("not_asked_for", f"{engine.name} is a desktop application; ask for it by name (--engine)")
 
 
-def _above(facts: Facts, field: str, n: int) -> bool:
+def _above(facts: FactValues, field: str, n: int) -> bool:
     value = facts.get(field)
     return isinstance(value, int) and value > n
 
 
-def _system(engine: Engine, facts: Facts) -> Iterator[Found]:
+def _system(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     system = facts.get("os")
     if not isinstance(system, str):
         return
@@ -204,7 +217,7 @@ def _system(engine: Engine, facts: Facts) -> Iterator[Found]:
         yield from _soft(engine, listed, place, f"on {system}")
 
 
-def _soft(engine: Engine, listed: Support, place: str, what: str) -> Iterator[Found]:
+def _soft(engine: Engine, listed: Support, place: str, what: str) -> Iterator[_Concern]:
     if listed.support == "partial":
         text = f"{engine.name} {what} with limits{_because(listed)}"
         yield False, _reason(engine, "partial_support", place, text, listed.src)
@@ -213,7 +226,7 @@ def _soft(engine: Engine, listed: Support, place: str, what: str) -> Iterator[Fo
         yield False, _reason(engine, "unknown_support", place, text, listed.src)
 
 
-def _hardware(engine: Engine, facts: Facts) -> Iterator[Found]:
+def _hardware(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     vendor = facts.get("gpu.vendor")
     if not isinstance(vendor, str) or vendor == "mixed":
         return
@@ -250,7 +263,7 @@ def _runs_on(engine: Engine) -> str:
     return ", ".join(names) or "hardware that is not listed here"
 
 
-def _format(engine: Engine, quantization: Quantization | None, workload: Workload) -> Iterator[Found]:
+def _format(engine: Engine, quantization: Quantization | None, workload: Workload) -> Iterator[_Concern]:
     wanted = dict.fromkeys(
         f for f in (workload.checkpoint_format, quantization.format if quantization else None) if f and f != "any"
     )
@@ -274,7 +287,7 @@ def _format(engine: Engine, quantization: Quantization | None, workload: Workloa
             yield from _soft(engine, listed, place, f"loads {name} files")
 
 
-def _quantization(engine: Engine, facts: Facts, quantization: Quantization | None) -> Iterator[Found]:
+def _quantization(engine: Engine, facts: FactValues, quantization: Quantization | None) -> Iterator[_Concern]:
     if quantization is None or quantization.capability is None:
         return
     key = quantization.capability
@@ -315,13 +328,13 @@ def _quantization(engine: Engine, facts: Facts, quantization: Quantization | Non
         yield False, _reason(engine, "weight_only", place, text, row.src)
 
 
-def _architecture(engine: Engine, facts: Facts) -> Iterator[Found]:
+def _architecture(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     if facts.get("model.only_transformers") is True and not engine.any_architecture:
         text = f"{engine.name} has no support for this model's architecture, and nothing to convert it with"
         yield True, _reason(engine, "feature_missing", "model.architecture", text, ())
 
 
-def wanted_features(workload: Workload, model: Model | None = None) -> dict[str, None]:
+def list_needed_features(workload: Workload, model: Model | None = None) -> dict[str, None]:
     """Features that the workload cannot do without, in order."""
     wanted: dict[str, None] = {}
     if workload.structured_output:
@@ -339,8 +352,8 @@ def wanted_features(workload: Workload, model: Model | None = None) -> dict[str,
     return wanted
 
 
-def _features(engine: Engine, model: Model | None, workload: Workload, requires: tuple[str, ...]) -> Iterator[Found]:
-    wanted = wanted_features(workload, model)
+def _features(engine: Engine, model: Model | None, workload: Workload, requires: tuple[str, ...]) -> Iterator[_Concern]:
+    wanted = list_needed_features(workload, model)
     wanted.update(dict.fromkeys(requires))
     for name in wanted:
         listed = engine.features.get(name)

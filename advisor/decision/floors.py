@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from advisor.catalog.types import Engine, Floor
-from advisor.decision.fields import Scalar, version_key
+from advisor.decision.fields import Scalar, parse_version
 from advisor.decision.generations import vendor_of_generation
 
-Facts = Mapping[str, Scalar | None]
+FactValues = Mapping[str, Scalar | None]
 
 
-class Finding(NamedTuple):
+class FloorFinding(NamedTuple):
     """A floor that is missed (`hard`) or that deserves a warning."""
 
     hard: bool
@@ -28,7 +28,7 @@ class Finding(NamedTuple):
     src: tuple[str, ...]
 
 
-def floor_findings(engine: Engine, facts: Facts) -> Iterator[Finding]:
+def floor_findings(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
     """Every floor of the engine that this machine misses, and warnings about builds that it cannot use."""
     yield from _system(engine, facts)
     vendor = facts.get("gpu.vendor")
@@ -42,10 +42,10 @@ def floor_findings(engine: Engine, facts: Facts) -> Iterator[Finding]:
     yield from _python(engine, facts, vendor)
 
 
-def below(have: str, floor: str) -> bool | None:
+def is_below(have: str, floor: str) -> bool | None:
     """Whether one version is below another; None when either cannot be read."""
     try:
-        return version_key(have) < version_key(floor)
+        return parse_version(have) < parse_version(floor)
     except ValueError:
         return None
 
@@ -60,8 +60,8 @@ def _judge(
     engine: Engine,
     wanted: Callable[[Floor], object],
     missed: Callable[[Floor], bool | None],
-    finding: Callable[[bool, str, Floor], Finding],
-) -> Iterator[Finding]:
+    finding: Callable[[bool, str, Floor], FloorFinding],
+) -> Iterator[FloorFinding]:
     """Hard when `default` is missed or every other lane is; a warning for each lane missed while another holds."""
     always, choice = _lanes(engine, wanted)
     for lane in always:
@@ -74,19 +74,19 @@ def _judge(
         yield finding(all_failed, lane, engine.floors[lane])
 
 
-def _capability(engine: Engine, facts: Facts) -> Iterator[Finding]:
+def _capability(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
     have = facts.get("gpu.compute_capability")
     if not isinstance(have, (int, float)):
         return
 
-    def finding(hard: bool, lane: str, floor: Floor) -> Finding:
+    def finding(hard: bool, lane: str, floor: Floor) -> FloorFinding:
         build = "" if lane == "default" else f" for a {lane} build"
         text = f"compute capability {have:.1f} is below {engine.name}'s floor {floor.nvidia_compute_capability}{build}"
         if not hard:
             text = f"the {lane} build of {engine.name} starts at compute capability {floor.nvidia_compute_capability}"
             text += f", this card has {have:.1f}; take another build"
         code = "compute_capability_below_floor"
-        return Finding(hard, code, lane, "nvidia_compute_capability", text, floor.src)
+        return FloorFinding(hard, code, lane, "nvidia_compute_capability", text, floor.src)
 
     yield from _judge(
         engine,
@@ -100,33 +100,33 @@ def _capability(engine: Engine, facts: Facts) -> Iterator[Finding]:
         if safe and have < float(safe) and not (low and have < float(low)):
             text = f"compute capability {have:.1f} is below {safe}, from which {engine.name} is safe"
             text += f" ({floor.note})" if floor.note else ""
-            yield Finding(False, "below_safe_floor", lane, "nvidia_safe_compute_capability", text, floor.src)
+            yield FloorFinding(False, "below_safe_floor", lane, "nvidia_safe_compute_capability", text, floor.src)
 
 
-def _cuda(engine: Engine, facts: Facts) -> Iterator[Finding]:
+def _cuda(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
     cuda, driver = facts.get("driver.cuda"), facts.get("driver.nvidia")
     if isinstance(cuda, str):
 
-        def finding(hard: bool, lane: str, floor: Floor) -> Finding:
+        def finding(hard: bool, lane: str, floor: Floor) -> FloorFinding:
             major = str(floor.cuda).split(".")[0]
             text = f"{engine.name} needs a driver for CUDA {major} (CUDA {floor.cuda}), this one supports CUDA {cuda}"
             text += f"; {floor.note}" if floor.note else ""
-            return Finding(hard, "cuda_runtime_too_old", lane, "cuda", text, floor.src)
+            return FloorFinding(hard, "cuda_runtime_too_old", lane, "cuda", text, floor.src)
 
         # Within one CUDA major release a driver runs newer minor releases too (NVIDIA, minor version compatibility).
         yield from _judge(engine, lambda f: f.cuda, lambda f: _major(cuda) < _major(f.cuda or "0"), finding)
         for lane, floor in engine.floors.items():
-            if floor.cuda and _major(cuda) == _major(floor.cuda) and below(cuda, floor.cuda):
+            if floor.cuda and _major(cuda) == _major(floor.cuda) and is_below(cuda, floor.cuda):
                 text = f"{engine.name} is built for CUDA {floor.cuda}, the driver supports {cuda}: it relies on "
                 text += "minor version compatibility; a newer driver is safer"
-                yield Finding(False, "cuda_runtime_too_old", lane, "cuda", text, floor.src)
+                yield FloorFinding(False, "cuda_runtime_too_old", lane, "cuda", text, floor.src)
     if isinstance(driver, str):
 
-        def driver_finding(hard: bool, lane: str, floor: Floor) -> Finding:
+        def driver_finding(hard: bool, lane: str, floor: Floor) -> FloorFinding:
             text = f"NVIDIA driver {driver} is older than {floor.driver}, which {engine.name} needs"
-            return Finding(hard, "cuda_runtime_too_old", lane, "driver", text, floor.src)
+            return FloorFinding(hard, "cuda_runtime_too_old", lane, "driver", text, floor.src)
 
-        yield from _judge(engine, lambda f: f.driver, lambda f: below(driver, f.driver or "0"), driver_finding)
+        yield from _judge(engine, lambda f: f.driver, lambda f: is_below(driver, f.driver or "0"), driver_finding)
 
 
 def _major(version: str) -> int:
@@ -134,7 +134,7 @@ def _major(version: str) -> int:
     return int(m[0]) if m else 0
 
 
-def _gfx(engine: Engine, facts: Facts) -> Iterator[Finding]:
+def _gfx(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
     have = facts.get("gpu.gfx")
     if not isinstance(have, str):
         return
@@ -146,17 +146,17 @@ def _gfx(engine: Engine, facts: Facts) -> Iterator[Finding]:
         listed = getattr(floor, field)
         return any(g not in listed for g in have.split(","))
 
-    def finding(hard: bool, lane: str, floor: Floor) -> Finding:
+    def finding(hard: bool, lane: str, floor: Floor) -> FloorFinding:
         listed = ", ".join(getattr(floor, field))
         text = f"{have} is not on {engine.name}'s ROCm list ({listed})"
         if has_vulkan:
             text += "; it runs by Vulkan instead"
-        return Finding(hard and not has_vulkan, "gfx_not_listed", lane, field, text, floor.src)
+        return FloorFinding(hard and not has_vulkan, "gfx_not_listed", lane, field, text, floor.src)
 
     yield from _judge(engine, lambda f: getattr(f, field), missed, finding)
 
 
-def _generation(engine: Engine, facts: Facts, vendor: str) -> Iterator[Finding]:
+def _generation(engine: Engine, facts: FactValues, vendor: str) -> Iterator[FloorFinding]:
     have = facts.get("gpu.generation")
     if not isinstance(have, str) or have == "mixed":
         return
@@ -167,27 +167,27 @@ def _generation(engine: Engine, facts: Facts, vendor: str) -> Iterator[Finding]:
                 f"{engine.name} documents {vendor} generations {', '.join(mine)} only, this is {have} (not documented)"
             )
             text += f"; {floor.note}" if floor.note else ""
-            yield Finding(True, "vendor_not_supported", lane, "generations", text, floor.src)
+            yield FloorFinding(True, "vendor_not_supported", lane, "generations", text, floor.src)
 
 
-def _system(engine: Engine, facts: Facts) -> Iterator[Finding]:
+def _system(engine: Engine, facts: FactValues) -> Iterator[FloorFinding]:
     system, version, arch = facts.get("os"), facts.get("os.version"), facts.get("arch")
     for lane, floor in engine.floors.items():
         oldest = floor.os_version.get(str(system))
-        if oldest and isinstance(version, str) and below(version, oldest):
+        if oldest and isinstance(version, str) and is_below(version, oldest):
             text = f"{engine.name} needs {system} {oldest} or later, this is {version}"
-            yield Finding(True, "os_unsupported", lane, "os_version", text, floor.src)
+            yield FloorFinding(True, "os_unsupported", lane, "os_version", text, floor.src)
         built = floor.arch.get(str(system), ())
         if built and isinstance(arch, str) and arch not in built:
             what = "Apple silicon (arm64)" if system == "macos" and built == ("arm64",) else ", ".join(built)
             text = f"{engine.name} on {system} runs on {what} only, this is {arch}"
-            yield Finding(True, "vendor_not_supported", lane, "arch", text, floor.src)
+            yield FloorFinding(True, "vendor_not_supported", lane, "arch", text, floor.src)
 
 
 _LANE_OF = {"amd": ("rocm",), "intel": ("xpu", "intel"), "nvidia": ("cuda", "cuda12", "cuda13")}
 
 
-def _python(engine: Engine, facts: Facts, vendor: object) -> Iterator[Finding]:
+def _python(engine: Engine, facts: FactValues, vendor: object) -> Iterator[FloorFinding]:
     have = facts.get("python")
     if not isinstance(have, str):
         return
@@ -197,13 +197,13 @@ def _python(engine: Engine, facts: Facts, vendor: object) -> Iterator[Finding]:
             build = "" if lane == "default" else f" (its {lane} build)"
             text = f"{engine.name}{build} is for Python {floor.python}, this is {have}"
             text += f"; {floor.note}" if floor.note else ""
-            yield Finding(False, "python_version", lane, "python", text, floor.src)
+            yield FloorFinding(False, "python_version", lane, "python", text, floor.src)
 
 
 def python_matches(specifier: str, version: str) -> bool | None:
     """Whether a Python version meets a specifier of the kinds `>=3.11,<3.15` and `==3.12.*`; None if it is unclear."""
     try:
-        have = version_key(version)
+        have = parse_version(version)
         for part in specifier.split(","):
             m = re.fullmatch(r"\s*(>=|<=|==|!=|<|>)\s*(\d+(?:\.\d+)*)(\.\*)?\s*", part)
             if not m:

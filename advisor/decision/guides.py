@@ -10,11 +10,11 @@ from typing import Any, get_args
 
 import msgspec
 
-from advisor.decision.conditions import Path, Problem, Report, did_you_mean, parse_condition
-from advisor.decision.fields import FIELDS, Field, FieldType, Scalar, value_problem
-from advisor.decision.nodes import NodeContext, names, parse_nodes, text_or_none
-from advisor.decision.reach import unreachable
-from advisor.decision.types import All, Condition, Guide, Order, Role, Source, Tree
+from advisor.decision.conditions import GuideFault, Path, Report, parse_condition, suggest_names
+from advisor.decision.fields import FIELDS, Field, FieldType, Scalar, find_value_problem
+from advisor.decision.nodes import NodeContext, parse_nodes, read_text_or_none, read_words
+from advisor.decision.reach import find_unreachable
+from advisor.decision.types import AllOf, Condition, Guide, GuideSource, Order, Role, Tree
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.near import near_matches
 
@@ -38,10 +38,10 @@ def load_guide(
     """
     try:
         guide = _guide(raw, str(where), lines or {}, engine_ids)
-    except Problem as e:
+    except GuideFault as e:
         raise BadFile(where, f"{_place(e.path)}{e.text}", _line(lines or {}, e.path)) from None
     if check:
-        for line, text in unreachable(guide):
+        for line, text in find_unreachable(guide):
             raise BadFile(where, text, line)
     return guide
 
@@ -50,19 +50,21 @@ def guide_problems(
     raw: object, lines: Lines, engine_ids: Collection[str] | None = None
 ) -> list[tuple[int | None, str]]:
     """Everything that is wrong with a guide, each with its line; empty when all is well."""
-    found: list[Problem] = []
+    found: list[GuideFault] = []
     try:
         guide = _guide(raw, "", lines, engine_ids, found.append)
-    except Problem as e:
+    except GuideFault as e:
         found.append(e)
     if found:
         return [(_line(lines, e.path), f"{_place(e.path)}{e.text}") for e in found]
-    return list(unreachable(guide))
+    return list(find_unreachable(guide))
 
 
 def check_guide(guide: Guide) -> list[str]:
     """Branches of a loaded guide that nothing can reach, one line each; empty when all is well."""
-    return [f"{guide.where}:{line}: {text}" if line else f"{guide.where}: {text}" for line, text in unreachable(guide)]
+    return [
+        f"{guide.where}:{line}: {text}" if line else f"{guide.where}: {text}" for line, text in find_unreachable(guide)
+    ]
 
 
 def load_guide_file(path: FilePath | str, engine_ids: Collection[str] | None = None) -> Guide:
@@ -75,7 +77,7 @@ def load_guide_file(path: FilePath | str, engine_ids: Collection[str] | None = N
     return load_guide(parse_yaml(text, path), path, lines, engine_ids)
 
 
-def tree_named(guide: Guide, name: str | None = None) -> Tree:
+def find_tree(guide: Guide, name: str | None = None) -> Tree:
     """A tree by name; without a name the first engine tree. Raises UnknownName."""
     if name is None:
         return next((t for t in guide.trees if t.role == "engine"), guide.trees[0])
@@ -124,23 +126,23 @@ def _place(path: Path) -> str:
 
 def _mapping(raw: object, path: Path, what: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
-        raise Problem(path, f"{what} is a mapping, not {type(raw).__name__}")
+        raise GuideFault(path, f"{what} is a mapping, not {type(raw).__name__}")
     for key in raw:
         if not isinstance(key, str):
-            raise Problem(path, f"key {key!r} is not text (quote it)")
+            raise GuideFault(path, f"key {key!r} is not text (quote it)")
     return raw
 
 
 def _only(data: Mapping[str, object], known: tuple[str, ...], path: Path) -> None:
     for key in data:
         if key not in known:
-            raise Problem((*path, key), f"unknown key {key!r}.{did_you_mean(key, known)}")
+            raise GuideFault((*path, key), f"unknown key {key!r}.{suggest_names(key, known)}")
 
 
 def _text(data: Mapping[str, object], key: str, path: Path) -> str:
-    value = text_or_none(data, key, path)
+    value = read_text_or_none(data, key, path)
     if value is None:
-        raise Problem(path, f"{key} is missing")
+        raise GuideFault(path, f"{key} is missing")
     return value
 
 
@@ -151,21 +153,21 @@ def _guide(
     _only(data, _GUIDE_KEYS, ())
     kind = data.get("kind")
     if kind not in ("advice", "source"):
-        raise Problem(("kind",), f"kind is advice or source, not {kind!r}")
+        raise GuideFault(("kind",), f"kind is advice or source, not {kind!r}")
     sources = {
-        key: _convert(entry, Source, ("sources", key)) for key, entry in _entries(data, "sources", required=True)
+        key: _convert(entry, GuideSource, ("sources", key)) for key, entry in _entries(data, "sources", required=True)
     }
     if not sources:
-        raise Problem(("sources",), "a guide needs at least one source")
+        raise GuideFault(("sources",), "a guide needs at least one source")
     settings = {key: _setting(entry, ("settings", key), sources) for key, entry in _entries(data, "settings")}
     terms: dict[str, Condition] = {}
     for key, entry in _entries(data, "terms"):
         with _going_on(report):
-            terms[key] = All(parts=())  # what stands for a term that is wrong
+            terms[key] = AllOf(parts=())  # what stands for a term that is wrong
             terms[key] = parse_condition(entry, ("terms", key), FIELDS, terms, settings, report)
     trees = data.get("trees")
     if not isinstance(trees, list) or not trees:
-        raise Problem(("trees",), "trees is a list with at least one tree")
+        raise GuideFault(("trees",), "trees is a list with at least one tree")
     context = NodeContext(
         kind=kind,
         sources=frozenset(sources),
@@ -184,14 +186,14 @@ def _guide(
     seen: set[str] = set()
     for i, tree in enumerate(built):
         if tree.name in seen:
-            raise Problem(("trees", i, "name"), f"two trees are named {tree.name!r}")
+            raise GuideFault(("trees", i, "name"), f"two trees are named {tree.name!r}")
         seen.add(tree.name)
     return Guide(
         name=_text(data, "name", ()),
         title=_text(data, "title", ()),
         kind=kind,
         as_of=_text(data, "as_of", ()),
-        about=text_or_none(data, "about", ()),
+        about=read_text_or_none(data, "about", ()),
         sources=sources,
         trees=tuple(built),
         where=where,
@@ -203,7 +205,7 @@ def _going_on(report: Report | None) -> Iterator[None]:
     """A problem inside goes to `report`; without one it is raised."""
     try:
         yield
-    except Problem as e:
+    except GuideFault as e:
         if report is None:
             raise
         report(e)
@@ -212,30 +214,30 @@ def _going_on(report: Report | None) -> Iterator[None]:
 def _entries(data: Mapping[str, Any], key: str, required: bool = False) -> list[tuple[str, Any]]:
     if key not in data:
         if required:
-            raise Problem((), f"{key} is missing")
+            raise GuideFault((), f"{key} is missing")
         return []
     return list(_mapping(data[key], (key,), key).items())
 
 
-def _convert(raw: object, kind: type[Source], path: Path) -> Source:
+def _convert(raw: object, kind: type[GuideSource], path: Path) -> GuideSource:
     try:
         return msgspec.convert(raw, kind)
     except msgspec.ValidationError as e:
-        raise Problem(path, str(e)) from None
+        raise GuideFault(path, str(e)) from None
 
 
-def _setting(raw: object, path: Path, sources: Mapping[str, Source]) -> Scalar:
+def _setting(raw: object, path: Path, sources: Mapping[str, GuideSource]) -> Scalar:
     data = _mapping(raw, path, "a setting")
     _only(data, ("value", "source", "why"), path)
     value = data.get("value")
     if not isinstance(value, (bool, int, float, str)):
-        raise Problem(path, "a setting needs a value")
-    cited = names(data, "source", path)
+        raise GuideFault(path, "a setting needs a value")
+    cited = read_words(data, "source", path)
     if not cited:
-        raise Problem(path, "a setting needs a source")
+        raise GuideFault(path, "a setting needs a source")
     for key in cited:
         if key not in sources:
-            raise Problem((*path, "source"), f"unknown source {key!r}.{did_you_mean(key, sources)}")
+            raise GuideFault((*path, "source"), f"unknown source {key!r}.{suggest_names(key, sources)}")
     return value
 
 
@@ -244,10 +246,10 @@ def _question(name: str, raw: object, path: Path) -> Field:
     _only(data, ("type", "values", "ask"), path)
     kind: FieldType = data.get("type", "bool")
     if kind not in ("bool", "int", "float", "enum"):
-        raise Problem((*path, "type"), f"a question is bool, int, float or enum, not {kind!r}")
-    values = names(data, "values", path)
+        raise GuideFault((*path, "type"), f"a question is bool, int, float or enum, not {kind!r}")
+    values = read_words(data, "values", path)
     if (kind == "enum") != bool(values):
-        raise Problem(path, "an enum question lists its values, and no other does")
+        raise GuideFault(path, "an enum question lists its values, and no other does")
     return Field(name=name, type=kind, doc=_text(data, "ask", path), values=values)
 
 
@@ -256,32 +258,32 @@ def _tree(raw: object, path: Path, context: NodeContext) -> Tree:
     _only(data, _TREE_KEYS, path)
     order: Order = data.get("order", "")
     if order not in get_args(Order):
-        raise Problem((*path, "order"), f"order is first_match or none, not {order!r}")
+        raise GuideFault((*path, "order"), f"order is first_match or none, not {order!r}")
     role: Role = data.get("role", "engine")
     if role not in get_args(Role):
-        raise Problem((*path, "role"), f"role is one of {', '.join(get_args(Role))}, not {role!r}")
+        raise GuideFault((*path, "role"), f"role is one of {', '.join(get_args(Role))}, not {role!r}")
     name = _text(data, "name", path)
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
-        raise Problem((*path, "name"), f"a tree's name is lower-case words joined by -, not {name!r}")
+        raise GuideFault((*path, "name"), f"a tree's name is lower-case words joined by -, not {name!r}")
     questions = {
         str(key): _question(str(key), q, (*path, "questions", str(key)))
         for key, q in _mapping(data.get("questions", {}), (*path, "questions"), "questions").items()
     }
     if context.kind == "source" and not questions:
-        raise Problem(path, "a tree of a source document lists its questions")
-    gaps = text_or_none(data, "gaps", path)
+        raise GuideFault(path, "a tree of a source document lists its questions")
+    gaps = read_text_or_none(data, "gaps", path)
     nodes = parse_nodes(data.get("nodes"), (*path, "nodes"), context, questions or FIELDS, role, order, ())
     whole = len(nodes) == len(data["nodes"])
     open_end = whole and order == "first_match" and nodes[-1].condition is not None
     no_default = open_end or (whole and order == "none" and all(n.condition for n in nodes))
     if role == "engine" and gaps is None and no_default:
-        raise Problem(path, f"tree {name} has no default: end it with `else: true`, or say in `gaps` why not")
+        raise GuideFault(path, f"tree {name} has no default: end it with `else: true`, or say in `gaps` why not")
     return Tree(
         name=name,
         role=role,
         order=order,
-        title=text_or_none(data, "title", path),
-        remark=text_or_none(data, "remark", path),
+        title=read_text_or_none(data, "title", path),
+        remark=read_text_or_none(data, "remark", path),
         gaps=gaps,
         questions=questions,
         nodes=nodes,
@@ -302,7 +304,7 @@ def parse_answers(tree: Tree, answers: Mapping[str, object]) -> dict[str, Scalar
             known = ", ".join(tree.questions) or "none"
             raise UnknownName("question", key, near_matches(key, tree.questions), f"Tree {tree.name} asks: {known}.")
         typed = _typed(field, value)
-        problem = value_problem(field, typed)
+        problem = find_value_problem(field, typed)
         if problem:
             raise BadInput(f"answer {key}: {problem}")
         facts[key] = typed  # type: ignore[assignment]  # value_problem checked it

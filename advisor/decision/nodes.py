@@ -6,9 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple, get_args
 
-from advisor.decision.conditions import Path, Problem, Report, describe, did_you_mean, parse_condition
-from advisor.decision.fields import FIELDS, Field, Scalar, fields_in
-from advisor.decision.types import Condition, Node, Order, Role, Verdict, VerdictWord
+from advisor.decision.conditions import GuideFault, Path, Report, describe_condition, parse_condition, suggest_names
+from advisor.decision.fields import FIELDS, Field, Scalar, find_fields
+from advisor.decision.types import Condition, LeafVerdict, Order, Role, TreeNode, VerdictWord
 
 REASON_CODES = (
     *("archived", "os_unsupported", "compute_capability_below_floor", "gfx_not_listed", "vendor_not_supported"),
@@ -36,29 +36,29 @@ class NodeContext(NamedTuple):
     report: Report | None = None  # None: the first problem is raised
 
 
-def names(data: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...]:
+def read_words(data: Mapping[str, Any], key: str, path: Path) -> tuple[str, ...]:
     """A list of words (a single word counts as one); empty when absent. Raises Problem."""
     value = data.get(key)
     if value is None:
         return ()
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list):
-        raise Problem((*path, key), f"{key} is a list of words")
+        raise GuideFault((*path, key), f"{key} is a list of words")
     for i, item in enumerate(items):
         if not isinstance(item, str) or not item:
-            raise Problem((*path, key, i), f"{key} holds {item!r}, which is not text (quote it)")
+            raise GuideFault((*path, key, i), f"{key} holds {item!r}, which is not text (quote it)")
         if item in items[:i]:
-            raise Problem((*path, key, i), f"{key} lists {item!r} twice")
+            raise GuideFault((*path, key, i), f"{key} lists {item!r} twice")
     return tuple(items)
 
 
-def text_or_none(data: Mapping[str, Any], key: str, path: Path) -> str | None:
+def read_text_or_none(data: Mapping[str, Any], key: str, path: Path) -> str | None:
     """A text, white space folded; None when absent. Raises Problem."""
     value = data.get(key)
     if value is None:
         return None
     if not isinstance(value, str) or not value.strip():
-        raise Problem((*path, key), f"{key} is text, not {value!r} (quote it)")
+        raise GuideFault((*path, key), f"{key} is text, not {value!r} (quote it)")
     return " ".join(value.split())
 
 
@@ -70,17 +70,17 @@ def parse_nodes(
     role: Role,
     order: Order,
     source: tuple[str, ...],
-) -> tuple[Node, ...]:
+) -> tuple[TreeNode, ...]:
     """The siblings of one block. `source` is what the branch above cites, for leaves that cite nothing themselves."""
     if not isinstance(raw, list) or not raw:
-        raise Problem(path, "nodes is a list with at least one node")
-    nodes: list[Node] = []
+        raise GuideFault(path, "nodes is a list with at least one node")
+    nodes: list[TreeNode] = []
     for i, item in enumerate(raw):
         here = (*path, i)
         try:
             node = _node(item, here, context, fields, role, source)
             _check_sibling(node, nodes, here, order)
-        except Problem as e:
+        except GuideFault as e:
             if context.report is None:
                 raise
             context.report(e)
@@ -89,18 +89,18 @@ def parse_nodes(
     whole = len(nodes) == len(raw)
     ends = context.kind == "advice" and role == "engine" and order == "first_match"
     if whole and ends and nodes[-1].condition is not None:
-        raise Problem(path, f"the block of {nodes[0].id} has no default: end it with `else: true`")
+        raise GuideFault(path, f"the block of {nodes[0].id} has no default: end it with `else: true`")
     return tuple(nodes)
 
 
-def _check_sibling(node: Node, earlier: list[Node], path: Path, order: Order) -> None:
+def _check_sibling(node: TreeNode, earlier: list[TreeNode], path: Path, order: Order) -> None:
     if earlier and earlier[-1].condition is None:
-        raise Problem(path, f"{node.id} can never be reached: {earlier[-1].id} before it always holds")
+        raise GuideFault(path, f"{node.id} can never be reached: {earlier[-1].id} before it always holds")
     if order == "first_match":
         for other in earlier:
             if other.condition is not None and other.condition == node.condition:
-                text = describe(node.condition)
-                raise Problem(path, f"{node.id} can never be reached: {other.id} has the same condition ({text})")
+                text = describe_condition(node.condition)
+                raise GuideFault(path, f"{node.id} can never be reached: {other.id} has the same condition ({text})")
 
 
 def _node(
@@ -111,53 +111,53 @@ def _node(
     role: Role,
     inherited: tuple[str, ...],
     refines: bool = False,
-) -> Node:
+) -> TreeNode:
     if not isinstance(raw, dict):
-        raise Problem(path, f"a node is a mapping, not {type(raw).__name__}")
+        raise GuideFault(path, f"a node is a mapping, not {type(raw).__name__}")
     data: dict[str, Any] = raw
     for key in data:
         if key not in _KEYS:
-            raise Problem((*path, str(key)), f"unknown key {key!r}.{did_you_mean(str(key), _KEYS)}")
-    node_id = text_or_none(data, "id", path)
+            raise GuideFault((*path, str(key)), f"unknown key {key!r}.{suggest_names(str(key), _KEYS)}")
+    node_id = read_text_or_none(data, "id", path)
     if node_id is None or not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", node_id):
-        raise Problem(path, f"a node needs an id of lower-case words joined by - or ., not {data.get('id')!r}")
+        raise GuideFault(path, f"a node needs an id of lower-case words joined by - or ., not {data.get('id')!r}")
     if node_id in context.ids:
-        raise Problem((*path, "id"), f"id {node_id!r} is used twice")
+        raise GuideFault((*path, "id"), f"id {node_id!r} is used twice")
     context.ids.add(node_id)
     if ("if" in data) == ("else" in data):
-        raise Problem(path, f"{node_id} needs either `if` or `else: true`")
+        raise GuideFault(path, f"{node_id} needs either `if` or `else: true`")
     if data.get("else", True) is not True:
-        raise Problem((*path, "else"), "else takes only true")
+        raise GuideFault((*path, "else"), "else takes only true")
     condition = None
     if "if" in data:
         condition = parse_condition(data["if"], (*path, "if"), fields, context.terms, context.settings, context.report)
     source = _cited(data, path, context) or inherited
     order: Order = data.get("order", "first_match")
     if order not in get_args(Order):
-        raise Problem((*path, "order"), f"order is first_match or none, not {order!r}")
-    children: tuple[Node, ...] = ()
-    refine: tuple[Node, ...] = ()
+        raise GuideFault((*path, "order"), f"order is first_match or none, not {order!r}")
+    children: tuple[TreeNode, ...] = ()
+    refine: tuple[TreeNode, ...] = ()
     if "nodes" in data:
         children = parse_nodes(data["nodes"], (*path, "nodes"), context, fields, role, order, source)
     if "refine" in data:
         if not isinstance(data["refine"], list):
-            raise Problem((*path, "refine"), "refine is a list of nodes")
+            raise GuideFault((*path, "refine"), "refine is a list of nodes")
         refine = tuple(
             _node(r, (*path, "refine", i), context, fields, role, source, refines=True)
             for i, r in enumerate(data["refine"])
         )
-    lists = {key: names(data, key, path) for key in _LISTS}
-    node = Node(
+    lists = {key: read_words(data, key, path) for key in _LISTS}
+    node = TreeNode(
         id=node_id,
         condition=condition,
-        engines=names(data, "then", path),
+        engines=read_words(data, "then", path),
         nodes=children,
         order=order,
         refine=refine,
         settings=_settings(data, path),
-        code=text_or_none(data, "code", path),
-        says=text_or_none(data, "says", path),
-        because=text_or_none(data, "because", path),
+        code=read_text_or_none(data, "code", path),
+        says=read_text_or_none(data, "says", path),
+        because=read_text_or_none(data, "because", path),
         source=source,
         verdict=_verdict(data, path),
         line=context.lines.get(path),
@@ -168,36 +168,36 @@ def _node(
     return node
 
 
-def _check_leaf(node: Node, path: Path, context: NodeContext, role: Role, refines: bool) -> None:
+def _check_leaf(node: TreeNode, path: Path, context: NodeContext, role: Role, refines: bool) -> None:
     says_something = (
         node.engines or node.overlay or node.hardware or node.quantizations or node.requires or node.prefers
     ) or (node.says or node.notes or (role == "settings" and node.settings))
     if node.nodes:
         if node.engines or node.says or node.hardware or node.refine:
-            raise Problem(path, f"{node.id} has nodes and an answer of its own; it can have only one of them")
+            raise GuideFault(path, f"{node.id} has nodes and an answer of its own; it can have only one of them")
         return
     if not says_something:
-        raise Problem(path, f"{node.id} says nothing: it needs then, nodes, says or another answer")
+        raise GuideFault(path, f"{node.id} says nothing: it needs then, nodes, says or another answer")
     if role == "engine" and not refines and not (node.engines or node.says or node.hardware):
-        raise Problem(path, f"{node.id} is a leaf of an engine tree and names neither engines nor what it says")
+        raise GuideFault(path, f"{node.id} is a leaf of an engine tree and names neither engines nor what it says")
     if bool(node.settings) and role not in ("settings", "engine"):
-        raise Problem(path, f"{node.id}: settings belong to a tree of role settings")
+        raise GuideFault(path, f"{node.id}: settings belong to a tree of role settings")
     _check_texts(node, path, context)
     if not node.source:
-        raise Problem(path, f"{node.id} has no source")
+        raise GuideFault(path, f"{node.id} has no source")
     if context.kind == "advice" and not node.because:
-        raise Problem(path, f"{node.id} gives no reason (because)")
+        raise GuideFault(path, f"{node.id} gives no reason (because)")
     if context.kind == "source" and node.verdict is None:
-        raise Problem(path, f"{node.id} has no verdict on the source's claim")
+        raise GuideFault(path, f"{node.id} has no verdict on the source's claim")
     if (role == "held_back") != (node.code is not None):
-        raise Problem(path, f"{node.id}: a reason code belongs to the leaves of a held_back tree, and only to them")
+        raise GuideFault(path, f"{node.id}: a reason code belongs to the leaves of a held_back tree, and only to them")
     if node.code is not None and node.code not in REASON_CODES:
-        raise Problem((*path, "code"), f"unknown reason code {node.code!r}.{did_you_mean(node.code, REASON_CODES)}")
+        raise GuideFault((*path, "code"), f"unknown reason code {node.code!r}.{suggest_names(node.code, REASON_CODES)}")
     if context.engine_ids is not None:
         _check_engines(node, path, context, context.engine_ids)
 
 
-def _check_engines(node: Node, path: Path, context: NodeContext, known: frozenset[str]) -> None:
+def _check_engines(node: TreeNode, path: Path, context: NodeContext, known: frozenset[str]) -> None:
     """Engines that a leaf names are engines, or ways of serving where it names an overlay."""
     for key, given, extra in (
         ("then", node.engines, frozenset[str]()),
@@ -206,54 +206,56 @@ def _check_engines(node: Node, path: Path, context: NodeContext, known: frozense
     ):
         for i, engine in enumerate(given):
             if engine not in known | extra:
-                hint = did_you_mean(engine, known | extra)
-                problem = Problem((*path, key, i), f"unknown engine {engine!r}.{hint}")
+                hint = suggest_names(engine, known | extra)
+                problem = GuideFault((*path, key, i), f"unknown engine {engine!r}.{hint}")
                 if context.report is None:
                     raise problem
                 context.report(problem)
 
 
-def _check_texts(node: Node, path: Path, context: NodeContext) -> None:
+def _check_texts(node: TreeNode, path: Path, context: NodeContext) -> None:
     """Fields named in braces must be fields (advice only: sources are quoted as they stand)."""
     if context.kind != "advice":
         return
     texts: list[tuple[Path, Scalar]] = [((*path, "settings", k), v) for k, v in node.settings.items()]
     texts += [((*path, "notes", i), n) for i, n in enumerate(node.notes)]
     for where, text in texts:
-        for field in fields_in(text):
+        for field in find_fields(text):
             if field not in FIELDS:
-                raise Problem(where, f"unknown field {{{field}}}.{did_you_mean(field, FIELDS)}")
+                raise GuideFault(where, f"unknown field {{{field}}}.{suggest_names(field, FIELDS)}")
 
 
 def _cited(data: Mapping[str, Any], path: Path, context: NodeContext) -> tuple[str, ...]:
-    cited = names(data, "source", path)
+    cited = read_words(data, "source", path)
     for i, key in enumerate(cited):
         if key not in context.sources:
-            raise Problem((*path, "source", i), f"unknown source {key!r}.{did_you_mean(key, context.sources)}")
+            raise GuideFault((*path, "source", i), f"unknown source {key!r}.{suggest_names(key, context.sources)}")
     return cited
 
 
 def _settings(data: Mapping[str, Any], path: Path) -> dict[str, Scalar]:
     raw = data.get("settings", {})
     if not isinstance(raw, dict):
-        raise Problem((*path, "settings"), "settings is a mapping of flags to values")
+        raise GuideFault((*path, "settings"), "settings is a mapping of flags to values")
     for key, value in raw.items():
         if not isinstance(key, str) or not isinstance(value, (bool, int, float, str)):
-            raise Problem((*path, "settings", str(key)), f"setting {key!r} has no plain value")
+            raise GuideFault((*path, "settings", str(key)), f"setting {key!r} has no plain value")
     return dict(raw)
 
 
-def _verdict(data: Mapping[str, Any], path: Path) -> Verdict | None:
+def _verdict(data: Mapping[str, Any], path: Path) -> LeafVerdict | None:
     raw = data.get("verdict")
     if raw is None:
         return None
     here = (*path, "verdict")
     if not isinstance(raw, dict) or set(raw) - {"claims", "word", "text"}:
-        raise Problem(here, "a verdict has claims, word and text")
-    claims = names(raw, "claims", here)
+        raise GuideFault(here, "a verdict has claims, word and text")
+    claims = read_words(raw, "claims", here)
     word: VerdictWord = raw.get("word", "")
     if word not in get_args(VerdictWord):
-        raise Problem((*here, "word"), f"a verdict is one of {', '.join(get_args(VerdictWord))} (quoted), not {word!r}")
+        raise GuideFault(
+            (*here, "word"), f"a verdict is one of {', '.join(get_args(VerdictWord))} (quoted), not {word!r}"
+        )
     if not claims:
-        raise Problem(here, "a verdict names the claims it judges")
-    return Verdict(claims=claims, word=word, text=text_or_none(raw, "text", here))
+        raise GuideFault(here, "a verdict names the claims it judges")
+    return LeafVerdict(claims=claims, word=word, text=read_text_or_none(raw, "text", here))

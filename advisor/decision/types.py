@@ -16,7 +16,7 @@ VerdictWord = Literal["true", "limits", "stale", "wrong", "contra", "opinion", "
 Value = Scalar | tuple[Scalar, ...]
 
 
-class Test(Record, frozen=True, kw_only=True, tag="test"):
+class FieldTest(Record, frozen=True, kw_only=True, tag="test"):
     """`field op value`."""
 
     __test__ = False  # not a pytest class
@@ -26,7 +26,7 @@ class Test(Record, frozen=True, kw_only=True, tag="test"):
     value: Value
 
 
-class All(Record, frozen=True, kw_only=True, tag="all"):
+class AllOf(Record, frozen=True, kw_only=True, tag="all"):
     """Every part holds."""
 
     parts: tuple[Condition, ...]
@@ -44,10 +44,10 @@ class Not(Record, frozen=True, kw_only=True, tag="not"):
     part: Condition
 
 
-Condition = Test | All | AnyOf | Not
+Condition = FieldTest | AllOf | AnyOf | Not
 
 
-class Source(Record, frozen=True, kw_only=True):
+class GuideSource(Record, frozen=True, kw_only=True):
     """Where a guide's statement comes from."""
 
     title: str
@@ -56,7 +56,7 @@ class Source(Record, frozen=True, kw_only=True):
     url: str | None = None
 
 
-class Verdict(Record, frozen=True, kw_only=True):
+class LeafVerdict(Record, frozen=True, kw_only=True):
     """Our judgement of a source's leaf: which claims it rests on and what we found."""
 
     claims: tuple[str, ...]
@@ -64,15 +64,15 @@ class Verdict(Record, frozen=True, kw_only=True):
     text: str | None = None
 
 
-class Node(MemoRecord, frozen=True, kw_only=True):
+class TreeNode(MemoRecord, frozen=True, kw_only=True):
     """One branch or leaf. Without `condition` it always holds. A branch has `nodes`; anything else is a leaf."""
 
     id: str
     condition: Condition | None = None
     engines: tuple[str, ...] = ()
-    nodes: tuple[Node, ...] = ()
+    nodes: tuple[TreeNode, ...] = ()
     order: Order = "first_match"  # of `nodes`
-    refine: tuple[Node, ...] = ()  # the first that holds replaces what it sets
+    refine: tuple[TreeNode, ...] = ()  # the first that holds replaces what it sets
     later: tuple[str, ...] = ()
     overlay: tuple[str, ...] = ()
     settings: dict[str, Scalar] = msgspec.field(default_factory=dict)
@@ -86,7 +86,7 @@ class Node(MemoRecord, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
     because: str | None = None
     source: tuple[str, ...] = ()
-    verdict: Verdict | None = None
+    verdict: LeafVerdict | None = None
     line: int | None = None
 
 
@@ -100,7 +100,7 @@ class Tree(Record, frozen=True, kw_only=True):
     remark: str | None = None  # said with every answer of the tree
     gaps: str | None = None  # why not every path has an answer
     questions: dict[str, Field] = msgspec.field(default_factory=dict)
-    nodes: tuple[Node, ...]
+    nodes: tuple[TreeNode, ...]
     line: int | None = None
 
 
@@ -111,13 +111,13 @@ class Guide(MemoRecord, frozen=True, kw_only=True):
     title: str
     kind: Literal["advice", "source"]
     as_of: str
-    sources: dict[str, Source]
+    sources: dict[str, GuideSource]
     trees: tuple[Tree, ...]
     where: str
     about: str | None = None
 
 
-class Check(Record, frozen=True, kw_only=True):
+class ConditionOutcome(Record, frozen=True, kw_only=True):
     """One test as it came out. `outcome` None = the field is unknown."""
 
     field: str
@@ -133,7 +133,7 @@ class TraceStep(Record, frozen=True, kw_only=True):
     rule: str
     held: bool | None
     condition: str | None  # as text; None = always
-    conditions: tuple[Check, ...]
+    conditions: tuple[ConditionOutcome, ...]
     unknown: tuple[str, ...] = ()
     because: str | None = None
     source: tuple[str, ...] = ()
@@ -167,6 +167,6 @@ class Decision(Record, frozen=True, kw_only=True):
     prefers: tuple[str, ...] = ()
     held_back: dict[str, tuple[Reason, ...]] = msgspec.field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    verdicts: tuple[Verdict, ...] = ()
+    verdicts: tuple[LeafVerdict, ...] = ()
     unknown: tuple[str, ...] = ()  # fields that were asked for and are unknown
     trace: tuple[TraceStep, ...] = ()

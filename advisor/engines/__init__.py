@@ -11,28 +11,30 @@ import msgspec
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
-from advisor.engines.base import Decided, EngineModule
-from advisor.engines.drafts import draft_name as draft_name
-from advisor.engines.drafts import method_name as method_name
+from advisor.engines.base import DecidedSetting, EngineModule
+from advisor.engines.drafts import find_draft_name as find_draft_name
+from advisor.engines.drafts import find_method_name as find_method_name
 from advisor.errors import BadInput
 
 FAMILIES = ("pool", "plain")  # memory behaviour that engines share: a reserved share of each device, growth with use
 
 
-def decided(d: Deployment, entries: Mapping[str, Engine], q: Quantization) -> tuple[Decided, ...]:
+def decide_settings(
+    deployment: Deployment, entries: Mapping[str, Engine], quantization: Quantization
+) -> tuple[DecidedSetting, ...]:
     """Every setting of a launch with its reason: the engine's own, then those decided for the workload.
 
     A name in capitals is an environment variable.
     """
-    module, inner = find(d.engine, entries)
-    own = module.settings(d, inner, q)
+    module, inner = find_engine_module(deployment.engine, entries)
+    own = module.launch_settings(deployment, inner, quantization)
     names = {x.name for x in own}
     more = (
-        Decided(name=k, value=d.settings[k], because=why, environment=k.isupper())
-        for k, why in d.because.items()
-        if k in d.settings and k not in names
+        DecidedSetting(name=k, value=deployment.settings[k], because=why, environment=k.isupper())
+        for k, why in deployment.because.items()
+        if k in deployment.settings and k not in names
     )
-    return (*(msgspec.structs.replace(x, because=d.because.get(x.name) or x.because) for x in own), *more)
+    return (*(msgspec.structs.replace(x, because=deployment.because.get(x.name) or x.because) for x in own), *more)
 
 
 def module_name(engine_id: str) -> str:
@@ -40,7 +42,7 @@ def module_name(engine_id: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", engine_id.lower())
 
 
-def find(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
+def find_engine_module(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
     """The module that answers for an engine, and the entry whose memory constants it reads.
 
     A wrapper that has neither a module of its own nor a family is answered by the first engine it runs. Raises BadInput

@@ -1,7 +1,7 @@
 """What every engine module offers. Modules share defaults by plain assignment; there are no engine classes.
 
-memory(deployment, entry, quantization)      MemoryEstimate
-settings(deployment, entry, quantization)    settings worth writing into a launch, decided and with a reason each
+memory(deployment, entry, quantization)             MemoryEstimate
+launch_settings(deployment, entry, quantization)    settings worth writing into a launch, decided and with a reason each
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from advisor.record import Record
 T = TypeVar("T")
 
 
-class Decided(Record, frozen=True, kw_only=True):
+class DecidedSetting(Record, frozen=True, kw_only=True):
     """One setting of a launch and why it has this value."""
 
     name: str  # the engine's own long flag (no dashes) or environment variable
@@ -32,10 +32,12 @@ class Decided(Record, frozen=True, kw_only=True):
 class EngineModule(Protocol):
     """The functions of an engine module."""
 
-    def memory(self, d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
+    def memory(self, deployment: Deployment, entry: Engine, quantization: Quantization) -> MemoryEstimate:
         """Where every byte goes."""
 
-    def settings(self, d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+    def launch_settings(
+        self, deployment: Deployment, entry: Engine, quantization: Quantization
+    ) -> tuple[DecidedSetting, ...]:
         """The settings a launch should carry."""
 
 
@@ -57,7 +59,7 @@ TRUE = {"1", "true", "on", "yes", "enabled"}
 FALSE = {"0", "false", "off", "no", "disabled"}
 
 
-def get(settings: dict[str, Setting], *names: str) -> Setting | None:
+def get_setting(settings: dict[str, Setting], *names: str) -> Setting | None:
     """The first of `names` (all spellings of one flag) that is set."""
     for n in names:
         for spelling in (n, n.replace("-", "_")):
@@ -66,11 +68,11 @@ def get(settings: dict[str, Setting], *names: str) -> Setting | None:
     return None
 
 
-def integer(
+def get_integer(
     settings: dict[str, Setting], *names: str, least: int | None = None, most: int | None = LARGEST_LENGTH
 ) -> int | None:
     """A whole-number flag; None when absent. Raises BadInput naming the flag when it is none or out of bounds."""
-    v = get(settings, *names)
+    v = get_setting(settings, *names)
     if v is None:
         return None
     try:
@@ -86,9 +88,9 @@ def integer(
     return n
 
 
-def number(settings: dict[str, Setting], *names: str) -> float | None:
+def get_number(settings: dict[str, Setting], *names: str) -> float | None:
     """A finite numeric flag; None when absent. Raises BadInput naming the flag."""
-    v = get(settings, *names)
+    v = get_setting(settings, *names)
     if v is None:
         return None
     try:
@@ -100,9 +102,9 @@ def number(settings: dict[str, Setting], *names: str) -> float | None:
     return x
 
 
-def flag(settings: dict[str, Setting], *names: str) -> bool | None:
+def get_flag(settings: dict[str, Setting], *names: str) -> bool | None:
     """An on/off flag; None when absent. Raises BadInput naming the flag."""
-    v = get(settings, *names)
+    v = get_setting(settings, *names)
     if v is None or isinstance(v, bool):
         return v
     text = str(v).lower()

@@ -7,35 +7,35 @@ import msgspec
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Setting
 from advisor.engines import fitting, plain
-from advisor.engines.base import Decided, get, own_defaults
+from advisor.engines.base import DecidedSetting, get_setting, own_defaults
 
 memory = plain.memory
 MODES: dict[str, Setting] = {"auto": "FP16", "fp16": "FP16", "f16": "FP16", "q8_0": "Q8", "q4_0": "Q4"}
 
 
-class Usual(msgspec.Struct, frozen=True):
+class Exllamav3Defaults(msgspec.Struct, frozen=True):
     """What of the server's own defaults is written out."""
 
     chunk_size: int
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """Keys of config.yml's `model`, decided, each with its reason."""
-    kind = str(get(d.settings, "cache_mode") or d.kv_cache_type.k)
+    kind = str(get_setting(deployment.settings, "cache_mode") or deployment.kv_cache_type.k)
     out = [
-        *plain.settings(d, entry, q),
-        Decided(
+        *plain.launch_settings(deployment, entry, quantization),
+        DecidedSetting(
             name="cache_mode",
             value=MODES.get(kind.lower(), kind.upper()),
             because="element type of the cache; written out, since it decides the memory",
         ),
-        Decided(name="max_batch_size", value=d.sequences, because="requests that run at once"),
-        Decided(
+        DecidedSetting(name="max_batch_size", value=deployment.sequences, because="requests that run at once"),
+        DecidedSetting(
             name="chunk_size",
-            value=own_defaults(entry, Usual).chunk_size,
+            value=own_defaults(entry, Exllamav3Defaults).chunk_size,
             because="prompt tokens of one step; decides the working memory",
         ),
     ]
-    if fitting.several(d):
-        out.append(Decided(name="gpu_split_auto", value=True, because="layers are dealt out over the cards"))
+    if fitting.has_several_devices(deployment):
+        out.append(DecidedSetting(name="gpu_split_auto", value=True, because="layers are dealt out over the cards"))
     return tuple(out)

@@ -9,37 +9,37 @@ from advisor.deployment import Deployment, DeviceMemory
 from advisor.machines.types import Device, Machine
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
-from advisor.units import gib
+from advisor.units import format_gib
 
 MIB = 2**20
 
 
-def devices(d: Deployment) -> tuple[Device, ...]:
+def used_devices(deployment: Deployment) -> tuple[Device, ...]:
     """The devices a deployment uses: the machine's usable ones, or the first `device_count`."""
-    if d.machine is None:
+    if deployment.machine is None:
         return ()
-    usable = d.machine.usable_devices
-    return usable if d.device_count is None else usable[: d.device_count]
+    usable = deployment.machine.usable_devices
+    return usable if deployment.device_count is None else usable[: deployment.device_count]
 
 
-def several(d: Deployment) -> bool:
+def has_several_devices(deployment: Deployment) -> bool:
     """Whether the machine has more devices than one, so that a launch should say how many it takes."""
-    return d.machine is not None and len(d.machine.usable_devices) > 1
+    return deployment.machine is not None and len(deployment.machine.usable_devices) > 1
 
 
-def why_so_many(ranks: int) -> str:
+def explain_ranks(ranks: int) -> str:
     """Reason of a tensor-parallel setting."""
     return "splits every layer over the GPUs; divides the heads" if ranks > 1 else "one of the GPUs is enough"
 
 
-def part(parts: Mapping[int, int], i: int) -> int:
+def bytes_at(parts: Mapping[int, int], i: int) -> int:
     """Bytes at a place; nothing placed there is 0."""
     return parts.get(i, 0)
 
 
-def budget(x: Device) -> int | None:
+def budget_bytes(device: Device) -> int | None:
     """What may be allocated on a device: free memory where it was read, else all of it; None when unknown."""
-    return x.free_bytes if x.free_bytes is not None else x.total_bytes
+    return device.free_bytes if device.free_bytes is not None else device.total_bytes
 
 
 # CUDA programs see less than the driver's total: T4 0.44, H100 0.46, RTX 4090 0.47, L40S 0.59, H200 0.6, A100 0.75 GiB
@@ -47,17 +47,17 @@ def budget(x: Device) -> int | None:
 CUDA_HIDDEN = 512 * MIB
 
 
-def allocatable(x: Device) -> int | None:
+def allocatable_bytes(device: Device) -> int | None:
     """The total that a program on the device sees, bytes; None when not known."""
-    if x.total_bytes is None:
+    if device.total_bytes is None:
         return None
-    hidden = CUDA_HIDDEN if x.vendor == "nvidia" and not x.unified and x.mig_profile is None else 0
-    return x.total_bytes - hidden
+    hidden = CUDA_HIDDEN if device.vendor == "nvidia" and not device.unified and device.mig_profile is None else 0
+    return device.total_bytes - hidden
 
 
-def kinds(d: Deployment) -> tuple[int, ...]:
+def number_device_kinds(deployment: Deployment) -> tuple[int, ...]:
     """A number of each device, the same for those that may share a row: it depends on nothing else of them."""
-    return () if d.machine is None else _kinds(d.machine)[: d.device_count]
+    return () if deployment.machine is None else _kinds(deployment.machine)[: deployment.device_count]
 
 
 @memoize_by_identity
@@ -68,7 +68,7 @@ def _kinds(machine: Machine) -> tuple[int, ...]:
 
 
 def device_row(
-    x: Device,
+    device: Device,
     weights: int | None,
     cache: int | None,
     state: int | None,
@@ -77,11 +77,13 @@ def device_row(
     slack: int = 0,
 ) -> DeviceMemory:
     """One device's row; `overhead_mib` is (low, value, high) MiB, `slack` widens the interval both ways, in bytes."""
-    return _row(x.name, x.total_bytes, budget(x), weights, cache, state, compute, overhead_mib, slack)
+    return _row(
+        device.name, device.total_bytes, budget_bytes(device), weights, cache, state, compute, overhead_mib, slack
+    )
 
 
 def host_row(
-    d: Deployment,
+    deployment: Deployment,
     weights: int | None,
     cache: int | None,
     state: int | None,
@@ -90,11 +92,11 @@ def host_row(
     slack: int = 0,
 ) -> DeviceMemory:
     """The host's row. Its budget is what is available now, where a probe read it, else RAM or its limit."""
-    m = d.machine.memory if d.machine else None
-    total = m.usable_bytes if m else None
+    host_memory = deployment.machine.memory if deployment.machine else None
+    total = host_memory.usable_bytes if host_memory else None
     room = total
-    if m is not None and m.available_bytes is not None:
-        room = m.available_bytes if total is None else min(m.available_bytes, total)
+    if host_memory is not None and host_memory.available_bytes is not None:
+        room = host_memory.available_bytes if total is None else min(host_memory.available_bytes, total)
     return _row("host memory", total, room, weights, cache, state, compute, overhead_mib, slack)
 
 
@@ -127,7 +129,7 @@ def _row(
     )
 
 
-class Verdict(Record, frozen=True, kw_only=True):
+class FitVerdict(Record, frozen=True, kw_only=True):
     """Whether it fits, what is short, what to say."""
 
     fits: bool | None
@@ -135,39 +137,39 @@ class Verdict(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def row_fits(r: DeviceMemory) -> bool | None:
+def row_fits(row: DeviceMemory) -> bool | None:
     """True when even the high bound fits, False when the low bound does not; None between or when unknown."""
-    if r.budget_bytes is None or r.low_bytes is None or r.high_bytes is None:
+    if row.budget_bytes is None or row.low_bytes is None or row.high_bytes is None:
         return None
-    if r.high_bytes <= r.budget_bytes:
+    if row.high_bytes <= row.budget_bytes:
         return True
-    return False if r.low_bytes > r.budget_bytes else None
+    return False if row.low_bytes > row.budget_bytes else None
 
 
-def fits_as_sold(r: DeviceMemory, x: Device) -> bool | None:
+def fits_as_sold(row: DeviceMemory, device: Device) -> bool | None:
     """The verdict where a chip's memory was not said: what fits the smallest one sold fits."""
-    if r.budget_bytes is not None or x.sold_bytes is None or r.low_bytes is None or r.high_bytes is None:
-        return row_fits(r)
-    least, most = x.sold_bytes
-    if r.high_bytes <= least:
+    if row.budget_bytes is not None or device.sold_bytes is None or row.low_bytes is None or row.high_bytes is None:
+        return row_fits(row)
+    least, most = device.sold_bytes
+    if row.high_bytes <= least:
         return True
-    return False if r.low_bytes > most else None
+    return False if row.low_bytes > most else None
 
 
-def host_fits(r: DeviceMemory, d: Deployment) -> bool | None:
+def host_fits(row: DeviceMemory, deployment: Deployment) -> bool | None:
     """The host's verdict: where its size was not said but a superchip brings it, what fits the smallest sold fits."""
-    sold = d.machine.memory.sold_bytes if d.machine else None
-    if r.budget_bytes is not None or sold is None or r.low_bytes is None or r.high_bytes is None:
-        return row_fits(r)
-    if r.high_bytes <= sold[0]:
+    sold = deployment.machine.memory.sold_bytes if deployment.machine else None
+    if row.budget_bytes is not None or sold is None or row.low_bytes is None or row.high_bytes is None:
+        return row_fits(row)
+    if row.high_bytes <= sold[0]:
         return True
-    return False if r.low_bytes > sold[1] else None
+    return False if row.low_bytes > sold[1] else None
 
 
-def together(d: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | None) -> DeviceMemory | None:
+def merge_rows(deployment: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | None) -> DeviceMemory | None:
     """Device and host rows as one, where they are the same memory (Apple, Strix Halo, GB10); None elsewhere."""
-    ram = d.machine.memory.usable_bytes if d.machine else None
-    if host is None or ram is None or not rows or not all(x.unified for x in devices(d)):
+    ram = deployment.machine.memory.usable_bytes if deployment.machine else None
+    if host is None or ram is None or not rows or not all(x.unified for x in used_devices(deployment)):
         return None
     parts = (*rows, host)
 
@@ -184,7 +186,9 @@ def together(d: Deployment, rows: Sequence[DeviceMemory], host: DeviceMemory | N
     )
 
 
-def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host: bool, d: Deployment) -> Verdict:
+def judge_fit(
+    rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host: bool, deployment: Deployment
+) -> FitVerdict:
     """All rows together.
 
     Host memory decides only where the deployment keeps weights or cache there; an unknown host makes that answer None.
@@ -193,61 +197,68 @@ def verdict(rows: Sequence[DeviceMemory], host: DeviceMemory | None, needs_host:
     short: list[str] = []
     warnings: list[str] = []
     last: tuple[DeviceMemory, bool | None, list[str], list[str]] | None = None
-    for r, x in zip_longest(rows, devices(d)[: len(rows)]):
-        if last is None or r is not last[0] or (x is not None and x.sold_bytes is not None):
-            a = row_fits(r) if x is None else fits_as_sold(r, x)
-            last = (r, a, [], [])
-            _say(r, a, last[2], last[3])
-            if a is True and r.budget_bytes is None and x is not None and x.sold_bytes is not None:
-                last[3].append(f"{r.name}: its memory was not said; this fits the smallest it is sold with")
+    for row, device in zip_longest(rows, used_devices(deployment)[: len(rows)]):
+        if last is None or row is not last[0] or (device is not None and device.sold_bytes is not None):
+            a = row_fits(row) if device is None else fits_as_sold(row, device)
+            last = (row, a, [], [])
+            _say(row, a, last[2], last[3])
+            if a is True and row.budget_bytes is None and device is not None and device.sold_bytes is not None:
+                last[3].append(f"{row.name}: its memory was not said; this fits the smallest it is sold with")
         answers.append(last[1])
         short += last[2]  # equal devices may share a row, and each is told of
         warnings += last[3]
     if host is not None:
-        a = host_fits(host, d)
-        one = together(d, rows, host)
+        a = host_fits(host, deployment)
+        one = merge_rows(deployment, rows, host)
         if one is not None:
             answers.append(row_fits(one))
             _say(one, answers[-1], short, warnings)
         elif needs_host:
             answers.append(a)
-            _say_host(host, a, d, short, warnings)
+            _say_host(host, a, deployment, short, warnings)
         elif a is False:
             # the files are mapped, so a small host slows loading down but does not stop it
-            warnings.append(f"host memory: {gib(host.total_bytes)} wanted, {gib(host.budget_bytes)} there")
+            warnings.append(
+                f"host memory: {format_gib(host.total_bytes)} wanted, {format_gib(host.budget_bytes)} there"
+            )
     if any(a is False for a in answers):
-        return Verdict(fits=False, short=tuple(short), warnings=tuple(warnings))
+        return FitVerdict(fits=False, short=tuple(short), warnings=tuple(warnings))
     if any(a is None for a in answers):
-        return Verdict(fits=None, short=tuple(short), warnings=tuple(warnings))
-    return Verdict(fits=True, warnings=tuple(warnings))
+        return FitVerdict(fits=None, short=tuple(short), warnings=tuple(warnings))
+    return FitVerdict(fits=True, warnings=tuple(warnings))
 
 
-def _say_host(r: DeviceMemory, fits: bool | None, d: Deployment, short: list[str], warnings: list[str]) -> None:
-    sold = d.machine.memory.sold_bytes if d.machine and r.budget_bytes is None else None
-    if sold is None or r.total_bytes is None:
-        _say(r, fits, short, warnings)
+def _say_host(
+    row: DeviceMemory, fits: bool | None, deployment: Deployment, short: list[str], warnings: list[str]
+) -> None:
+    sold = deployment.machine.memory.sold_bytes if deployment.machine and row.budget_bytes is None else None
+    if sold is None or row.total_bytes is None:
+        _say(row, fits, short, warnings)
         return
-    sizes = f"the processor comes with {gib(sold[0])} to {gib(sold[1])}, and its size was not said"
+    sizes = f"the processor comes with {format_gib(sold[0])} to {format_gib(sold[1])}, and its size was not said"
     if fits is False:
-        short.append(f"host memory: {gib(r.total_bytes)} wanted; {sizes}")
+        short.append(f"host memory: {format_gib(row.total_bytes)} wanted; {sizes}")
     elif fits is None:
-        warnings.append(f"host memory: {gib(r.low_bytes)} to {gib(r.high_bytes)} wanted; {sizes}")
+        warnings.append(f"host memory: {format_gib(row.low_bytes)} to {format_gib(row.high_bytes)} wanted; {sizes}")
     else:
-        warnings.append(f"host memory: {gib(r.high_bytes)} at most; {sizes}")
+        warnings.append(f"host memory: {format_gib(row.high_bytes)} at most; {sizes}")
 
 
-def _say(r: DeviceMemory, fits: bool | None, short: list[str], warnings: list[str]) -> None:
+def _say(row: DeviceMemory, fits: bool | None, short: list[str], warnings: list[str]) -> None:
     if fits is False:
-        over = (r.total_bytes or 0) - (r.budget_bytes or 0)
-        short.append(f"{r.name}: {gib(r.total_bytes)} wanted, {gib(r.budget_bytes)} there: {gib(over)} short")
+        over = (row.total_bytes or 0) - (row.budget_bytes or 0)
+        short.append(
+            f"{row.name}: {format_gib(row.total_bytes)} wanted, {format_gib(row.budget_bytes)} there: "
+            f"{format_gib(over)} short"
+        )
     elif fits is None:
-        if r.budget_bytes is None:
-            what = "host RAM" if r.name == "host memory" else f"the memory of {r.name}"
+        if row.budget_bytes is None:
+            what = "host RAM" if row.name == "host memory" else f"the memory of {row.name}"
             warnings.append(f"{what} is not known, so whether it fits cannot be told")
-        elif r.total_bytes is None:
-            warnings.append(f"{r.name}: not every part is known, so whether it fits cannot be told")
+        elif row.total_bytes is None:
+            warnings.append(f"{row.name}: not every part is known, so whether it fits cannot be told")
         else:
             warnings.append(
-                f"{r.name}: too close to call: {gib(r.low_bytes)} to {gib(r.high_bytes)} wanted, "
-                f"{gib(r.budget_bytes)} there"
+                f"{row.name}: too close to call: {format_gib(row.low_bytes)} to {format_gib(row.high_bytes)} wanted, "
+                f"{format_gib(row.budget_bytes)} there"
             )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
-from advisor.engines.flags import ConceptName, concept
-from advisor.engines.versions import key
+from advisor.engines.flags import ConceptName, find_concept
+from advisor.engines.versions import version_key
 from advisor.meanings import EngineId, Pattern, Version
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.record import Record
@@ -43,7 +43,7 @@ class FlagEntry(Record, frozen=True, kw_only=True):
         return f"below {self.below:g}" if self.below is not None and n >= self.below else None
 
 
-class Gone(Record, frozen=True, kw_only=True):
+class FlagRemoval(Record, frozen=True, kw_only=True):
     """What left: there up to `last_seen`, not from `first_absent` on, maybe back later. Both are versions looked at."""
 
     last_seen: Version | None = None
@@ -53,14 +53,14 @@ class Gone(Record, frozen=True, kw_only=True):
 
     def at(self, version: str | None) -> bool:
         """Whether this version lacks it (None = the newest). Between two looked-at versions: not sure, so no."""
-        v = key(version or "")
+        v = version_key(version or "")
         if not v:
             return self.back_in is None
-        if self.back_in and v >= key(self.back_in):
+        if self.back_in and v >= version_key(self.back_in):
             return False
         if self.first_absent is not None:
-            return v >= key(self.first_absent)
-        return self.last_seen is None or v > key(self.last_seen)
+            return v >= version_key(self.first_absent)
+        return self.last_seen is None or v > version_key(self.last_seen)
 
 
 class FlagTable(MemoRecord, frozen=True, kw_only=True):
@@ -80,8 +80,8 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     positional: tuple[str, ...] = ()
     flags: dict[str, FlagEntry] = {}
     since: dict[Version, tuple[str, ...]] = {}  # first version seen with them -> names
-    gone: dict[str, Gone] = {}
-    gone_variables: dict[str, Gone] = {}
+    gone: dict[str, FlagRemoval] = {}
+    gone_variables: dict[str, FlagRemoval] = {}
     gone_before_reading: tuple[str, ...] = ()  # flags that left before the oldest version that was read
     gone_before: Version | None = None  # the version from which on they are surely gone
     settings: tuple[str, ...] = ()  # no flags: keys of its file, of a request, or of another of its commands
@@ -109,20 +109,20 @@ def _spellings(table: FlagTable) -> Mapping[str, str]:
     return {f"--{n}": n for n in table.flags} | {a: n for n, f in table.flags.items() for a in f.a}
 
 
-def accepted(entry: Engine, name: ConceptName, rules: Catalog) -> tuple[str, ...]:
+def list_accepted_values(entry: Engine, name: ConceptName, rules: Catalog) -> tuple[str, ...]:
     """The values an engine takes for a concept: as its entry says, else its flags table; empty = any, or not known."""
-    found = concept(entry, name)
-    table = flag_table(entry.id, rules) if found.flags and not found.accepts else None
+    found = find_concept(entry, name)
+    table = load_flag_table(entry.id, rules) if found.flags and not found.accepts else None
     listed = table.flags.get(found.flags[0]) if table else None
     return found.accepts or (listed.c if listed else ())
 
 
-def flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
+def load_flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
     """What an engine's server takes; None where it was not read. Raises BadInput when an overlay spoiled it."""
     path = f"{FOLDER}{engine_id}.yaml"
     if not rules.has_document(path):
         return None
-    found = typed(rules, path, FlagTable)
+    found = decode_document(rules, path, FlagTable)
     if found.unread:
         return None
-    return typed(rules, f"{FOLDER}{found.same_as}.yaml", FlagTable) if found.same_as else found
+    return decode_document(rules, f"{FOLDER}{found.same_as}.yaml", FlagTable) if found.same_as else found

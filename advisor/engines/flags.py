@@ -18,15 +18,15 @@ ConceptName = Literal[
 ]  # fmt: skip
 
 
-def concept(entry: Engine, name: ConceptName) -> Concept:
+def find_concept(entry: Engine, name: ConceptName) -> Concept:
     """What the engine calls a concept; empty where it has none."""
     found: Concept = getattr(entry.concepts, name)
     return found
 
 
-def own_flag(entry: Engine, name: ConceptName) -> str | None:
+def find_own_flag(entry: Engine, name: ConceptName) -> str | None:
     """The engine's own long flag for a concept, without dashes; None where it has none."""
-    flags = concept(entry, name).flags
+    flags = find_concept(entry, name).flags
     return flags[0] if flags else None
 
 
@@ -35,7 +35,7 @@ def takes_share_of_device(entry: Engine) -> bool:
     return entry.memory.get("fraction_of") == "total"
 
 
-def smaller_caches(entry: Engine) -> tuple[str, ...]:
+def list_smaller_caches(entry: Engine) -> tuple[str, ...]:
     """KV cache types below 16 bits worth trying, the best first."""
     kinds = entry.memory.get("smaller_kv", ())
     return tuple(str(k) for k in kinds) if isinstance(kinds, (list, tuple)) else ()

@@ -13,22 +13,22 @@ import msgspec
 from advisor.catalog.types import Engine
 from advisor.deployment import Basis, Deployment
 from advisor.engines import drafts, fitting
-from advisor.engines.base import flag, get, own_defaults
-from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, Usual, resolve
+from advisor.engines.base import get_flag, get_setting, own_defaults
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaDefaults, LlamaSettings, resolve_llama_settings
 from advisor.errors import BadInput
 from advisor.meanings import ModelId, ModelType
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS
-from advisor.memory.ggml_compute import NoFlash
+from advisor.memory.ggml_compute import NoFlashWidth
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
-from advisor.memory.placement import HOST, layer_devices, stretches
+from advisor.memory.placement import HOST, find_stretches, layer_devices
 from advisor.models.types import Mla, Model
 from advisor.record import Record
 
 
-class Range(Record, frozen=True, kw_only=True):
+class RangeMib(Record, frozen=True, kw_only=True):
     """A constant with its bounds, MiB."""
 
     low: float
@@ -42,25 +42,27 @@ class MemoryBlock(Record, frozen=True, kw_only=True):
 
     compute_width: dict[ModelId, int]  # model id -> measured width
     compute_width_source: str
-    compute_width_no_flash: dict[str, NoFlash]
+    compute_width_no_flash: dict[str, NoFlashWidth]
     window_model_types: tuple[ModelType, ...]  # architectures whose sliding window the engine uses
-    device_overhead_mib: dict[str, Range]  # per backend: context, kernels, pool
-    host_overhead_mib: Range
+    device_overhead_mib: dict[str, RangeMib]  # per backend: context, kernels, pool
+    host_overhead_mib: RangeMib
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     source: str
 
 
-class Constants(MemoryBlock, frozen=True, kw_only=True):
+class LlamaConstants(MemoryBlock, frozen=True, kw_only=True):
     """What the memory of llama.cpp follows from: the block, and the engine's own defaults."""
 
-    usual: Usual
+    usual: LlamaDefaults
 
 
 @memoize_by_identity
-def constants(entry: Engine) -> Constants:
+def read_constants(entry: Engine) -> LlamaConstants:
     """The engine's memory constants from the rules. Raises BadInput when an overlay spoiled them."""
     try:
-        return msgspec.convert({**entry.memory, "usual": msgspec.to_builtins(own_defaults(entry, Usual))}, Constants)
+        return msgspec.convert(
+            {**entry.memory, "usual": msgspec.to_builtins(own_defaults(entry, LlamaDefaults))}, LlamaConstants
+        )
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
 
@@ -70,7 +72,7 @@ def constants(entry: Engine) -> Constants:
 BORROWED = 0.9
 
 
-class Plan(Record, frozen=True, kw_only=True):
+class AllocationPlan(Record, frozen=True, kw_only=True):
     """Bytes per place; index -1 is host memory."""
 
     weights: dict[int, int]
@@ -78,7 +80,7 @@ class Plan(Record, frozen=True, kw_only=True):
     state: dict[int, int]  # recurrent state, and what a CUDA buffer adds behind quantised cells
     compute: dict[int, int]
     where: tuple[int, ...]  # device of each layer, output last
-    cells: ggml_cache.Cells
+    cells: ggml_cache.CacheCells
     bytes_per_token: float  # of the layers that grow, all devices together
     attends: bool  # False: nothing is kept per token (encoders, pure state models)
     exact_weights: bool
@@ -87,46 +89,50 @@ class Plan(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None) -> Plan:
+def plan_allocation(
+    deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants, gpu_layers: int | None = None
+) -> AllocationPlan:
     """What the engine would allocate where. Raises BadInput for a model whose tensors are not known."""
-    model = as_gguf(d.model)
-    devices = fitting.devices(d)
-    weights = file_weights(d)
+    model = as_gguf(deployment.model)
+    devices = fitting.used_devices(deployment)
+    weights = read_file_weights(deployment)
     layers = cache_layers(model)
     if not layers:
         raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be told")
-    by_layer = gguf_weights.by_layer(weights)
+    by_layer = gguf_weights.sum_by_layer(weights)
     n_file = max(len(by_layer), len(layers))  # an MTP block counts as layers when sharing out
-    shares = r.tensor_split[: len(devices)] or _shares(d)
+    shares = settings.tensor_split[: len(devices)] or _shares(deployment)
     if devices and not any(shares):
         raise BadInput("setting tensor-split: the devices that are there get no share")
-    asked = gpu_layers if gpu_layers is not None else r.gpu_layers
+    asked = gpu_layers if gpu_layers is not None else settings.gpu_layers
     where = layer_devices(n_file, ALL_LAYERS if asked is None else asked, shares)
     cuda = bool(devices) and devices[0].vendor in ("nvidia", "amd")
-    windows = model.model_type in c.window_model_types
+    windows = model.model_type in constants.window_model_types
     rows = _rows(model)
     window = next((x.window for x in layers if x.window), None) if windows and rows.window else None
-    cells = ggml_cache.cells(r.ctx_size, r.slots, r.unified, window, r.ubatch, r.swa_full)
-    cache, state = _cache(model, where, cells, r, cuda, windows)
-    borrowed = _borrowed(weights, layers, where, cells, r) if devices else 0
-    compute, basis = _compute(model, where, cells, r, c, windows, len(devices), borrowed)
-    per_token = _row(r, *(rows.growing_unless_windowed if windows else rows.growing))
+    cells = ggml_cache.count_cells(
+        settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
+    )
+    cache, state = _cache(model, where, cells, settings, cuda, windows)
+    borrowed = _borrowed(weights, layers, where, cells, settings) if devices else 0
+    compute, basis = _compute(model, where, cells, settings, constants, windows, len(devices), borrowed)
+    per_token = _row(settings, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
-    placed = _place_weights(weights, where, r, bool(devices))
-    projector = projector_bytes(d)
+    placed = _place_weights(weights, where, settings, bool(devices))
+    projector = projector_bytes(deployment)
     if projector:
-        at = 0 if devices and not flag(d.settings, "no-mmproj-offload") else HOST
+        at = 0 if devices and not get_flag(deployment.settings, "no-mmproj-offload") else HOST
         placed[at] = placed.get(at, 0) + projector
         notes.append("scratch of the image encoder")
-    elif projector is None or d.model.vision is not None:
+    elif projector is None or deployment.model.vision is not None:
         notes.append("image projector (mmproj)")
     if rows.indexed:
         notes.append("the sparse-attention index cache")
     if rows.other:
         notes.append("caches other than plain rows of this architecture")
-    draft = drafts.beside(d, r.ctx_size, r.slots)
+    draft = drafts.make_draft_deployment(deployment, settings.ctx_size, settings.slots)
     if draft is not None:
-        second = plan(draft, resolve(draft, c.usual), c)
+        second = plan_allocation(draft, resolve_llama_settings(draft, constants.usual), constants)
         for mine, its in (
             (placed, second.weights),
             (cache, second.cache),
@@ -137,7 +143,7 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
                 mine[place] = mine.get(place, 0) + size
         per_token += second.bytes_per_token
         notes += [f"draft model: {n}" for n in second.notes]
-    return Plan(
+    return AllocationPlan(
         weights=placed,
         cache=cache,
         state=state,
@@ -153,7 +159,7 @@ def plan(d: Deployment, r: Resolved, c: Constants, gpu_layers: int | None = None
     )
 
 
-class _Rows(NamedTuple):
+class _CacheRows(NamedTuple):
     """What the plan asks of a model's caches, layer by layer; rows are (keys, values) in elements."""
 
     attends: bool
@@ -166,11 +172,11 @@ class _Rows(NamedTuple):
 
 
 @memoize_by_identity
-def _rows(model: Model) -> _Rows:
+def _rows(model: Model) -> _CacheRows:
     layers = cache_layers(model)
     own = [x for x in layers if x.attends]
     free = [x for x in own if not x.window]
-    return _Rows(
+    return _CacheRows(
         attends=bool(own),
         window=any(x.window for x in layers),
         indexed=any(x.index for x in layers),
@@ -181,58 +187,58 @@ def _rows(model: Model) -> _Rows:
     )
 
 
-def _row(r: Resolved, k: int, v: int) -> float:
+def _row(settings: LlamaSettings, k: int, v: int) -> float:
     """Bytes of so many elements of keys and of values."""
-    ek, bk = BLOCKS[r.cache_k.upper()]
-    ev, bv = BLOCKS[r.cache_v.upper()]
+    ek, bk = BLOCKS[settings.cache_k.upper()]
+    ev, bv = BLOCKS[settings.cache_v.upper()]
     return k * bk / ek + v * bv / ev
 
 
-def file_weights(d: Deployment) -> gguf_weights.GgufWeights:
+def read_file_weights(deployment: Deployment) -> gguf_weights.GgufWeights:
     """The tensors of the deployment's file, or those its format makes. Raises BadInput."""
-    if d.model_path and Path(d.model_path).is_file():
-        return gguf_weights.from_file(Path(d.model_path))
+    if deployment.model_path and Path(deployment.model_path).is_file():
+        return gguf_weights.weights_from_file(Path(deployment.model_path))
     try:
-        return gguf_weights.from_model(d.model, d.quantization)
+        return gguf_weights.weights_from_model(deployment.model, deployment.quantization)
     except gguf_weights.NoLayout as e:
         raise BadInput(str(e)) from None
     except KeyError:
-        raise BadInput(f"{d.quantization!r} is not a GGUF format llama.cpp can load") from None
+        raise BadInput(f"{deployment.quantization!r} is not a GGUF format llama.cpp can load") from None
 
 
-def projector_bytes(d: Deployment) -> int | None:
+def projector_bytes(deployment: Deployment) -> int | None:
     """Bytes of the projector that `--mmproj` loads: the file's, else 16 bit a parameter; 0 without, None unknown."""
-    path = get(d.settings, "mmproj", "mm")
+    path = get_setting(deployment.settings, "mmproj", "mm")
     if path is None:
         return 0
     if Path(str(path)).is_file():
-        return sum(x.file_bytes for x in gguf_weights.from_file(Path(str(path))).weights)
-    return None if d.model.vision is None else 2 * d.model.vision.params
+        return sum(x.file_bytes for x in gguf_weights.weights_from_file(Path(str(path))).weights)
+    return None if deployment.model.vision is None else 2 * deployment.model.vision.params
 
 
-def _shares(d: Deployment) -> tuple[float, ...]:
+def _shares(deployment: Deployment) -> tuple[float, ...]:
     """llama.cpp shares layers out by free memory."""
-    ds = fitting.devices(d)
+    ds = fitting.used_devices(deployment)
     free = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in ds]
     return tuple(float(f) for f in free if f) if all(free) else (1.0,) * len(ds)
 
 
 def _place_weights(
-    w: gguf_weights.GgufWeights, where: tuple[int, ...], r: Resolved, any_device: bool
+    weights: gguf_weights.GgufWeights, where: tuple[int, ...], settings: LlamaSettings, any_device: bool
 ) -> dict[int, int]:
     out: dict[int, int] = defaultdict(int)
     output_at = where[-1]
-    for x in gguf_weights.outside_layers(w):
-        if x.name in ("token_embd.weight", "per_layer_token_embd.weight"):
-            out[HOST] += x.file_bytes
-            if x.name == "token_embd.weight" and w.tied and output_at != HOST:
-                out[output_at] += x.device_bytes  # a second copy serves as output matrix
+    for tensor_weight in gguf_weights.tensors_outside_layers(weights):
+        if tensor_weight.name in ("token_embd.weight", "per_layer_token_embd.weight"):
+            out[HOST] += tensor_weight.file_bytes
+            if tensor_weight.name == "token_embd.weight" and weights.tied and output_at != HOST:
+                out[output_at] += tensor_weight.device_bytes  # a second copy serves as output matrix
             continue
-        for place in set(where[:-1]) if x.name == "rope_freqs.weight" else (output_at,):
-            out[place] += x.file_bytes if place == HOST else x.device_bytes
-    sums, n = gguf_weights.running(w), len(gguf_weights.by_layer(w))
-    staying = min(n, r.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
-    for place, begin, end in stretches(where[:n]):
+        for place in set(where[:-1]) if tensor_weight.name == "rope_freqs.weight" else (output_at,):
+            out[place] += tensor_weight.file_bytes if place == HOST else tensor_weight.device_bytes
+    sums, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
+    staying = min(n, settings.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
+    for place, begin, end in find_stretches(where[:n]):
         whole = sums.file if place == HOST else sums.device
         out[place] += whole[end] - whole[begin]
         split = min(max(begin, staying), end)
@@ -243,44 +249,44 @@ def _place_weights(
 
 
 def _borrowed(
-    w: gguf_weights.GgufWeights,
+    weights: gguf_weights.GgufWeights,
     layers: Sequence[LayerCache],
     where: Sequence[int],
-    cells: ggml_cache.Cells,
-    r: Resolved,
+    cells: ggml_cache.CacheCells,
+    settings: LlamaSettings,
 ) -> int:
     """Bytes of the largest thing in host memory that the GPU borrows for long prompts: a tensor, or a layer's cache."""
-    if HOST not in where and r.cpu_moe_layers is None:
+    if HOST not in where and settings.cpu_moe_layers is None:
         return 0
-    most, n = gguf_weights.running(w), len(gguf_weights.by_layer(w))
+    most, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
     there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
-    staying = max(there, min(n, r.cpu_moe_layers or 0))
+    staying = max(there, min(n, settings.cpu_moe_layers or 0))
     rows = {(x.k, x.v) for x in layers[: where.count(HOST)] if x.attends}
-    widest = max((_row(r, k, v) for k, v in rows), default=0)
+    widest = max((_row(settings, k, v) for k, v in rows), default=0)
     return max(most.largest[there], most.largest_expert[staying], int(widest * cells.tokens))
 
 
 def _cache(
     model: Model,
     where: tuple[int, ...],
-    cells: ggml_cache.Cells,
-    r: Resolved,
+    cells: ggml_cache.CacheCells,
+    settings: LlamaSettings,
     cuda: bool,
     windows: bool,
 ) -> tuple[dict[int, int], dict[int, int]]:
-    kinds = (r.cache_k.upper(), r.cache_v.upper())
+    kinds = (settings.cache_k.upper(), settings.cache_v.upper())
     cache: dict[int, int] = defaultdict(int)
     state: dict[int, int] = defaultdict(int)
-    places = stretches(where[: len(cache_layers(model))])
-    for x, before in _kinds(model):
-        held, padding = _layer_bytes(x, cells, kinds, cuda, windows) if x.attends else (0, 0)
-        kept = ggml_cache.state_bytes(x, r.slots) if x.recurrent else 0
+    places = find_stretches(where[: len(cache_layers(model))])
+    for layer, before in _kinds(model):
+        held, padding = _layer_bytes(layer, cells, kinds, cuda, windows) if layer.attends else (0, 0)
+        kept = ggml_cache.state_bytes(layer, settings.slots) if layer.recurrent else 0
         for place, begin, end in places:
             n = before[end] - before[begin]
-            if n and x.attends:
+            if n and layer.attends:
                 cache[place] += n * held
                 state[place] += n * padding if place != HOST else 0
-            if n and x.recurrent:
+            if n and layer.recurrent:
                 state[place] += n * kept
     return dict(cache), dict(state)
 
@@ -294,12 +300,12 @@ def _kinds(model: Model) -> tuple[tuple[LayerCache, tuple[int, ...]], ...]:
 
 
 def _layer_bytes(
-    x: LayerCache, cells: ggml_cache.Cells, kinds: tuple[str, str], cuda: bool, windows: bool
+    layer: LayerCache, cells: ggml_cache.CacheCells, kinds: tuple[str, str], cuda: bool, windows: bool
 ) -> tuple[int, int]:
     """(cells, padding behind them) of one layer, bytes."""
     try:
-        padding = ggml_cache.padding_bytes(x, kinds) if cuda else 0
-        return ggml_cache.layer_bytes(x, cells, kinds, windows), padding
+        padding = ggml_cache.padding_bytes(layer, kinds) if cuda else 0
+        return ggml_cache.layer_bytes(layer, cells, kinds, windows), padding
     except ValueError as e:
         raise BadInput(f"KV cache type {kinds[0].lower()}/{kinds[1].lower()}: {e}") from None
 
@@ -307,9 +313,9 @@ def _layer_bytes(
 def _compute(
     model: Model,
     where: Sequence[int],
-    cells: ggml_cache.Cells,
-    r: Resolved,
-    c: Constants,
+    cells: ggml_cache.CacheCells,
+    settings: LlamaSettings,
+    constants: LlamaConstants,
     windows: bool,
     n_devices: int,
     borrowed: int,
@@ -319,17 +325,17 @@ def _compute(
     heads, query = ggml_compute.query_width(model)
     seen = _rows(model)
     has_window = windows and seen.window
-    w = ggml_compute.width(model, c.compute_width, has_window)
+    width = ggml_compute.graph_width(model, constants.compute_width, has_window)
     kv_row = seen.widest
-    n = ggml_compute.no_flash(model, c.compute_width_no_flash, has_window, kv_row)
-    graph = ggml_compute.Graph(
-        ubatch=r.ubatch,
+    no_flash = ggml_compute.no_flash_width(model, constants.compute_width_no_flash, has_window, kv_row)
+    graph = ggml_compute.GraphShape(
+        ubatch=settings.ubatch,
         cells=cells.cells,
         window_cells=cells.window_cells if has_window else 0,
         streams=cells.streams,
-        flash=r.flash,
-        quantized_cache=BLOCKS[r.cache_k.upper()][0] > 1 or BLOCKS[r.cache_v.upper()][0] > 1,
-        quantised_k=BLOCKS[r.cache_k.upper()][0] > 1,
+        flash=settings.flash,
+        quantized_cache=BLOCKS[settings.cache_k.upper()][0] > 1 or BLOCKS[settings.cache_v.upper()][0] > 1,
+        quantised_k=BLOCKS[settings.cache_k.upper()][0] > 1,
         n_heads=heads,
         latent=max((g.kv_lora_rank for g in lay.attention if isinstance(g, Mla)), default=0),
         query=query,
@@ -337,11 +343,11 @@ def _compute(
         hidden=lay.hidden_size,
         attends=seen.attends,
     )
-    single = ggml_compute.device_compute(w, n, graph)
+    single = ggml_compute.device_compute(width, no_flash, graph)
     if not n_devices or all(p == HOST for p in where):
         return {HOST: single}, "modelled"
     out = dict(enumerate(ggml_compute.split_compute(single, graph, n_devices)))
     out[0] += int(BORROWED * borrowed)
-    out[HOST] = ggml_compute.host_compute(graph, lay.vocab_size, r.slots)
-    whole = n_devices == 1 and HOST not in where[:-1] and r.cpu_moe_layers is None
-    return out, (w.basis if r.flash else n.basis) if whole else "modelled"
+    out[HOST] = ggml_compute.host_compute(graph, lay.vocab_size, settings.slots)
+    whole = n_devices == 1 and HOST not in where[:-1] and settings.cpu_moe_layers is None
+    return out, (width.basis if settings.flash else no_flash.basis) if whole else "modelled"

@@ -10,16 +10,16 @@ import math
 import msgspec
 
 from advisor.deployment import Deployment, Setting
-from advisor.engines.base import flag, get, integer
+from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.errors import BadInput
-from advisor.memory.ggml_cache import pad
+from advisor.memory.ggml_cache import round_up
 from advisor.near import near_matches
 from advisor.record import Record
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 
 
-class Usual(msgspec.Struct, frozen=True):
+class LlamaDefaults(msgspec.Struct, frozen=True):
     """What llama-server takes when nothing is said: of `defaults` in rules/engines/llama.cpp.yaml, and its slots."""
 
     batch_size: int
@@ -28,7 +28,7 @@ class Usual(msgspec.Struct, frozen=True):
     slots: int  # requests at once
 
 
-class Resolved(Record, frozen=True, kw_only=True):
+class LlamaSettings(Record, frozen=True, kw_only=True):
     """llama-server's effective settings. `ctx_size` is the total over all slots."""
 
     ctx_size: int
@@ -52,41 +52,41 @@ MOST_SLOTS = 10**6  # a bound for arithmetic, far above what any server runs
 MOST_DEVICES = 128  # llama.cpp takes no more shares
 
 
-def resolve(d: Deployment, usual: Usual) -> Resolved:
+def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> LlamaSettings:
     """The settings llama-server would run with. Raises BadInput naming the flag that cannot be."""
-    s = d.settings
-    ctx = integer(s, "ctx-size", "c", least=0)
-    slots = integer(s, "parallel", "np", least=-1, most=MOST_SLOTS)
+    s = deployment.settings
+    ctx = get_integer(s, "ctx-size", "c", least=0)
+    slots = get_integer(s, "parallel", "np", least=-1, most=MOST_SLOTS)
     if slots == 0:
         raise BadInput("setting parallel: llama-server refuses 0; -1 means automatic")
-    given = bool(ctx) or d.context_length is not None
-    auto = slots in (None, -1) and d.context_length is None and d.sequences == 1
-    n_slots = slots if slots and slots > 0 else (usual.slots if auto else d.sequences)
-    unified = flag(s, "kv-unified", "kvu")
-    if flag(s, "no-kv-unified", "no-kvu"):
+    given = bool(ctx) or deployment.context_length is not None
+    auto = slots in (None, -1) and deployment.context_length is None and deployment.sequences == 1
+    n_slots = slots if slots and slots > 0 else (usual.slots if auto else deployment.sequences)
+    unified = get_flag(s, "kv-unified", "kvu")
+    if get_flag(s, "no-kv-unified", "no-kvu"):
         unified = False
     if not ctx:
-        ctx = d.context_length * n_slots if d.context_length else (d.model.max_context or 0)
+        ctx = deployment.context_length * n_slots if deployment.context_length else (deployment.model.max_context or 0)
         if not ctx:
-            raise BadInput(f"context length: give --context, the trained context of {d.model.id} is not known")
-    ub = integer(s, "ubatch-size", "ub", least=1) or usual.ubatch_size
-    batch = integer(s, "batch-size", "b", least=1) or usual.batch_size
-    k = _cache_type(get(s, "cache-type-k", "ctk"), d.kv_cache_type.k)
-    v = _cache_type(get(s, "cache-type-v", "ctv"), d.kv_cache_type.v)
-    return Resolved(
-        ctx_size=pad(ctx, 256),
+            raise BadInput(f"context length: give --context, the trained context of {deployment.model.id} is not known")
+    ub = get_integer(s, "ubatch-size", "ub", least=1) or usual.ubatch_size
+    batch = get_integer(s, "batch-size", "b", least=1) or usual.batch_size
+    k = _cache_type(get_setting(s, "cache-type-k", "ctk"), deployment.kv_cache_type.k)
+    v = _cache_type(get_setting(s, "cache-type-v", "ctv"), deployment.kv_cache_type.v)
+    return LlamaSettings(
+        ctx_size=round_up(ctx, 256),
         slots=n_slots,
         unified=unified if unified is not None else auto,
         ubatch=min(ub, batch),
         batch=batch,
-        flash=_flash(get(s, "flash-attn", "fa")),
+        flash=_flash(get_setting(s, "flash-attn", "fa")),
         cache_k=k,
         cache_v=v,
-        swa_full=bool(flag(s, "swa-full")),
-        gpu_layers=_gpu_layers(get(s, "n-gpu-layers", "gpu-layers", "ngl")),
+        swa_full=bool(get_flag(s, "swa-full")),
+        gpu_layers=_gpu_layers(get_setting(s, "n-gpu-layers", "gpu-layers", "ngl")),
         cpu_moe_layers=_cpu_moe(s),
-        tensor_split=_split(get(s, "tensor-split", "ts")),
-        fit=flag(s, "fit") is not False,
+        tensor_split=_split(get_setting(s, "tensor-split", "ts")),
+        fit=get_flag(s, "fit") is not False,
         context_was_given=given,
     )
 
@@ -124,9 +124,9 @@ def _gpu_layers(value: Setting | None) -> int | None:
 
 
 def _cpu_moe(s: dict[str, Setting]) -> int | None:
-    if flag(s, "cpu-moe", "cmoe"):
+    if get_flag(s, "cpu-moe", "cmoe"):
         return ALL_LAYERS
-    return integer(s, "n-cpu-moe", "ncmoe", least=0)
+    return get_integer(s, "n-cpu-moe", "ncmoe", least=0)
 
 
 def _split(value: Setting | None) -> tuple[float, ...]:

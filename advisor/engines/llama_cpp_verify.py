@@ -17,9 +17,9 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import own_defaults
-from advisor.engines.llama_cpp_settings import ALL_LAYERS, Resolved, Usual, resolve
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaDefaults, LlamaSettings, resolve_llama_settings
 from advisor.errors import BadInput
-from advisor.models.headers import origin
+from advisor.models.headers import read_origin
 from advisor.record import Record
 from advisor.units import MIB
 
@@ -32,7 +32,7 @@ COMPUTE_SHARE, COMPUTE_SLACK = 0.15, 16 * MIB  # scratch differs between builds 
 _BREAKDOWN = re.compile(r"\|\s+- ([^\s|]+)[^|]*\|.*?\d+\s*=\s*(\d+)\s*\+\s*(\d+)\s*\+\s*(\d+)\)?[^|]*\|")
 
 
-class Part(Record, frozen=True, kw_only=True):
+class VerifiedPart(Record, frozen=True, kw_only=True):
     """One figure of one place: ours and the engine's, bytes; whether they agree within the tolerance."""
 
     place: str
@@ -43,16 +43,16 @@ class Part(Record, frozen=True, kw_only=True):
     agrees: bool
 
 
-class Verified(Record, frozen=True, kw_only=True):
+class EngineVerification(Record, frozen=True, kw_only=True):
     """The engine's estimate beside ours."""
 
     program: str
     command: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[VerifiedPart, ...]
     agrees: bool
 
 
-class EngineRow(Record, frozen=True, kw_only=True):
+class PlannerRow(Record, frozen=True, kw_only=True):
     """A line of the program: bytes per place, rounded down to MiB."""
 
     name: str
@@ -61,7 +61,7 @@ class EngineRow(Record, frozen=True, kw_only=True):
     compute: int
 
 
-def program() -> str | None:
+def find_planner() -> str | None:
     """Path of llama-server, else of llama-fit-params; None when neither is installed."""
     for name in (SERVER, PLANNER):
         beside = Path(sys.executable).parent / name
@@ -71,30 +71,46 @@ def program() -> str | None:
     return None
 
 
-def command(path: str, d: Deployment, r: Resolved) -> tuple[str, ...]:
+def make_planner_command(path: str, deployment: Deployment, settings: LlamaSettings) -> tuple[str, ...]:
     """The program's words for a deployment."""
-    devices = fitting.devices(d)
-    layers = (ALL_LAYERS if r.gpu_layers is None else r.gpu_layers) if devices else 0
+    devices = fitting.used_devices(deployment)
+    layers = (ALL_LAYERS if settings.gpu_layers is None else settings.gpu_layers) if devices else 0
     words = [
-        path, "--model", str(d.model_path), "--ctx-size", str(r.ctx_size), "--parallel", str(r.slots),
-        "--ubatch-size", str(r.ubatch), "--batch-size", str(r.batch), "--flash-attn", "on" if r.flash else "off",
-        "--cache-type-k", r.cache_k, "--cache-type-v", r.cache_v, "--n-gpu-layers", str(min(layers, 999)),
-    ]  # fmt: skip
-    if r.swa_full:
+        path,
+        "--model",
+        str(deployment.model_path),
+        "--ctx-size",
+        str(settings.ctx_size),
+        "--parallel",
+        str(settings.slots),
+        "--ubatch-size",
+        str(settings.ubatch),
+        "--batch-size",
+        str(settings.batch),
+        "--flash-attn",
+        "on" if settings.flash else "off",
+        "--cache-type-k",
+        settings.cache_k,
+        "--cache-type-v",
+        settings.cache_v,
+        "--n-gpu-layers",
+        str(min(layers, 999)),
+    ]
+    if settings.swa_full:
         words.append("--swa-full")
     if Path(path).name == PLANNER:
         return (*words, "--fit-print", "on")
-    words.append("--kv-unified" if r.unified else "--no-kv-unified")
+    words.append("--kv-unified" if settings.unified else "--no-kv-unified")
     return (*words, "--fit", "on", "--log-verbosity", "4", "--host", "127.0.0.1", "--port", str(_free_port()))
 
 
-def rows_of(text: str) -> list[EngineRow]:
+def parse_rows(text: str) -> list[PlannerRow]:
     """The plan in a program's output: lines `NAME model context compute`, or the first breakdown table; host last.
 
     Repacked weights of the processor are part of the host's.
     """
-    plain: list[EngineRow] = []
-    table: list[EngineRow] = []
+    plain: list[PlannerRow] = []
+    table: list[PlannerRow] = []
     for line in text.splitlines():
         words = line.split()
         if len(words) == 4 and all(w.isdecimal() and len(w) < 12 for w in words[1:]):
@@ -105,52 +121,54 @@ def rows_of(text: str) -> list[EngineRow]:
     host = [x for x in rows if x.name == HOST_NAME or REPACKED in x.name or x.name == "AMX"]
     if not any(x.name == HOST_NAME for x in host):
         return []
-    together = EngineRow(
+    together = PlannerRow(
         name=HOST_NAME, weights=sum(x.weights for x in host), context=sum(x.context for x in host),
         compute=sum(x.compute for x in host),
     )  # fmt: skip
     return [*(x for x in rows if x not in host), together]
 
 
-def _row(name: str, figures: Sequence[str]) -> EngineRow:
+def _row(name: str, figures: Sequence[str]) -> PlannerRow:
     weights, context, compute = (int(x[:12]) * MIB for x in figures)
-    return EngineRow(name=name, weights=weights, context=context, compute=compute)
+    return PlannerRow(name=name, weights=weights, context=context, compute=compute)
 
 
-def verify(d: Deployment, entry: Engine, m: MemoryEstimate) -> Verified:
+def verify_estimate(deployment: Deployment, entry: Engine, estimate: MemoryEstimate) -> EngineVerification:
     """Ask the engine about the deployment's file on this machine and compare.
 
     Raises BadInput when no program is installed, it fails, or it sees other devices than the deployment has.
     """
-    path = program()
+    path = find_planner()
     if path is None:
         raise BadInput(f"neither {SERVER} nor {PLANNER} is installed: both come with llama.cpp; put one on PATH")
-    if not d.model_path or not Path(d.model_path).is_file():
+    if not deployment.model_path or not Path(deployment.model_path).is_file():
         raise BadInput("the engine can only be asked about a GGUF file: give its path as the model")
-    if origin(d.model_path) is not None:
+    if read_origin(deployment.model_path) is not None:
         raise BadInput("only the headers of this file are here: download it to ask the engine about it")
-    r, name = resolve(d, own_defaults(entry, Usual)), Path(path).name
-    if name == PLANNER and r.unified and r.slots > 1:
+    settings, name = resolve_llama_settings(deployment, own_defaults(entry, LlamaDefaults)), Path(path).name
+    if name == PLANNER and settings.unified and settings.slots > 1:
         raise BadInput(f"{PLANNER} plans slots with a cache of their own only: {SERVER} is needed for a unified one")
-    words = command(path, d, r)
-    rows = rows_of(_run(words, name))
+    words = make_planner_command(path, deployment, settings)
+    rows = parse_rows(_run(words, name))
     if not rows:
         raise BadInput(f"{name} printed no memory plan: a build from late 2025 on is needed")
-    if len(rows) - 1 != len(m.devices):
-        raise BadInput(f"{name} sees {len(rows) - 1} devices, the estimate is for {len(m.devices)}")
+    if len(rows) - 1 != len(estimate.devices):
+        raise BadInput(f"{name} sees {len(rows) - 1} devices, the estimate is for {len(estimate.devices)}")
     parts = [
         p
-        for row, ours in zip(rows, [*m.devices, m.host], strict=True)
+        for row, ours in zip(rows, [*estimate.devices, estimate.host], strict=True)
         if ours is not None
-        for p in _parts(row, ours, d, r, name == PLANNER)
+        for p in _parts(row, ours, deployment, settings, name == PLANNER)
     ]
-    return Verified(program=path, command=words, parts=tuple(parts), agrees=all(p.agrees for p in parts))
+    return EngineVerification(program=path, command=words, parts=tuple(parts), agrees=all(p.agrees for p in parts))
 
 
-def _parts(row: EngineRow, ours: DeviceMemory, d: Deployment, r: Resolved, planner: bool) -> list[Part]:
-    lay, compute = d.model.layout, ours.compute_bytes or 0
+def _parts(
+    row: PlannerRow, ours: DeviceMemory, deployment: Deployment, settings: LlamaSettings, planner: bool
+) -> list[VerifiedPart]:
+    lay, compute = deployment.model.layout, ours.compute_bytes or 0
     if planner and lay is not None:  # a library caller reserves logits of a whole batch, a server one row a slot
-        compute = max(compute, 4 * min(r.ubatch, r.ctx_size) * (lay.vocab_size + lay.hidden_size))
+        compute = max(compute, 4 * min(settings.ubatch, settings.ctx_size) * (lay.vocab_size + lay.hidden_size))
     scratch = int(COMPUTE_SHARE * row.compute) + COMPUTE_SLACK
     weights = ours.weights_bytes or 0
     # llama-fit-params leaves weights that the processor repacks out of its host figure (seen with AMX on b11434)
@@ -162,7 +180,7 @@ def _parts(row: EngineRow, ours: DeviceMemory, d: Deployment, r: Resolved, plann
         ("compute", compute, row.compute, scratch, scratch),
     )
     return [
-        Part(
+        VerifiedPart(
             place=row.name, part=name, ours_bytes=mine, engine_bytes=theirs, tolerance_bytes=below,
             agrees=theirs - mine <= above and mine - theirs <= below,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Setting
 from advisor.engines import pool
-from advisor.engines.base import Decided
+from advisor.engines.base import DecidedSetting
 
 memory = pool.memory
 FORMATS = {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4"}
@@ -19,14 +19,20 @@ CACHE: dict[str, Setting] = {
 }  # accepted names -> `--quant-policy`
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    out = pool.common_settings(d, entry)
-    batch = pool.resolve(d, entry, pool.constants(entry)).batched_tokens
-    out += (Decided(name="max-prefill-token-num", value=batch, because="prompt tokens of one step; working memory"),)
-    kind = pool.resolve(d, entry, pool.constants(entry)).kv_type
-    if q.id in FORMATS:
-        out += (Decided(name="model-format", value=FORMATS[q.id], because="the checkpoint's weight format"),)
+    out = pool.common_settings(deployment, entry)
+    batch = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry)).batched_tokens
+    out += (
+        DecidedSetting(name="max-prefill-token-num", value=batch, because="prompt tokens of one step; working memory"),
+    )
+    kind = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry)).kv_type
+    if quantization.id in FORMATS:
+        out += (
+            DecidedSetting(
+                name="model-format", value=FORMATS[quantization.id], because="the checkpoint's weight format"
+            ),
+        )
     if kind in CACHE:
-        out += (Decided(name="quant-policy", value=CACHE[kind], because="smaller KV cache than 16 bit"),)
+        out += (DecidedSetting(name="quant-policy", value=CACHE[kind], because="smaller KV cache than 16 bit"),)
     return out

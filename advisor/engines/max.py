@@ -7,16 +7,16 @@ import msgspec
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.engines import pool
-from advisor.engines.base import Decided
+from advisor.engines.base import DecidedSetting
 
 memory = pool.memory
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason. MAX names its devices, it does not count them."""
-    common = pool.common_settings(d, entry)
+    common = pool.common_settings(deployment, entry)
     return tuple(_named(x) if x.name == "devices" else x for x in common)
 
 
-def _named(x: Decided) -> Decided:
-    return msgspec.structs.replace(x, value="gpu:" + ",".join(str(i) for i in range(int(x.value))))
+def _named(setting: DecidedSetting) -> DecidedSetting:
+    return msgspec.structs.replace(setting, value="gpu:" + ",".join(str(i) for i in range(int(setting.value))))

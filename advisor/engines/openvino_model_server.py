@@ -7,30 +7,32 @@ import math
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.engines import fitting, plain
-from advisor.engines.base import Decided
+from advisor.engines.base import DecidedSetting
 
 memory = plain.memory
 GIB = 2**30
 TASKS = {"embedding": "embeddings", "reranker": "rerank"}
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    m = plain.memory(d, entry, q)
-    rows = m.devices or ((m.host,) if m.host else ())
+    estimate = plain.memory(deployment, entry, quantization)
+    rows = estimate.devices or ((estimate.host,) if estimate.host else ())
     cache = math.ceil(sum(r.kv_cache_bytes or 0 for r in rows) / GIB)
     out = [
-        Decided(name="task", value=TASKS.get(d.model.kind, "text_generation"), because="what the model is for"),
-        Decided(
+        DecidedSetting(
+            name="task", value=TASKS.get(deployment.model.kind, "text_generation"), because="what the model is for"
+        ),
+        DecidedSetting(
             name="target_device",
-            value="GPU" if fitting.devices(d) else "CPU",
+            value="GPU" if fitting.used_devices(deployment) else "CPU",
             because="the device of the graph; the default is the CPU",
         ),
     ]
-    if d.model.kind == "chat":
+    if deployment.model.kind == "chat":
         out += [
-            Decided(name="max_num_seqs", value=d.sequences, because="requests that run at once"),
-            Decided(
+            DecidedSetting(name="max_num_seqs", value=deployment.sequences, because="requests that run at once"),
+            DecidedSetting(
                 name="cache_size",
                 value=max(1, cache),
                 because="GB of the cache of all requests; the default grows without an end",

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from advisor.catalog.types import Assertion, Divided, Engine
 from advisor.deployment import Deployment, Setting
-from advisor.engines.base import get
-from advisor.engines.versions import key
+from advisor.engines.base import get_setting
+from advisor.engines.versions import version_key
 from advisor.memo import memoize_by_identity
 from advisor.models import types as t
 from advisor.models.native import native_format
@@ -49,7 +49,7 @@ PARTS: dict[Divided, str] = {
 }
 
 
-class Refusal(NamedTuple):
+class TensorParallelRefusal(NamedTuple):
     """Why an engine refuses a tensor-parallel size."""
 
     divides: Divided
@@ -60,7 +60,7 @@ class Refusal(NamedTuple):
     whole_blocks: bool
 
 
-class Launch(NamedTuple):
+class ParallelLaunch(NamedTuple):
     """What of a launch decides which assertions hold. None = not known."""
 
     settings: Mapping[str, Setting] = {}
@@ -69,46 +69,52 @@ class Launch(NamedTuple):
     block: int | None = None  # side of the checkpoint's weight blocks
 
 
-UNSAID = Launch()
+UNSAID = ParallelLaunch()
 
 
-def refusals(entry: Engine, model: t.Model, ranks: int, launch: Launch = UNSAID) -> tuple[Refusal, ...]:
+def find_size_refusals(
+    entry: Engine, model: t.Model, ranks: int, launch: ParallelLaunch = UNSAID
+) -> tuple[TensorParallelRefusal, ...]:
     """Why the engine refuses so many tensor-parallel ranks; empty where nothing is known against them."""
     known = entry.tensor_parallel
     if ranks < 2 or known is None or _any_set(known.unless, launch.settings):
         return ()
-    counts = quantities(model)
+    counts = count_quantities(model)
     out = []
-    for a in known.asserts:
-        if _holds(a, launch):
-            out += [r for n in counts.get(a.divides, ()) if (r := _refusal(a, n, ranks, launch.block)) is not None]
+    for assertion in known.asserts:
+        if _holds(assertion, launch):
+            out += [
+                tensor_parallel_refusal
+                for n in counts.get(assertion.divides, ())
+                if (tensor_parallel_refusal := _refusal(assertion, n, ranks, launch.block)) is not None
+            ]
     return tuple(dict.fromkeys(out))
 
 
-def allowed_sizes(entry: Engine, model: t.Model, most: int, launch: Launch = UNSAID) -> tuple[int, ...]:
+def allowed_sizes(entry: Engine, model: t.Model, most: int, launch: ParallelLaunch = UNSAID) -> tuple[int, ...]:
     """The tensor-parallel sizes up to `most` that the engine is not known to refuse, smallest first, 1 among them."""
-    return tuple(n for n in range(1, most + 1) if not refusals(entry, model, n, launch))
+    return tuple(n for n in range(1, most + 1) if not find_size_refusals(entry, model, n, launch))
 
 
-def launch_of(d: Deployment, entry: Engine) -> Launch:
+def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunch:
     """What of a deployment decides which assertions hold."""
-    vendors = {x.vendor for x in d.machine.usable_devices} if d.machine is not None else set()
-    return Launch(
-        settings=d.settings,
-        version=d.engine_version or entry.version,
+    vendors = {x.vendor for x in deployment.machine.usable_devices} if deployment.machine is not None else set()
+    return ParallelLaunch(
+        settings=deployment.settings,
+        version=deployment.engine_version or entry.version,
         vendor=vendors.pop() if len(vendors) == 1 else None,
-        block=weight_block(d.model, d.quantization),
+        block=find_weight_block(deployment.model, deployment.quantization),
     )
 
 
-def weight_block(model: t.Model, quantization: str) -> int | None:
+def find_weight_block(model: t.Model, quantization: str) -> int | None:
     """Side of the weight blocks of the checkpoint that stands for a format; None where it has none or is not known."""
     own = native_format(model) == quantization
     return model.weight_blocks.get(model.id if own else model.quantized_repos.get(quantization, ""))
 
 
 @memoize_by_identity
-def quantities(model: t.Model) -> Mapping[Divided, tuple[int, ...]]:
+def count_quantities(model: t.Model) -> Mapping[Divided, tuple[int, ...]]:
     """How many a model has of what engines divide: every number that occurs among its layers. Unknown is left out."""
     if model.layout is None:
         stub = model.stub
@@ -125,47 +131,50 @@ def quantities(model: t.Model) -> Mapping[Divided, tuple[int, ...]]:
     return {what: tuple(sorted(ns)) for what, ns in found.items()}
 
 
-def _of_mixer(g: t.AttentionGroup, hidden: int) -> tuple[tuple[Divided, int], ...]:
+def _of_mixer(group: t.AttentionGroup, hidden: int) -> tuple[tuple[Divided, int], ...]:
     """What a layer that mixes tokens divides."""
-    if isinstance(g, (t.Full, t.Sliding, t.Chunked, t.Encoder, t.Cross)):
-        return ("attention_heads", g.n_heads), ("kv_heads", g.n_kv_heads)
-    if isinstance(g, (t.Mla, t.Compressed)):
-        return (("attention_heads", g.n_heads),)
-    if isinstance(g, t.GatedDeltaNet):
-        return ("linear_value_heads", g.v_heads), ("linear_key_width", g.k_heads * g.k_dim)
-    if isinstance(g, (t.Kda, t.Lightning)):
-        return (("linear_value_heads", g.n_heads),)
-    if isinstance(g, t.Mamba2):
-        return ("mamba_heads", g.heads), ("mamba_groups", g.groups)
-    if isinstance(g, t.Mamba1):
-        return (("mamba_width", g.inner),)
-    return (("convolution_width", hidden),) if isinstance(g, t.ShortConv) else ()
+    if isinstance(group, (t.Full, t.Sliding, t.Chunked, t.Encoder, t.Cross)):
+        return ("attention_heads", group.n_heads), ("kv_heads", group.n_kv_heads)
+    if isinstance(group, (t.Mla, t.Compressed)):
+        return (("attention_heads", group.n_heads),)
+    if isinstance(group, t.GatedDeltaNet):
+        return ("linear_value_heads", group.v_heads), ("linear_key_width", group.k_heads * group.k_dim)
+    if isinstance(group, (t.Kda, t.Lightning)):
+        return (("linear_value_heads", group.n_heads),)
+    if isinstance(group, t.Mamba2):
+        return ("mamba_heads", group.heads), ("mamba_groups", group.groups)
+    if isinstance(group, t.Mamba1):
+        return (("mamba_width", group.inner),)
+    return (("convolution_width", hidden),) if isinstance(group, t.ShortConv) else ()
 
 
-def _of_ffn(g: t.FfnGroup) -> tuple[tuple[Divided, int], ...]:
+def _of_ffn(group: t.FfnGroup) -> tuple[tuple[Divided, int], ...]:
     """What a feed-forward layer divides."""
-    if isinstance(g, t.Dense):
-        return (("intermediate_size", g.intermediate),)
-    if not isinstance(g, t.Moe):
+    if isinstance(group, t.Dense):
+        return (("intermediate_size", group.intermediate),)
+    if not isinstance(group, t.Moe):
         return ()
     sizes: tuple[tuple[Divided, int], ...] = (
-        ("expert_size", g.moe_intermediate),
-        ("shared_expert_size", g.shared_intermediate),
-        ("intermediate_size", g.parallel_dense),
+        ("expert_size", group.moe_intermediate),
+        ("shared_expert_size", group.shared_intermediate),
+        ("intermediate_size", group.parallel_dense),
     )
     return tuple(x for x in sizes if x[1])
 
 
-def _holds(a: Assertion, launch: Launch) -> bool:
+def _holds(assertion: Assertion, launch: ParallelLaunch) -> bool:
     """Whether the assertion is known to hold for this launch."""
-    version = key(launch.version or "")
-    if version and ((a.since and version < key(a.since)) or (a.before and version >= key(a.before))):
+    version = version_key(launch.version or "")
+    if version and (
+        (assertion.since and version < version_key(assertion.since))
+        or (assertion.before and version >= version_key(assertion.before))
+    ):
         return False
-    if not version and a.before:
+    if not version and assertion.before:
         return False
-    if a.not_on and (launch.vendor is None or launch.vendor in a.not_on):
+    if assertion.not_on and (launch.vendor is None or launch.vendor in assertion.not_on):
         return False
-    return not _any_set(a.unless, launch.settings)
+    return not _any_set(assertion.unless, launch.settings)
 
 
 _OFF = ("false", "no", "off", "none", "auto", "0", "1", "")
@@ -173,33 +182,33 @@ _OFF = ("false", "no", "off", "none", "auto", "0", "1", "")
 
 def _any_set(names: tuple[str, ...], settings: Mapping[str, Setting]) -> bool:
     """Whether any of these settings is switched on, or above one."""
-    given = [get(dict(settings), n) for n in names] if settings else []
+    given = [get_setting(dict(settings), n) for n in names] if settings else []
     return any(v is True or (v is not None and str(v).lower() not in _OFF) for v in given)
 
 
-def _refusal(a: Assertion, count: int, ranks: int, block: int | None) -> Refusal | None:
-    sure = not a.unless
-    if a.whole_blocks:
+def _refusal(assertion: Assertion, count: int, ranks: int, block: int | None) -> TensorParallelRefusal | None:
+    sure = not assertion.unless
+    if assertion.whole_blocks:
         if block is None:
             return None
-        wanted = min(block, a.finest_block or block)
+        wanted = min(block, assertion.finest_block or block)
         if count % ranks or (count // ranks) % wanted == 0:
             return None  # the first is another assertion's
         text = (
-            f"{NAMES[a.divides]} ({count}) over tensor parallel size ({ranks}) is {count // ranks}, "
+            f"{NAMES[assertion.divides]} ({count}) over tensor parallel size ({ranks}) is {count // ranks}, "
             f"which must be divisible by the {wanted} of the checkpoint's weight blocks"
         )
-        return Refusal(a.divides, count, ranks, text, sure, True)
-    if a.one_for_all and count == 1:
+        return TensorParallelRefusal(assertion.divides, count, ranks, text, sure, True)
+    if assertion.one_for_all and count == 1:
         return None
-    if a.repeated and count < ranks:
+    if assertion.repeated and count < ranks:
         if ranks % count == 0:
             return None
-        text = f"tensor parallel size ({ranks}) must be divisible by the {NAMES[a.divides]} ({count})"
-        return Refusal(a.divides, count, ranks, text, sure, False)
-    padded = -(-count // a.padded_to) * a.padded_to
+        text = f"tensor parallel size ({ranks}) must be divisible by the {NAMES[assertion.divides]} ({count})"
+        return TensorParallelRefusal(assertion.divides, count, ranks, text, sure, False)
+    padded = -(-count // assertion.padded_to) * assertion.padded_to
     if padded % ranks == 0:
         return None
     size = f"{count}, padded to {padded}" if padded != count else f"{count}"
-    text = f"{NAMES[a.divides]} ({size}) must be divisible by tensor parallel size ({ranks})"
-    return Refusal(a.divides, count, ranks, text, sure, False)
+    text = f"{NAMES[assertion.divides]} ({size}) must be divisible by tensor parallel size ({ranks})"
+    return TensorParallelRefusal(assertion.divides, count, ranks, text, sure, False)

@@ -15,7 +15,7 @@ from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
-from advisor.engines.base import Decided, get, integer
+from advisor.engines.base import DecidedSetting, get_integer, get_setting
 from advisor.errors import BadInput
 from advisor.meanings import PUT_IN, FlagName
 from advisor.memo import memoize_by_identity
@@ -28,7 +28,7 @@ USUAL_LENGTH = 4096  # tokens; these engines reserve nothing, so without a lengt
 HOST_MIB = (200, 800, 3000)  # the process in host memory: interpreter, runtime, files being read; assumed
 
 
-class Reserved(Record, frozen=True, kw_only=True):
+class ReservedCache(Record, frozen=True, kw_only=True):
     """A cache of a fixed number of tokens that all requests share, taken at start."""
 
     setting: FlagName
@@ -36,14 +36,14 @@ class Reserved(Record, frozen=True, kw_only=True):
     default: int  # tokens when nothing is said
 
 
-class Constants(Record, frozen=True, kw_only=True):
+class PlainConstants(Record, frozen=True, kw_only=True):
     """`memory:` of an engine without a share of the device for its cache."""
 
     family: Literal["plain"] = "plain"
     kv_bytes: dict[str, float]
     kv_bits: tuple[int, int] | None = None
     kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits
-    reserved: Reserved | None = None
+    reserved: ReservedCache | None = None
     experts_on_host: bool = False
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     windows: bool = True  # whether windowed layers keep only their window
@@ -53,65 +53,75 @@ class Constants(Record, frozen=True, kw_only=True):
 
 
 @memoize_by_identity
-def constants(entry: Engine) -> Constants:
+def read_constants(entry: Engine) -> PlainConstants:
     """The engine's memory constants. Raises BadInput when there are none or an overlay spoiled them."""
     if not entry.memory:
         raise BadInput(f"{entry.name}: its memory behaviour is not in the rules, so memory cannot be told")
     try:
-        made = msgspec.convert(entry.memory, Constants)
+        made = msgspec.convert(entry.memory, PlainConstants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
     return msgspec.structs.replace(made, names=entry.concepts)
 
 
-def _count(d: Deployment, concept: Concept, least: int = 1) -> int | None:
+def _count(deployment: Deployment, concept: Concept, least: int = 1) -> int | None:
     """The whole number that the settings give a concept; None where they do not, or the engine lacks it."""
-    return integer(d.settings, *concept.flags, least=least) if concept.flags else None
+    return get_integer(deployment.settings, *concept.flags, least=least) if concept.flags else None
 
 
-def _length(d: Deployment, c: Constants) -> tuple[int, bool]:
-    asked = _count(d, c.names.context_length)
-    trained = d.model.max_context
-    n = asked or d.context_length or min(USUAL_LENGTH, trained or USUAL_LENGTH)
-    return n, bool(asked or d.context_length)
+def _length(deployment: Deployment, constants: PlainConstants) -> tuple[int, bool]:
+    asked = _count(deployment, constants.names.context_length)
+    trained = deployment.model.max_context
+    n = asked or deployment.context_length or min(USUAL_LENGTH, trained or USUAL_LENGTH)
+    return n, bool(asked or deployment.context_length)
 
 
-def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
+def memory(deployment: Deployment, entry: Engine, quantization: Quantization) -> MemoryEstimate:
     """Where every byte goes when `sequences` requests are at their full length.
 
     Layers are dealt out evenly over the devices. Raises BadInput where a setting or the layout allows no answer.
     """
-    c = constants(entry)
-    length, given = _length(d, c)
-    sequences = _count(d, c.names.sequences) or d.sequences
-    per_token, cache, state = _cache(d, entry, c, length)
+    constants = read_constants(entry)
+    length, given = _length(deployment, constants)
+    sequences = _count(deployment, constants.names.sequences) or deployment.sequences
+    per_token, cache, state = _cache(deployment, entry, constants, length)
     cache, state = cache * sequences, state * sequences
     refused: tuple[str, ...] = ()
-    if c.reserved is not None:
-        tokens = reserved_tokens(d, c.reserved, length, sequences)
+    if constants.reserved is not None:
+        tokens = reserved_tokens(deployment, constants.reserved, length, sequences)
         cache = int(per_token * tokens)
         if tokens < length:
-            said = f"{c.reserved.setting} of {tokens} tokens is less than one request of {length}"
+            said = f"{constants.reserved.setting} of {tokens} tokens is less than one request of {length}"
             refused = (f"{said}: {entry.name} raises it or refuses to start",)
-    w = hf_weights.per_rank(d.model, q, 1, 1)
-    devices = fitting.devices(d)
-    on_host = w.stages[0] if not devices else _host_experts(d, c, w.experts[0]) if c.experts_on_host else 0
-    on_devices = w.stages[0] - on_host
-    worked_on = (on_devices if devices else w.stages[0]) + cache
-    work = tuple(int(share * worked_on) for share in c.working_share)
+    weights = hf_weights.rank_weights(deployment.model, quantization, 1, 1)
+    devices = fitting.used_devices(deployment)
+    on_host = (
+        weights.stages[0]
+        if not devices
+        else _host_experts(deployment, constants, weights.experts[0])
+        if constants.experts_on_host
+        else 0
+    )
+    on_devices = weights.stages[0] - on_host
+    worked_on = (on_devices if devices else weights.stages[0]) + cache
+    work = tuple(int(share * worked_on) for share in constants.working_share)
     n = max(1, len(devices))
     rows = [
-        _bounded(fitting.device_row(x, on_devices // n, cache // n, state // n, work[1] // n, c.overhead_mib), work, n)
+        _bounded(
+            fitting.device_row(x, on_devices // n, cache // n, state // n, work[1] // n, constants.overhead_mib),
+            work,
+            n,
+        )
         for x in devices
     ]
     if devices:
-        host = fitting.host_row(d, on_host, 0, 0, 0, HOST_MIB)
+        host = fitting.host_row(deployment, on_host, 0, 0, 0, HOST_MIB)
     else:
-        host = _bounded(fitting.host_row(d, on_host, cache, state, work[1], HOST_MIB), work, 1)
-    verdict = fitting.verdict(rows, host, needs_host=not devices or on_host > 0, d=d)
-    grows = "" if c.reserved else "; the cache grows with use"
+        host = _bounded(fitting.host_row(deployment, on_host, cache, state, work[1], HOST_MIB), work, 1)
+    verdict = fitting.judge_fit(rows, host, needs_host=not devices or on_host > 0, deployment=deployment)
+    grows = "" if constants.reserved else "; the cache grows with use"
     unsaid = () if given else (f"no context length given: sized for {length} tokens{grows}",)
-    if not given and c.reserved is None:  # a request may as well be short: the low bound holds no cache
+    if not given and constants.reserved is None:  # a request may as well be short: the low bound holds no cache
         rows = [_without_cache(x) for x in rows]
         host = _without_cache(host) if not devices else host
     return MemoryEstimate(
@@ -133,39 +143,47 @@ def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
     )
 
 
-def reserved_tokens(d: Deployment, x: Reserved, length: int, sequences: int) -> int:
+def reserved_tokens(deployment: Deployment, cache: ReservedCache, length: int, sequences: int) -> int:
     """Tokens of the shared cache: as set, else what the asked requests need together, in whole steps."""
-    asked = integer(d.settings, x.setting, least=1)
-    wanted = asked if asked is not None else length * sequences if d.context_length else x.default
-    return -(-wanted // x.step) * x.step
+    asked = get_integer(deployment.settings, cache.setting, least=1)
+    wanted = asked if asked is not None else length * sequences if deployment.context_length else cache.default
+    return -(-wanted // cache.step) * cache.step
 
 
-def _host_experts(d: Deployment, c: Constants, experts: int) -> int:
+def _host_experts(deployment: Deployment, constants: PlainConstants, experts: int) -> int:
     """Bytes of routed experts in host memory: all but those that a setting keeps on the device."""
-    kept = _count(d, c.names.experts_on_device, least=0)
-    lay = d.model.layout
+    kept = _count(deployment, constants.names.experts_on_device, least=0)
+    lay = deployment.model.layout
     count = max((g.n_experts for g in lay.ffn if isinstance(g, Moe)), default=0) if lay else 0
     return experts if not kept or not count else experts * max(0, count - kept) // count
 
 
-def _kv_bytes(d: Deployment, entry: Engine, c: Constants) -> tuple[float, float]:
+def _kv_bytes(deployment: Deployment, entry: Engine, constants: PlainConstants) -> tuple[float, float]:
     """Bytes a value of keys and of values. Raises BadInput for a type the engine does not have."""
-    said = get(d.settings, *c.names.kv_cache_type.flags)
-    words = str(said).split(",") if said is not None else [str(d.kv_cache_type.k), str(d.kv_cache_type.v)]
+    said = get_setting(deployment.settings, *constants.names.kv_cache_type.flags)
+    words = (
+        str(said).split(",") if said is not None else [str(deployment.kv_cache_type.k), str(deployment.kv_cache_type.v)]
+    )
     pair = (words * 2)[:2] if len(words) == 1 else words
     if len(pair) != 2:
         raise BadInput(
-            f"setting {c.names.kv_cache_type.flags[0]}: {str(said)[:40]!r} is neither a type nor two numbers of bits"
+            f"setting {constants.names.kv_cache_type.flags[0]}: {str(said)[:40]!r} is neither a type nor two numbers "
+            "of bits"
         )
     out = []
     for word in (w.strip().lower() for w in pair):
-        if word in c.kv_bytes:
-            out.append(c.kv_bytes[word])
-        elif c.kv_bits and word.isdecimal() and len(word) < 3 and c.kv_bits[0] <= int(word) <= c.kv_bits[1]:
-            out.append((int(word) + c.kv_scale_bits) / 8)
+        if word in constants.kv_bytes:
+            out.append(constants.kv_bytes[word])
+        elif (
+            constants.kv_bits
+            and word.isdecimal()
+            and len(word) < 3
+            and constants.kv_bits[0] <= int(word) <= constants.kv_bits[1]
+        ):
+            out.append((int(word) + constants.kv_scale_bits) / 8)
         else:
-            raise BadInput(f"KV cache type {word[:40]!r} is not one {entry.name} has.", sorted(c.kv_bytes))
-    if not c.kv_bits and out[0] != out[1]:
+            raise BadInput(f"KV cache type {word[:40]!r} is not one {entry.name} has.", sorted(constants.kv_bytes))
+    if not constants.kv_bits and out[0] != out[1]:
         raise BadInput(f"{entry.name} has one KV cache type for keys and values, not two")
     return out[0], out[1]
 
@@ -185,38 +203,44 @@ def _without_cache(row: DeviceMemory) -> DeviceMemory:
     return msgspec.structs.replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
 
 
-def _cache(d: Deployment, entry: Engine, c: Constants, length: int) -> tuple[float, int, int]:
+def _cache(deployment: Deployment, entry: Engine, constants: PlainConstants, length: int) -> tuple[float, int, int]:
     """(bytes per further token, cache bytes, state bytes) of one request of `length` tokens."""
-    keys, values = _kv_bytes(d, entry, c)
-    layers = cache_layers(d.model)
+    keys, values = _kv_bytes(deployment, entry, constants)
+    layers = cache_layers(deployment.model)
     if not layers:
-        raise BadInput(f"{d.model.id}: the layer layout is not in the catalogue, so memory cannot be told")
+        raise BadInput(f"{deployment.model.id}: the layer layout is not in the catalogue, so memory cannot be told")
     per_token = cache = state = 0.0
-    for x in layers:
-        for part in (x, *x.extra):
+    for layer in layers:
+        for part in (layer, *layer.extra):
             if part.image_only:
                 continue
             row = ((part.k + part.index) * keys + part.v * values) / part.per_tokens
-            window = part.window if c.windows else None
+            window = part.window if constants.windows else None
             per_token += 0 if window else row
             cache += row * min(length, window or length)
-        state += 4 * x.state + 2 * x.conv
+        state += 4 * layer.state + 2 * layer.conv
     return per_token, int(cache), int(state)
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The settings the engine has for length and requests at once; often none."""
-    c = constants(entry)
-    length, _ = _length(d, c)
+    constants = read_constants(entry)
+    length, _ = _length(deployment, constants)
     out = []
-    if c.names.context_length.flags:
-        flag = c.names.context_length.flags[0]
-        out.append(Decided(name=flag, value=length, because="longest request, prompt and output together"))
-    if c.reserved is not None:
-        tokens = reserved_tokens(d, c.reserved, length, d.sequences)
+    if constants.names.context_length.flags:
+        flag = constants.names.context_length.flags[0]
+        out.append(DecidedSetting(name=flag, value=length, because="longest request, prompt and output together"))
+    if constants.reserved is not None:
+        tokens = reserved_tokens(deployment, constants.reserved, length, deployment.sequences)
         out.append(
-            Decided(name=c.reserved.setting, value=tokens, because="tokens of all requests, shared and reserved")
+            DecidedSetting(
+                name=constants.reserved.setting, value=tokens, because="tokens of all requests, shared and reserved"
+            )
         )
-    if c.names.sequences.flags and d.sequences > 1:
-        out.append(Decided(name=c.names.sequences.flags[0], value=d.sequences, because="requests held at once"))
+    if constants.names.sequences.flags and deployment.sequences > 1:
+        out.append(
+            DecidedSetting(
+                name=constants.names.sequences.flags[0], value=deployment.sequences, because="requests held at once"
+            )
+        )
     return tuple(out)

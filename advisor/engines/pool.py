@@ -4,19 +4,19 @@
     pool   = budget - weights - activation peak - outside the allocator - CUDA graphs
 
 Constants per engine and version: `memory:` in rules/engines/<engine>.yaml (pool_constants). Settings are in
-pool_settings, bytes of a rank in pool_sizes, what the engine would refuse in pool_says.
+pool_settings, bytes of a rank in pool_sizes, what the engine would refuse in pool_messages.
 """
 
 from __future__ import annotations
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
-from advisor.engines import fitting, parallel, pool_says
-from advisor.engines.base import Decided, get, integer
-from advisor.engines.flags import own_flag
-from advisor.engines.pool_constants import Constants, constants
-from advisor.engines.pool_settings import Resolved, resolve
-from advisor.engines.pool_sizes import Sized, cache_plans, heads, sizes
+from advisor.engines import fitting, parallel, pool_messages
+from advisor.engines.base import DecidedSetting, get_integer, get_setting
+from advisor.engines.flags import find_own_flag
+from advisor.engines.pool_constants import PoolConstants, read_constants
+from advisor.engines.pool_settings import PoolSettings, resolve_pool_settings
+from advisor.engines.pool_sizes import RankBytes, plan_caches, query_heads, size_ranks
 from advisor.machines.types import Device
 from advisor.memory.adapters import prediction_params
 from advisor.memory.layers import cache_layers
@@ -31,7 +31,7 @@ HOST_ALONE_MIB = (512, 2048, 6144)
 PINNED_MORE = (0.0, 0.9, 1.0)
 
 
-class Pool(Record, frozen=True, kw_only=True):
+class PoolBytes(Record, frozen=True, kw_only=True):
     """Bytes that one device leaves for the KV pool, and what one request of full length takes there."""
 
     low: int
@@ -40,37 +40,53 @@ class Pool(Record, frozen=True, kw_only=True):
     request: int
 
 
-def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None = None) -> MemoryEstimate:
+def memory(
+    deployment: Deployment, entry: Engine, quantization: Quantization, fraction: float | None = None
+) -> MemoryEstimate:
     """Where every byte goes, what the pool holds, and whether the asked requests fit into it.
 
     `fraction` replaces the default share of the device where an engine computes it. Raises BadInput where a setting or
     the model's layout allows no answer.
     """
-    c = constants(entry)
-    r = resolve(d, entry, c, fraction)
-    s = sizes(d, r, c, q)
-    plans = _no_cache(r) if keeps_nothing(d) else cache_plans(d, r, c)
-    devices = fitting.devices(d)
-    used = devices[: r.ranks]
-    requests = [p.request(r.length, r.batched_tokens) for p in plans]
-    each = -(-d.sequences // r.dp)  # sequences of one replica
-    made: dict[tuple[int, int], tuple[DeviceMemory, Pool | None]] = {}  # ranks of a stage on equal devices are alike
+    constants = read_constants(entry)
+    settings = resolve_pool_settings(deployment, entry, constants, fraction)
+    sizes = size_ranks(deployment, settings, constants, quantization)
+    plans = _no_cache(settings) if keeps_nothing(deployment) else plan_caches(deployment, settings, constants)
+    devices = fitting.used_devices(deployment)
+    used = devices[: settings.ranks]
+    requests = [p.request(settings.length, settings.batched_tokens) for p in plans]
+    each = -(-deployment.sequences // settings.dp)  # sequences of one replica
+    made: dict[
+        tuple[int, int], tuple[DeviceMemory, PoolBytes | None]
+    ] = {}  # ranks of a stage on equal devices are alike
     both = []
-    for k, (x, like) in enumerate(zip(used, fitting.kinds(d), strict=False)):
-        stage = _stage(k, r)
+    for k, (device, like) in enumerate(zip(used, fitting.number_device_kinds(deployment), strict=False)):
+        stage = _stage(k, settings)
         kind = (stage, like)
         if kind not in made:
-            row = _row(c, r, s, stage, x, [each * b for b in requests[stage]])
-            made[kind] = row, _pool(c, r, s, x, row, sum(requests[stage]))
+            row = _row(constants, settings, sizes, stage, device, [each * b for b in requests[stage]])
+            made[kind] = row, _pool(constants, settings, sizes, device, row, sum(requests[stage]))
         both.append(made[kind])
     rows = [row for row, _ in both]
     pools = [p for _, p in both if p is not None]
-    host = _host(d, r, s, requests, alone=not devices)
-    verdict = fitting.verdict(rows, host, needs_host=not devices or r.cpu_offload > 0, d=d)
-    refusals = pool_says.refusals(
-        d, r, c, devices, parallel.refusals(entry, d.model, r.tp, parallel.launch_of(d, entry))
+    host = _host(deployment, settings, sizes, requests, alone=not devices)
+    verdict = fitting.judge_fit(rows, host, needs_host=not devices or settings.cpu_offload > 0, deployment=deployment)
+    refusals = pool_messages.find_refusals(
+        deployment,
+        settings,
+        constants,
+        devices,
+        parallel.find_size_refusals(
+            entry, deployment.model, settings.tp, parallel.make_parallel_launch(deployment, entry)
+        ),
     )
-    too_many = pool_says.states(r, c, plans, min(p.low for p in pools), min(p.high for p in pools)) if pools else None
+    too_many = (
+        pool_messages.find_state_shortage(
+            settings, constants, plans, min(p.low for p in pools), min(p.high for p in pools)
+        )
+        if pools
+        else None
+    )
     if too_many is not None:
         refusals.append(too_many[1])
     sure = [x for x in refusals if too_many is None or too_many[0] or x != too_many[1]]
@@ -79,129 +95,149 @@ def memory(d: Deployment, entry: Engine, q: Quantization, fraction: float | None
         fits=fits,
         devices=tuple(rows),
         host=host,
-        kv_cache=_kv_cache(r, plans, pools),
-        context_length=r.length,
-        sequences=d.sequences,
-        basis=_basis(entry, c, s, q, r.kv_packed is not None),
-        not_modelled=_left_out(d, r, c),
-        warnings=(*refusals, *verdict.warnings, *pool_says.notes(d, r, used)),
+        kv_cache=_kv_cache(settings, plans, pools),
+        context_length=settings.length,
+        sequences=deployment.sequences,
+        basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
+        not_modelled=_left_out(deployment, settings, constants),
+        warnings=(*refusals, *verdict.warnings, *pool_messages.list_notes(deployment, settings, used)),
         short=verdict.short,
-        message=pool_says.too_long(r, plans, requests, [p.value for p in pools]) if fits is False else None,
+        message=pool_messages.find_length_refusal(settings, plans, requests, [p.value for p in pools])
+        if fits is False
+        else None,
     )
 
 
-def _left_out(d: Deployment, r: Resolved, c: Constants) -> tuple[str, ...]:
+def _left_out(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
     """What the estimate does not count."""
     out = []
-    if d.model.vision and c.images_gib is None:
+    if deployment.model.vision and constants.images_gib is None:
         out.append("multimodal profiling of image inputs")
-    if r.lora_slots and r.lora_rank is None:
+    if settings.lora_slots and settings.lora_rank is None:
         out.append("LoRA adapters, whose rank is not said")
-    elif r.lora_slots and c.lora is not None and not c.lora.experts and d.model.is_moe:
+    elif settings.lora_slots and constants.lora is not None and not constants.lora.experts and deployment.model.is_moe:
         out.append("LoRA buffers of routed experts")
-    if get(d.settings, *c.names.speculative.flags) is not None:
-        if not r.prediction:
-            if d.draft is None:
+    if get_setting(deployment.settings, *constants.names.speculative.flags) is not None:
+        if not settings.prediction:
+            if deployment.draft is None:
                 out.append("the draft model of speculative decoding")
-        elif prediction_params(d.model) is None:
+        elif prediction_params(deployment.model) is None:
             out.append("the prediction block, whose size is not known")
     return tuple(out)
 
 
-def keeps_nothing(d: Deployment) -> bool:
+def keeps_nothing(deployment: Deployment) -> bool:
     """Whether the model is an encoder (embeddings, reranking): no layer keeps anything between tokens."""
-    layers = cache_layers(d.model)
-    return d.model.kind != "chat" and bool(layers) and not any(x.attends or x.recurrent for x in layers)
+    layers = cache_layers(deployment.model)
+    return deployment.model.kind != "chat" and bool(layers) and not any(x.attends or x.recurrent for x in layers)
 
 
-def _no_cache(r: Resolved) -> tuple[PagedCache, ...]:
-    return (PagedCache(groups=(), row=0, state_real=0),) * r.pp
+def _no_cache(settings: PoolSettings) -> tuple[PagedCache, ...]:
+    return (PagedCache(groups=(), row=0, state_real=0),) * settings.pp
 
 
-def _stage(rank: int, r: Resolved) -> int:
+def _stage(rank: int, settings: PoolSettings) -> int:
     """Pipeline stage of a device: stages follow one another, within each replica."""
-    return rank // r.tp % r.pp
+    return rank // settings.tp % settings.pp
 
 
-def on_device(r: Resolved, s: Sized, stage: int) -> int:
+def weights_on_device(settings: PoolSettings, sizes: RankBytes, stage: int) -> int:
     """Weights of a rank that lie on its device, bytes: all but what is offloaded; embedding and output always stay."""
-    whole = s.weights.stages[stage]
-    return max(whole - r.cpu_offload, min(whole, s.weights.outside[stage]))
+    whole = sizes.weights.stages[stage]
+    return max(whole - settings.cpu_offload, min(whole, sizes.weights.outside[stage]))
 
 
-def _row(c: Constants, r: Resolved, s: Sized, stage: int, x: Device, request: list[int]) -> DeviceMemory:
-    weights = on_device(r, s, stage)
+def _row(
+    constants: PoolConstants, settings: PoolSettings, sizes: RankBytes, stage: int, device: Device, request: list[int]
+) -> DeviceMemory:
+    weights = weights_on_device(settings, sizes, stage)
     base = weights + sum(request)
     return DeviceMemory(
-        name=x.name,
-        capacity_bytes=x.total_bytes,
-        budget_bytes=_budget(c, r, s, x, weights, sum(request)),
+        name=device.name,
+        capacity_bytes=device.total_bytes,
+        budget_bytes=_budget(constants, settings, sizes, device, weights, sum(request)),
         weights_bytes=weights,
         kv_cache_bytes=request[0],
         recurrent_state_bytes=request[1],
-        compute_bytes=s.activation[1],
-        overhead_bytes=s.overhead[1],
-        total_bytes=base + s.activation[1] + s.overhead[1],
-        low_bytes=base + s.activation[0] + s.overhead[0] - int((1 - s.weights_range[0]) * weights),
-        high_bytes=base + s.activation[2] + s.overhead[2] + int((s.weights_range[1] - 1) * weights),
+        compute_bytes=sizes.activation[1],
+        overhead_bytes=sizes.overhead[1],
+        total_bytes=base + sizes.activation[1] + sizes.overhead[1],
+        low_bytes=base + sizes.activation[0] + sizes.overhead[0] - int((1 - sizes.weights_range[0]) * weights),
+        high_bytes=base + sizes.activation[2] + sizes.overhead[2] + int((sizes.weights_range[1] - 1) * weights),
     )
 
 
-def _budget(c: Constants, r: Resolved, s: Sized, x: Device, weights: int, request: int) -> int | None:
+def _budget(
+    constants: PoolConstants, settings: PoolSettings, sizes: RankBytes, device: Device, weights: int, request: int
+) -> int | None:
     """What the engine may use of a device, bytes; None when its size is not known.
 
     Source of `after_weights`: the documentation of LMDeploy's cache-max-entry-count and TensorRT-LLM's
     free_gpu_memory_fraction, which are shares of what is left after the weights.
     """
-    free = _free(x)
-    total = fitting.allocatable(x)
+    free = _free(device)
+    total = fitting.allocatable_bytes(device)
     if free is None or total is None:
         return None
-    if c.fraction_of == "total":
-        return min(int(total * r.fraction), free)
+    if constants.fraction_of == "total":
+        return min(int(total * settings.fraction), free)
     # the share is of what the weights (and the context) leave; the activation peak lives in the rest
-    least = r.fraction * (free - s.weights_range[1] * weights - s.overhead[2])
+    least = settings.fraction * (free - sizes.weights_range[1] * weights - sizes.overhead[2])
     if request <= least:  # the pool holds the requests for sure: what is left to judge is the whole device
         return free
-    left = free - weights - s.overhead[1]
-    return min(free, weights + s.activation[1] + s.overhead[1] + int(left * r.fraction)) if left > 0 else free
+    left = free - weights - sizes.overhead[1]
+    return (
+        min(free, weights + sizes.activation[1] + sizes.overhead[1] + int(left * settings.fraction))
+        if left > 0
+        else free
+    )
 
 
-def _free(x: Device) -> int | None:
+def _free(device: Device) -> int | None:
     """What of the device can be allocated now, bytes."""
-    total = fitting.allocatable(x)
+    total = fitting.allocatable_bytes(device)
     if total is None:
         return None
-    return total if x.free_bytes is None else min(x.free_bytes, total)
+    return total if device.free_bytes is None else min(device.free_bytes, total)
 
 
-def _pool(c: Constants, r: Resolved, s: Sized, x: Device, row: DeviceMemory, request: int) -> Pool | None:
+def _pool(
+    constants: PoolConstants, settings: PoolSettings, sizes: RankBytes, device: Device, row: DeviceMemory, request: int
+) -> PoolBytes | None:
     if row.budget_bytes is None or row.weights_bytes is None:
         return None
     w = row.weights_bytes
-    weights = (int(w * s.weights_range[0]), w, int(w * s.weights_range[1]))
-    free = _free(x)
-    if c.fraction_of != "total" and free is not None:
-        low, value, high = (int(r.fraction * (free - weights[k] - s.overhead[k])) for k in (2, 1, 0))
-        return Pool(low=low, value=value, high=high, request=request)
-    low, value, high = (row.budget_bytes - weights[k] - s.activation[k] - s.overhead[k] for k in (2, 1, 0))
-    return Pool(low=low, value=value, high=high, request=request)
+    weights = (int(w * sizes.weights_range[0]), w, int(w * sizes.weights_range[1]))
+    free = _free(device)
+    if constants.fraction_of != "total" and free is not None:
+        low, value, high = (int(settings.fraction * (free - weights[k] - sizes.overhead[k])) for k in (2, 1, 0))
+        return PoolBytes(low=low, value=value, high=high, request=request)
+    low, value, high = (row.budget_bytes - weights[k] - sizes.activation[k] - sizes.overhead[k] for k in (2, 1, 0))
+    return PoolBytes(low=low, value=value, high=high, request=request)
 
 
-def _host(d: Deployment, r: Resolved, s: Sized, requests: list[tuple[int, int]], alone: bool) -> DeviceMemory:
+def _host(
+    deployment: Deployment, settings: PoolSettings, sizes: RankBytes, requests: list[tuple[int, int]], alone: bool
+) -> DeviceMemory:
     """Host memory: beside GPUs only the process itself, without GPUs everything."""
     if not alone:
-        offloaded = sum(s.weights.stages[k] - on_device(r, s, k) for k in range(r.pp)) * r.tp * r.dp
+        offloaded = (
+            sum(sizes.weights.stages[k] - weights_on_device(settings, sizes, k) for k in range(settings.pp))
+            * settings.tp
+            * settings.dp
+        )
         pinned = [x + share * offloaded / MIB for x, share in zip(HOST_BESIDE_MIB, PINNED_MORE, strict=True)]
-        return fitting.host_row(d, offloaded, 0, 0, 0, overhead_mib=(pinned[0], pinned[1], pinned[2]))
-    every = r.tp * r.dp  # ranks of each stage
-    each = -(-d.sequences // r.dp)
+        return fitting.host_row(deployment, offloaded, 0, 0, 0, overhead_mib=(pinned[0], pinned[1], pinned[2]))
+    every = settings.tp * settings.dp  # ranks of each stage
+    each = -(-deployment.sequences // settings.dp)
     cache, state = (sum(b[k] for b in requests) * each * every for k in (0, 1))
-    weights = sum(s.weights.stages) * every
-    return fitting.host_row(d, weights, cache, state, s.activation[1] * r.ranks, overhead_mib=HOST_ALONE_MIB)
+    weights = sum(sizes.weights.stages) * every
+    return fitting.host_row(
+        deployment, weights, cache, state, sizes.activation[1] * settings.ranks, overhead_mib=HOST_ALONE_MIB
+    )
 
 
-def _kv_cache(r: Resolved, plans: tuple[PagedCache, ...], pools: list[Pool]) -> KvCache:
+def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list[PoolBytes]) -> KvCache:
     """Growth and pool per device; what all replicas hold together."""
     row = max(p.row for p in plans)
     tightest = min(pools, key=lambda p: p.value, default=None)
@@ -214,14 +250,16 @@ def _kv_cache(r: Resolved, plans: tuple[PagedCache, ...], pools: list[Pool]) -> 
         available_bytes=tightest.value,
         available_low_bytes=min(p.low for p in pools),
         available_high_bytes=min(p.high for p in pools),
-        tokens=r.dp * (room // row) if row else None,
-        max_sequences=None if held is None else r.dp * min(r.sequences, held),
+        tokens=settings.dp * (room // row) if row else None,
+        max_sequences=None if held is None else settings.dp * min(settings.sequences, held),
     )
 
 
-def _basis(entry: Engine, c: Constants, s: Sized, q: Quantization, packed: bool) -> dict[str, Basis]:
-    sure = not s.weights.modelled and q.family in ("none", "hf")
-    cache: Basis = "exact" if c.planner == "groups" and not packed else "modelled"
+def _basis(
+    entry: Engine, constants: PoolConstants, sizes: RankBytes, quantization: Quantization, packed: bool
+) -> dict[str, Basis]:
+    sure = not sizes.weights.modelled and quantization.family in ("none", "hf")
+    cache: Basis = "exact" if constants.planner == "groups" and not packed else "modelled"
     rest: Basis = "measured" if entry.id == "vllm" else "assumed"
     return {
         "weights": "exact" if sure else "modelled",
@@ -232,36 +270,49 @@ def _basis(entry: Engine, c: Constants, s: Sized, q: Quantization, packed: bool)
     }
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The settings a launch should carry, of engines without a module of their own."""
-    return common_settings(d, entry)
+    return common_settings(deployment, entry)
 
 
-def common_settings(d: Deployment, entry: Engine) -> tuple[Decided, ...]:
+def common_settings(deployment: Deployment, entry: Engine) -> tuple[DecidedSetting, ...]:
     """The settings every pool engine should be given, under the names that its launches write."""
-    r, c = resolve(d, entry, constants(entry)), entry.concepts
+    settings, concepts = resolve_pool_settings(deployment, entry, read_constants(entry)), entry.concepts
     written = "written out, so that a later default cannot break the estimate"
     found = (
-        (c.context_length, r.length, "longest request, prompt and output together"),
-        (c.sequences, admitted(d, constants(entry)), "requests that run at once"),
-        (c.memory_share, r.fraction, written),
+        (concepts.context_length, settings.length, "longest request, prompt and output together"),
+        (concepts.sequences, admitted_requests(deployment, read_constants(entry)), "requests that run at once"),
+        (concepts.memory_share, settings.fraction, written),
     )
-    out = [Decided(name=x.launch or x.flags[0], value=value, because=why) for x, value, why in found if x.flags]
-    ranks = c.tensor_parallel.launch or own_flag(entry, "tensor_parallel")
-    if ranks and (r.tp > 1 or fitting.several(d)):
-        out.append(Decided(name=ranks, value=r.tp, because=fitting.why_so_many(r.tp)))
-    stages = c.pipeline_parallel.launch or own_flag(entry, "pipeline_parallel")
-    if r.pp > 1 and stages:
-        out.append(Decided(name=stages, value=r.pp, because="stages of layers over groups of GPUs"))
-    prompt, why = own_flag(entry, "prompt_length"), "longest prompt; an answer needs one token"
+    out = [DecidedSetting(name=x.launch or x.flags[0], value=value, because=why) for x, value, why in found if x.flags]
+    ranks = concepts.tensor_parallel.launch or find_own_flag(entry, "tensor_parallel")
+    if ranks and (settings.tp > 1 or fitting.has_several_devices(deployment)):
+        out.append(DecidedSetting(name=ranks, value=settings.tp, because=fitting.explain_ranks(settings.tp)))
+    stages = concepts.pipeline_parallel.launch or find_own_flag(entry, "pipeline_parallel")
+    if settings.pp > 1 and stages:
+        out.append(DecidedSetting(name=stages, value=settings.pp, because="stages of layers over groups of GPUs"))
+    prompt, why = find_own_flag(entry, "prompt_length"), "longest prompt; an answer needs one token"
     if prompt:
-        out.append(Decided(name=prompt, value=max(1, r.length - 1), because=why))
+        out.append(DecidedSetting(name=prompt, value=max(1, settings.length - 1), because=why))
     return tuple(out)
 
 
-__all__ = ["Resolved", "common_settings", "constants", "heads", "keeps_nothing", "memory", "resolve", "settings"]
+__all__ = [
+    "PoolSettings",
+    "common_settings",
+    "keeps_nothing",
+    "launch_settings",
+    "memory",
+    "query_heads",
+    "read_constants",
+    "resolve_pool_settings",
+]
 
 
-def admitted(d: Deployment, c: Constants) -> int:
+def admitted_requests(deployment: Deployment, constants: PoolConstants) -> int:
     """Requests the server should admit at once: as set, else those the deployment is sized for."""
-    return (integer(d.settings, *c.names.sequences.flags, least=1) if c.names.sequences.flags else None) or d.sequences
+    return (
+        get_integer(deployment.settings, *constants.names.sequences.flags, least=1)
+        if constants.names.sequences.flags
+        else None
+    ) or deployment.sequences

@@ -11,7 +11,7 @@ from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.meanings import PUT_IN, AcceleratorId, FlagName, ModelType, Version
 from advisor.memo import memoize_by_identity
-from advisor.memory.paged_cache import Packed
+from advisor.memory.paged_cache import PackedCacheType
 from advisor.record import Record
 
 GIB = 2**30
@@ -30,7 +30,7 @@ class RangeGib(Record, frozen=True, kw_only=True):
     before: Version | None = None  # holds below this engine version
 
 
-class Tier(Record, frozen=True, kw_only=True):
+class DeviceDefaults(Record, frozen=True, kw_only=True):
     """Defaults that depend on the device: hold from `from_gib` of memory on."""
 
     from_gib: float
@@ -43,7 +43,7 @@ class Tier(Record, frozen=True, kw_only=True):
     whole_prompts_to: int = 0  # up to this context length prompts are not chunked: a batch holds a whole one
 
 
-class Activation(Record, frozen=True, kw_only=True):
+class ActivationPeak(Record, frozen=True, kw_only=True):
     """Peak of the profiling run, in 2-byte elements per batched token: the layer or the sampler, whichever is larger.
 
     layer = 2 x tokens x (mlp x widest MLP / tp + hidden x hidden size)
@@ -61,7 +61,7 @@ class Activation(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Lora(Record, frozen=True, kw_only=True):
+class LoraSlots(Record, frozen=True, kw_only=True):
     """What adapter slots hold; the flags and their defaults are concepts."""
 
     given: tuple[FlagName, ...] = ()  # settings that name adapters, and enable them
@@ -71,7 +71,7 @@ class Lora(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Constants(Record, frozen=True, kw_only=True):
+class PoolConstants(Record, frozen=True, kw_only=True):
     """`memory:` of a pool engine."""
 
     family: Literal["pool"] = "pool"
@@ -79,12 +79,12 @@ class Constants(Record, frozen=True, kw_only=True):
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
     experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
     kv_bytes: dict[str, float]  # accepted KV cache types -> bytes per element
-    packed_kv: dict[str, Packed] = {}  # types whose vectors are packed, with something beside them
-    tiers: tuple[Tier, ...]
-    activation: tuple[Activation, ...]
+    packed_kv: dict[str, PackedCacheType] = {}  # types whose vectors are packed, with something beside them
+    tiers: tuple[DeviceDefaults, ...]
+    activation: tuple[ActivationPeak, ...]
     graphs_gib: tuple[RangeGib, ...]  # those inside the budget
     outside_gib: tuple[RangeGib, ...]  # CUDA context, NCCL, libraries; by ranks
-    lora: Lora | None = None
+    lora: LoraSlots | None = None
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     planner: Literal["groups", "plain"]
     block: int = 16
@@ -96,10 +96,10 @@ class Constants(Record, frozen=True, kw_only=True):
 
 
 @memoize_by_identity
-def constants(entry: Engine) -> Constants:
+def read_constants(entry: Engine) -> PoolConstants:
     """The engine's memory constants. Raises BadInput when an overlay spoiled them."""
     try:
-        made = msgspec.convert(entry.memory, Constants)
+        made = msgspec.convert(entry.memory, PoolConstants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
     return msgspec.structs.replace(made, names=entry.concepts)

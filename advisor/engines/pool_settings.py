@@ -8,12 +8,12 @@ from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.engines import fitting
-from advisor.engines.base import LARGEST_LENGTH, flag, get, integer, number
-from advisor.engines.pool_constants import GIB, Constants, Tier, constants
-from advisor.engines.versions import key, pick
+from advisor.engines.base import LARGEST_LENGTH, get_flag, get_integer, get_number, get_setting
+from advisor.engines.pool_constants import GIB, DeviceDefaults, PoolConstants, read_constants
+from advisor.engines.versions import pick_version, version_key
 from advisor.errors import BadInput
 from advisor.memory.layers import cache_layers
-from advisor.memory.paged_cache import Packed
+from advisor.memory.paged_cache import PackedCacheType
 from advisor.near import near_matches
 from advisor.record import Record
 
@@ -22,7 +22,7 @@ MOST_RANKS = 4096  # no deployment has more; keeps absurd requests from becoming
 _SAME_TYPE = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16"}
 
 
-class Resolved(Record, frozen=True, kw_only=True):
+class PoolSettings(Record, frozen=True, kw_only=True):
     """The settings the engine would run with."""
 
     tp: int  # ranks that share attention and dense layers
@@ -35,7 +35,7 @@ class Resolved(Record, frozen=True, kw_only=True):
     length: int  # longest request, tokens
     kv_type: str
     kv_bytes: float  # per element
-    kv_packed: Packed | None
+    kv_packed: PackedCacheType | None
     eager: bool
     cpu_offload: int  # bytes of each rank's layers kept in host memory
     text_only: bool
@@ -53,56 +53,58 @@ class Resolved(Record, frozen=True, kw_only=True):
         return self.tp * self.pp * self.dp
 
 
-def resolve(d: Deployment, entry: Engine, c: Constants, fraction: float | None = None) -> Resolved:
+def resolve_pool_settings(
+    deployment: Deployment, entry: Engine, constants: PoolConstants, fraction: float | None = None
+) -> PoolSettings:
     """Settings with defaults filled in; `fraction` is the engine's own default where it computes one.
 
     Raises BadInput naming the flag that cannot be.
     """
-    s, names = d.settings, entry.concepts
-    version = d.engine_version or entry.version
-    share = number(s, *names.memory_share.flags)
+    s, names = deployment.settings, entry.concepts
+    version = deployment.engine_version or entry.version
+    share = get_number(s, *names.memory_share.flags)
     if share is not None and not 0 < share <= 1:
         raise BadInput(f"setting {names.memory_share.flags[0]}: {share:g} is not above 0 and at most 1")
     if share is None:
         share = fraction if fraction is not None else _usual_share(entry, version)
-    length = _length(d, names)
-    tier = _tier(d, c, version)
-    tp, pp, dp, ep = _ranks(d, names, c.experts_over_dp)
-    kind = _kv_type(d, entry, c)
-    slots, rank = _lora(d, names, c, version)
-    return Resolved(
+    length = _length(deployment, names)
+    tier = _tier(deployment, constants, version)
+    tp, pp, dp, ep = _ranks(deployment, names, constants.experts_over_dp)
+    kind = _kv_type(deployment, entry, constants)
+    slots, rank = _lora(deployment, names, constants, version)
+    return PoolSettings(
         tp=tp,
         pp=pp,
         dp=dp,
         ep=ep,
         fraction=share,
-        sequences=_count(d, names.sequences.flags) or tier.sequences,
-        batched_tokens=_count(d, names.batched_tokens.flags) or _batch(tier, length),
+        sequences=_count(deployment, names.sequences.flags) or tier.sequences,
+        batched_tokens=_count(deployment, names.batched_tokens.flags) or _batch(tier, length),
         length=length,
         kv_type=kind,
-        kv_bytes=c.kv_bytes[kind],
-        kv_packed=c.packed_kv.get(kind),
-        eager=bool(flag(s, *names.eager.flags)),
-        cpu_offload=_offload(d, names),
-        text_only=bool(flag(s, *names.text_only.flags)),
-        length_given=d.context_length is not None or get(s, *names.context_length.flags) is not None,
-        sequences_given=bool(_count(d, names.sequences.flags)),
-        prediction=_prediction(d, names),
+        kv_bytes=constants.kv_bytes[kind],
+        kv_packed=constants.packed_kv.get(kind),
+        eager=bool(get_flag(s, *names.eager.flags)),
+        cpu_offload=_offload(deployment, names),
+        text_only=bool(get_flag(s, *names.text_only.flags)),
+        length_given=deployment.context_length is not None or get_setting(s, *names.context_length.flags) is not None,
+        sequences_given=bool(_count(deployment, names.sequences.flags)),
+        prediction=_prediction(deployment, names),
         lora_slots=slots,
         lora_rank=rank,
-        lora_experts_whole=bool(c.lora and flag(s, *names.expert_parallel_switch.flags)),
+        lora_experts_whole=bool(constants.lora and get_flag(s, *names.expert_parallel_switch.flags)),
         version=version,
     )
 
 
-def _batch(tier: Tier, length: int) -> int:
+def _batch(tier: DeviceDefaults, length: int) -> int:
     """Batched tokens by default; engines that do not chunk prompts take a whole one."""
     return max(length, tier.batched_tokens) if length <= tier.whole_prompts_to else tier.batched_tokens
 
 
-def _prediction(d: Deployment, names: Concepts) -> bool:
+def _prediction(deployment: Deployment, names: Concepts) -> bool:
     """Whether speculative decoding with the model's own prediction block is set. Raises BadInput for a bad value."""
-    value = get(d.settings, *names.speculative.flags)
+    value = get_setting(deployment.settings, *names.speculative.flags)
     if value is None:
         return False
     try:
@@ -114,29 +116,34 @@ def _prediction(d: Deployment, names: Concepts) -> bool:
     return "mtp" in str(config.get("method", "")).lower()
 
 
-def _lora(d: Deployment, names: Concepts, c: Constants, version: str | None) -> tuple[int, int | None]:
+def _lora(
+    deployment: Deployment, names: Concepts, constants: PoolConstants, version: str | None
+) -> tuple[int, int | None]:
     """(adapter slots, rank); no slots where adapters are not enabled."""
-    x = c.lora
-    if x is None or not (flag(d.settings, *names.lora.flags) or get(d.settings, *x.given) is not None):
+    lora_slots = constants.lora
+    if lora_slots is None or not (
+        get_flag(deployment.settings, *names.lora.flags)
+        or get_setting(deployment.settings, *lora_slots.given) is not None
+    ):
         return 0, 0
-    slots, rank = (_count(d, n.flags) or _usual(n, version) for n in (names.lora_slots, names.lora_rank))
+    slots, rank = (_count(deployment, n.flags) or _usual(n, version) for n in (names.lora_slots, names.lora_rank))
     return slots or 1, rank
 
 
-def _usual(n: Concept, version: str | None) -> int | None:
+def _usual(concept: Concept, version: str | None) -> int | None:
     """What an engine takes when nothing is said; None where that is not a number of its own."""
-    return int(pick(n.default, version).number) if n.default else None
+    return int(pick_version(concept.default, version).number) if concept.default else None
 
 
-def _offload(d: Deployment, names: Concepts) -> int:
-    gib = number(d.settings, *names.cpu_offload.flags)
+def _offload(deployment: Deployment, names: Concepts) -> int:
+    gib = get_number(deployment.settings, *names.cpu_offload.flags)
     if gib is not None and not 0 <= gib <= LARGEST_LENGTH:
         raise BadInput(f"setting {names.cpu_offload.flags[0]}: {gib:g} is not a number of GiB from 0 on")
     return int((gib or 0) * GIB)
 
 
-def _count(d: Deployment, names: tuple[str, ...]) -> int | None:
-    return integer(d.settings, *names, least=1, most=LARGEST_LENGTH) if names else None
+def _count(deployment: Deployment, names: tuple[str, ...]) -> int | None:
+    return get_integer(deployment.settings, *names, least=1, most=LARGEST_LENGTH) if names else None
 
 
 def _usual_share(entry: Engine, version: str | None) -> float:
@@ -144,18 +151,18 @@ def _usual_share(entry: Engine, version: str | None) -> float:
     usual = entry.concepts.memory_share.default
     if not usual:
         raise BadInput(f"rules/engines/{entry.id}.yaml: concepts.memory_share has no default")
-    return pick(usual, version).number
+    return pick_version(usual, version).number
 
 
-def _ranks(d: Deployment, names: Concepts, experts_over_dp: bool) -> tuple[int, int, int, int]:
-    """(tp, pp, dp, ep) as Resolved means them."""
-    s = d.settings
+def _ranks(deployment: Deployment, names: Concepts, experts_over_dp: bool) -> tuple[int, int, int, int]:
+    """(tp, pp, dp, ep) as PoolSettings means them."""
+    s = deployment.settings
     sizes = (names.tensor_parallel.flags, names.pipeline_parallel.flags, names.data_parallel.flags)
-    tp, pp, dp = (integer(s, *x, least=1, most=MOST_RANKS) or 1 if x else 1 for x in sizes)
-    layers = len(cache_layers(d.model))
+    tp, pp, dp = (get_integer(s, *x, least=1, most=MOST_RANKS) or 1 if x else 1 for x in sizes)
+    layers = len(cache_layers(deployment.model))
     if layers and pp > layers:
-        raise BadInput(f"setting {sizes[1][0]}: {pp} stages are more than the {layers} layers of {d.model.id}")
-    if flag(s, *names.data_parallel_attention.flags):
+        raise BadInput(f"setting {sizes[1][0]}: {pp} stages are more than the {layers} layers of {deployment.model.id}")
+    if get_flag(s, *names.data_parallel_attention.flags):
         if tp % dp:
             raise BadInput(
                 f"setting {sizes[0][0]}: {tp} is not a multiple of {sizes[2][0]} {dp}, which splits its ranks"
@@ -164,33 +171,34 @@ def _ranks(d: Deployment, names: Concepts, experts_over_dp: bool) -> tuple[int, 
     if experts_over_dp:
         return tp, pp, dp, tp * dp  # routed experts are spread over all replicas, sliced or whole alike
     flags = names.expert_parallel.flags
-    ep = integer(s, *flags, least=1, most=MOST_RANKS) if flags else None
+    ep = get_integer(s, *flags, least=1, most=MOST_RANKS) if flags else None
     return tp, pp, dp, max(tp, ep or 1)
 
 
-def _length(d: Deployment, names: Concepts) -> int:
+def _length(deployment: Deployment, names: Concepts) -> int:
     flags = names.context_length.flags
-    asked = get(d.settings, *flags)
+    asked = get_setting(deployment.settings, *flags)
     if asked is not None and str(asked) not in names.context_length.unset:
-        return integer(d.settings, *flags, least=1, most=LARGEST_LENGTH) or 0
-    length = d.context_length or d.model.max_context
+        return get_integer(deployment.settings, *flags, least=1, most=LARGEST_LENGTH) or 0
+    length = deployment.context_length or deployment.model.max_context
     if not length:
-        raise BadInput(f"context length: give --context, the trained context of {d.model.id} is not known")
+        raise BadInput(f"context length: give --context, the trained context of {deployment.model.id} is not known")
     return length
 
 
-def _kv_type(d: Deployment, entry: Engine, c: Constants) -> str:
+def _kv_type(deployment: Deployment, entry: Engine, constants: PoolConstants) -> str:
     """The KV cache's type under the engine's own name. Engines of this kind have one type for keys and values."""
-    asked = get(d.settings, *entry.concepts.kv_cache_type.flags)
-    if asked is None and d.kv_cache_type.k != d.kv_cache_type.v:
+    asked = get_setting(deployment.settings, *entry.concepts.kv_cache_type.flags)
+    if asked is None and deployment.kv_cache_type.k != deployment.kv_cache_type.v:
         raise BadInput(
-            f"KV cache type {d.kv_cache_type.k}/{d.kv_cache_type.v}: {entry.name} has one type for keys and values"
+            f"KV cache type {deployment.kv_cache_type.k}/{deployment.kv_cache_type.v}: {entry.name} has one type for "
+            "keys and values"
         )
-    kind = str(asked if asked is not None else d.kv_cache_type.k).lower()
-    if kind not in c.kv_bytes:
+    kind = str(asked if asked is not None else deployment.kv_cache_type.k).lower()
+    if kind not in constants.kv_bytes:
         kind = _SAME_TYPE.get(kind, kind)
-    if kind not in c.kv_bytes:
-        known = sorted(c.kv_bytes)
+    if kind not in constants.kv_bytes:
+        known = sorted(constants.kv_bytes)
         raise BadInput(
             f"KV cache type {kind[:40]!r} is not one {entry.name} has; it has {', '.join(known)}.",
             near_matches(kind[:40], known),
@@ -203,26 +211,28 @@ def least_default_sequences(entry: Engine) -> int | None:
     None where the rules have none."""
     if "tiers" not in entry.memory:
         return None
-    return min(t.sequences for t in constants(entry).tiers if t.before is None)
+    return min(t.sequences for t in read_constants(entry).tiers if t.before is None)
 
 
-def _tier(d: Deployment, c: Constants, version: str | None) -> Tier:
+def _tier(deployment: Deployment, constants: PoolConstants, version: str | None) -> DeviceDefaults:
     """Defaults for the first device, which is the one the engines look at; a narrower tier wins over a wider one."""
-    first = next(iter(fitting.devices(d)), None)
+    first = next(iter(fitting.used_devices(deployment)), None)
     total = (first.total_bytes or 0) / GIB if first else 0.0
     of = first.accelerator if first else None
     capability = float(first.compute_capability) if first and first.compute_capability else None
-    known = key(version or "")
+    known = version_key(version or "")
 
-    def holds(t: Tier) -> bool:
-        if t.before is not None and not (known and known < key(t.before)):
+    def holds(defaults: DeviceDefaults) -> bool:
+        if defaults.before is not None and not (known and known < version_key(defaults.before)):
             return False
-        if t.below_capability is not None and not (capability is not None and capability < t.below_capability):
+        if defaults.below_capability is not None and not (
+            capability is not None and capability < defaults.below_capability
+        ):
             return False
-        return total >= t.from_gib and (not t.accelerators or of in t.accelerators)
+        return total >= defaults.from_gib and (not defaults.accelerators or of in defaults.accelerators)
 
     return max(
-        (t for t in c.tiers if holds(t)),
+        (t for t in constants.tiers if holds(t)),
         key=lambda t: (bool(t.accelerators), t.before is not None, t.from_gib),
-        default=c.tiers[0],
+        default=constants.tiers[0],
     )

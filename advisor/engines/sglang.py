@@ -6,14 +6,14 @@ import msgspec
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
-from advisor.engines import answers, fitting, pool
-from advisor.engines.base import Decided, flag, own_defaults
+from advisor.engines import answer_parsers, fitting, pool
+from advisor.engines.base import DecidedSetting, get_flag, own_defaults
 from advisor.memory.hf_weights import is_mla
 
 MIB = 2**20
 
 
-class Reserved(msgspec.Struct, frozen=True):
+class ReservedMib(msgspec.Struct, frozen=True):
     """What the share of weights and KV pool leaves of a device by default, MiB."""
 
     base: float
@@ -29,10 +29,10 @@ class Reserved(msgspec.Struct, frozen=True):
 class StaticShare(msgspec.Struct, frozen=True):
     """`defaults.mem_fraction_static`."""
 
-    reserved_mib: Reserved
+    reserved_mib: ReservedMib
 
 
-class Usual(msgspec.Struct, frozen=True):
+class SglangDefaults(msgspec.Struct, frozen=True):
     """What of `defaults` in rules/engines/sglang.yaml decides memory use."""
 
     mem_fraction_static: StaticShare
@@ -44,65 +44,80 @@ def static_fraction(entry: Engine, total_bytes: int, chunk: int, ranks: int, tp:
     reserved = base + a part per token of a chunk, per rank and per captured sequence (+ a part for MLA), with a least
     value on large devices; MiB. Source: SGLang 0.5.23 memory hook.
     """
-    gpu, x = total_bytes / MIB, own_defaults(entry, Usual).mem_fraction_static.reserved_mib
-    tiers = (t for t in pool.constants(entry).tiers if gpu >= 1024 * t.from_gib)
+    gpu, reserved_mib = total_bytes / MIB, own_defaults(entry, SglangDefaults).mem_fraction_static.reserved_mib
+    tiers = (t for t in pool.read_constants(entry).tiers if gpu >= 1024 * t.from_gib)
     tier = max(tiers, key=lambda t: t.from_gib)  # the captured batch is as large as the default of running requests
     graph = (tier.sequences_tp4 if tp >= 4 else None) or tier.sequences
-    reserved = x.base + x.per_chunk_token * max(chunk, x.chunk_tokens_at_least) + x.per_tp_times_pp * ranks
-    reserved += x.per_decode_graph_bs * graph + (x.mla_prefill_graphs if mla else 0)
-    if gpu >= x.at_least_above_gpu_mib:
-        reserved = max(reserved, x.at_least)
+    reserved = (
+        reserved_mib.base
+        + reserved_mib.per_chunk_token * max(chunk, reserved_mib.chunk_tokens_at_least)
+        + reserved_mib.per_tp_times_pp * ranks
+    )
+    reserved += reserved_mib.per_decode_graph_bs * graph + (reserved_mib.mla_prefill_graphs if mla else 0)
+    if gpu >= reserved_mib.at_least_above_gpu_mib:
+        reserved = max(reserved, reserved_mib.at_least)
     return int(100 * (1 - reserved / gpu)) / 100
 
 
-def _fraction(d: Deployment, entry: Engine) -> float | None:
-    totals = [x.total_bytes for x in fitting.devices(d) if x.total_bytes]
+def _fraction(deployment: Deployment, entry: Engine) -> float | None:
+    totals = [x.total_bytes for x in fitting.used_devices(deployment) if x.total_bytes]
     if not totals:
         return None
-    r = pool.resolve(d, entry, pool.constants(entry))
-    return static_fraction(entry, min(totals), r.batched_tokens, _tp_size(r) * r.pp, _tp_size(r), is_mla(d.model))
+    settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry))
+    return static_fraction(
+        entry,
+        min(totals),
+        settings.batched_tokens,
+        _tp_size(settings) * settings.pp,
+        _tp_size(settings),
+        is_mla(deployment.model),
+    )
 
 
-def _tp_size(r: pool.Resolved) -> int:
+def _tp_size(settings: pool.PoolSettings) -> int:
     """`--tp-size`: with attention data parallelism the replicas are part of it."""
-    return max(r.tp, r.ep) if r.dp > 1 else r.tp
+    return max(settings.tp, settings.ep) if settings.dp > 1 else settings.tp
 
 
-def memory(d: Deployment, entry: Engine, q: Quantization) -> MemoryEstimate:
+def memory(deployment: Deployment, entry: Engine, quantization: Quantization) -> MemoryEstimate:
     """Where every byte goes; the static share is SGLang's own default unless it is set."""
-    return pool.memory(d, entry, q, _fraction(d, entry))
+    return pool.memory(deployment, entry, quantization, _fraction(deployment, entry))
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    r = pool.resolve(d, entry, pool.constants(entry), _fraction(d, entry))
+    settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry), _fraction(deployment, entry))
     out = [
-        Decided(name="context-length", value=r.length, because="longest request, prompt and output together"),
-        Decided(
+        DecidedSetting(
+            name="context-length", value=settings.length, because="longest request, prompt and output together"
+        ),
+        DecidedSetting(
             name="max-running-requests",
-            value=pool.admitted(d, pool.constants(entry)),
+            value=pool.admitted_requests(deployment, pool.read_constants(entry)),
             because="requests that run at once",
         ),
-        Decided(
+        DecidedSetting(
             name="chunked-prefill-size",
-            value=r.batched_tokens,
+            value=settings.batched_tokens,
             because="prompt tokens of one step; decides the working memory and differs between devices",
         ),
-        Decided(
+        DecidedSetting(
             name="mem-fraction-static",
-            value=r.fraction,
+            value=settings.fraction,
             because="weights and KV pool; the rest is left for activations and graphs, as SGLang's own rule does",
         ),
     ]
-    if _tp_size(r) > 1 or fitting.several(d):
-        out.append(Decided(name="tp-size", value=_tp_size(r), because=fitting.why_so_many(_tp_size(r))))
-    if r.dp > 1:
-        out.append(Decided(name="dp-size", value=r.dp, because="replicas, each with a cache of its own"))
-    if flag(d.settings, "enable-dp-attention"):
-        out.append(Decided(name="enable-dp-attention", value=True, because="as asked: replicas share the ranks"))
-    if d.served_name:
-        out.append(Decided(name="served-model-name", value=d.served_name, because="as asked"))
-    if r.kv_bytes < 2:
-        out.append(Decided(name="kv-cache-dtype", value=r.kv_type, because="halves the KV cache"))
-    out += answers.settings(d, entry)
+    if _tp_size(settings) > 1 or fitting.has_several_devices(deployment):
+        out.append(
+            DecidedSetting(name="tp-size", value=_tp_size(settings), because=fitting.explain_ranks(_tp_size(settings)))
+        )
+    if settings.dp > 1:
+        out.append(DecidedSetting(name="dp-size", value=settings.dp, because="replicas, each with a cache of its own"))
+    if get_flag(deployment.settings, "enable-dp-attention"):
+        out.append(DecidedSetting(name="enable-dp-attention", value=True, because="as asked: replicas share the ranks"))
+    if deployment.served_name:
+        out.append(DecidedSetting(name="served-model-name", value=deployment.served_name, because="as asked"))
+    if settings.kv_bytes < 2:
+        out.append(DecidedSetting(name="kv-cache-dtype", value=settings.kv_type, because="halves the KV cache"))
+    out += answer_parsers.parser_settings(deployment, entry)
     return tuple(out)

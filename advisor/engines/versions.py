@@ -20,7 +20,7 @@ V = TypeVar("V", bound=Versioned)
 
 
 @lru_cache(maxsize=4096)
-def key(version: str) -> tuple[int, ...]:
+def version_key(version: str) -> tuple[int, ...]:
     """`v0.21.1rc2` -> (0, 21, 1): the numbers in order; pre-release tails are ignored."""
     m = re.match(r"\D*(\d+(?:\.\d+)*)", version)
     return tuple(int(x) for x in m[1].split(".")) if m else ()
@@ -28,17 +28,17 @@ def key(version: str) -> tuple[int, ...]:
 
 def is_before(version: str, other: str) -> bool:
     """Whether a version is surely older than another: both readable, and both builds (b4000) or both not (0.8)."""
-    mine, its = key(version), key(other)
+    mine, its = version_key(version), version_key(other)
     return bool(mine and its) and version.startswith("b") == other.startswith("b") and mine < its
 
 
-def pick(values: Sequence[V], version: str | None) -> V:
+def pick_version(values: Sequence[V], version: str | None) -> V:
     """The entry for a version; the newest when the version is unknown (callers say which version they assume)."""
-    bounded = sorted((v for v in values if v.before), key=lambda v: key(v.before or ""))
+    bounded = sorted((v for v in values if v.before), key=lambda v: version_key(v.before or ""))
     newest = next((v for v in values if v.before is None), None) or bounded[-1]
-    if version is None or not key(version):
+    if version is None or not version_key(version):
         return newest
-    for v in bounded:
-        if key(version) < key(v.before or ""):
-            return v
+    for versioned in bounded:
+        if version_key(version) < version_key(versioned.before or ""):
+            return versioned
     return newest

@@ -4,53 +4,73 @@ from __future__ import annotations
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
-from advisor.engines import answers, fitting, pool
-from advisor.engines.base import Decided, flag
+from advisor.engines import answer_parsers, fitting, pool
+from advisor.engines.base import DecidedSetting, get_flag
 
 memory = pool.memory
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    c = pool.constants(entry)
-    r = pool.resolve(d, entry, c)
+    constants = pool.read_constants(entry)
+    settings = pool.resolve_pool_settings(deployment, entry, constants)
     out = [
-        Decided(
+        DecidedSetting(
             name="max-model-len",
-            value=r.length,
+            value=settings.length,
             because="longest request, prompt and output together; the default is the whole trained context",
         ),
-        Decided(name="max-num-seqs", value=pool.admitted(d, c), because="requests that run at once"),
-        Decided(
+        DecidedSetting(
+            name="max-num-seqs",
+            value=pool.admitted_requests(deployment, constants),
+            because="requests that run at once",
+        ),
+        DecidedSetting(
             name="max-num-batched-tokens",
-            value=r.batched_tokens if d.model.kind == "chat" else max(r.batched_tokens, r.length),
+            value=settings.batched_tokens
+            if deployment.model.kind == "chat"
+            else max(settings.batched_tokens, settings.length),
             because="tokens of one step; decides the working memory and differs between devices and versions",
         ),
-        Decided(
+        DecidedSetting(
             name="gpu-memory-utilization",
-            value=r.fraction,
+            value=settings.fraction,
             because="share of the whole device; written out, since the default has changed between versions",
         ),
     ]
-    if r.tp > 1 or fitting.several(d):
-        out.append(Decided(name="tensor-parallel-size", value=r.tp, because=fitting.why_so_many(r.tp)))
-    if r.pp > 1:
-        out.append(Decided(name="pipeline-parallel-size", value=r.pp, because="stages of layers over groups of GPUs"))
-    if r.dp > 1:
-        out.append(Decided(name="data-parallel-size", value=r.dp, because="replicas, each with a cache of its own"))
-    if flag(d.settings, "enable-expert-parallel"):
-        out.append(Decided(name="enable-expert-parallel", value=True, because="as asked: whole experts on each GPU"))
-    if r.eager:
-        out.append(Decided(name="enforce-eager", value=True, because="as asked: no CUDA graphs"))
-    if r.text_only:
-        out.append(Decided(name="language-model-only", value=True, because="as asked: the vision tower is left out"))
-    if r.kv_bytes < 2:
-        out.append(Decided(name="kv-cache-dtype", value=r.kv_type, because="halves the KV cache"))
-    if d.served_name:
-        out.append(Decided(name="served-model-name", value=d.served_name, because="as asked"))
-    ds = fitting.devices(d)
+    if settings.tp > 1 or fitting.has_several_devices(deployment):
+        out.append(
+            DecidedSetting(name="tensor-parallel-size", value=settings.tp, because=fitting.explain_ranks(settings.tp))
+        )
+    if settings.pp > 1:
+        out.append(
+            DecidedSetting(
+                name="pipeline-parallel-size", value=settings.pp, because="stages of layers over groups of GPUs"
+            )
+        )
+    if settings.dp > 1:
+        out.append(
+            DecidedSetting(
+                name="data-parallel-size", value=settings.dp, because="replicas, each with a cache of its own"
+            )
+        )
+    if get_flag(deployment.settings, "enable-expert-parallel"):
+        out.append(
+            DecidedSetting(name="enable-expert-parallel", value=True, because="as asked: whole experts on each GPU")
+        )
+    if settings.eager:
+        out.append(DecidedSetting(name="enforce-eager", value=True, because="as asked: no CUDA graphs"))
+    if settings.text_only:
+        out.append(
+            DecidedSetting(name="language-model-only", value=True, because="as asked: the vision tower is left out")
+        )
+    if settings.kv_bytes < 2:
+        out.append(DecidedSetting(name="kv-cache-dtype", value=settings.kv_type, because="halves the KV cache"))
+    if deployment.served_name:
+        out.append(DecidedSetting(name="served-model-name", value=deployment.served_name, because="as asked"))
+    ds = fitting.used_devices(deployment)
     caps = [float(x.compute_capability) for x in ds if x.compute_capability]
     if caps and min(caps) < 8.0:
-        out.append(Decided(name="dtype", value="float16", because="no bfloat16 below compute capability 8.0"))
-    out += answers.settings(d, entry, enable="enable-auto-tool-choice")
+        out.append(DecidedSetting(name="dtype", value="float16", because="no bfloat16 below compute capability 8.0"))
+    out += answer_parsers.parser_settings(deployment, entry, enable="enable-auto-tool-choice")
     return tuple(out)

@@ -5,16 +5,18 @@ from __future__ import annotations
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.engines import plain
-from advisor.engines.base import Decided
+from advisor.engines.base import DecidedSetting
 
 memory = plain.memory
 
 
-def settings(d: Deployment, entry: Engine, q: Quantization) -> tuple[Decided, ...]:
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
-    out = [Decided(name="max-num-seqs", value=d.sequences, because="requests that run at once")]
-    if d.sequences > 1:
-        out.append(Decided(name="continuous-batching", value=True, because="off by default, and requests would queue"))
-    if d.served_name:
-        out.append(Decided(name="served-model-name", value=d.served_name, because="as asked"))
+    out = [DecidedSetting(name="max-num-seqs", value=deployment.sequences, because="requests that run at once")]
+    if deployment.sequences > 1:
+        out.append(
+            DecidedSetting(name="continuous-batching", value=True, because="off by default, and requests would queue")
+        )
+    if deployment.served_name:
+        out.append(DecidedSetting(name="served-model-name", value=deployment.served_name, because="as asked"))
     return tuple(out)

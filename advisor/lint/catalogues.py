@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from advisor.catalog.compiled import Compiled, compiled, encoded
-from advisor.catalog.load import Rules, read_rules
+from advisor.catalog.compiled_rules import CompiledRules, encode_rules, load_compiled_rules
+from advisor.catalog.load import RuleSet, read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.errors import BadFile
@@ -26,14 +26,14 @@ def catalogue(roots: Sequence[Path], sound: Mapping[Path, Any], whole: bool) -> 
     rules = read_rules(roots, lambda _: None, read)
     if not whole and shipped_root() not in roots:
         rules = _over(_shipped(), rules)
-    return Catalog(msgspec.json.decode(encoded(rules), type=Compiled), tuple(roots))
+    return Catalog(msgspec.json.decode(encode_rules(rules), type=CompiledRules), tuple(roots))
 
 
-def _shipped() -> Rules:
+def _shipped() -> RuleSet:
     """The shipped rules; empty where they are broken themselves."""
-    rules = Rules()
+    rules = RuleSet()
     try:
-        found = compiled((shipped_root(),))
+        found = load_compiled_rules((shipped_root(),))
     except BadFile:
         return rules
     for table in rules.tables:
@@ -49,9 +49,9 @@ def _shipped() -> Rules:
     return rules
 
 
-def _over(base: Rules, top: Rules) -> Rules:
+def _over(base: RuleSet, top: RuleSet) -> RuleSet:
     """Rules laid over others, entry by entry."""
-    out = Rules()
+    out = RuleSet()
     for table, rows in top.tables.items():
         out.tables[table] = base.tables[table] | rows
     out.offers = base.offers | top.offers

@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from advisor.checks import each
-from advisor.checks.facts import FIELDS, Fields
+from advisor.checks import match_finders
+from advisor.checks.facts import FIELDS, LaunchFields
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules import PHASES, Rule, RuleEntry
-from advisor.decision.conditions import Problem, parse_condition
+from advisor.checks.rules import PHASES, CheckRule, RuleEntry
+from advisor.decision.conditions import GuideFault, parse_condition
 from advisor.errors import AdvisorError
-from advisor.lint.faults import Fault, near, one_line, without_hint
-from advisor.lint.flags import known, names, table_of
+from advisor.lint.faults import Fault, nearest_names, one_line, without_hint
+from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House
-from advisor.lint.pruning import original
-from advisor.lint.reading import Place
-from advisor.lint.typed import At
+from advisor.lint.pruning import find_original_place
+from advisor.lint.reading import EntryPlace
+from advisor.lint.rule_types import At
 
 FOLDER = "checks/rules/"
 CONFIDENCE = ("source", "doc", "issue", "judgement")
@@ -27,14 +27,14 @@ OF_FLAGS = ("arg", "given")  # facts of a flag: arg.dtype, given.enforce-eager
 OF_VARIABLES = ("env", "has")
 
 
-class Found(NamedTuple):
+class LocatedRule(NamedTuple):
     """A rule that can be asked, and its place."""
 
-    rule: Rule
-    place: Place
+    rule: CheckRule
+    place: EntryPlace
 
 
-def knowledge(house: House) -> Knowledge | None:
+def load_knowledge(house: House) -> Knowledge | None:
     """The tables that rules ask; None where they cannot be read, which is said of their files."""
     try:
         return Knowledge(house.catalog)
@@ -42,102 +42,108 @@ def knowledge(house: House) -> Knowledge | None:
         return None
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """What is wrong with rules, their examples aside."""
-    know = knowledge(house)
-    first: dict[str, Place] = {}
-    for entry, place in entries(house):
+    knowledge = load_knowledge(house)
+    first: dict[str, EntryPlace] = {}
+    for entry, place in list_located_rules(house):
         other = first.setdefault(entry.id, place)
         if other is not place:
             there = f"{other.file.shown}:{other.file.line(other.at)}"
             yield place.fault("duplicate_name", f"a rule of this id stands already in {there}", ("id",))
         yield from _entry(entry, place)
-        if know is not None:
-            found: list[Problem] = []
-            condition(entry, know, found)
+        if knowledge is not None:
+            found: list[GuideFault] = []
+            read_condition(entry, knowledge, found)
             yield from (_problem(place, p) for p in found)
             yield from _flags(house, entry, place)
 
 
-def entries(house: House) -> Iterator[tuple[RuleEntry, Place]]:
+def list_located_rules(house: House) -> Iterator[tuple[RuleEntry, EntryPlace]]:
     """Every rule with its place, by file and order."""
     for document in house.under(FOLDER).values():
         for i, entry in enumerate(document.value.rules):
-            at = original(document.data, ("rules", i))
-            yield entry, Place(document.file, at, entry.id, document.data["rules"][i])
+            at = find_original_place(document.data, ("rules", i))
+            yield entry, EntryPlace(document.file, at, entry.id, document.data["rules"][i])
 
 
-def condition(entry: RuleEntry, know: Knowledge, found: list[Problem]) -> Rule | None:
+def read_condition(entry: RuleEntry, knowledge: Knowledge, found: list[GuideFault]) -> CheckRule | None:
     """The rule with its condition read; None where that has problems, which go to `found`."""
     if entry.when is None:
-        return Rule(entry, None)
+        return CheckRule(entry, None)
     try:
-        return Rule(entry, parse_condition(entry.when, ("when",), Fields(know, entry.engines), {}, {}, found.append))
-    except Problem as e:
+        return CheckRule(
+            entry, parse_condition(entry.when, ("when",), LaunchFields(knowledge, entry.engines), {}, {}, found.append)
+        )
+    except GuideFault as e:
         found.append(e)
         return None
 
 
-def sound(house: House, know: Knowledge) -> list[Found]:
+def list_sound_rules(house: House, knowledge: Knowledge) -> list[LocatedRule]:
     """The rules that can be asked: their condition can be read. One whose id is taken goes by another here."""
-    out: dict[str, Found] = {}
-    for entry, place in entries(house):
+    out: dict[str, LocatedRule] = {}
+    for entry, place in list_located_rules(house):
         if entry.id in out:
             entry = msgspec.structs.replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
-        rule = condition(entry, know, [])
-        if rule is not None and (entry.each is None or entry.each in each.EACH):
-            out[entry.id] = Found(rule, place)
+        rule = read_condition(entry, knowledge, [])
+        if rule is not None and (entry.each is None or entry.each in match_finders.EACH):
+            out[entry.id] = LocatedRule(rule, place)
     return list(out.values())
 
 
-def _problem(place: Place, p: Problem) -> Fault:
-    code = "unknown_name" if p.text.startswith("unknown") else "condition"
-    said, hint = without_hint(p.text)
-    return place.field(code, p.path, one_line(said), hint)  # type: ignore[arg-type]  # one of two codes
+def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
+    code = "unknown_name" if guide_fault.text.startswith("unknown") else "condition"
+    said, hint = without_hint(guide_fault.text)
+    return place.field(code, guide_fault.path, one_line(said), hint)  # type: ignore[arg-type]  # one of two codes
 
 
-def _entry(e: RuleEntry, place: Place) -> Iterator[Fault]:
-    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9.]+)*", e.id):
-        yield place.field("wrong_value", ("id",), f"{e.id!r} is not lower-case words joined by -")
+def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9.]+)*", entry.id):
+        yield place.field("wrong_value", ("id",), f"{entry.id!r} is not lower-case words joined by -")
     for field, value, allowed in (
-        ("phase", e.phase, PHASES),
-        ("each", e.each, tuple(each.EACH)),
-        ("confidence", e.confidence, CONFIDENCE),
+        ("phase", entry.phase, PHASES),
+        ("each", entry.each, tuple(match_finders.EACH)),
+        ("confidence", entry.confidence, CONFIDENCE),
     ):
         if value is not None and value not in allowed:
             said = f"{value!r} is none of {', '.join(allowed)}"
-            yield place.field("wrong_value", (field,), said, near(value, allowed))
-    if e.only and e.each is None:
+            yield place.field("wrong_value", (field,), said, nearest_names(value, allowed))
+    if entry.only and entry.each is None:
         yield place.field("contradiction", ("only",), "`only` belongs to rules with `each`")
-    if e.when is None and e.each is None:
+    if entry.when is None and entry.each is None:
         yield place.fault("missing_key", "needs `when` (a condition) or `each` (what it looks at one by one)")
     for field in ("bad", "good"):
-        if not (getattr(e, field) or "").strip():
+        if not (getattr(entry, field) or "").strip():
             what = "a snippet that it finds fault with" if field == "bad" else "the same snippet, put right"
             yield place.fault("missing_key", f"`{field}` is missing: {what}")
-    if e.each is None:
+    if entry.each is None:
         for field in ("message", "fix"):
-            yield from _filled_in(getattr(e, field), (field,), place)
+            yield from _filled_in(getattr(entry, field), (field,), place)
 
 
-def _filled_in(text: str, at: At, place: Place) -> Iterator[Fault]:
+def _filled_in(text: str, at: At, place: EntryPlace) -> Iterator[Fault]:
     """Words in braces are facts; `${X}` is meant as it stands."""
     for name in re.findall(r"(?<!\$)\{([a-zA-Z_][\w.-]*)\}", text):
         if name not in FIELDS and name.partition(".")[0] not in (*OF_FLAGS, *OF_VARIABLES):
-            yield place.field("unknown_name", at, f"{{{name}}} is no fact, so nothing is filled in", near(name, FIELDS))
+            yield place.field(
+                "unknown_name", at, f"{{{name}}} is no fact, so nothing is filled in", nearest_names(name, FIELDS)
+            )
 
 
-def _flags(house: House, e: RuleEntry, place: Place) -> Iterator[Fault]:
+def _flags(house: House, entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
     """Flags in a condition are flags of an engine that the rule is for."""
-    engines = e.engines or tuple(house.ids["engines"])
-    tables = [t for t in (table_of(x, house) for x in engines) if t is not None]
-    if len(tables) < len(e.engines) or not tables:
+    engines = entry.engines or tuple(house.ids["engines"])
+    tables = [t for t in (find_flag_table(x, house) for x in engines) if t is not None]
+    if len(tables) < len(entry.engines) or not tables:
         return  # an engine whose flags were not read
-    for at, name in _fields(msgspec.to_builtins(e.when), ("when",)):
+    for at, name in _fields(msgspec.to_builtins(entry.when), ("when",)):
         head, _, flag = name.partition(".")
-        if head in OF_FLAGS and flag and not any(known(flag, t) for t in tables):
+        if head in OF_FLAGS and flag and not any(is_known_setting(flag, t) for t in tables):
             said = f"no engine of this rule has a flag {flag!r}"
-            yield place.field("unknown_name", at, said, near(flag, [n for t in tables for n in names(t)]))
+            yield place.field(
+                "unknown_name", at, said, nearest_names(flag, [n for t in tables for n in list_setting_names(t)])
+            )
 
 
 def _fields(raw: Any, at: At) -> Iterator[tuple[At, str]]:

@@ -11,10 +11,10 @@ from advisor.advice.migrate import MigrationsFile
 from advisor.advice.picks import PicksFile
 from advisor.catalog.types import Engine
 from advisor.decision.fields import USE_CASES
-from advisor.lint.faults import Fault, near
-from advisor.lint.flags import known, names, table_of
-from advisor.lint.house import Document, House
-from advisor.lint.typed import At
+from advisor.lint.faults import Fault, nearest_names
+from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
+from advisor.lint.house import House, RuleDocument
+from advisor.lint.rule_types import At
 
 ANY = "any"  # a pair of migrations that holds for every engine
 CONTEXT = (512, 10_000_000)  # tokens of one request
@@ -23,7 +23,7 @@ PLACEHOLDER = "{hardware}"  # a row of comparisons that depends on the machine
 OF_COMPARISONS = ("status", "version", "license", "os", "formats", "floor", PLACEHOLDER, "quantization.4bit")
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Choices that name nothing, say too little, or contradict each other."""
     checks = {
         "picks.yaml": _picks,
@@ -39,7 +39,7 @@ def faults(house: House) -> Iterator[Fault]:
             yield from check(house, house.documents[path])
 
 
-def _picks(house: House, document: Document) -> Iterator[Fault]:
+def _picks(house: House, document: RuleDocument) -> Iterator[Fault]:
     file: PicksFile = document.value
     for use in USE_CASES:
         if use != "edge" and not any(use in p.uses for p in file.picks):
@@ -56,7 +56,7 @@ def _picks(house: House, document: Document) -> Iterator[Fault]:
                 yield document.place.field("duplicate_name", at, f"{name} stands twice")
 
 
-def _cards(house: House, document: Document) -> Iterator[Fault]:
+def _cards(house: House, document: RuleDocument) -> Iterator[Fault]:
     counts = document.value.counts
     if counts != sorted(set(counts)) or any(n < 1 for n in counts):
         yield document.place.field("range", ("counts",), f"{counts} do not rise from 1")
@@ -65,7 +65,7 @@ def _cards(house: House, document: Document) -> Iterator[Fault]:
             yield document.place.field("duplicate_name", ("accelerators", i), f"{name} stands twice")
 
 
-def _workloads(house: House, document: Document) -> Iterator[Fault]:
+def _workloads(house: House, document: RuleDocument) -> Iterator[Fault]:
     for use in USE_CASES:
         if use not in document.value.context:
             yield document.place.field("missing_place", ("context",), f"{use} has no context length")
@@ -74,7 +74,7 @@ def _workloads(house: House, document: Document) -> Iterator[Fault]:
             yield document.place.field("unit", ("context", use), f"{tokens} is no context length in tokens")
 
 
-def _ranking(house: House, document: Document) -> Iterator[Fault]:
+def _ranking(house: House, document: RuleDocument) -> Iterator[Fault]:
     p = document.value.points
     for field in ("asked", "policy"):
         if getattr(p, field) >= 0:
@@ -82,7 +82,7 @@ def _ranking(house: House, document: Document) -> Iterator[Fault]:
             yield document.place.field("range", ("points", field), said)
 
 
-def _comparisons(house: House, document: Document) -> Iterator[Fault]:
+def _comparisons(house: House, document: RuleDocument) -> Iterator[Fault]:
     file: ComparisonsFile = document.value
     seen: set[str] = set()
     for t, table in enumerate(file.tables):
@@ -103,26 +103,28 @@ def _comparisons(house: House, document: Document) -> Iterator[Fault]:
         yield from _field(house, document, ("rows", i, "field"), line.field)
 
 
-def _field(house: House, document: Document, at: At, field: str) -> Iterator[Fault]:
+def _field(house: House, document: RuleDocument, at: At, field: str) -> Iterator[Fault]:
     """A field is a value of an entry, or keys of one of its tables that some engine has."""
     part, _, keys = field.partition(".")
     if field in OF_COMPARISONS:
         return
     if part not in Engine.__struct_fields__:
-        yield document.place.field("unknown_name", at, f"unknown field {field!r}", near(part, Engine.__struct_fields__))
+        yield document.place.field(
+            "unknown_name", at, f"unknown field {field!r}", nearest_names(part, Engine.__struct_fields__)
+        )
         return
     have = {k for e in house.engines.values() for k in _table(e, part)}
     for name in keys.split("|") if keys else ():
         if name not in have:
-            yield document.place.field("unknown_name", at, f"no engine has {part}.{name}", near(name, have))
+            yield document.place.field("unknown_name", at, f"no engine has {part}.{name}", nearest_names(name, have))
 
 
-def _table(e: Engine, part: str) -> dict[str, Any]:
-    found = getattr(e, part)
+def _table(entry: Engine, part: str) -> dict[str, Any]:
+    found = getattr(entry, part)
     return found if isinstance(found, dict) else {}
 
 
-def _migrations(house: House, document: Document) -> Iterator[Fault]:
+def _migrations(house: House, document: RuleDocument) -> Iterator[Fault]:
     file: MigrationsFile = document.value
     seen: set[str] = set()
     for i, concept in enumerate(file.concepts):
@@ -131,13 +133,15 @@ def _migrations(house: House, document: Document) -> Iterator[Fault]:
             yield document.place.field("duplicate_name", (*at, "id"), f"{concept.id} stands twice")
         seen.add(concept.id)
         for engine, said in concept.names.items():
-            table = table_of(engine, house)
+            table = find_flag_table(engine, house)
             for name in said.split(", ") if table is not None and "(" not in said else ():
                 assert table is not None
-                if not known(name, table):
+                if not is_known_setting(name, table):
                     problem = f"{name!r} is no setting in rules/flags/{engine}.yaml"
                     where = (*at, "names", engine)
-                    yield document.place.field("unknown_name", where, problem, near(name, names(table)))
+                    yield document.place.field(
+                        "unknown_name", where, problem, nearest_names(name, list_setting_names(table))
+                    )
     for i, pair in enumerate(file.pairs):
         for field, name in (("from", pair.source), ("to", pair.target)):
             if name != ANY:
@@ -146,7 +150,7 @@ def _migrations(house: House, document: Document) -> Iterator[Fault]:
             yield document.place.field("contradiction", ("pairs", i), "from and to are the same")
 
 
-def _drafts(house: House, document: Document) -> Iterator[Fault]:
+def _drafts(house: House, document: RuleDocument) -> Iterator[Fault]:
     seen: set[str] = set()
     for i, method in enumerate(document.value.methods):
         for k, name in enumerate(method.names):

@@ -7,10 +7,10 @@ from difflib import SequenceMatcher
 
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine
-from advisor.lint.faults import Fault, near
-from advisor.lint.flags import names, table_of
-from advisor.lint.house import House, Item
-from advisor.lint.typed import At
+from advisor.lint.faults import Fault, nearest_names
+from advisor.lint.flags import find_flag_table, list_setting_names
+from advisor.lint.house import House, TableItem
+from advisor.lint.rule_types import At
 
 # names by which engines are recognised: each leads to one engine
 CLAIMS = ("programs", "modules", "packages", "installed_programs", "image_words")
@@ -19,7 +19,7 @@ PORTS = range(1, 65536)
 MISSPELT = 0.85  # likeness from which a value is taken for another
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Concepts and marks of recognition that contradict each other."""
     for item in house.tables["engines"].values():
         for name in Concepts.__struct_fields__:
@@ -29,37 +29,41 @@ def faults(house: House) -> Iterator[Fault]:
     yield from _claimed(house)
 
 
-def _concept(house: House, item: Item, name: str, c: Concept) -> Iterator[Fault]:
-    e: Engine = item.entry
+def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iterator[Fault]:
+    engine: Engine = item.entry
     at: At = ("concepts", name)
-    table = table_of(e.id, house)
-    for i, variable in enumerate(c.environment):
-        if table is not None and table.variables and variable not in names(table):
+    table = find_flag_table(engine.id, house)
+    for i, variable in enumerate(concept.environment):
+        if table is not None and table.variables and variable not in list_setting_names(table):
             said = f"{variable!r} is no variable in rules/flags/{table.engine}.yaml"
-            yield item.place.field("unknown_name", (*at, "environment", i), said, near(variable, names(table)))
-    if c.default and sum(d.before is None for d in c.default) != 1:
+            yield item.place.field(
+                "unknown_name", (*at, "environment", i), said, nearest_names(variable, list_setting_names(table))
+            )
+    if concept.default and sum(d.before is None for d in concept.default) != 1:
         said = "one default, and only one, must be without `before`: it holds for the newest version"
         yield item.place.field("range", (*at, "default"), said)
-    for i, d in enumerate(c.default):
-        if name in SHARES and not 0 < d.number <= 1:
-            yield item.place.field("unit", (*at, "default", i), f"{d.number:g} is no share of a whole (0 to 1)")
-    for flag in c.flags:
-        said_elsewhere = e.defaults.get(flag.replace("-", "_"))
-        newest = next((d.number for d in c.default if d.before is None), None)
+    for i, versioned_number in enumerate(concept.default):
+        if name in SHARES and not 0 < versioned_number.number <= 1:
+            yield item.place.field(
+                "unit", (*at, "default", i), f"{versioned_number.number:g} is no share of a whole (0 to 1)"
+            )
+    for flag in concept.flags:
+        said_elsewhere = engine.defaults.get(flag.replace("-", "_"))
+        newest = next((d.number for d in concept.default if d.before is None), None)
         if isinstance(said_elsewhere, (int, float)) and newest is not None and said_elsewhere != newest:
             said = f"the default is {newest:g} here and {said_elsewhere:g} in `defaults`"
             yield item.place.field("contradiction", (*at, "default"), said)
-    if table is not None and c.flags and c.flags[0] in table.flags:
-        entry = table.flags[c.flags[0]]
+    if table is not None and concept.flags and concept.flags[0] in table.flags:
+        entry = table.flags[concept.flags[0]]
         choices = (*entry.c, *entry.v)
-        for i, word in enumerate(c.accepts):  # older versions may have taken more: only slips are told
+        for i, word in enumerate(concept.accepts):  # older versions may have taken more: only slips are told
             alike = [x for x in choices if x != word and SequenceMatcher(None, x, word).ratio() >= MISSPELT]
             if word not in choices and alike:
-                said = f"--{c.flags[0]} does not take {word!r}"
+                said = f"--{concept.flags[0]} does not take {word!r}"
                 yield item.place.field("unknown_name", (*at, "accepts", i), said, alike[:2])
 
 
-def _server(item: Item) -> Iterator[Fault]:
+def _server(item: TableItem) -> Iterator[Fault]:
     server = item.entry.recognition.server
     for field in ("port", "image_port") if server is not None else ():
         port = getattr(server, field)
@@ -77,7 +81,7 @@ def _server(item: Item) -> Iterator[Fault]:
 def _claimed(house: House) -> Iterator[Fault]:
     """Programs, modules and packages that two engines call theirs."""
     for claim in CLAIMS:
-        first: dict[str, Item] = {}
+        first: dict[str, TableItem] = {}
         for item in house.tables["engines"].values():
             for i, name in enumerate(getattr(item.entry.recognition, claim)):
                 other = first.setdefault(name, item)

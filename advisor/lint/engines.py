@@ -11,13 +11,13 @@ from typing import Any
 from advisor.catalog.types import Engine, Floor
 from advisor.decision.fields import SYSTEMS
 from advisor.engines import module_name
-from advisor.engines.versions import key
-from advisor.lint.faults import Fault, near
-from advisor.lint.flags import table_of
-from advisor.lint.house import House, Item, memory_type
-from advisor.lint.reading import Place
-from advisor.lint.shape import flaws
-from advisor.lint.typed import At
+from advisor.engines.versions import version_key
+from advisor.lint.faults import Fault, nearest_names
+from advisor.lint.flags import find_flag_table
+from advisor.lint.house import House, TableItem, memory_type
+from advisor.lint.reading import EntryPlace
+from advisor.lint.rule_types import At
+from advisor.lint.shape import find_flaws
 
 TABLES = ("os", "hardware", "formats", "quantization", "features", "floors")
 KINDS = ("engine", "wrapper", "proxy", "orchestrator", "client", "desktop-app")
@@ -25,7 +25,7 @@ MISSPELT = 0.8  # likeness from which a key that one engine alone has is taken f
 KV_BYTES = (0.1, 8.0)  # of one value in a cache
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """What is wrong with engines' entries."""
     used = {t: Counter(k for e in house.engines.values() for k in getattr(e, t)) for t in TABLES}
     for item in house.tables["engines"].values():
@@ -37,25 +37,25 @@ def faults(house: House) -> Iterator[Fault]:
         yield from _memory(item)
 
 
-def _entry(house: House, item: Item) -> Iterator[Fault]:
-    e: Engine = item.entry
-    if not e.sources:
+def _entry(house: House, item: TableItem) -> Iterator[Fault]:
+    entry: Engine = item.entry
+    if not entry.sources:
         yield item.place.fault("source", "has no `sources`")
-    if e.kind not in KINDS:
+    if entry.kind not in KINDS:
         yield item.place.field(
-            "wrong_value", ("kind",), f"{e.kind!r} is none of {', '.join(KINDS)}", near(e.kind, KINDS)
+            "wrong_value", ("kind",), f"{entry.kind!r} is none of {', '.join(KINDS)}", nearest_names(entry.kind, KINDS)
         )
     for name in ("defaults", "memory", "versions"):
-        yield from _keys_inside(e, item.place, getattr(e, name), (name,))
-    newest = e.latest_seen.version if e.latest_seen else ""
-    if e.version and re.fullmatch(r"v?\d+(\.\d+)+\S*", newest) and key(e.version) > key(newest):
-        said = f"{e.version} is newer than latest_seen.version {newest}"
+        yield from _keys_inside(entry, item.place, getattr(entry, name), (name,))
+    newest = entry.latest_seen.version if entry.latest_seen else ""
+    if entry.version and re.fullmatch(r"v?\d+(\.\d+)+\S*", newest) and version_key(entry.version) > version_key(newest):
+        said = f"{entry.version} is newer than latest_seen.version {newest}"
         yield item.place.field("contradiction", ("version",), said)
-    if e.port is not None and not 0 < e.port < 65536:
-        yield item.place.field("unit", ("port",), f"{e.port} is no port")
-    if e.health_path is not None and not e.health_path.startswith("/"):
-        yield item.place.field("wrong_value", ("health_path",), f"{e.health_path!r} does not begin with /")
-    if _runs_itself(e.id, house):
+    if entry.port is not None and not 0 < entry.port < 65536:
+        yield item.place.field("unit", ("port",), f"{entry.port} is no port")
+    if entry.health_path is not None and not entry.health_path.startswith("/"):
+        yield item.place.field("wrong_value", ("health_path",), f"{entry.health_path!r} does not begin with /")
+    if _runs_itself(entry.id, house):
         yield item.place.field("contradiction", ("runs",), "runs itself in the end")
 
 
@@ -72,19 +72,21 @@ def _runs_itself(engine: str, house: House) -> bool:
     return False
 
 
-def _keys_inside(e: Engine, place: Place, value: Any, at: At) -> Iterator[Fault]:
+def _keys_inside(entry: Engine, place: EntryPlace, value: Any, at: At) -> Iterator[Fault]:
     """Source keys in blocks of free form."""
     if not isinstance(value, dict):
         return
     cited = value.get("src")
     for i, name in enumerate(cited if isinstance(cited, list) else ()):
-        if name not in e.sources:
-            yield place.field("unknown_name", (*at, "src", i), f"unknown source {name!r}", near(str(name), e.sources))
+        if name not in entry.sources:
+            yield place.field(
+                "unknown_name", (*at, "src", i), f"unknown source {name!r}", nearest_names(str(name), entry.sources)
+            )
     for name, inner in value.items():
-        yield from _keys_inside(e, place, inner, (*at, name))
+        yield from _keys_inside(entry, place, inner, (*at, name))
 
 
-def _keys(item: Item, used: dict[str, Counter[str]]) -> Iterator[Fault]:
+def _keys(item: TableItem, used: dict[str, Counter[str]]) -> Iterator[Fault]:
     """A key that no other engine has, and that nearly is one which others have."""
     for table in TABLES:
         for name in getattr(item.entry, table):
@@ -97,19 +99,19 @@ def _keys(item: Item, used: dict[str, Counter[str]]) -> Iterator[Fault]:
                 yield item.place.field("unknown_key", (table, name), said, alike[:2])
 
 
-def _floors(item: Item) -> Iterator[Fault]:
+def _floors(item: TableItem) -> Iterator[Fault]:
     for lane, floor in item.entry.floors.items():
         yield from _floor(floor, ("floors", lane), item.place)
 
 
-def _floor(floor: Floor, at: At, place: Place) -> Iterator[Fault]:
+def _floor(floor: Floor, at: At, place: EntryPlace) -> Iterator[Fault]:
     for field in ("nvidia_compute_capability", "nvidia_safe_compute_capability"):
         value = getattr(floor, field)
         if value is not None and not re.fullmatch(r"\d+\.\d", value):
             yield place.field("wrong_value", (*at, field), f"{value!r} is no compute capability (as '8.9')")
     for field in ("cuda", "driver"):
         value = getattr(floor, field)
-        if value is not None and not key(value):
+        if value is not None and not version_key(value):
             yield place.field("version", (*at, field), f"{value!r} is no version")
     for field in ("amd_gfx", "amd_gfx_windows"):
         for i, gfx in enumerate(getattr(floor, field)):
@@ -121,19 +123,19 @@ def _floor(floor: Floor, at: At, place: Place) -> Iterator[Fault]:
         for system in getattr(floor, field):
             if system not in SYSTEMS:
                 said = f"unknown operating system {system!r}"
-                yield place.field("unknown_name", (*at, field, system), said, near(system, SYSTEMS))
+                yield place.field("unknown_name", (*at, field, system), said, nearest_names(system, SYSTEMS))
 
 
-def _lists(item: Item) -> Iterator[Fault]:
-    e: Engine = item.entry
+def _lists(item: TableItem) -> Iterator[Fault]:
+    entry: Engine = item.entry
     seen: set[tuple[str, str]] = set()
-    for i, row in enumerate(e.quantization_on):
+    for i, row in enumerate(entry.quantization_on):
         if (row.quantization, row.generation) in seen:
             said = f"{row.quantization} on {row.generation} stands twice"
             yield item.place.field("duplicate_name", ("quantization_on", i), said)
         seen.add((row.quantization, row.generation))
-    for i, image in enumerate(e.images):
-        if "{version}" in image.tag and e.version is None:
+    for i, image in enumerate(entry.images):
+        if "{version}" in image.tag and entry.version is None:
             said = f"{image.repository} pins a version and the entry has no `version`"
             yield item.place.field("missing_key", ("images", i), said)
         if not re.fullmatch(r"[a-z0-9][\w.-]*(:\d+)?(/[\w.-]+)*", image.repository):
@@ -141,16 +143,16 @@ def _lists(item: Item) -> Iterator[Fault]:
             yield item.place.field("wrong_value", ("images", i, "repository"), said)
 
 
-def _parsers(house: House, item: Item) -> Iterator[Fault]:
+def _parsers(house: House, item: TableItem) -> Iterator[Fault]:
     """Parsers of answers: names that the engine's flag takes, patterns that some model matches."""
-    table = table_of(item.entry.id, house)
+    table = find_flag_table(item.entry.id, house)
     for i, p in enumerate(item.entry.parsers):
         for flag, field in (("tool-call-parser", "tool_calls"), ("reasoning-parser", "reasoning")):
             said, entry = getattr(p, field), table.flags.get(flag) if table else None
             choices = (*entry.c, *entry.v) if entry else ()
             if said and choices and said not in choices:
                 problem = f"--{flag} has no {said!r}"
-                yield item.place.field("unknown_name", ("parsers", i, field), problem, near(said, choices))
+                yield item.place.field("unknown_name", ("parsers", i, field), problem, nearest_names(said, choices))
         try:
             matched = any(re.search(p.models, m) for m in house.ids["models"])
         except re.error:
@@ -160,21 +162,21 @@ def _parsers(house: House, item: Item) -> Iterator[Fault]:
             yield item.place.field("unknown_name", ("parsers", i, "models"), said)
 
 
-def _memory(item: Item) -> Iterator[Fault]:
-    e: Engine = item.entry
-    if not e.memory:
+def _memory(item: TableItem) -> Iterator[Fault]:
+    entry: Engine = item.entry
+    if not entry.memory:
         return
-    kind = memory_type(e)
+    kind = memory_type(entry)
     if kind is None:
-        runs = f" ({e.id} runs {e.runs[0]}, whose constants count)" if e.runs else ""
-        said = f"nothing reads `memory`: there is no advisor/engines/{module_name(e.id)}.py{runs}"
+        runs = f" ({entry.id} runs {entry.runs[0]}, whose constants count)" if entry.runs else ""
+        said = f"nothing reads `memory`: there is no advisor/engines/{module_name(entry.id)}.py{runs}"
         yield item.place.fault("missing_place", said, ("memory",))
         return
-    if not flaws(item.data["memory"], kind):
+    if not find_flaws(item.data["memory"], kind):
         yield from _constants(item)
 
 
-def _constants(item: Item) -> Iterator[Fault]:
+def _constants(item: TableItem) -> Iterator[Fault]:
     """What the types of the constants cannot say."""
     memory: dict[str, Any] = item.data["memory"]
     sizes = memory.get("kv_bytes", {})
@@ -184,11 +186,11 @@ def _constants(item: Item) -> Iterator[Fault]:
     for i, name in enumerate(memory.get("smaller_kv", ())):
         if sizes and name not in sizes:
             at: At = ("memory", "smaller_kv", i)
-            yield item.place.field("unknown_name", at, f"unknown cache type {name!r}", near(name, sizes))
+            yield item.place.field("unknown_name", at, f"unknown cache type {name!r}", nearest_names(name, sizes))
     for name in memory.get("packed_kv", {}):
         if name not in sizes:
             said = f"unknown cache type {name!r}"
-            yield item.place.field("unknown_name", ("memory", "packed_kv", name), said, near(name, sizes))
+            yield item.place.field("unknown_name", ("memory", "packed_kv", name), said, nearest_names(name, sizes))
     for field in ("fraction", "activation"):
         rows = memory.get(field)
         if rows and sum("before" not in r for r in rows) != 1:

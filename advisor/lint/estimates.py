@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from advisor import engines
 from advisor.catalog.types import Accelerator
 from advisor.errors import AdvisorError
-from advisor.estimation import Request, deployment, estimate
+from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.lint.faults import Fault, one_line
 from advisor.lint.house import House
 from advisor.models.types import Dense, Model
@@ -17,7 +17,7 @@ LEAST_MEMORY = 16 * 2**30
 BLOCKS = ("defaults", "memory")
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Blocks of an entry that its module refuses."""
     model, card = _model(house), _card(house)
     if model is None or card is None:
@@ -34,11 +34,13 @@ def faults(house: House) -> Iterator[Fault]:
 
 def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iterator[str]:
     """What is said when a small model is sized and its launch decided."""
-    asked = Request(model=model.id, engine=engine, hardware=f"1x {card.name}", context_length=2048)
+    asked = EstimateRequest(model=model.id, engine=engine, hardware=f"1x {card.name}", context_length=2048)
     try:
-        d, _ = deployment(asked, house.catalog)
-        estimate(d, house.catalog)
-        engines.decided(d, house.catalog.engines(), house.catalog.quantization(d.quantization))
+        deployment, _ = resolve_request(asked, house.catalog)
+        estimate(deployment, house.catalog)
+        engines.decide_settings(
+            deployment, house.catalog.engines(), house.catalog.quantization(deployment.quantization)
+        )
     except AdvisorError as e:
         yield e.message
 

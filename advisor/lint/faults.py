@@ -51,12 +51,12 @@ class Fault(Record, frozen=True, kw_only=True, order=True):
         return f"{place}: {self.message.removesuffix('.') if hint else self.message}{hint}"
 
 
-def in_order(faults: Iterable[Fault]) -> tuple[Fault, ...]:
+def order_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Each fault once, by file, line and text."""
     return tuple(sorted(set(faults), key=lambda f: (f.file, f.line or 0, f.message, f.code)))
 
 
-def near(name: str, known: Iterable[str]) -> tuple[str, ...]:
+def nearest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:
     """At most two known names that look like `name`."""
     return near_matches(name, known, n=2)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.engines.flag_tables import FlagTable
-from advisor.lint.faults import Fault, near
-from advisor.lint.house import Document, House, Sound
-from advisor.lint.typed import At
+from advisor.lint.faults import Fault, nearest_names
+from advisor.lint.house import House, RuleDocument, TypedPart
+from advisor.lint.rule_types import At
 
 RESOURCES = "checks/resources.yaml"
 TYPES = ("int", "float", "json", "str", "flag")
@@ -15,7 +15,7 @@ PARSERS = ("argparse", "clap", "click", "exact")
 ABBREVIATING = ("argparse", "clap")
 
 
-def table_of(engine: str, house: House) -> FlagTable | None:
+def find_flag_table(engine: str, house: House) -> FlagTable | None:
     """What the server of an engine takes; None where no table was made."""
     found = _in_force(f"flags/{engine}.yaml", house)
     if found is None:
@@ -29,12 +29,12 @@ def table_of(engine: str, house: House) -> FlagTable | None:
     return None if other is None else other.value
 
 
-def _in_force(path: str, house: House) -> Document | None:
+def _in_force(path: str, house: House) -> RuleDocument | None:
     """The table as it stands, or as it stood in a lower folder where the overlay's is faulty."""
     return house.flawless.get(path) or house.documents.get(path)
 
 
-def names(table: FlagTable) -> set[str]:
+def list_setting_names(table: FlagTable) -> set[str]:
     """Every name a setting of this server may have: flags in all spellings, variables, what it had before."""
     out = {s.lstrip("-") for s in table.spellings()} | {f.e for f in table.flags.values() if f.e}
     out |= {*table.settings, *table.variables, *table.gone, *table.gone_variables, *table.positional}
@@ -42,10 +42,10 @@ def names(table: FlagTable) -> set[str]:
     return out | {*table.modelfile_parameters, *table.deprecated_parameters}
 
 
-def known(name: str, table: FlagTable, whole: bool = False) -> bool:
+def is_known_setting(name: str, table: FlagTable, whole: bool = False) -> bool:
     """Whether a server takes a setting of this name. With argparse an unambiguous beginning does, unless `whole`."""
     plain = name.replace("_", "-")
-    spellings = {n.replace("_", "-"): n for n in names(table)}
+    spellings = {n.replace("_", "-"): n for n in list_setting_names(table)}
     if plain in spellings:
         return True
     if whole or table.parser not in ABBREVIATING:
@@ -53,16 +53,16 @@ def known(name: str, table: FlagTable, whole: bool = False) -> bool:
     return len({f for f in table.flags if f.replace("_", "-").startswith(plain)}) == 1
 
 
-def flag_faults(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def flag_faults(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     """A fault where the engine that a part of the rules is about has no setting of this name."""
     engine = getattr(part.entry, "id", None)
-    table = table_of(engine, house) if isinstance(engine, str) else None
-    if table is not None and not known(name, table):
+    table = find_flag_table(engine, house) if isinstance(engine, str) else None
+    if table is not None and not is_known_setting(name, table):
         said = f"{name!r} is no flag in rules/flags/{engine}.yaml (a key of a file: list it there under `settings`)"
-        yield part.place.field("unknown_name", at, said, near(name, names(table)))
+        yield part.place.field("unknown_name", at, said, nearest_names(name, list_setting_names(table)))
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """What is wrong with the tables of flags, and with what resources call flags."""
     if RESOURCES in house.documents:
         yield from _resources(house, house.documents[RESOURCES])
@@ -80,19 +80,19 @@ def faults(house: House) -> Iterator[Fault]:
             yield from _table(document, table)
 
 
-def _resources(house: House, document: Document) -> Iterator[Fault]:
+def _resources(house: House, document: RuleDocument) -> Iterator[Fault]:
     """What custom resources and charts call a flag is one of the engine that they start."""
     for name, resource in document.value.resources.items():
-        table = table_of(resource.engine, house)
+        table = find_flag_table(resource.engine, house)
         for key, flag in resource.flags.items() if table is not None else ():
             assert table is not None
-            if not known(flag, table):
+            if not is_known_setting(flag, table):
                 said = f"{flag!r} is no flag in rules/flags/{table.engine}.yaml"
                 at: At = ("resources", name, "flags", key)
-                yield document.place.field("unknown_name", at, said, near(flag, names(table)))
+                yield document.place.field("unknown_name", at, said, nearest_names(flag, list_setting_names(table)))
 
 
-def _borrowed(house: House, document: Document, table: FlagTable) -> Iterator[Fault]:
+def _borrowed(house: House, document: RuleDocument, table: FlagTable) -> Iterator[Fault]:
     other = house.documents.get(f"flags/{table.same_as}.yaml")
     if other is None:
         yield document.place.field("unknown_name", ("same_as",), f"there is no flags/{table.same_as}.yaml")
@@ -102,7 +102,7 @@ def _borrowed(house: House, document: Document, table: FlagTable) -> Iterator[Fa
         yield document.place.field("contradiction", ("flags",), "a table that is `same_as` another has no flags itself")
 
 
-def _table(document: Document, table: FlagTable) -> Iterator[Fault]:
+def _table(document: RuleDocument, table: FlagTable) -> Iterator[Fault]:
     place = document.place
     for field in ("version", "source"):
         if not getattr(table, field):
@@ -115,7 +115,7 @@ def _table(document: Document, table: FlagTable) -> Iterator[Fault]:
             yield place.field("wrong_value", ("flags", name), "a flag's name stands without dashes")
         if flag.t not in TYPES:
             said = f"type {flag.t!r} is none of {', '.join(TYPES)}"
-            yield place.field("wrong_value", ("flags", name, "t"), said, near(flag.t, TYPES))
+            yield place.field("wrong_value", ("flags", name, "t"), said, nearest_names(flag.t, TYPES))
         for i, alias in enumerate(flag.a):
             if not alias.startswith("-"):
                 yield place.field("wrong_value", ("flags", name, "a", i), f"spelling {alias!r} stands with its dashes")
@@ -131,6 +131,6 @@ def _table(document: Document, table: FlagTable) -> Iterator[Fault]:
             yield place.field("range", ("flags", name), f"takes numbers from {low:g} to {high:g}, which are none")
     for version, added in table.since.items():
         for i, name in enumerate(added):
-            if name not in names(table):
-                hint = near(name, table.flags)
+            if name not in list_setting_names(table):
+                hint = nearest_names(name, table.flags)
                 yield place.field("unknown_name", ("since", version, i), f"unknown flag {name!r}", hint)

@@ -7,9 +7,9 @@ from itertools import pairwise
 
 from advisor.catalog.types import Quantization
 from advisor.errors import UnknownName
-from advisor.lint.faults import Fault, near
-from advisor.lint.house import Document, House, Item
-from advisor.lint.typed import At
+from advisor.lint.faults import Fault, nearest_names
+from advisor.lint.house import House, RuleDocument, TableItem
+from advisor.lint.rule_types import At
 from advisor.memory.ggml import BLOCKS
 
 PLAIN = "none"  # the family of 16- and 32-bit weights, which every checkpoint format carries
@@ -18,7 +18,7 @@ SIZE_RANGE = (0.5, 2.5)  # of a real checkpoint over its definition
 BORROWED = {"openvino": "hf", "litert": "hf"}  # families that name their widths by formats of another
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Formats whose figures do not follow, and lists of formats that mix families."""
     for item in house.tables["quantizations"].values():
         yield from _format(item)
@@ -37,41 +37,60 @@ def faults(house: House) -> Iterator[Fault]:
             yield from _family(house, workloads, ("gguf", part), getattr(workloads.value.gguf, part), "gguf")
 
 
-def _format(item: Item) -> Iterator[Fault]:
-    q: Quantization = item.entry
-    if q.block_bytes is not None:
-        derived = q.block_bytes * 8 / q.block_elements
-        if abs(derived - q.bits_nominal) > 1e-9:
-            said = f"is {q.bits_nominal:g}, {q.block_bytes} bytes for {q.block_elements} weights are {derived:g} bits"
+def _format(item: TableItem) -> Iterator[Fault]:
+    quantization: Quantization = item.entry
+    if quantization.block_bytes is not None:
+        derived = quantization.block_bytes * 8 / quantization.block_elements
+        if abs(derived - quantization.bits_nominal) > 1e-9:
+            said = (
+                f"is {quantization.bits_nominal:g}, {quantization.block_bytes} bytes for "
+                f"{quantization.block_elements} weights are {derived:g} bits"
+            )
             yield item.place.field("total", ("bits_nominal",), said)
-    if not BITS[0] <= q.bits_nominal <= BITS[1]:
-        yield item.place.field("unit", ("bits_nominal",), f"{q.bits_nominal:g} bits are no width of a weight")
-    if q.base is not None and q.base not in BLOCKS:
-        yield item.place.field("unknown_name", ("base",), f"unknown GGML type {q.base!r}", near(q.base, BLOCKS))
-    elif q.base is not None and q.block_bytes is not None and (q.block_elements, q.block_bytes) != BLOCKS[q.base]:
-        elements, size = BLOCKS[q.base]
-        said = f"a block of {q.base} is {size} bytes for {elements} weights, not {q.block_bytes} for {q.block_elements}"
+    if not BITS[0] <= quantization.bits_nominal <= BITS[1]:
+        yield item.place.field(
+            "unit", ("bits_nominal",), f"{quantization.bits_nominal:g} bits are no width of a weight"
+        )
+    if quantization.base is not None and quantization.base not in BLOCKS:
+        yield item.place.field(
+            "unknown_name",
+            ("base",),
+            f"unknown GGML type {quantization.base!r}",
+            nearest_names(quantization.base, BLOCKS),
+        )
+    elif (
+        quantization.base is not None
+        and quantization.block_bytes is not None
+        and (quantization.block_elements, quantization.block_bytes) != BLOCKS[quantization.base]
+    ):
+        elements, size = BLOCKS[quantization.base]
+        said = (
+            f"a block of {quantization.base} is {size} bytes for {elements} weights, not "
+            f"{quantization.block_bytes} for {quantization.block_elements}"
+        )
         yield item.place.field("total", ("block_bytes",), said)
     for field in ("size_range", "size_range_plain"):
-        value = getattr(q, field)
+        value = getattr(quantization, field)
         if value is not None and not all(SIZE_RANGE[0] <= x <= SIZE_RANGE[1] for x in value):
             yield item.place.field("unit", (field,), f"{list(value)} are factors of a size, about 1")
 
 
 def _family(
-    house: House, document: Document, at: At, listed: Sequence[str], family: str, below: At | None = None
+    house: House, document: RuleDocument, at: At, listed: Sequence[str], family: str, below: At | None = None
 ) -> Iterator[Fault]:
     """Formats of a list are of its family, or plain 16-bit ones."""
     allowed = {family, BORROWED.get(family, family), PLAIN} | ({"hf"} if family == PLAIN else set())
     for i, name in enumerate(listed):
-        q = _known(house, name)
-        if q is not None and q.family not in allowed:
+        quantization = _known(house, name)
+        if quantization is not None and quantization.family not in allowed:
             where = (*at, *(below if below is not None else (i,)))
-            yield document.place.field("wrong_value", where, f"{name} is of the family {q.family}, not {family}")
+            yield document.place.field(
+                "wrong_value", where, f"{name} is of the family {quantization.family}, not {family}"
+            )
 
 
-def _falling(house: House, document: Document, at: At, ladder: Sequence[str]) -> Iterator[Fault]:
-    found = [(n, q.bits_nominal) for n in ladder if (q := _known(house, n)) is not None]
+def _falling(house: House, document: RuleDocument, at: At, ladder: Sequence[str]) -> Iterator[Fault]:
+    found = [(n, quantization.bits_nominal) for n in ladder if (quantization := _known(house, n)) is not None]
     for (first, wide), (second, narrow) in pairwise(found):
         if narrow > wide:
             said = f"{second} ({narrow:g} bits) stands after {first} ({wide:g}): from wide to narrow"

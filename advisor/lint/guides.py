@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.decision.guides import guide_problems
-from advisor.decision.policy import Ruling, rulings
+from advisor.decision.policy import PolicyRule, read_policy_rules
 from advisor.errors import BadFile
 from advisor.lint.faults import Code, Fault, one_line, without_hint
-from advisor.lint.house import Document, House
-from advisor.lint.reading import Place
+from advisor.lint.house import House, RuleDocument
+from advisor.lint.reading import EntryPlace
 
 _WORDS: tuple[tuple[str, Code], ...] = (
     ("can never be reached", "unreachable"),
@@ -19,7 +19,7 @@ _WORDS: tuple[tuple[str, Code], ...] = (
 )
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Problems of guides and policies beyond the shape of their files."""
     for document in house.under("guides/").values():
         ids = house.ids["engines"]
@@ -42,13 +42,13 @@ def _hidden(text: str, house: House) -> bool:
     return bool(name) and name in house.hidden
 
 
-def _policy(name: str, document: Document, house: House) -> Iterator[Fault]:
+def _policy(name: str, document: RuleDocument, house: House) -> Iterator[Fault]:
     """Rulings one by one, so that a wrong one does not hide the others."""
-    good: list[tuple[str, int, Ruling]] = []
+    good: list[tuple[str, int, PolicyRule]] = []
     for kind, entries in document.data.items():
         for i, entry in enumerate(entries):
             try:
-                ((_, ruling),) = rulings(name, {kind: [entry]}, house.engines)
+                ((_, ruling),) = read_policy_rules(name, {kind: [entry]}, house.engines)
             except BadFile as e:
                 said, hint = without_hint(e.problem.replace(f"{kind}.0", f"{kind}[{i}]", 1))
                 yield document.place.fault(_code(said), said, (kind, i), hint)
@@ -57,16 +57,16 @@ def _policy(name: str, document: Document, house: House) -> Iterator[Fault]:
     yield from _contradictions(document.place, good)
 
 
-def _contradictions(place: Place, entries: list[tuple[str, int, Ruling]]) -> Iterator[Fault]:
+def _contradictions(place: EntryPlace, entries: list[tuple[str, int, PolicyRule]]) -> Iterator[Fault]:
     """Engines that one file forbids and prefers (or pins) under the same condition, and entries said twice."""
     forbidden = {(r.engine, r.condition) for kind, _, r in entries if kind == "forbid"}
     seen: set[tuple[str, str, object]] = set()
-    for kind, i, r in entries:
-        if kind != "forbid" and ((r.engine, r.condition) in forbidden or (r.engine, None) in forbidden):
+    for kind, i, rule in entries:
+        if kind != "forbid" and ((rule.engine, rule.condition) in forbidden or (rule.engine, None) in forbidden):
             also = "preferred" if kind == "prefer" else "pinned"
-            said = f"{r.engine} is forbidden and {also}; the second never counts"
+            said = f"{rule.engine} is forbidden and {also}; the second never counts"
             yield place.fault("contradiction", said, (kind, i))
-        if (kind, r.engine, r.condition) in seen:
-            said = f"{kind} of {r.engine} stands twice under the same condition"
+        if (kind, rule.engine, rule.condition) in seen:
+            said = f"{kind} of {rule.engine} stands twice under the same condition"
             yield place.fault("duplicate_name", said, (kind, i))
-        seen.add((kind, r.engine, r.condition))
+        seen.add((kind, rule.engine, rule.condition))

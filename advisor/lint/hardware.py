@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import cast
 
-from advisor.catalog.match import candidates
+from advisor.catalog.match import find_accelerators
 from advisor.catalog.types import Accelerator, CpuPlatform
 from advisor.decision.fields import VENDORS
 from advisor.decision.generations import amd_generation, nvidia_generation
-from advisor.lint.faults import Fault, near
-from advisor.lint.house import House, Item
-from advisor.lint.reading import Place
-from advisor.lint.typed import At
+from advisor.lint.faults import Fault, nearest_names
+from advisor.lint.house import House, TableItem
+from advisor.lint.reading import EntryPlace
+from advisor.lint.rule_types import At
 from advisor.machines.pci import VENDORS as PCI_VENDORS
 from advisor.machines.types import Device, Vendor
 from advisor.units import GIB
@@ -45,7 +45,7 @@ BANDWIDTH_TOLERANCE = 0.01  # of channels x rate x 8 bytes
 QUARTER_GIB = GIB // 4
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Figures that cannot be, and hardware that a probe could not recognise."""
     cards = house.accelerators
     for item in house.tables["accelerators"].values():
@@ -60,7 +60,7 @@ def faults(house: House) -> Iterator[Fault]:
         yield from _same_chip(item.entry, item.place, cards)
 
 
-def _ranges(item: Item) -> Iterator[Fault]:
+def _ranges(item: TableItem) -> Iterator[Fault]:
     for field, (low, high, unit) in RANGES.items():
         value = getattr(item.entry, field, None)
         if value is not None and not low <= value <= high:
@@ -68,174 +68,208 @@ def _ranges(item: Item) -> Iterator[Fault]:
             yield item.place.field("unit", (field,), said)
     if item.entry.confidence not in CONFIDENCE:
         said = f"{item.entry.confidence!r} is none of {', '.join(CONFIDENCE)}"
-        yield item.place.field("wrong_value", ("confidence",), said, near(item.entry.confidence, CONFIDENCE))
+        yield item.place.field("wrong_value", ("confidence",), said, nearest_names(item.entry.confidence, CONFIDENCE))
 
 
-def _card(a: Accelerator, place: Place) -> Iterator[Fault]:
-    if a.vendor not in VENDORS:
-        yield place.field("wrong_value", ("vendor",), f"unknown vendor {a.vendor!r}", near(a.vendor, VENDORS))
-    yield from _memory(a, place)
-    for kind, rate in a.tflops.items():
+def _card(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
+    if accelerator.vendor not in VENDORS:
+        yield place.field(
+            "wrong_value",
+            ("vendor",),
+            f"unknown vendor {accelerator.vendor!r}",
+            nearest_names(accelerator.vendor, VENDORS),
+        )
+    yield from _memory(accelerator, place)
+    for kind, rate in accelerator.tflops.items():
         at: At = ("tflops", kind)
         if kind not in DTYPES:
-            yield place.field("unknown_key", at, f"`{kind}` is none of {', '.join(DTYPES)}", near(kind, DTYPES))
+            yield place.field(
+                "unknown_key", at, f"`{kind}` is none of {', '.join(DTYPES)}", nearest_names(kind, DTYPES)
+            )
         elif not TFLOPS[0] <= rate <= TFLOPS[1]:
             yield place.field("unit", at, f"{rate:g} TFLOPS are outside of what a device has")
     for (first, second), (low, high) in RATIOS.items():
-        one, other = a.tflops.get(first), a.tflops.get(second)
+        one, other = accelerator.tflops.get(first), accelerator.tflops.get(second)
         if one and other and not low <= other / one <= high:
             said = (
                 f"{second} {other:g} is {other / one:.3g} times {first} {one:g}; {low:.2g} to {high:.2g} are possible"
             )
             yield place.field("unit", ("tflops", second), said)
-    if a.price is not None and a.price.high is not None and a.price.low > a.price.high:
-        yield place.field("range", ("price",), f"low {a.price.low:g} is above high {a.price.high:g}")
+    if (
+        accelerator.price is not None
+        and accelerator.price.high is not None
+        and accelerator.price.low > accelerator.price.high
+    ):
+        yield place.field(
+            "range", ("price",), f"low {accelerator.price.low:g} is above high {accelerator.price.high:g}"
+        )
 
 
-def _memory(a: Accelerator, place: Place) -> Iterator[Fault]:
+def _memory(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
     at: At = ("memory_bytes",)
-    if a.memory_bytes is None:
-        if not a.unified and not a.memory_options_gb and a.confidence != DOUBTFUL:
+    if accelerator.memory_bytes is None:
+        if not accelerator.unified and not accelerator.memory_options_gb and accelerator.confidence != DOUBTFUL:
             yield place.fault("missing_key", "`memory_bytes` is missing: without it nothing can be said to fit")
         return
-    if not MEMORY[0] <= a.memory_bytes <= MEMORY[1]:
-        yield place.field("unit", at, f"{a.memory_bytes:,} bytes are no device's memory")
+    if not MEMORY[0] <= accelerator.memory_bytes <= MEMORY[1]:
+        yield place.field("unit", at, f"{accelerator.memory_bytes:,} bytes are no device's memory")
         return
-    if a.memory_bytes % QUARTER_GIB:
-        right = round(a.memory_bytes / 1e9) * GIB
-        said = f"{a.memory_bytes:,} is no whole number of GiB; the size on the box counts 2**30 bytes: {right}"
+    if accelerator.memory_bytes % QUARTER_GIB:
+        right = round(accelerator.memory_bytes / 1e9) * GIB
+        said = (
+            f"{accelerator.memory_bytes:,} is no whole number of GiB; the size on the box counts 2**30 bytes: {right}"
+        )
         yield place.field("unit", at, said)
         return
-    sizes = [float(n) for n in re.findall(r"(\d+(?:\.\d+)?)\s?GB\b", a.name)]
-    if sizes and a.memory_bytes not in [int(n * GIB) for n in sizes]:
-        said = f"is {a.memory_bytes / GIB:g} x 2**30, the name says {sizes[0]:g} GB"
+    sizes = [float(n) for n in re.findall(r"(\d+(?:\.\d+)?)\s?GB\b", accelerator.name)]
+    if sizes and accelerator.memory_bytes not in [int(n * GIB) for n in sizes]:
+        said = f"is {accelerator.memory_bytes / GIB:g} x 2**30, the name says {sizes[0]:g} GB"
         yield place.field("total", at, said)
-    if a.usable_bytes is not None and not USABLE * a.memory_bytes <= a.usable_bytes <= a.memory_bytes:
-        share = a.usable_bytes / a.memory_bytes
-        said = f"{a.usable_bytes:,} is {share:.3g} of memory_bytes; {USABLE} to 1 are possible"
+    if (
+        accelerator.usable_bytes is not None
+        and not USABLE * accelerator.memory_bytes <= accelerator.usable_bytes <= accelerator.memory_bytes
+    ):
+        share = accelerator.usable_bytes / accelerator.memory_bytes
+        said = f"{accelerator.usable_bytes:,} is {share:.3g} of memory_bytes; {USABLE} to 1 are possible"
         yield place.field("total", ("usable_bytes",), said)
-    for profile, size in a.mig_profiles.items():
+    for profile, size in accelerator.mig_profiles.items():
         m = re.match(r"\d+g\.(\d+)gb", profile)
         if m is None or int(m[1]) * GIB != size:
             said = f"{size / GIB:g} x 2**30 bytes are not what the profile's name says"
             yield place.field("total", ("mig_profiles", profile), said)
-        elif size > a.memory_bytes:
+        elif size > accelerator.memory_bytes:
             yield place.field("total", ("mig_profiles", profile), "is larger than the whole device")
 
 
-def _recognised(a: Accelerator, place: Place, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+def _recognised(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
     """What a probe reports of this card has to lead back to it."""
-    if a.vendor == "nvidia" and a.compute_capability is None:
+    if accelerator.vendor == "nvidia" and accelerator.compute_capability is None:
         yield place.fault("probe", "`compute_capability` is missing: engines state their floors in it")
-    if a.vendor == "amd" and a.gfx is None:
+    if accelerator.vendor == "amd" and accelerator.gfx is None:
         yield place.fault("probe", "`gfx` is missing: engines list what they support by it")
-    if a.compute_capability is not None and not re.fullmatch(r"\d+\.\d", a.compute_capability):
-        yield place.field("probe", ("compute_capability",), f"{a.compute_capability!r} is none (as '8.9')")
-    if a.gfx is not None and not re.fullmatch(r"gfx[0-9a-f]{3,4}", a.gfx):
-        yield place.field("probe", ("gfx",), f"{a.gfx!r} is no gfx name (as gfx1100)")
-    for i, pci in enumerate(a.pci_ids):
-        yield from _pci(a, pci, place, ("pci_ids", i))
-    if not (a.pci_ids or a.reported_names or a.name_pattern):
+    if accelerator.compute_capability is not None and not re.fullmatch(r"\d+\.\d", accelerator.compute_capability):
+        yield place.field("probe", ("compute_capability",), f"{accelerator.compute_capability!r} is none (as '8.9')")
+    if accelerator.gfx is not None and not re.fullmatch(r"gfx[0-9a-f]{3,4}", accelerator.gfx):
+        yield place.field("probe", ("gfx",), f"{accelerator.gfx!r} is no gfx name (as gfx1100)")
+    for i, pci in enumerate(accelerator.pci_ids):
+        yield from _pci(accelerator, pci, place, ("pci_ids", i))
+    if not (accelerator.pci_ids or accelerator.reported_names or accelerator.name_pattern):
         yield place.fault("probe", "no `name_pattern`, `reported_names` or `pci_ids`: a probe cannot recognise it")
         return
-    if a.name_pattern is not None and not _compiles(a.name_pattern):
+    if accelerator.name_pattern is not None and not _compiles(accelerator.name_pattern):
         return
-    if a.name_pattern is not None:
-        for name in a.reported_names or (a.name,):
-            if not re.search(a.name_pattern, name, re.IGNORECASE):
-                said = f"does not match {name!r}, the entry's own " + ("driver name" if a.reported_names else "name")
+    if accelerator.name_pattern is not None:
+        for name in accelerator.reported_names or (accelerator.name,):
+            if not re.search(accelerator.name_pattern, name, re.IGNORECASE):
+                said = f"does not match {name!r}, the entry's own " + (
+                    "driver name" if accelerator.reported_names else "name"
+                )
                 yield place.field("probe", ("name_pattern",), said)
     if all(b.name_pattern is None or _compiles(b.name_pattern) for b in cards.values()):
-        yield from _found_again(a, place, cards)
+        yield from _found_again(accelerator, place, cards)
 
 
-def _found_again(a: Accelerator, place: Place, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+def _found_again(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
     """Each driver name and PCI id, with the memory that the driver would show, must mean this entry alone."""
-    total = a.usable_bytes or a.memory_bytes
-    cores = re.search(r"\((\d+)-core", a.name)
+    total = accelerator.usable_bytes or accelerator.memory_bytes
+    cores = re.search(r"\((\d+)-core", accelerator.name)
     seen: set[tuple[str, ...]] = set()
-    for name in a.reported_names or (a.name,):
-        for pci in a.pci_ids or (None,):
+    for name in accelerator.reported_names or (accelerator.name,):
+        for pci in accelerator.pci_ids or (None,):
             device = Device(
                 index=0,
                 name=name,
-                vendor=cast("Vendor", a.vendor),
+                vendor=cast("Vendor", accelerator.vendor),
                 pci_id=":".join(pci.split(":")[:2]) if pci else None,
                 pci_subsystem=":".join(pci.split(":")[2:]) or None if pci else None,
-                total_bytes=total // a.devices_per_card if total else None,
-                gfx=a.gfx,
+                total_bytes=total // accelerator.devices_per_card if total else None,
+                gfx=accelerator.gfx,
                 gpu_cores=int(cores[1]) if cores else None,
-                unified=a.unified,
+                unified=accelerator.unified,
             )
-            found = tuple(x.id for x in candidates(device, cards))
-            if found == (a.id,) or found in seen:
+            found = tuple(x.id for x in find_accelerators(device, cards))
+            if found == (accelerator.id,) or found in seen:
                 continue
-            others = [i for i in found if i != a.id]
-            if a.unified and others and all(cards[i].unified and name in cards[i].reported_names for i in others):
+            others = [i for i in found if i != accelerator.id]
+            if (
+                accelerator.unified
+                and others
+                and all(cards[i].unified and name in cards[i].reported_names for i in others)
+            ):
                 continue  # modules of one driver name: the device tree tells them apart
             seen.add(found)
             taken = f"is taken for {', '.join(others[:3])}" if others else "is not recognised"
             yield place.fault("probe", f"a device that calls itself {name!r}{f' ({pci})' if pci else ''} {taken}")
 
 
-def _pci(a: Accelerator, pci: str, place: Place, at: At) -> Iterator[Fault]:
+def _pci(accelerator: Accelerator, pci: str, place: EntryPlace, at: At) -> Iterator[Fault]:
     if not re.fullmatch(r"[0-9a-f]{4}:[0-9a-f]{4}(:[0-9a-f]{4}:[0-9a-f]{4})?", pci):
         yield place.field("probe", at, f"{pci!r} is no PCI id (vendor:device in lower case, as 10de:2684)")
         return
     vendor = PCI_VENDORS.get(pci[:4])
-    if vendor is not None and a.vendor not in (vendor, {"habana": "intel"}.get(vendor)):
-        yield place.field("probe", at, f"{pci!r} is a device of {vendor}, the entry's vendor is {a.vendor}")
+    if vendor is not None and accelerator.vendor not in (vendor, {"habana": "intel"}.get(vendor)):
+        yield place.field("probe", at, f"{pci!r} is a device of {vendor}, the entry's vendor is {accelerator.vendor}")
     elif vendor is None:
         yield place.field("probe", at, f"{pci[:4]!r} is no vendor that a probe looks for")
 
 
-def _generation(a: Accelerator, place: Place, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+def _generation(accelerator: Accelerator, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
     """Entries of one architecture are of one generation."""
-    mine = _generation_of(a)
-    same = [_generation_of(b) for b in cards.values() if b.architecture == a.architecture and b.id != a.id]
+    mine = _generation_of(accelerator)
+    same = [
+        _generation_of(b)
+        for b in cards.values()
+        if b.architecture == accelerator.architecture and b.id != accelerator.id
+    ]
     others = {g for g in same if g is not None}
     if mine is not None and len(same) > 1 and others and mine not in others:
-        field = "gfx" if a.vendor == "amd" else "compute_capability"
+        field = "gfx" if accelerator.vendor == "amd" else "compute_capability"
         have = ", ".join(sorted(others))
-        said = f"{getattr(a, field)} is {mine}; other entries of architecture {a.architecture} are {have}"
+        said = (
+            f"{getattr(accelerator, field)} is {mine}; other entries of architecture {accelerator.architecture} "
+            f"are {have}"
+        )
         yield place.field("contradiction", (field,), said)
 
 
-def _generation_of(a: Accelerator) -> str | None:
-    if a.vendor == "amd":
-        return amd_generation(a.gfx)
-    capability = a.compute_capability
+def _generation_of(accelerator: Accelerator) -> str | None:
+    if accelerator.vendor == "amd":
+        return amd_generation(accelerator.gfx)
+    capability = accelerator.compute_capability
     return nvidia_generation(float(capability)) if capability and re.fullmatch(r"\d+\.\d", capability) else None
 
 
 def _shared_chips(house: House) -> Iterator[Fault]:
     """One PCI id is one chip: it has one compute capability and one gfx name."""
-    first: dict[str, Item] = {}
+    first: dict[str, TableItem] = {}
     for item in house.tables["accelerators"].values():
-        a: Accelerator = item.entry
-        for i, pci in enumerate(a.pci_ids):
+        accelerator: Accelerator = item.entry
+        for i, pci in enumerate(accelerator.pci_ids):
             b: Accelerator = first.setdefault(pci, item).entry
-            if (a.compute_capability, a.gfx) != (b.compute_capability, b.gfx):
+            if (accelerator.compute_capability, accelerator.gfx) != (b.compute_capability, b.gfx):
                 said = f"{pci} is also an id of {b.id}, which is another chip ({b.compute_capability or b.gfx})"
                 yield item.place.field("probe", ("pci_ids", i), said)
 
 
-def _processor(p: CpuPlatform, place: Place) -> Iterator[Fault]:
-    if p.channels_per_socket and p.max_mts and p.bandwidth_gbs_per_socket:
-        derived = p.channels_per_socket * p.max_mts * 8 / 1000
-        if abs(p.bandwidth_gbs_per_socket / derived - 1) > BANDWIDTH_TOLERANCE:
-            product = f"{p.channels_per_socket} channels x {p.max_mts} MT/s x 8 bytes"
-            said = f"is {p.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
+def _processor(cpu_platform: CpuPlatform, place: EntryPlace) -> Iterator[Fault]:
+    if cpu_platform.channels_per_socket and cpu_platform.max_mts and cpu_platform.bandwidth_gbs_per_socket:
+        derived = cpu_platform.channels_per_socket * cpu_platform.max_mts * 8 / 1000
+        if abs(cpu_platform.bandwidth_gbs_per_socket / derived - 1) > BANDWIDTH_TOLERANCE:
+            product = f"{cpu_platform.channels_per_socket} channels x {cpu_platform.max_mts} MT/s x 8 bytes"
+            said = f"is {cpu_platform.bandwidth_gbs_per_socket:g}, {product} are {derived:g}"
             yield place.field("total", ("bandwidth_gbs_per_socket",), said)
 
 
-def _same_chip(p: CpuPlatform, place: Place, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
+def _same_chip(cpu_platform: CpuPlatform, place: EntryPlace, cards: Mapping[str, Accelerator]) -> Iterator[Fault]:
     """A chip that is processor and accelerator has one memory bandwidth."""
-    card = cards.get(p.id) or cards.get(re.sub(r"-core$", "c", p.id))
-    if card is None or not card.unified or not card.bandwidth_gbs or not p.bandwidth_gbs_per_socket:
+    card = cards.get(cpu_platform.id) or cards.get(re.sub(r"-core$", "c", cpu_platform.id))
+    if card is None or not card.unified or not card.bandwidth_gbs or not cpu_platform.bandwidth_gbs_per_socket:
         return
-    if abs(p.bandwidth_gbs_per_socket / card.bandwidth_gbs - 1) > BANDWIDTH_TOLERANCE:
-        said = f"is {p.bandwidth_gbs_per_socket:g}; {card.id}, the accelerator of this chip, has {card.bandwidth_gbs:g}"
+    if abs(cpu_platform.bandwidth_gbs_per_socket / card.bandwidth_gbs - 1) > BANDWIDTH_TOLERANCE:
+        said = (
+            f"is {cpu_platform.bandwidth_gbs_per_socket:g}; {card.id}, the accelerator of this chip, has "
+            f"{card.bandwidth_gbs:g}"
+        )
         yield place.field("contradiction", ("bandwidth_gbs_per_socket",), said)
 
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 
-class Kind(NamedTuple):
+class RuleFileKind(NamedTuple):
     """A kind of file: its pattern, what it holds, its type (None: entries of tables, advisor/catalog/tables.py)."""
 
     pattern: str
@@ -29,41 +29,47 @@ def _named(module: str, name: str) -> Callable[[], Any]:
 
 
 KINDS = (
-    Kind("engines/*.yaml", "one engine"),
-    Kind("engines/*.yml", "one engine"),
-    Kind("hardware/*.yaml", "accelerators and processor platforms"),
-    Kind("hardware/*.yml", "accelerators and processor platforms"),
-    Kind("models/*.yaml", "models of a family"),
-    Kind("models/*.yml", "models of a family"),
-    Kind("prices/*.yaml", "rental offers"),
-    Kind("prices/*.yml", "rental offers"),
-    Kind("quantizations.*", "weight formats"),
-    Kind("guides/*.yaml", "a decision guide", _named("advisor.report.rule_schemas", "GuideFile")),
-    Kind("policy/*.yaml", "rulings of the house", _named("advisor.decision.policy", "PolicyFile")),
-    Kind("flags/*.yaml", "flags of one engine", _named("advisor.engines.flag_tables", "FlagTable"), deep=False),
-    Kind("checks/rules/*.yaml", "rules of `advise check`", _named("advisor.checks.rules", "CheckRulesFile")),
-    Kind("checks/recognition.yaml", "how launches are recognised", _named("advisor.checks.knowledge", "Recognition")),
-    Kind("checks/charts.yaml", "what charts set", _named("advisor.checks.knowledge", "Charts")),
-    Kind("checks/resources.yaml", "what resources start", _named("advisor.checks.knowledge", "Resources")),
-    Kind("checks/hardware.yaml", "names in clusters", _named("advisor.checks.accelerators", "ClusterNames")),
-    Kind("checks/minimum_versions.yaml", "first versions", _named("advisor.checks.knowledge", "MinimumVersions")),
-    Kind("targets.yaml", "launch files", _named("advisor.render.matrix", "Targets")),
-    Kind("picks.yaml", "models that are offered", _named("advisor.advice.picks", "PicksFile")),
-    Kind("cards.yaml", "cards that are shown", _named("advisor.advice.explain", "CardsFile")),
-    Kind("workloads.yaml", "defaults of workloads", _named("advisor.advice.defaults", "Orders")),
-    Kind("ranking.yaml", "points of the order", _named("advisor.advice.ranking", "Ranking")),
-    Kind("budgets.yaml", "costs and budgets", _named("advisor.advice.budget_rules", "BudgetsFile")),
-    Kind("comparisons.yaml", "tables of documents", _named("advisor.advice.compare", "ComparisonsFile")),
-    Kind("migrations.yaml", "what changes between engines", _named("advisor.advice.migrate", "MigrationsFile")),
-    Kind("live-prices.yaml", "names of live offers", _named("advisor.advice.live_prices", "Names")),
-    Kind("shorthands.yaml", "short names of formats", _named("advisor.formats", "ShorthandsFile")),
-    Kind("drafts.yaml", "draft heads", _named("advisor.memory.draft_bound", "DraftsFile")),
-    Kind("speed.yaml", "efficiencies", _named("advisor.speed.efficiencies", "Rules")),
-    Kind("speed-engines.yaml", "speed of engines", _named("advisor.speed.engine_rules", "EngineRules")),
+    RuleFileKind("engines/*.yaml", "one engine"),
+    RuleFileKind("engines/*.yml", "one engine"),
+    RuleFileKind("hardware/*.yaml", "accelerators and processor platforms"),
+    RuleFileKind("hardware/*.yml", "accelerators and processor platforms"),
+    RuleFileKind("models/*.yaml", "models of a family"),
+    RuleFileKind("models/*.yml", "models of a family"),
+    RuleFileKind("prices/*.yaml", "rental offers"),
+    RuleFileKind("prices/*.yml", "rental offers"),
+    RuleFileKind("quantizations.*", "weight formats"),
+    RuleFileKind("guides/*.yaml", "a decision guide", _named("advisor.report.rule_schemas", "GuideFile")),
+    RuleFileKind("policy/*.yaml", "rulings of the house", _named("advisor.decision.policy", "PolicyFile")),
+    RuleFileKind("flags/*.yaml", "flags of one engine", _named("advisor.engines.flag_tables", "FlagTable"), deep=False),
+    RuleFileKind("checks/rules/*.yaml", "rules of `advise check`", _named("advisor.checks.rules", "CheckRulesFile")),
+    RuleFileKind(
+        "checks/recognition.yaml",
+        "how launches are recognised",
+        _named("advisor.checks.knowledge", "RecognitionTables"),
+    ),
+    RuleFileKind("checks/charts.yaml", "what charts set", _named("advisor.checks.knowledge", "Charts")),
+    RuleFileKind("checks/resources.yaml", "what resources start", _named("advisor.checks.knowledge", "ResourcesFile")),
+    RuleFileKind("checks/hardware.yaml", "names in clusters", _named("advisor.checks.accelerators", "ClusterNames")),
+    RuleFileKind(
+        "checks/minimum_versions.yaml", "first versions", _named("advisor.checks.knowledge", "MinimumVersions")
+    ),
+    RuleFileKind("targets.yaml", "launch files", _named("advisor.render.matrix", "TargetsFile")),
+    RuleFileKind("picks.yaml", "models that are offered", _named("advisor.advice.picks", "PicksFile")),
+    RuleFileKind("cards.yaml", "cards that are shown", _named("advisor.advice.explain", "CardsFile")),
+    RuleFileKind("workloads.yaml", "defaults of workloads", _named("advisor.advice.defaults", "WorkloadDefaults")),
+    RuleFileKind("ranking.yaml", "points of the order", _named("advisor.advice.ranking", "Ranking")),
+    RuleFileKind("budgets.yaml", "costs and budgets", _named("advisor.advice.budget_rules", "BudgetsFile")),
+    RuleFileKind("comparisons.yaml", "tables of documents", _named("advisor.advice.compare", "ComparisonsFile")),
+    RuleFileKind("migrations.yaml", "what changes between engines", _named("advisor.advice.migrate", "MigrationsFile")),
+    RuleFileKind("live-prices.yaml", "names of live offers", _named("advisor.advice.live_prices", "LivePriceNames")),
+    RuleFileKind("shorthands.yaml", "short names of formats", _named("advisor.formats", "ShorthandsFile")),
+    RuleFileKind("drafts.yaml", "draft heads", _named("advisor.memory.draft_bound", "DraftsFile")),
+    RuleFileKind("speed.yaml", "efficiencies", _named("advisor.speed.efficiencies", "SpeedRules")),
+    RuleFileKind("speed-engines.yaml", "speed of engines", _named("advisor.speed.engine_rules", "EngineRules")),
 )
 
 
-def kind_of(file: str) -> Kind | None:
+def find_kind(file: str) -> RuleFileKind | None:
     """The kind of a file by its path in the folder of rules; None where nothing reads it."""
     return next(
         (k for k in KINDS if fnmatchcase(file, k.pattern) and (k.deep or file.count("/") == k.pattern.count("/"))), None

@@ -6,16 +6,16 @@ import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from advisor.catalog.launch_types import Start
+from advisor.catalog.launch_types import EngineStart
 from advisor.catalog.types import Engine
-from advisor.lint.faults import Fault, near, one_line
-from advisor.lint.flags import known, names, table_of
-from advisor.lint.house import Document, House, Item
-from advisor.lint.reading import shown
-from advisor.lint.typed import At
-from advisor.render.environment import environment, template_roots
+from advisor.lint.faults import Fault, nearest_names, one_line
+from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
+from advisor.lint.house import House, RuleDocument, TableItem
+from advisor.lint.reading import shorten_path
+from advisor.lint.rule_types import At
+from advisor.render.environment import make_environment, template_roots
 from advisor.render.files import IN_IMAGES, SHARED
-from advisor.render.matrix import Targets
+from advisor.render.matrix import TargetsFile
 
 FILE = "targets.yaml"
 INSTALL = "install"
@@ -26,7 +26,7 @@ IN_NAMES = frozenset(("name",))
 PAGES = ("readme",)  # templates of files that stand beside the targets
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """What is wrong with starts, targets and templates."""
     document = house.documents.get(FILE)
     for item in house.tables["engines"].values():
@@ -39,7 +39,7 @@ def faults(house: House) -> Iterator[Fault]:
         yield from _templates(house, document.value)
 
 
-def _files(document: Document) -> Iterator[Fault]:
+def _files(document: RuleDocument) -> Iterator[Fault]:
     for name, target in document.value.targets.items():
         for word in re.findall(r"\{(\w*)\}", target.file):
             if word not in IN_NAMES:
@@ -47,35 +47,35 @@ def _files(document: Document) -> Iterator[Fault]:
                 yield document.place.field("unknown_name", ("targets", name, "file"), said)
 
 
-def _targets(house: House, item: Item, table: Targets) -> Iterator[Fault]:
+def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Fault]:
     """The launch files that an entry names are there, and it has what they need."""
-    e: Engine = item.entry
+    entry: Engine = item.entry
     roots = template_roots()
-    for i, name in enumerate(e.targets):
+    for i, name in enumerate(entry.targets):
         at: At = ("targets", i)
         if name not in table.targets:
             yield from house.unknown(item.place, at, "target", name, table.targets)
             continue
-        if name in e.no_target:
+        if name in entry.no_target:
             said = f"it has the target {name}, and `no_target` says why it has none"
             yield item.place.field("contradiction", at, said)
-        if name in e.targets[:i]:
+        if name in entry.targets[:i]:
             yield item.place.field("duplicate_name", at, f"{name} stands twice")
-        paths = (f"{e.id}/{name}.j2", f"{SHARED}/{name}.j2")
+        paths = (f"{entry.id}/{name}.j2", f"{SHARED}/{name}.j2")
         if not any((r / p).is_file() for r in roots for p in paths):
             yield item.place.field("missing_place", at, f"there is no template {' or '.join(paths)}")
-        if name in IN_IMAGES and not e.images:
+        if name in IN_IMAGES and not entry.images:
             yield item.place.field("missing_place", at, f"{name} needs a container image, and there are no `images`")
-        if name == INSTALL and e.installation is None:
+        if name == INSTALL and entry.installation is None:
             yield item.place.field("missing_place", at, "`installation` does not say how it is installed")
-    for name in e.no_target:
+    for name in entry.no_target:
         yield from house.unknown(item.place, ("no_target", name), "target", name, table.targets)
-    if e.installation is not None and INSTALL not in e.targets:
+    if entry.installation is not None and INSTALL not in entry.targets:
         said = f"is never written: {INSTALL} is not among its `targets`"
         yield item.place.field("missing_place", ("installation",), said)
 
 
-def _start(house: House, item: Item, start: Start) -> Iterator[Fault]:
+def _start(house: House, item: TableItem, start: EngineStart) -> Iterator[Fault]:
     place, at = item.place, ("start",)
     if start.like is not None:
         other = house.engines.get(start.like)
@@ -103,17 +103,17 @@ def _start(house: House, item: Item, start: Start) -> Iterator[Fault]:
     yield from _start_flags(house, item, start)
 
 
-def _placeholders(item: Item, at: At, words: tuple[str, ...], allowed: Collection[str]) -> Iterator[Fault]:
+def _placeholders(item: TableItem, at: At, words: tuple[str, ...], allowed: Collection[str]) -> Iterator[Fault]:
     for i, word in enumerate(words):
         for name in re.findall(r"\{(\w*)\}", word):
             if name not in allowed:
                 said = f"{{{name}}} is not filled in here"
-                yield item.place.field("unknown_name", (*at, i), said, near(name, allowed))
+                yield item.place.field("unknown_name", (*at, i), said, nearest_names(name, allowed))
 
 
-def _start_flags(house: House, item: Item, start: Start) -> Iterator[Fault]:
+def _start_flags(house: House, item: TableItem, start: EngineStart) -> Iterator[Fault]:
     """Flags of a launch are flags of the server that it starts."""
-    table = table_of(item.entry.id, house)
+    table = find_flag_table(item.entry.id, house)
     if table is None:
         return
     at: At = ("start",)
@@ -127,17 +127,19 @@ def _start_flags(house: House, item: Item, start: Start) -> Iterator[Fault]:
     if start.key is not None and start.key.flag:
         listed.append(((*at, "key", "flag"), start.key.flag))
     for where, word in listed:
-        if re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and not known(word.lstrip("-"), table, whole=True):
+        if re.fullmatch(r"--?[a-zA-Z][\w-]*", word) and not is_known_setting(word.lstrip("-"), table, whole=True):
             said = f"{word!r} is no flag in rules/flags/{table.engine}.yaml"
-            yield item.place.field("unknown_name", where, said, near(word.lstrip("-"), names(table)))
+            yield item.place.field(
+                "unknown_name", where, said, nearest_names(word.lstrip("-"), list_setting_names(table))
+            )
 
 
-def _templates(house: House, table: Targets) -> Iterator[Fault]:
+def _templates(house: House, table: TargetsFile) -> Iterator[Fault]:
     """Every template compiles, and belongs to a target of an engine."""
     from jinja2 import TemplateSyntaxError
 
     roots = template_roots()
-    env = environment(tuple(roots))
+    env = make_environment(tuple(roots))
     for root in roots:
         for path in sorted(root.rglob("*.j2")):
             try:
@@ -149,17 +151,17 @@ def _templates(house: House, table: Targets) -> Iterator[Fault]:
             yield from _belongs(path, root, house, table)
 
 
-def _belongs(path: Path, root: Path, house: House, table: Targets) -> Iterator[Fault]:
+def _belongs(path: Path, root: Path, house: House, table: TargetsFile) -> Iterator[Fault]:
     folder, name = path.relative_to(root).parent.as_posix(), path.stem
     if folder == ".":
         return  # macros that others import
     if folder != SHARED and folder not in house.ids["engines"]:
         said = f"there is no engine {folder!r}, so no file is made of it"
-        yield _template(path, None, said, near(folder, (*house.ids["engines"], SHARED)))
+        yield _template(path, None, said, nearest_names(folder, (*house.ids["engines"], SHARED)))
     elif name not in table.targets and not (folder == SHARED and name in PAGES):
         said = f"rules/{FILE} has no target {name!r}, so no file is made of it"
-        yield _template(path, None, said, near(name, table.targets))
+        yield _template(path, None, said, nearest_names(name, table.targets))
 
 
 def _template(path: Path, line: int | None, problem: str, hint: tuple[str, ...] = ()) -> Fault:
-    return Fault(file=shown(path), line=line, code="template", message=one_line(problem), near=hint)
+    return Fault(file=shorten_path(path), line=line, code="template", message=one_line(problem), near=hint)

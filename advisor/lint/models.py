@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from advisor.errors import UnknownName
 from advisor.lint.faults import Fault
 from advisor.lint.house import House
-from advisor.lint.reading import Place
-from advisor.lint.typed import At
+from advisor.lint.reading import EntryPlace
+from advisor.lint.rule_types import At
 from advisor.models.parameters import active_params, stored_params, text_params, vision_params
 from advisor.models.types import Chunked, Layout, Model, Moe, Parallel, Sliding
 
@@ -25,7 +25,7 @@ DOWNLOAD_BITS = (1.4, 36.0)  # where the format is not said
 LONGEST_CONTEXT = (128, 100_000_000)  # tokens
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Counts that do not follow, layers that do not add up, sizes and references that cannot be."""
     for item in house.tables["models"].values():
         model: Model = item.entry
@@ -50,7 +50,7 @@ def rounding(published: int) -> int:
     return 10**zeros // 2 if zeros >= ROUNDED_FROM else 0
 
 
-def _counts(model: Model, place: Place) -> Iterator[Fault]:
+def _counts(model: Model, place: EntryPlace) -> Iterator[Fault]:
     text = text_params(model)
     rebuilt = vision_params(model.vision) if model.vision else None
     vision = (model.vision.params if model.vision else 0) if rebuilt is None else rebuilt
@@ -75,7 +75,7 @@ def _counts(model: Model, place: Place) -> Iterator[Fault]:
         yield _differs(place, ("vision", "params"), model.vision.params, rebuilt, "tower and projector")
 
 
-def _differs(place: Place, at: At, said: int, derived: int, what: str) -> Fault:
+def _differs(place: EntryPlace, at: At, said: int, derived: int, what: str) -> Fault:
     apart = 100 * (said / derived - 1) if derived else 100.0
     share = f"{apart:+.1f} %" if abs(apart) >= 0.05 else f"{said - derived:+,}"
     return place.fault(
@@ -83,7 +83,7 @@ def _differs(place: Place, at: At, said: int, derived: int, what: str) -> Fault:
     )
 
 
-def _layers(layout: Layout, place: Place) -> Iterator[Fault]:
+def _layers(layout: Layout, place: EntryPlace) -> Iterator[Fault]:
     kinds = (
         ("attention", layout.attention, layout.attention_order),
         ("ffn", layout.ffn, layout.ffn_order),
@@ -96,11 +96,11 @@ def _layers(layout: Layout, place: Place) -> Iterator[Fault]:
             yield place.fault("total", said, at)
         elif order:
             yield from _order(layout, name, [g.n for g in groups], order, place)
-        for i, g in enumerate(groups):
-            yield from _group(g, (*at, i), place)
+        for i, full in enumerate(groups):
+            yield from _group(full, (*at, i), place)
 
 
-def _order(layout: Layout, name: str, wanted: list[int], order: tuple[int, ...], place: Place) -> Iterator[Fault]:
+def _order(layout: Layout, name: str, wanted: list[int], order: tuple[int, ...], place: EntryPlace) -> Iterator[Fault]:
     at: At = ("layout", f"{name}_order")
     if len(order) > layout.n_layers or not all(0 <= i < len(wanted) for i in order):
         yield place.fault("total", f"{name}_order is longer than the layers or names a group that is not there", at)
@@ -111,7 +111,7 @@ def _order(layout: Layout, name: str, wanted: list[int], order: tuple[int, ...],
         yield place.fault("total", f"{name}_order gives groups of {counts} layers, `n` says {wanted}", at)
 
 
-def _group(group: object, at: At, place: Place) -> Iterator[Fault]:
+def _group(group: object, at: At, place: EntryPlace) -> Iterator[Fault]:
     heads, shared = getattr(group, "n_heads", None), getattr(group, "n_kv_heads", None)
     if heads and shared and heads % shared:
         yield place.field("total", at, f"{heads} heads are no multiple of {shared} KV heads")
@@ -124,7 +124,7 @@ def _group(group: object, at: At, place: Place) -> Iterator[Fault]:
             yield from _group(part, (*at, "parts", i), place)
 
 
-def _stub(model: Model, place: Place) -> Iterator[Fault]:
+def _stub(model: Model, place: EntryPlace) -> Iterator[Fault]:
     """No layout to count: at least the size in the name has to be near."""
     named = [
         float(n) for n in re.findall(r"(?<![\w.])(\d+(?:\.\d+)?)[bB](?![a-zA-Z])", re.sub(r"[-_/]", " ", model.id))
@@ -137,7 +137,7 @@ def _stub(model: Model, place: Place) -> Iterator[Fault]:
         yield place.fault("unit", said, ("params_total",))
 
 
-def _downloads(house: House, model: Model, place: Place) -> Iterator[Fault]:
+def _downloads(house: House, model: Model, place: EntryPlace) -> Iterator[Fault]:
     repos: list[tuple[At, str]] = [(("gguf_repos", i), r) for i, r in enumerate(model.gguf_repos)]
     repos += [(("quantized_repos", k), r) for k, r in model.quantized_repos.items()]
     for where, repo in repos:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from advisor.advice.budget_rules import AXES, BudgetsFile
 from advisor.lint.faults import Fault
-from advisor.lint.house import Document, House, Item
+from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.units import GIB
 
 PER_HOUR = (0.01, 200.0)  # US dollars of one device
@@ -16,9 +16,9 @@ NAMED_TOLERANCE = 0.15  # live offers round sizes, and announce others than are 
 WATTS = (0, 20_000)
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Amounts that cannot be, and offers of another card than their name says."""
-    seen: dict[tuple[object, ...], Item] = {}
+    seen: dict[tuple[object, ...], TableItem] = {}
     for item in house.offers:
         yield from _offer(house, item)
         o = item.entry
@@ -41,7 +41,7 @@ def faults(house: House) -> Iterator[Fault]:
         yield from _live(house, house.documents["live-prices.yaml"])
 
 
-def _offer(house: House, item: Item) -> Iterator[Fault]:
+def _offer(house: House, item: TableItem) -> Iterator[Fault]:
     o = item.entry
     for field in ("usd_per_hour", "usd_per_hour_spot"):
         amount = getattr(o, field)
@@ -59,7 +59,7 @@ def _offer(house: House, item: Item) -> Iterator[Fault]:
         yield item.place.field("contradiction", ("accelerator",), said)
 
 
-def _budgets(document: Document) -> Iterator[Fault]:
+def _budgets(document: RuleDocument) -> Iterator[Fault]:
     place, b = document.place, document.value
     assert isinstance(b, BudgetsFile)
     for currency, rate in b.rates.per_usd.items():
@@ -85,7 +85,7 @@ def _budgets(document: Document) -> Iterator[Fault]:
             yield place.field("unit", ("power", field), f"{watts:g} watts cannot be")
 
 
-def _live(house: House, document: Document) -> Iterator[Fault]:
+def _live(house: House, document: RuleDocument) -> Iterator[Fault]:
     """What live offers call a card ends with its memory in GB."""
     for name, accelerator in document.value.names.items():
         card = house.accelerators.get(accelerator)

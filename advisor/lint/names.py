@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from advisor.lint.faults import Fault
-from advisor.lint.house import House, Item
-from advisor.near import plain
+from advisor.lint.house import House, TableItem
+from advisor.near import simplify_name
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Ids and aliases of models, engines, formats and accelerators that stand for two things."""
     for table in ("models", "engines", "quantizations"):
         for root in house.roots:
@@ -21,18 +21,18 @@ def faults(house: House) -> Iterator[Fault]:
     yield from _driver_names(list(cards))
 
 
-def _clashes(rows: Iterable[tuple[Item, Iterable[str]]]) -> Iterator[Fault]:
-    first: dict[str, Item] = {}
+def _clashes(rows: Iterable[tuple[TableItem, Iterable[str]]]) -> Iterator[Fault]:
+    first: dict[str, TableItem] = {}
     for item, names in rows:
         for name in names:
-            other = first.setdefault(plain(name), item)
+            other = first.setdefault(simplify_name(name), item)
             if other is not item:
                 there = f"{other.place.file.shown}:{other.place.file.line(other.place.at)}"
                 said = f"the name {name!r} is also a name of {other.entry.id} ({there})"
                 yield item.place.fault("duplicate_name", said, _where(item, name))
 
 
-def _where(item: Item, name: str) -> tuple[str | int, ...]:
+def _where(item: TableItem, name: str) -> tuple[str | int, ...]:
     for field in ("aliases", "default_of"):
         listed = getattr(item.entry, field, ())
         if name in listed:
@@ -40,9 +40,9 @@ def _where(item: Item, name: str) -> tuple[str | int, ...]:
     return ("id",) if item.entry.id == name else ("name",)
 
 
-def _driver_names(cards: list[Item]) -> Iterator[Fault]:
+def _driver_names(cards: list[TableItem]) -> Iterator[Fault]:
     """Entries with one driver name have to differ in memory, or in what only the system knows (modules)."""
-    by_name: dict[str, list[Item]] = {}
+    by_name: dict[str, list[TableItem]] = {}
     for item in cards:
         for name in item.entry.reported_names:
             by_name.setdefault(name, []).append(item)

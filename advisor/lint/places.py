@@ -12,16 +12,16 @@ from typing import Any
 from advisor.catalog.types import Engine
 from advisor.engines import module_name
 from advisor.lint.faults import Fault
-from advisor.lint.house import House, Item
+from advisor.lint.house import House, TableItem
 from advisor.lint.launches import FILE as TARGETS
-from advisor.lint.reading import Place
+from advisor.lint.reading import EntryPlace
 
 GUIDE = "guides/advisor.yaml"
 COMMAND = "command"
 CLIENT, ENGINE, ARCHIVED = "client", "engine", "archived"
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Places that do not know of an engine."""
     targets, guide = house.documents.get(TARGETS), house.documents.get(GUIDE)
     whole = {d.file.root for d in (targets, guide) if d is not None}
@@ -29,51 +29,53 @@ def faults(house: House) -> Iterator[Fault]:
     for item in house.tables["engines"].values():
         if item.place.file.root not in whole:
             continue
-        e: Engine = item.entry
+        entry: Engine = item.entry
         if targets is not None:
-            yield from _launch(e, item.place)
-        if guide is not None and e.kind == ENGINE and e.health.status != ARCHIVED and e.id not in named:
+            yield from _launch(entry, item.place)
+        if guide is not None and entry.kind == ENGINE and entry.health.status != ARCHIVED and entry.id not in named:
             said = f"no leaf of rules/{GUIDE} names it, so it is only taken when it is asked for"
             yield item.place.fault("missing_place", said, ("id",))
         yield from _memory(item)
         yield from _flags(house, item)
 
 
-def _launch(e: Engine, place: Place) -> Iterator[Fault]:
-    if e.start is None and e.kind != CLIENT:
+def _launch(entry: Engine, place: EntryPlace) -> Iterator[Fault]:
+    if entry.start is None and entry.kind != CLIENT:
         yield place.fault("missing_place", "does not say under `start` how it is started", ("id",))
-    if COMMAND not in (*e.targets, *e.no_target):
+    if COMMAND not in (*entry.targets, *entry.no_target):
         said = f"says of its launch files neither in `targets` nor in `no_target` whether it has {COMMAND}"
         yield place.fault("missing_place", said, ("id",))
 
 
-def _memory(item: Item) -> Iterator[Fault]:
-    e: Engine = item.entry
-    if e.kind == CLIENT or e.runs or e.memory:
+def _memory(item: TableItem) -> Iterator[Fault]:
+    entry: Engine = item.entry
+    if entry.kind == CLIENT or entry.runs or entry.memory:
         return
-    module = f"advisor/engines/{module_name(e.id)}.py"
-    there = importlib.util.find_spec(f"advisor.engines.{module_name(e.id)}") is not None
+    module = f"advisor/engines/{module_name(entry.id)}.py"
+    there = importlib.util.find_spec(f"advisor.engines.{module_name(entry.id)}") is not None
     also = "" if there else f", and {module} to read them"
     said = f"what it takes is not told: it needs constants in `memory`{also}, or `runs` with the engine inside"
     yield item.place.fault("missing_place", said, ("id",))
 
 
-def _flags(house: House, item: Item) -> Iterator[Fault]:
-    e: Engine = item.entry
-    if e.kind != ENGINE:
+def _flags(house: House, item: TableItem) -> Iterator[Fault]:
+    entry: Engine = item.entry
+    if entry.kind != ENGINE:
         return
-    table = house.documents.get(f"flags/{e.id}.yaml")
+    table = house.documents.get(f"flags/{entry.id}.yaml")
     if table is None:
-        if f"engine: {e.id}\n" not in house.hidden:
-            said = f"rules/flags/{e.id}.yaml is missing: what its server takes (or `unread:` with the reason why not)"
+        if f"engine: {entry.id}\n" not in house.hidden:
+            said = (
+                f"rules/flags/{entry.id}.yaml is missing: what its server takes (or `unread:` with the reason why not)"
+            )
             yield item.place.fault("missing_place", said, ("id",))
-    elif not (table.value.same_as or table.value.unread or _recognised(e)):
+    elif not (table.value.same_as or table.value.unread or _recognised(entry)):
         said = "`recognition` names no program, module or image of it, so `advise check` does not see it"
         yield item.place.fault("missing_place", said, ("id",))
 
 
-def _recognised(e: Engine) -> bool:
-    return bool(e.recognition.programs or e.recognition.modules or e.recognition.images)
+def _recognised(entry: Engine) -> bool:
+    return bool(entry.recognition.programs or entry.recognition.modules or entry.recognition.images)
 
 
 def _named_in_guide(raw: Any) -> set[str]:

@@ -11,9 +11,9 @@ from msgspec import inspect
 
 from advisor.checks.rules import RuleEntry
 from advisor.lint.faults import Fault
-from advisor.lint.house import House, Sound
-from advisor.lint.reading import Place
-from advisor.lint.typed import At
+from advisor.lint.house import House, TypedPart
+from advisor.lint.reading import EntryPlace
+from advisor.lint.rule_types import At
 
 DATES = ("date", "as_of", "launch_date", "release_date")
 NO_DATE = "unknown"
@@ -26,7 +26,7 @@ _DAY = re.compile(r"(?<!\d)(\d{4})-(\d{2})-(\d{2})(?!\d)")
 _FOUND_AGAIN = re.compile(r"\d{4}|\d+\.\d|https?://|\b[0-9a-f]{7,40}\b|#\d|\b[vb]\d|\b\d{3,}\b", re.I)
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Facts without a source, sources without version or date, dates that are none."""
     for part, found in house.visits():
         dated = part.place.file.data.get("as_of") if isinstance(part.place.file.data, dict) else None
@@ -35,11 +35,11 @@ def faults(house: House) -> Iterator[Fault]:
                 yield from _struct(house, part, (*part.at, *at), kind, value, bool(dated))
     for file in house.files:
         if isinstance(file.data, dict) and "as_of" in file.data and file.name not in house.documents:
-            yield from _date(house, Place(file, ()), ("as_of",), file.data["as_of"])
+            yield from _date(house, EntryPlace(file, ()), ("as_of",), file.data["as_of"])
 
 
 def _struct(
-    house: House, part: Sound, at: At, kind: inspect.StructType, value: dict[str, Any], dated: bool
+    house: House, part: TypedPart, at: At, kind: inspect.StructType, value: dict[str, Any], dated: bool
 ) -> Iterator[Fault]:
     fields = {f.encode_name for f in kind.fields}
     own_date = any(_has_digit(value.get(d)) for d in DATES)
@@ -55,7 +55,7 @@ def _struct(
 
 
 def _source(
-    house: House, part: Sound, at: At, kind: inspect.StructType, value: dict[str, Any], dated: bool
+    house: House, part: TypedPart, at: At, kind: inspect.StructType, value: dict[str, Any], dated: bool
 ) -> Iterator[Fault]:
     """An entry's or a document's own source says version or date; what stands inside it needs a source only."""
     said = value.get("source")
@@ -79,7 +79,7 @@ def _has_digit(value: Any) -> bool:
     return isinstance(value, str) and re.search(r"\d", value) is not None
 
 
-def _date(house: House, place: Place, at: At, value: Any) -> Iterator[Fault]:
+def _date(house: House, place: EntryPlace, at: At, value: Any) -> Iterator[Fault]:
     """A date is a day, a month or a year; words may stand behind it, as in `2026-09 (seen)`."""
     if not isinstance(value, str) or value == NO_DATE:
         return
@@ -92,7 +92,7 @@ def _date(house: House, place: Place, at: At, value: Any) -> Iterator[Fault]:
         yield from _day(house, place, at, value, *(int(x) for x in later.groups()))
 
 
-def _day(house: House, place: Place, at: At, text: str, year: int, month: int, day: int) -> Iterator[Fault]:
+def _day(house: House, place: EntryPlace, at: At, text: str, year: int, month: int, day: int) -> Iterator[Fault]:
     try:
         when = datetime.date(year, month, day)
     except ValueError:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from advisor.catalog.roots import rule_files
-from advisor.catalog.schema import dotted
+from advisor.catalog.schema import format_place
 from advisor.errors import BadFile
 from advisor.files import compose_yaml, construct_yaml, read_text
 from advisor.lint.faults import Code, Fault, one_line
-from advisor.lint.pruning import original
-from advisor.lint.typed import At
+from advisor.lint.pruning import find_original_place
+from advisor.lint.rule_types import At
 
 
 class RuleFile(NamedTuple):
@@ -51,7 +51,7 @@ class RuleFile(NamedTuple):
         return Fault(file=self.shown, line=self.line(at), code=code, message=one_line(problem), near=tuple(near))
 
 
-class Place(NamedTuple):
+class EntryPlace(NamedTuple):
     """Where an entry stands, and what it is called in messages. `data` is the entry without what is faulty in it."""
 
     file: RuleFile
@@ -62,11 +62,13 @@ class Place(NamedTuple):
     def fault(self, code: Code, problem: str, at: At = (), near: Iterable[str] = ()) -> Fault:
         """A fault of the entry, or of the value at `at` in its data; the message begins with the entry's name."""
         said = f"{self.label}: {problem}" if self.label else problem
-        return self.file.fault(code, said, (*self.at, *original(self.data, at)), near)
+        return self.file.fault(code, said, (*self.at, *find_original_place(self.data, at)), near)
 
     def field(self, code: Code, at: At, problem: str, near: Iterable[str] = ()) -> Fault:
         """A fault of the value at `at` in the entry, with its place in words before the problem."""
-        return self.fault(code, f"{dotted(original(self.data, at))}: {problem}" if at else problem, at, near)
+        return self.fault(
+            code, f"{format_place(find_original_place(self.data, at))}: {problem}" if at else problem, at, near
+        )
 
 
 def _child(node: Any, part: str | int) -> tuple[int, Any] | None:
@@ -99,7 +101,7 @@ def read_folder(root: Path) -> Iterator[tuple[RuleFile, list[Fault]]]:
 
 def _read(root: Path, name: str) -> tuple[RuleFile, list[Fault]]:
     path = root / name
-    where = shown(path)
+    where = shorten_path(path)
     file = RuleFile(root, name, where, "", None, None, readable=False)
     try:
         text = read_text(path)
@@ -116,7 +118,7 @@ def _read(root: Path, name: str) -> tuple[RuleFile, list[Fault]]:
     return file._replace(data=_plain(data, (), file, faults)), faults
 
 
-def shown(path: Path) -> str:
+def shorten_path(path: Path) -> str:
     """The path from the current folder where the file lies below it, else the whole path."""
     try:
         return path.resolve().relative_to(Path.cwd()).as_posix()
@@ -162,6 +164,6 @@ def _plain(value: Any, at: At, file: RuleFile, faults: list[Fault]) -> Any:
         return value.isoformat()
     if value is None or isinstance(value, (str, int, float, bool)):
         return value
-    said = f"{dotted(at)}: a value of a kind that rules do not use ({type(value).__name__})"
+    said = f"{format_place(at)}: a value of a kind that rules do not use ({type(value).__name__})"
     faults.append(file.fault("wrong_value", said, at))
     return None

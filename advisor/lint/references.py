@@ -11,13 +11,13 @@ from msgspec import inspect
 
 from advisor.decision.fields import GENERATIONS, USE_CASES
 from advisor.decision.generations import listed_names, vendor_of_generation
-from advisor.engines.versions import key
+from advisor.engines.versions import version_key
 from advisor.errors import AdvisorError, UnknownName
 from advisor.lint.faults import Fault, one_line
 from advisor.lint.flags import flag_faults
-from advisor.lint.house import House, Sound
-from advisor.lint.reading import Place
-from advisor.lint.typed import At
+from advisor.lint.house import House, TypedPart
+from advisor.lint.reading import EntryPlace
+from advisor.lint.rule_types import At
 
 NO_ENGINE = "none"  # an image that looks like an engine's and is not
 MISSPELT = 0.9  # likeness from which a name outside the catalogue is taken for a slip
@@ -30,10 +30,10 @@ CONDITION_FIELDS = {
 }
 _WORDS = {"accelerators": "accelerator", "engines": "engine"}
 
-Check = Callable[[House, Sound, At, str], Iterator[Fault]]
+Check = Callable[[House, TypedPart, At, str], Iterator[Fault]]
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """References to what is not there, patterns that do not compile, versions that are none."""
     for part, found in house.visits():
         for at, kind, value in found:
@@ -47,19 +47,19 @@ def faults(house: House) -> Iterator[Fault]:
 
 
 def _ids(table: str, what: str) -> Check:
-    def check(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+    def check(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
         if not (table == "engines" and name == NO_ENGINE):
             yield from house.unknown(part.place, at, what, name, table=table)
 
     return check
 
 
-def _hub_id(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _hub_id(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*/[a-z0-9._-]+", name):
         yield part.place.field("wrong_value", at, f"{name!r} is no hub id in lower case (org/name)")
 
 
-def _model_type(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _model_type(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     """An engine may know models that the catalogue lacks: only what is nearly a known type is taken for a slip."""
     known = {m.model_type for m in house.models.values() if m.model_type}
     close = [k for k in known if k != name and SequenceMatcher(None, k, name).ratio() >= MISSPELT]
@@ -69,7 +69,7 @@ def _model_type(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]
         )
 
 
-def _hardware(house: House, part: Sound, at: At, words: str) -> Iterator[Fault]:
+def _hardware(house: House, part: TypedPart, at: At, words: str) -> Iterator[Fault]:
     from advisor.catalog.hardware_names import parse_hardware
 
     try:
@@ -78,7 +78,7 @@ def _hardware(house: House, part: Sound, at: At, words: str) -> Iterator[Fault]:
         yield part.place.field("unknown_name", at, f"{words!r} names no hardware: {one_line(e.message)}", e.near[:2])
 
 
-def _quantization(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _quantization(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     try:
         house.catalog.quantization(name)
     except UnknownName as e:
@@ -86,23 +86,23 @@ def _quantization(house: House, part: Sound, at: At, name: str) -> Iterator[Faul
             yield part.place.field("unknown_name", at, f"unknown weight format {name!r}", e.near[:2])
 
 
-def _quantization_key(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _quantization_key(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     keys = {k for e in house.engines.values() for k in e.quantization}
     if keys:
         yield from house.unknown(part.place, at, "key of engines' `quantization`", name, keys)
 
 
-def _feature(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _feature(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     keys = {k for e in house.engines.values() for k in e.features}
     yield from house.unknown(part.place, at, "key of engines' `features`", name, keys)
 
 
-def _generation(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _generation(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     known = {n for g in GENERATIONS for n in listed_names(vendor_of_generation(g), g)}
     yield from house.unknown(part.place, at, "generation", name, known)
 
 
-def _form(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _form(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     """Forms are those that budgets.yaml speaks of and those of several entries."""
     used = [a.form for a in house.accelerators.values() if a.form]
     known = {f for f in used if used.count(f) > 1}
@@ -111,22 +111,22 @@ def _form(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
         yield from house.unknown(part.place, at, "form", name, known | {*b.hosts, *b.not_bought_single, *b.not_offered})
 
 
-def _currency(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _currency(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     if "budgets.yaml" in house.documents:
         rates = house.documents["budgets.yaml"].value.rates.per_usd
         yield from house.unknown(part.place, at, "currency (rates in budgets.yaml)", name, rates)
 
 
-def _use_case(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _use_case(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     yield from house.unknown(part.place, at, "use case", name, USE_CASES)
 
 
-def _source(house: House, part: Sound, at: At, name: str) -> Iterator[Fault]:
+def _source(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
     yield from house.unknown(part.place, at, "source", name, getattr(part.entry, "sources", {}))
 
 
-def _version(house: House, part: Sound, at: At, text: str) -> Iterator[Fault]:
-    if not key(text) or not re.match(r"[vVbB]?\d", text):
+def _version(house: House, part: TypedPart, at: At, text: str) -> Iterator[Fault]:
+    if not version_key(text) or not re.match(r"[vVbB]?\d", text):
         yield part.place.field("version", at, f"{text!r} is no version (0.33.0, v3.3.6, b11434)")
 
 
@@ -150,7 +150,7 @@ _CHECKS: dict[str, Check] = {
 }
 
 
-def _conditions(house: House, place: Place, data: Any, at: At) -> Iterator[Fault]:
+def _conditions(house: House, place: EntryPlace, data: Any, at: At) -> Iterator[Fault]:
     """Ids that conditions compare a field with."""
     if isinstance(data, list):
         for i, inner in enumerate(data):

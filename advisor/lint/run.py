@@ -28,30 +28,30 @@ from advisor.lint import (
     snippets,
     speed,
 )
-from advisor.lint.faults import Fault, in_order
+from advisor.lint.faults import Fault, order_faults
 from advisor.lint.house import House, read_house
-from advisor.lint.reading import shown
+from advisor.lint.reading import shorten_path
 
 CONCERNS: tuple[Callable[[House], Iterator[Fault]], ...] = (
-    names.faults,
-    references.faults,
-    provenance.faults,
-    bounds.faults,
-    models.faults,
-    hardware.faults,
-    formats.faults,
-    engines.faults,
-    concepts.faults,
-    estimates.faults,
-    flags.faults,
-    launches.faults,
-    guides.faults,
-    check_rules.faults,
-    snippets.faults,
-    money.faults,
-    choices.faults,
-    speed.faults,
-    places.faults,
+    names.find_faults,
+    references.find_faults,
+    provenance.find_faults,
+    bounds.find_faults,
+    models.find_faults,
+    hardware.find_faults,
+    formats.find_faults,
+    engines.find_faults,
+    concepts.find_faults,
+    estimates.find_faults,
+    flags.find_faults,
+    launches.find_faults,
+    guides.find_faults,
+    check_rules.find_faults,
+    snippets.find_faults,
+    money.find_faults,
+    choices.find_faults,
+    speed.find_faults,
+    places.find_faults,
 )
 
 
@@ -65,5 +65,7 @@ def lint(roots: Sequence[Path], today: datetime.date | None = None) -> tuple[Fau
         faults += concern(house)
     for root in house.roots:
         if not rule_files(root):
-            faults.append(Fault(file=shown(root), line=None, code="unreadable", message="holds no rule file (*.yaml)"))
-    return in_order(faults)
+            faults.append(
+                Fault(file=shorten_path(root), line=None, code="unreadable", message="holds no rule file (*.yaml)")
+            )
+    return order_faults(faults)

@@ -14,8 +14,20 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
-from advisor.lint.faults import Code, near
-from advisor.lint.typed import LISTS, PATTERN, PUT_IN, At, Visit, accepts, bare, info, parts, says, visits
+from advisor.lint.faults import Code, nearest_names
+from advisor.lint.rule_types import (
+    LISTS,
+    PATTERN,
+    PUT_IN,
+    At,
+    Visit,
+    accepts,
+    info,
+    list_types,
+    list_visits,
+    says,
+    strip_annotations,
+)
 
 _YAML_WORDS = "YAML reads a bare yes, no, on or off as true or false: quote it"
 
@@ -29,18 +41,18 @@ class Flaw(NamedTuple):
     near: tuple[str, ...] = ()
 
 
-def flaws(value: Any, kind: Any) -> list[Flaw]:
+def find_flaws(value: Any, kind: Any) -> list[Flaw]:
     """Everything that keeps `value` from being a `kind`; empty when it is one."""
     if not (_strict(kind) and _converts(value, kind)):
         found = list(_flaws(value, info(kind), ()))
         if found:
             return found
-        if not any(says(t, PUT_IN) for t in parts(kind)):
+        if not any(says(t, PUT_IN) for t in list_types(kind)):
             try:
                 msgspec.convert(value, kind)
             except msgspec.ValidationError as e:
                 return [Flaw((), "wrong_value", str(e))]
-    return [f for v in visits(value, kind) if (f := _pattern(v)) is not None] if _has_patterns(kind) else []
+    return [flaw for v in list_visits(value, kind) if (flaw := _pattern(v)) is not None] if _has_patterns(kind) else []
 
 
 def _converts(value: Any, kind: Any) -> bool:
@@ -51,33 +63,33 @@ def _converts(value: Any, kind: Any) -> bool:
     return True
 
 
-def _pattern(v: Visit) -> Flaw | None:
+def _pattern(visit: Visit) -> Flaw | None:
     """What is wrong with a regular expression."""
-    if not says(v.type, PATTERN):
+    if not says(visit.type, PATTERN):
         return None
     try:
-        re.compile(v.value, re.IGNORECASE)
+        re.compile(visit.value, re.IGNORECASE)
     except re.error as e:
-        return Flaw(v.at, "pattern", f"{v.value!r} is no regular expression: {e}")
+        return Flaw(visit.at, "pattern", f"{visit.value!r} is no regular expression: {e}")
     return None
 
 
 @lru_cache(maxsize=256)
 def _has_patterns(kind: type) -> bool:
-    return any(says(t, PATTERN) for t in parts(kind))
+    return any(says(t, PATTERN) for t in list_types(kind))
 
 
 @lru_cache(maxsize=256)
 def _strict(kind: type) -> bool:
     """Whether every struct in the type refuses by itself what rule files may not have."""
-    found = list(parts(kind))
+    found = list(list_types(kind))
     return all(t.forbid_unknown_fields for t in found if isinstance(t, inspect.StructType)) and not any(
         says(t, PUT_IN) for t in found
     )
 
 
 def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
-    t = bare(t)
+    t = strip_annotations(t)
     if isinstance(t, inspect.UnionType):
         yield from _union(value, t, at)
     elif isinstance(t, inspect.StructType) and isinstance(value, dict):
@@ -112,7 +124,7 @@ def _struct(value: dict[str, Any], t: inspect.StructType, at: At) -> Iterator[Fl
     meant: set[str] = set()  # what misspelt keys stand for: they are not missing as well
     for key in value:
         if key not in known:
-            hint = near(str(key), known)
+            hint = nearest_names(str(key), known)
             meant |= set(hint[:1])
             yield Flaw((*at, key), "unknown_key", f"`{key}` is not a key here", hint)
     for name, field in fields.items():
@@ -148,7 +160,7 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
 
 
 def _wanted(t: inspect.Type) -> str:
-    t = bare(t)
+    t = strip_annotations(t)
     words: dict[type, str] = {
         inspect.StrType: "text",
         inspect.BoolType: "true or false",
@@ -195,4 +207,4 @@ def _hint(t: inspect.Type, value: Any) -> str:
 
 
 def _near(value: Any, words: list[str]) -> tuple[str, ...]:
-    return near(str(value), words)
+    return nearest_names(str(value), words)

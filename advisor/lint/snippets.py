@@ -5,37 +5,37 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.checks.one_file import FileResult, Options, check_source
+from advisor.checks.one_file import CheckOptions, FileResult, check_source
 from advisor.checks.rules import Rulebook
 from advisor.errors import AdvisorError
-from advisor.lint.check_rules import Found, knowledge, sound
+from advisor.lint.check_rules import LocatedRule, list_sound_rules, load_knowledge
 from advisor.lint.faults import Fault, one_line
 from advisor.lint.house import House
 
 NAME = "snippet"  # of the file that a snippet would be
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Examples that do not show what their rule means."""
-    know = knowledge(house)
-    if know is None:
+    knowledge = load_knowledge(house)
+    if knowledge is None:
         return
-    found = sound(house, know)
+    found = list_sound_rules(house, knowledge)
     if not found:
         return
-    book = Rulebook(know, ("all",), every=tuple(f.rule for f in found))  # without what is wrong
+    book = Rulebook(knowledge, ("all",), every=tuple(f.rule for f in found))  # without what is wrong
     for each in found:
         if not any(house.unsure(e) for e in each.rule.entry.engines):
             yield from _examples(each, book)
 
 
-def _examples(found: Found, book: Rulebook) -> Iterator[Fault]:
+def _examples(found: LocatedRule, book: Rulebook) -> Iterator[Fault]:
     entry, place = found.rule.entry, found.place
     for field, text in (("bad", entry.bad), ("good", entry.good)):
         if not text:
             continue
         try:
-            result = check_source(text, NAME, None, book.know, book, Options(), {})
+            result = check_source(text, NAME, None, book.know, book, CheckOptions(), {})
         except AdvisorError as e:
             yield place.field("snippet", (field,), f"cannot be read: {one_line(e.message)}")
             continue
@@ -49,8 +49,8 @@ def _examples(found: Found, book: Rulebook) -> Iterator[Fault]:
             yield place.field("snippet", (field,), f"the rule finds fault with it: {one_line(hits[0].message, 160)}")
         if field == "bad" and hits and entry.edit and not any(f.edits for f in hits):
             yield place.field("snippet", ("edit",), f"`edit: {entry.edit}` finds nothing to change in `bad`")
-        for f in hits if field == "bad" else ():
-            left = re.search(r"(?<!\$)\{([a-z]+[\w.]*)\}", f.message + f.fix)
+        for finding in hits if field == "bad" else ():
+            left = re.search(r"(?<!\$)\{([a-z]+[\w.]*)\}", finding.message + finding.fix)
             if left and left[0] not in text:
                 yield place.field("snippet", ("message",), f"{left[0]} is left as it stands in the message")
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.lint.faults import Fault, near
-from advisor.lint.house import Document, House
+from advisor.lint.faults import Fault, nearest_names
+from advisor.lint.house import House, RuleDocument
 from advisor.machines.types import Device
-from advisor.speed.efficiencies import DECODE, PREFILL, WAITS, Rules, format_class, hardware_class
+from advisor.speed.efficiencies import DECODE, PREFILL, WAITS, SpeedRules, format_class, hardware_class
 from advisor.speed.rows import KINDS
 
 FILE, ENGINES = "speed.yaml", "speed-engines.yaml"
@@ -19,7 +19,7 @@ LINKS = ("alone", "stages", "direct", "pcie")  # how ranks are joined (advisor/s
 WHOLE = "all"
 
 
-def faults(house: House) -> Iterator[Fault]:
+def find_faults(house: House) -> Iterator[Fault]:
     """Coefficients that are missing, cannot be, or are for nothing that exists."""
     if FILE in house.documents:
         yield from _speed(house, house.documents[FILE])
@@ -27,18 +27,18 @@ def faults(house: House) -> Iterator[Fault]:
         yield from _engines(house, house.documents[ENGINES])
 
 
-def classes(house: House) -> set[str]:
+def list_factor_names(house: House) -> set[str]:
     """Every name that a factor may have."""
     cards = house.accelerators.values()
     out = {"cpu", *(a.vendor for a in cards), *(format_class(q) for q in house.formats.values())}
-    for a in cards:
+    for accelerator in cards:
         device = Device(
             index=0,
-            name=a.name,
-            vendor=a.vendor,  # type: ignore[arg-type]  # an unknown one is said of the entry
-            accelerator=a.id,
-            compute_capability=a.compute_capability,
-            gfx=a.gfx,
+            name=accelerator.name,
+            vendor=accelerator.vendor,  # type: ignore[arg-type]  # an unknown one is said of the entry
+            accelerator=accelerator.id,
+            compute_capability=accelerator.compute_capability,
+            gfx=accelerator.gfx,
         )
         out.add(hardware_class(device, house.catalog))
     traits = [e.speed for e in house.engines.values()]
@@ -48,55 +48,63 @@ def classes(house: House) -> set[str]:
     return out | {*house.ids["engines"], *families, *FAMILIES, *generations} | links
 
 
-def _speed(house: House, document: Document) -> Iterator[Fault]:
+def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
     place, file = document.place, document.value
-    assert isinstance(file, Rules)
+    assert isinstance(file, SpeedRules)
     wanted = dict.fromkeys((*DECODE, *PREFILL, *WAITS))
-    known = classes(house)
+    known = list_factor_names(house)
     for name in wanted:
         if name not in file.coefficients:
             yield place.field("missing_key", ("coefficients",), f"`{name}` is missing: the laws need it")
-    for name, c in file.coefficients.items():
+    for name, coefficient in file.coefficients.items():
         at = ("coefficients", name)
         if name not in wanted:
-            yield place.field("unknown_key", at, f"no law asks for `{name}`", near(name, wanted))
-        low, high = UNITS.get(c.unit, (0.0, 0.0))
-        if c.unit not in UNITS:
-            said = f"{c.unit!r} is none of {', '.join(UNITS)}"
-            yield place.field("wrong_value", (*at, "unit"), said, near(c.unit, UNITS))
-        elif not low < c.base <= high:
-            yield place.field("unit", (*at, "base"), f"{c.base:g} is no {c.unit}: above {low:g}, at most {high:g}")
-        for factor, value in c.factors.items():
+            yield place.field("unknown_key", at, f"no law asks for `{name}`", nearest_names(name, wanted))
+        low, high = UNITS.get(coefficient.unit, (0.0, 0.0))
+        if coefficient.unit not in UNITS:
+            said = f"{coefficient.unit!r} is none of {', '.join(UNITS)}"
+            yield place.field("wrong_value", (*at, "unit"), said, nearest_names(coefficient.unit, UNITS))
+        elif not low < coefficient.base <= high:
+            yield place.field(
+                "unit", (*at, "base"), f"{coefficient.base:g} is no {coefficient.unit}: above {low:g}, at most {high:g}"
+            )
+        for factor, value in coefficient.factors.items():
             yield from _names(document, (*at, "factors", factor), factor, known)
             if not FACTOR[0] <= value <= FACTOR[1]:
                 yield place.field("unit", (*at, "factors", factor), f"{value:g} is no factor")
     for kind, rows in file.spread.items():
         if kind not in KINDS:
-            yield place.field("unknown_key", ("spread", kind), f"no row is of the kind `{kind}`", near(kind, KINDS))
+            yield place.field(
+                "unknown_key", ("spread", kind), f"no row is of the kind `{kind}`", nearest_names(kind, KINDS)
+            )
         if WHOLE not in rows:
             yield place.field("missing_key", ("spread", kind), f"`{WHOLE}` is missing")
-        for name, s in rows.items():
+        for name, held_out_spread in rows.items():
             here = ("spread", kind, name)
             yield from _names(document, here, name, known | {WHOLE})
-            if not BOUND[0] <= s.bound <= BOUND[1]:
-                yield place.field("unit", here, f"bound {s.bound:g} is no factor of at least 1")
-            if not 0 <= s.covered <= 100 or s.rows < 1 or min(s.median_error, s.p90_error) < 0:
+            if not BOUND[0] <= held_out_spread.bound <= BOUND[1]:
+                yield place.field("unit", here, f"bound {held_out_spread.bound:g} is no factor of at least 1")
+            if (
+                not 0 <= held_out_spread.covered <= 100
+                or held_out_spread.rows < 1
+                or min(held_out_spread.median_error, held_out_spread.p90_error) < 0
+            ):
                 yield place.field("unit", here, "rows, errors and covered cannot be so")
 
 
-def _names(document: Document, at: tuple[str, ...], name: str, known: set[str]) -> Iterator[Fault]:
+def _names(document: RuleDocument, at: tuple[str, ...], name: str, known: set[str]) -> Iterator[Fault]:
     for part in name.split("/"):
         if part not in known:
-            yield document.place.field("unknown_name", at, f"unknown class {part!r}", near(part, known))
+            yield document.place.field("unknown_name", at, f"unknown class {part!r}", nearest_names(part, known))
 
 
-def _engines(house: House, document: Document) -> Iterator[Fault]:
+def _engines(house: House, document: RuleDocument) -> Iterator[Fault]:
     file = document.value
     families = {e.speed.family for e in house.engines.values() if e.speed.family}
     for i, family in enumerate(file.tensor_split):
         if family not in {*families, *FAMILIES}:
             said = f"unknown family {family!r}"
-            yield document.place.field("unknown_name", ("tensor_split", i), said, near(family, families))
+            yield document.place.field("unknown_name", ("tensor_split", i), said, nearest_names(family, families))
     for name, x in file.speculation.items():
         if x.tokens < 1 or not 0 <= x.low <= x.high <= 1:
             said = "shares of accepted tokens lie between 0 and 1, of one token at least"

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from advisor.distribution import install_command
-from advisor.machines import pci, reading
-from advisor.machines.reading import Found
+from advisor.machines import pci, system_access
+from advisor.machines.system_access import ProbeResult
 from advisor.machines.types import Device, HostMemory
 
 # Graphics of APUs (LLVM AMDGPU processor table, "APU" column).
@@ -29,7 +29,7 @@ MAX_CARDS = 256
 APU_NOTE = "APU: usable memory is the VRAM carve-out plus GTT; ttm.pages_limit raises GTT (default about half of RAM)"
 
 
-class Node(NamedTuple):
+class KfdNode(NamedTuple):
     """One GPU node of the KFD topology, in the order the runtime numbers devices."""
 
     bus: str
@@ -40,17 +40,19 @@ class Node(NamedTuple):
 
 def probe_amd(
     root: Path, env: Mapping[str, str], cpu_model: str | None, memory: HostMemory, smi: Any | None = None
-) -> Found:
+) -> ProbeResult:
     """AMD devices with the amdgpu driver, in the runtime's order (KFD), else in bus order."""
     cards = {
-        f.bus: f for f in pci.accelerators(root) if f.vendor == "amd" and f.driver == "amdgpu" and _vram(f) is not None
+        f.bus: f
+        for f in pci.find_functions(root)
+        if f.vendor == "amd" and f.driver == "amdgpu" and _vram(f) is not None
     }
     if not cards:
-        return Found()
-    nodes = [n for n in kfd_nodes(root) if n.bus in cards]
+        return ProbeResult()
+    nodes = [n for n in read_kfd_nodes(root) if n.bus in cards]
     notes = [] if nodes else ["no compute node in /sys/class/kfd: ROCm cannot use these cards, Vulkan may"]
-    missing = [Node(b, _ip_gfx(f.folder), None, None) for b, f in cards.items() if b not in {n.bus for n in nodes}]
-    override = gfx_override(env.get("HSA_OVERRIDE_GFX_VERSION"))
+    missing = [KfdNode(b, _ip_gfx(f.folder), None, None) for b, f in cards.items() if b not in {n.bus for n in nodes}]
+    override = parse_gfx_override(env.get("HSA_OVERRIDE_GFX_VERSION"))
     if override:
         notes.append(f"HSA_OVERRIDE_GFX_VERSION makes the runtime believe {override}; the hardware stays what it is")
     marketing = _market_names(smi)
@@ -63,27 +65,30 @@ def probe_amd(
         notes.append("a card is partitioned: each partition counts as one device")
     if smi is None and has_smi_library(root) and any(d.name == _nameless(cards[d.pci_bus or ""]) for d in devices):
         notes.append(_smi_would_name())
-    return Found(tuple(devices), _drivers(root), tuple(notes))
+    return ProbeResult(tuple(devices), _drivers(root), tuple(notes))
 
 
-def kfd_nodes(root: Path) -> list[Node]:
+def read_kfd_nodes(root: Path) -> list[KfdNode]:
     """GPU nodes of vendor AMD in /sys/class/kfd (CPU nodes and other vendors' are skipped)."""
     base = root / "sys/class/kfd/kfd/topology/nodes"
-    out: list[Node] = []
-    for name in sorted(reading.names(base), key=lambda n: (len(n), n)):
-        said = reading.fields(reading.text(base / name / "properties"), " ")
-        target, location = reading.whole(said.get("gfx_target_version")), reading.whole(said.get("location_id"))
-        if reading.whole(said.get("vendor_id")) != 0x1002 or not target or location is None:
+    out: list[KfdNode] = []
+    for name in sorted(system_access.list_names(base), key=lambda n: (len(n), n)):
+        said = system_access.parse_fields(system_access.read_system_text(base / name / "properties"), " ")
+        target, location = (
+            system_access.parse_whole_number(said.get("gfx_target_version")),
+            system_access.parse_whole_number(said.get("location_id")),
+        )
+        if system_access.parse_whole_number(said.get("vendor_id")) != 0x1002 or not target or location is None:
             continue
-        domain = reading.whole(said.get("domain")) or 0
-        unique = reading.whole(said.get("unique_id"))
-        bank = reading.fields(reading.text(base / name / "mem_banks/0/properties"), " ")
+        domain = system_access.parse_whole_number(said.get("domain")) or 0
+        unique = system_access.parse_whole_number(said.get("unique_id"))
+        bank = system_access.parse_fields(system_access.read_system_text(base / name / "mem_banks/0/properties"), " ")
         out.append(
-            Node(
+            KfdNode(
                 bus=f"{domain & 0xFFFF:04x}:{location >> 8 & 0xFF:02x}:{location >> 3 & 0x1F:02x}.{location & 7}",
                 gfx=gfx_name(target),
                 uuid=f"GPU-{unique:016x}" if unique else None,
-                memory_bytes=reading.whole(bank.get("size_in_bytes")) or None,
+                memory_bytes=system_access.parse_whole_number(bank.get("size_in_bytes")) or None,
             )
         )
     return out
@@ -94,25 +99,35 @@ def gfx_name(target: int) -> str:
     return f"gfx{target // 10000}{target // 100 % 100:x}{target % 100:x}"
 
 
-def gfx_override(value: str | None) -> str | None:
+def parse_gfx_override(value: str | None) -> str | None:
     """HSA_OVERRIDE_GFX_VERSION=10.3.0 as gfx1030; None when unset or malformed."""
     m = re.fullmatch(r"\s*(\d{1,2})\.(\d{1,2})\.(\d{1,2})\s*", value or "")
     return f"gfx{int(m[1])}{int(m[2]):x}{int(m[3]):x}" if m else None
 
 
 def _device(
-    root: Path, index: int, card: pci.PciFunction, node: Node, parts: int, override: str | None, cpu_model: str | None,
-    memory: HostMemory, marketing: dict[str, str],
-) -> Device:  # fmt: skip
+    root: Path,
+    index: int,
+    card: pci.PciFunction,
+    node: KfdNode,
+    parts: int,
+    override: str | None,
+    cpu_model: str | None,
+    memory: HostMemory,
+    marketing: dict[str, str],
+) -> Device:
     folder = card.folder
     apu = node.gfx in APU_GFX
-    total, used = _vram(card), reading.number(folder / "mem_info_vram_used")
+    total, used = _vram(card), system_access.read_number(folder / "mem_info_vram_used")
     free = total - used if total is not None and used is not None else None
     notes: list[str] = []
     if parts > 1:
         total, free = node.memory_bytes, None  # the counters are of the whole card
     if apu:
-        gtt, gtt_used = reading.number(folder / "mem_info_gtt_total"), reading.number(folder / "mem_info_gtt_used")
+        gtt, gtt_used = (
+            system_access.read_number(folder / "mem_info_gtt_total"),
+            system_access.read_number(folder / "mem_info_gtt_used"),
+        )
         notes.append(APU_NOTE)
         if gtt is None:
             notes.append("GTT size cannot be read: only the carve-out is counted")
@@ -151,28 +166,28 @@ def _nameless(card: pci.PciFunction) -> str:
 
 
 def _vram(card: pci.PciFunction) -> int | None:
-    return reading.number(card.folder / "mem_info_vram_total")
+    return system_access.read_number(card.folder / "mem_info_vram_total")
 
 
 def _ip_gfx(folder: Path) -> str | None:
     """The graphics IP version from amdgpu's discovery table, for machines without KFD."""
     base = folder / "ip_discovery/die/0/GC/0"
-    found = [reading.number(base / n) for n in ("major", "minor", "revision")]
+    found = [system_access.read_number(base / n) for n in ("major", "minor", "revision")]
     known = [n for n in found if n is not None]
     return f"gfx{known[0]}{known[1]:x}{known[2]:x}" if len(known) == 3 else None
 
 
 def _product(root: Path, card: pci.PciFunction) -> str | None:
     """The marketing name: the board's own record, else libdrm's table by device and revision."""
-    own = reading.text(card.folder / "product_name")
+    own = system_access.read_system_text(card.folder / "product_name")
     if own:
         return own
-    revision = reading.number(card.folder / "revision")
+    revision = system_access.read_number(card.folder / "revision")
     if revision is None:
         return None
     key = (card.id[5:], f"{revision:02x}")
     for place in ("usr/share/libdrm/amdgpu.ids", "opt/amdgpu/share/libdrm/amdgpu.ids"):
-        for line in (reading.text(root / place) or "").splitlines():
+        for line in (system_access.read_system_text(root / place) or "").splitlines():
             columns = [c.strip() for c in line.split(",", 2)]
             if len(columns) == 3 and (columns[0].lower(), columns[1].lower()) == key:
                 return columns[2]
@@ -187,8 +202,8 @@ def _from_cpu(cpu_model: str | None) -> str | None:
 
 def _watts(folder: Path, name: str) -> float | None:
     """A hwmon power value (microwatts) in watts."""
-    for monitor in reading.names(folder / "hwmon"):
-        value = reading.number(folder / "hwmon" / monitor / name)
+    for monitor in system_access.list_names(folder / "hwmon"):
+        value = system_access.read_number(folder / "hwmon" / monitor / name)
         if value:
             return value / 1e6
     return None
@@ -196,8 +211,8 @@ def _watts(folder: Path, name: str) -> float | None:
 
 def _drivers(root: Path) -> dict[str, str]:
     found = {
-        "amdgpu": reading.text(root / "sys/module/amdgpu/version"),
-        "rocm": _version(reading.text(root / "opt/rocm/.info/version")),
+        "amdgpu": system_access.read_system_text(root / "sys/module/amdgpu/version"),
+        "rocm": _version(system_access.read_system_text(root / "opt/rocm/.info/version")),
     }
     return {k: v for k, v in found.items() if v}
 
@@ -209,8 +224,10 @@ def _version(value: str | None) -> str | None:
 
 def has_smi_library(root: Path) -> bool:
     """Whether ROCm's management library is installed, without which amdsmi does not load."""
-    folders = [n for n in reading.names(root / "opt") if n.startswith("rocm")]
-    return any(n.startswith("libamd_smi.so") for f in folders for n in reading.names(root / "opt" / f / "lib"))
+    folders = [n for n in system_access.list_names(root / "opt") if n.startswith("rocm")]
+    return any(
+        n.startswith("libamd_smi.so") for f in folders for n in system_access.list_names(root / "opt" / f / "lib")
+    )
 
 
 def _smi_would_name() -> str:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Literal
 
-from advisor.machines import reading
-from advisor.machines.reading import Found, Run
+from advisor.machines import system_access
+from advisor.machines.system_access import ProbeResult, RunCommand
 from advisor.machines.types import Device, HostMemory
 from advisor.units import GIB, MIB
 
@@ -18,7 +18,7 @@ WIRED_LIMITS = ("iogpu.wired_limit_mb", "debug.iogpu.wired_limit")  # macOS 14 a
 ASSUMED = "Metal's working-set limit could not be read: stock fraction of RAM assumed"
 
 
-def working_set(ram_bytes: int) -> int:
+def default_working_set(ram_bytes: int) -> int:
     """Bytes that Metal lets one process use when nothing else is known: 0.67 of RAM below 36 GiB, 0.75 from there on.
 
     Stock fractions of macOS; measured 0.67 to 0.74 up to 24 GiB and 0.75 to 0.84 above.
@@ -26,18 +26,18 @@ def working_set(ram_bytes: int) -> int:
     return int(ram_bytes * (0.67 if ram_bytes < 36 * GIB else 0.75))
 
 
-def probe_apple(run: Run, memory: HostMemory, metal: Callable[[], int | None]) -> Found:
+def probe_apple(run: RunCommand, memory: HostMemory, metal: Callable[[], int | None]) -> ProbeResult:
     """The GPU of an Apple chip. An Intel Mac gives a note and no device."""
-    asked = reading.fields(run(["sysctl", "machdep.cpu.brand_string", "hw.memsize", *WIRED_LIMITS]), ":")
+    asked = system_access.parse_fields(run(["sysctl", "machdep.cpu.brand_string", "hw.memsize", *WIRED_LIMITS]), ":")
     chip = asked.get("machdep.cpu.brand_string")
     if chip is None:
-        return Found(notes=("sysctl gives no processor name: the GPU is unknown",))
+        return ProbeResult(notes=("sysctl gives no processor name: the GPU is unknown",))
     if not chip.startswith("Apple"):
-        return Found(notes=("Intel Mac: no GPU that the engines use",))
-    ram = reading.whole(asked.get("hw.memsize")) or memory.total_bytes
+        return ProbeResult(notes=("Intel Mac: no GPU that the engines use",))
+    ram = system_access.parse_whole_number(asked.get("hw.memsize")) or memory.total_bytes
     total, basis, notes = _total(ram, _override(asked), metal())
     available = memory.available_bytes
-    return Found(
+    return ProbeResult(
         devices=(
             Device(
                 index=0,
@@ -63,19 +63,19 @@ def _total(
     if override:
         return override, "reported", ("limit set by iogpu.wired_limit_mb",)
     if ram:
-        return working_set(ram), "assumed", (ASSUMED,)
+        return default_working_set(ram), "assumed", (ASSUMED,)
     return None, None, ()
 
 
 def _override(asked: dict[str, str]) -> int | None:
     """The wired limit in bytes; None when it is 0 (stock) or absent."""
-    mb = reading.whole(asked.get(WIRED_LIMITS[0]))
+    mb = system_access.parse_whole_number(asked.get(WIRED_LIMITS[0]))
     if mb:
         return mb * MIB
-    return reading.whole(asked.get(WIRED_LIMITS[1])) or None
+    return system_access.parse_whole_number(asked.get(WIRED_LIMITS[1])) or None
 
 
-def _gpu_cores(run: Run) -> int | None:
+def _gpu_cores(run: RunCommand) -> int | None:
     """GPU cores, which separate the tiers of one chip name."""
     import msgspec
 
@@ -85,13 +85,13 @@ def _gpu_cores(run: Run) -> int | None:
         return None
     displays = data.get("SPDisplaysDataType") if isinstance(data, dict) else None
     for entry in displays if isinstance(displays, list) else ():
-        cores = reading.whole(str(entry.get("sppci_cores", ""))) if isinstance(entry, dict) else None
+        cores = system_access.parse_whole_number(str(entry.get("sppci_cores", ""))) if isinstance(entry, dict) else None
         if cores:
             return cores
     return None
 
 
-def metal_working_set() -> int | None:
+def read_metal_working_set() -> int | None:
     """recommendedMaxWorkingSetSize of the default Metal device; None where Metal cannot be asked."""
     try:
         import ctypes

@@ -10,8 +10,8 @@ import re
 import sys
 from pathlib import Path
 
-from advisor.machines import reading
-from advisor.machines.reading import Run
+from advisor.machines import system_access
+from advisor.machines.system_access import RunCommand
 from advisor.machines.types import Cpu
 
 # Flags that decide kernels or floors in the engines; the rest of /proc/cpuinfo is noise here.
@@ -37,8 +37,8 @@ _APPLE = {"FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16", "
 
 def read_linux(root: Path) -> Cpu:
     """The processor from /proc/cpuinfo and /sys/devices/system/cpu; what is not said stays None."""
-    body = reading.text(root / "proc/cpuinfo") or ""
-    first = reading.fields(body.split("\n\n")[0], ":")
+    body = system_access.read_system_text(root / "proc/cpuinfo") or ""
+    first = system_access.parse_fields(body.split("\n\n")[0], ":")
     listed = first.get("flags") or first.get("Features")
     model = first.get("model name") or first.get("cpu model") or _arm_model(body)
     sockets, cores, logical = _topology(root)
@@ -48,41 +48,41 @@ def read_linux(root: Path) -> Cpu:
         sockets=sockets or _count(body, "physical id"),
         physical_cores=cores or _cores(body),
         logical_cores=logical or len(re.findall(r"(?m)^processor\s*:", body)) or None,
-        flags=None if listed is None else relevant(listed.split()),
+        flags=None if listed is None else relevant_flags(listed.split()),
     )
 
 
-def relevant(flags: list[str]) -> tuple[str, ...]:
+def relevant_flags(flags: list[str]) -> tuple[str, ...]:
     """The flags engines care about, in a fixed order."""
     have = _KEEP.intersection(f.lower() for f in flags)
     return tuple(f for f in FLAGS if f in have)
 
 
-def read_macos(run: Run) -> Cpu:
+def read_macos(run: RunCommand) -> Cpu:
     """The processor from one `sysctl` call."""
     asked = [f"hw.optional.arm.{f}" for f in _APPLE]
     keys = ["machdep.cpu.brand_string", *(f"hw.{n}" for n in _SYSCTL), *(f"machdep.cpu.{n}" for n in _INTEL), *asked]
-    found = reading.fields(run(["sysctl", *keys]), ":")
+    found = system_access.parse_fields(run(["sysctl", *keys]), ":")
     if not found:
         return Cpu()
     model = found.get("machdep.cpu.brand_string")
     if any(a in found for a in asked):
-        flags = relevant(["asimd", *(_APPLE[a.rsplit(".", 1)[1]] for a in asked if found.get(a) == "1")])
+        flags = relevant_flags(["asimd", *(_APPLE[a.rsplit(".", 1)[1]] for a in asked if found.get(a) == "1")])
     else:
         intel = f"{found.get('machdep.cpu.features', '')} {found.get('machdep.cpu.leaf7_features', '')}".lower()
         words = intel.replace("avx1.0", "avx").replace("sse4.2", "sse4_2").split()
-        flags = relevant(words)
+        flags = relevant_flags(words)
     return Cpu(
         model=model,
         vendor="Apple" if (model or "").startswith("Apple") else "GenuineIntel" if model else None,
-        sockets=reading.whole(found.get("hw.packages")) or 1,
-        physical_cores=reading.whole(found.get("hw.physicalcpu")),
-        logical_cores=reading.whole(found.get("hw.logicalcpu")),
+        sockets=system_access.parse_whole_number(found.get("hw.packages")) or 1,
+        physical_cores=system_access.parse_whole_number(found.get("hw.physicalcpu")),
+        logical_cores=system_access.parse_whole_number(found.get("hw.logicalcpu")),
         flags=flags or None,
     )
 
 
-def read_windows(run: Run) -> Cpu:
+def read_windows(run: RunCommand) -> Cpu:
     """The processor through py-cpuinfo in a child process; an empty Cpu when that takes too long."""
     import msgspec
 
@@ -100,7 +100,7 @@ def read_windows(run: Run) -> Cpu:
         model=model if isinstance(model, str) else None,
         vendor=vendor if isinstance(vendor, str) else None,
         logical_cores=count if isinstance(count, int) else None,
-        flags=relevant([_windows(str(f)) for f in flags]) if isinstance(flags, list) else None,
+        flags=relevant_flags([_windows(str(f)) for f in flags]) if isinstance(flags, list) else None,
     )
 
 
@@ -126,16 +126,18 @@ def _topology(root: Path) -> tuple[int | None, int | None, int | None]:
     base = root / "sys/devices/system/cpu"
     cores: set[tuple[str, str]] = set()
     logical = 0
-    for name in reading.names(base):
+    for name in system_access.list_names(base):
         if not re.fullmatch(r"cpu\d+", name):
             continue
-        core = reading.text(base / name / "topology/core_id")
+        core = system_access.read_system_text(base / name / "topology/core_id")
         if core is None:
             continue
         logical += 1
         # clusters of an Arm chip may reuse core numbers
-        cluster = reading.text(base / name / "topology/cluster_id") or ""
-        cores.add((reading.text(base / name / "topology/physical_package_id") or "", f"{cluster}/{core}"))
+        cluster = system_access.read_system_text(base / name / "topology/cluster_id") or ""
+        cores.add(
+            (system_access.read_system_text(base / name / "topology/physical_package_id") or "", f"{cluster}/{core}")
+        )
     if not logical:
         return None, None, None
     return len({p for p, _ in cores}), len(cores), logical
@@ -149,7 +151,7 @@ def _cores(body: str) -> int | None:
     """Distinct (socket, core) pairs of /proc/cpuinfo."""
     pairs: set[tuple[str, str]] = set()
     for block in body.split("\n\n"):
-        f = reading.fields(block, ":")
+        f = system_access.parse_fields(block, ":")
         if "core id" in f:
             pairs.add((f.get("physical id", "0"), f["core id"]))
     return len(pairs) or None

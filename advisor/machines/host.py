@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from advisor.machines import reading
-from advisor.machines.reading import Run
+from advisor.machines import system_access
+from advisor.machines.system_access import RunCommand
 from advisor.machines.types import HostMemory, Os
 
 
-class Host(NamedTuple):
+class HostSystem(NamedTuple):
     """What is known about the host itself."""
 
     os: Os | None = None
@@ -24,31 +24,31 @@ class Host(NamedTuple):
     orchestrator: str | None = None
 
 
-def read_host(root: Path, env: Mapping[str, str], system: str, arch: str | None) -> Host:
+def read_host(root: Path, env: Mapping[str, str], system: str, arch: str | None) -> HostSystem:
     """The host as `system` (sys.platform's word) and the files under `root` describe it."""
     if system == "darwin":
         import platform
 
-        return Host("macos", platform.mac_ver()[0] or None, normal_arch(arch))
+        return HostSystem("macos", platform.mac_ver()[0] or None, normalise_arch(arch))
     if system in ("win32", "cygwin"):
         import platform
 
-        return Host("windows", platform.release() or None, normal_arch(arch), wsl=False)
+        return HostSystem("windows", platform.release() or None, normalise_arch(arch), wsl=False)
     if "ANDROID_ROOT" in env and "ANDROID_DATA" in env:
-        return Host("android", None, normal_arch(arch))
-    release = reading.fields(reading.text(root / "etc/os-release"), "=")
+        return HostSystem("android", None, normalise_arch(arch))
+    release = system_access.parse_fields(system_access.read_system_text(root / "etc/os-release"), "=")
     version = " ".join(release[k].strip("\"'") for k in ("ID", "VERSION_ID") if release.get(k))
-    return Host(
+    return HostSystem(
         os="linux",
         os_version=version or None,
-        arch=normal_arch(arch),
+        arch=normalise_arch(arch),
         wsl=is_wsl(root),
-        container=container(root, env),
-        orchestrator="kubernetes" if kubernetes(root, env) else None,
+        container=detect_container(root, env),
+        orchestrator="kubernetes" if detect_kubernetes(root, env) else None,
     )
 
 
-def normal_arch(arch: str | None) -> str | None:
+def normalise_arch(arch: str | None) -> str | None:
     """`aarch64` and `arm64` are one architecture here, as are `amd64` and `x86_64`."""
     if not arch:
         return None
@@ -58,41 +58,43 @@ def normal_arch(arch: str | None) -> str | None:
 
 def is_wsl(root: Path) -> bool:
     """Whether the kernel is Microsoft's."""
-    return "microsoft" in (reading.text(root / "proc/sys/kernel/osrelease") or "").lower()
+    return "microsoft" in (system_access.read_system_text(root / "proc/sys/kernel/osrelease") or "").lower()
 
 
-def kubernetes(root: Path, env: Mapping[str, str]) -> bool:
+def detect_kubernetes(root: Path, env: Mapping[str, str]) -> bool:
     """Whether this process runs in a pod."""
-    return "KUBERNETES_SERVICE_HOST" in env or reading.exists(root / "var/run/secrets/kubernetes.io/serviceaccount")
+    return "KUBERNETES_SERVICE_HOST" in env or system_access.path_exists(
+        root / "var/run/secrets/kubernetes.io/serviceaccount"
+    )
 
 
-def container(root: Path, env: Mapping[str, str]) -> str | None:
+def detect_container(root: Path, env: Mapping[str, str]) -> str | None:
     """The kind of container this process is in; None when none is seen."""
-    if kubernetes(root, env):
+    if detect_kubernetes(root, env):
         return "kubernetes"
-    if reading.exists(root / ".dockerenv"):
+    if system_access.path_exists(root / ".dockerenv"):
         return "docker"
-    if reading.exists(root / "run/.containerenv"):
+    if system_access.path_exists(root / "run/.containerenv"):
         return "podman"
     if env.get("container"):  # systemd-nspawn, lxc and podman set it
         return env["container"][:40]
-    init = re.search(r"(?:^|\0)container=([\w.-]{1,40})", reading.text(root / "proc/1/environ") or "")
+    init = re.search(r"(?:^|\0)container=([\w.-]{1,40})", system_access.read_system_text(root / "proc/1/environ") or "")
     if init:
         return init[1]
-    groups = reading.text(root / "proc/self/cgroup") or ""
+    groups = system_access.read_system_text(root / "proc/self/cgroup") or ""
     for mark, kind in (("kubepods", "kubernetes"), ("/docker", "docker"), ("libpod", "podman"), ("/lxc", "lxc")):
         if mark in groups:
             return kind
     return None
 
 
-def meminfo(root: Path) -> HostMemory:
+def read_meminfo(root: Path) -> HostMemory:
     """RAM from /proc/meminfo: MemTotal and MemAvailable."""
-    found = reading.fields(reading.text(root / "proc/meminfo"), ":")
+    found = system_access.parse_fields(system_access.read_system_text(root / "proc/meminfo"), ":")
     return HostMemory(total_bytes=_kib(found.get("MemTotal")), available_bytes=_kib(found.get("MemAvailable")))
 
 
-def psutil_memory() -> HostMemory:
+def read_psutil_memory() -> HostMemory:
     """RAM through psutil, for systems without /proc/meminfo."""
     try:
         import psutil
@@ -105,18 +107,22 @@ def psutil_memory() -> HostMemory:
 
 def read_docker(root: Path, env: Mapping[str, str], system: str) -> bool:
     """Whether a Docker command or socket is here."""
-    from advisor.machines.installed import program
+    from advisor.machines.installed_engines import find_program
 
-    if program("docker", env, root, system) is not None:
+    if find_program("docker", env, root, system) is not None:
         return True
-    return reading.exists(root / "var/run/docker.sock") or reading.exists(root / "run/docker.sock")
+    return system_access.path_exists(root / "var/run/docker.sock") or system_access.path_exists(
+        root / "run/docker.sock"
+    )
 
 
-def read_npu(root: Path, system: str, run: Run) -> str | None:
+def read_npu(root: Path, system: str, run: RunCommand) -> str | None:
     """The NPU beside the CPU: amdxdna or intel_vpu in /sys/class/accel; on Windows by device name."""
     base = root / "sys/class/accel"
-    for name in reading.names(base):
-        driver = reading.fields(reading.text(base / name / "device/uevent"), "=").get("DRIVER")
+    for name in system_access.list_names(base):
+        driver = system_access.parse_fields(system_access.read_system_text(base / name / "device/uevent"), "=").get(
+            "DRIVER"
+        )
         if driver == "amdxdna":
             return "Ryzen AI"
         if driver == "intel_vpu":
@@ -136,5 +142,5 @@ def python_version() -> str:
 
 
 def _kib(value: str | None) -> int | None:
-    n = reading.whole((value or "").split(" ")[0])
+    n = system_access.parse_whole_number((value or "").split(" ")[0])
     return None if n is None else n * 1024

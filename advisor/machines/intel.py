@@ -5,26 +5,28 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from advisor.machines import pci, reading
-from advisor.machines.reading import Found
+from advisor.machines import pci, system_access
+from advisor.machines.system_access import ProbeResult
 from advisor.machines.types import Device
 
 INTEGRATED_BUS = "0000:00:02.0"  # Intel's integrated graphics always sit here
 
 
-def probe_intel(root: Path) -> Found:
+def probe_intel(root: Path) -> ProbeResult:
     """Intel GPUs that xe or i915 drives.
 
     Free memory is not read: both drivers hide it from users or report the total as free.
     """
     devices: list[Device] = []
     drivers: dict[str, str] = {}
-    for f in pci.accelerators(root):
-        if f.vendor != "intel" or f.driver not in ("xe", "i915"):
+    for pci_function in pci.find_functions(root):
+        if pci_function.vendor != "intel" or pci_function.driver not in ("xe", "i915"):
             continue
-        drivers[f.driver] = reading.text(root / "sys/module" / f.driver / "version") or "in-kernel"
-        total = _xe(f.folder) or _i915(f.folder)
-        integrated = total is None and f.bus == INTEGRATED_BUS
+        drivers[pci_function.driver] = (
+            system_access.read_system_text(root / "sys/module" / pci_function.driver / "version") or "in-kernel"
+        )
+        total = _xe(pci_function.folder) or _i915(pci_function.folder)
+        integrated = total is None and pci_function.bus == INTEGRATED_BUS
         notes = []
         if integrated:
             notes.append("integrated graphics: shares the host's memory")
@@ -33,34 +35,34 @@ def probe_intel(root: Path) -> Found:
         devices.append(
             Device(
                 index=len(devices),
-                name=f"Intel GPU [{f.id}]",
+                name=f"Intel GPU [{pci_function.id}]",
                 vendor="intel",
-                pci_id=f.id,
-                pci_subsystem=f.subsystem,
-                pci_bus=f.bus,
+                pci_id=pci_function.id,
+                pci_subsystem=pci_function.subsystem,
+                pci_bus=pci_function.bus,
                 total_bytes=total,
                 total_basis=None if total is None else "reported",
                 unified=integrated,
-                pcie_generation=f.generation,
-                pcie_width=f.width,
+                pcie_generation=pci_function.generation,
+                pcie_width=pci_function.width,
                 notes=tuple(notes),
             )
         )
-    return Found(tuple(devices), drivers)
+    return ProbeResult(tuple(devices), drivers)
 
 
 def _xe(folder: Path) -> int | None:
     """VRAM of the xe driver: the sum over the card's tiles."""
-    tiles = [n for n in reading.names(folder) if re.fullmatch(r"tile\d+", n)]
-    sizes = [reading.number(folder / t / "physical_vram_size_bytes") for t in tiles]
+    tiles = [n for n in system_access.list_names(folder) if re.fullmatch(r"tile\d+", n)]
+    sizes = [system_access.read_number(folder / t / "physical_vram_size_bytes") for t in tiles]
     return sum(s for s in sizes if s) or None
 
 
 def _i915(folder: Path) -> int | None:
     """VRAM of the i915 driver."""
-    for card in reading.names(folder / "drm"):
+    for card in system_access.list_names(folder / "drm"):
         if re.fullmatch(r"card\d+", card):
-            size = reading.number(folder / "drm" / card / "lmem_total_bytes")
+            size = system_access.read_number(folder / "drm" / card / "lmem_total_bytes")
             if size:
                 return size
     return None

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from advisor.machines import reading
+from advisor.machines import system_access
 
 NO_LIMIT = 2**62  # cgroup v1 writes 2**63 rounded down to a page for "none"
 
 
-class Limits(NamedTuple):
+class ProcessLimits(NamedTuple):
     """Tightest limits found; None = none."""
 
     memory_bytes: int | None = None
@@ -19,11 +19,11 @@ class Limits(NamedTuple):
     affinity: int | None = None  # logical CPUs this process may run on
 
 
-def read_limits(root: Path) -> Limits:
+def read_limits(root: Path) -> ProcessLimits:
     """Limits of this process. Every level counts: a parent's lower limit holds for its children."""
     memory: list[int] = []
     cpus: list[float] = []
-    for line in (reading.text(root / "proc/self/cgroup") or "").splitlines():
+    for line in (system_access.read_system_text(root / "proc/self/cgroup") or "").splitlines():
         hierarchy, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if hierarchy == "0" and not controllers:
@@ -38,15 +38,15 @@ def read_limits(root: Path) -> Limits:
                 memory += _each(base, path, _memory_v1)
             if "cpu" in names:
                 cpus += _each(base, path, _cpu_v1)
-    return Limits(min(memory, default=None), min(cpus, default=None), _affinity(root))
+    return ProcessLimits(min(memory, default=None), min(cpus, default=None), _affinity(root))
 
 
-def cpu_list(text: str) -> int | None:
+def count_listed_cpus(text: str) -> int | None:
     """How many CPUs a kernel list such as `0-3,8` names; None when it is not one."""
     count = 0
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
-        first, last = reading.whole(low), reading.whole(high if dash else low)
+        first, last = system_access.parse_whole_number(low), system_access.parse_whole_number(high if dash else low)
         if first is None or last is None or last < first:
             return None
         count += last - first + 1
@@ -67,27 +67,29 @@ def _levels(base: Path, path: str) -> Iterator[Path]:
         if part in ("/", ".."):
             continue
         folder = folder / part
-        if not reading.exists(folder):
+        if not system_access.path_exists(folder):
             return
         yield folder
 
 
 def _memory_v2(folder: Path) -> int | None:
-    return reading.number(folder / "memory.max")  # the text "max" is no number
+    return system_access.read_number(folder / "memory.max")  # the text "max" is no number
 
 
 def _memory_v1(folder: Path) -> int | None:
-    n = reading.number(folder / "memory.limit_in_bytes")
+    n = system_access.read_number(folder / "memory.limit_in_bytes")
     return n if n is not None and 0 < n < NO_LIMIT else None
 
 
 def _cpu_v2(folder: Path) -> float | None:
-    quota, _, period = (reading.text(folder / "cpu.max") or "").partition(" ")
-    return _share(reading.whole(quota), reading.whole(period))
+    quota, _, period = (system_access.read_system_text(folder / "cpu.max") or "").partition(" ")
+    return _share(system_access.parse_whole_number(quota), system_access.parse_whole_number(period))
 
 
 def _cpu_v1(folder: Path) -> float | None:
-    return _share(reading.number(folder / "cpu.cfs_quota_us"), reading.number(folder / "cpu.cfs_period_us"))
+    return _share(
+        system_access.read_number(folder / "cpu.cfs_quota_us"), system_access.read_number(folder / "cpu.cfs_period_us")
+    )
 
 
 def _share(quota: int | None, period: int | None) -> float | None:
@@ -95,5 +97,7 @@ def _share(quota: int | None, period: int | None) -> float | None:
 
 
 def _affinity(root: Path) -> int | None:
-    allowed = reading.fields(reading.text(root / "proc/self/status"), ":").get("Cpus_allowed_list")
-    return cpu_list(allowed) if allowed else None
+    allowed = system_access.parse_fields(system_access.read_system_text(root / "proc/self/status"), ":").get(
+        "Cpus_allowed_list"
+    )
+    return count_listed_cpus(allowed) if allowed else None

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from advisor.machines import reading
-from advisor.machines.reading import Found
+from advisor.machines import system_access
+from advisor.machines.system_access import ProbeResult
 from advisor.machines.types import Device, HostMemory
 
 # Chips whose GPU has no memory of its own. NVML answers memory queries there with an error, or with wrong numbers.
@@ -34,23 +34,23 @@ _INIT_NOTES = {
 }
 
 
-class _Slice(NamedTuple):
+class _MigSlice(NamedTuple):
     """A device handle to describe, and its parent when it is a MIG slice."""
 
     handle: Any
     parent: Any | None
 
 
-def load(root: Path, env: Mapping[str, str], system: str) -> Any | None:
+def load_nvml(root: Path, env: Mapping[str, str], system: str) -> Any | None:
     """The `pynvml` module, or None when nothing of NVIDIA is on this machine (then it is not even imported)."""
     if system == "darwin":
         return None
     if system == "linux":
         listed = [p for p in env.get("LD_LIBRARY_PATH", "").split(":") if p][:50]
         paths = [root / p for p in (*_DEVICES, *_LIBRARIES)] + [Path(p) / "libnvidia-ml.so.1" for p in listed]
-        if not any(reading.exists(p) for p in paths):
+        if not any(system_access.path_exists(p) for p in paths):
             return None
-        if reading.exists(root / WSL_LIBRARY):
+        if system_access.path_exists(root / WSL_LIBRARY):
             _preload(root / WSL_LIBRARY)
     try:
         import pynvml
@@ -68,12 +68,12 @@ def _preload(library: Path) -> None:
         ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
 
 
-def probe_nvidia(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...] = ()) -> Found:
+def probe_nvidia(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...] = ()) -> ProbeResult:
     """All devices NVML shows; MIG slices take the place of their parent. Never raises."""
     try:
         nvml.nvmlInit()
     except Exception as e:
-        return Found(notes=(_init_note(e),))
+        return ProbeResult(notes=(_init_note(e),))
     try:
         return _devices(nvml, root, memory, mig_uuids)
     finally:
@@ -85,9 +85,9 @@ def _init_note(e: Exception) -> str:
     return _INIT_NOTES.get(kind, f"NVML does not start ({kind}): {e}")
 
 
-def _devices(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...]) -> Found:
+def _devices(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ...]) -> ProbeResult:
     notes: list[str] = []
-    slices: list[_Slice] = []
+    slices: list[_MigSlice] = []
     for i in range(_ask(nvml.nvmlDeviceGetCount) or 0):
         handle = _ask(nvml.nvmlDeviceGetHandleByIndex, i)
         if handle is None:
@@ -98,7 +98,7 @@ def _devices(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ..
         if mode and mode[0] == 1 and not found and not mig_uuids:
             notes.append(f"device {i} is in MIG mode without a slice that can be used here")
             continue
-        slices += found or ([] if mode and mode[0] == 1 else [_Slice(handle, None)])
+        slices += found or ([] if mode and mode[0] == 1 else [_MigSlice(handle, None)])
     slices += _named(nvml, mig_uuids, slices)
     devices = [_device(nvml, n, s, root, memory) for n, s in enumerate(slices)]
     if any(s.parent is not None for s in slices):
@@ -108,31 +108,31 @@ def _devices(nvml: Any, root: Path, memory: HostMemory, mig_uuids: tuple[str, ..
         "nvidia": _ask(nvml.nvmlSystemGetDriverVersion),
         "cuda": _cuda(_ask(nvml.nvmlSystemGetCudaDriverVersion_v2)),
     }
-    return Found(tuple(devices), {k: v for k, v in drivers.items() if v}, tuple(notes))
+    return ProbeResult(tuple(devices), {k: v for k, v in drivers.items() if v}, tuple(notes))
 
 
-def _mig(nvml: Any, parent: Any) -> list[_Slice]:
+def _mig(nvml: Any, parent: Any) -> list[_MigSlice]:
     """The MIG slices of a card."""
     count = _ask(nvml.nvmlDeviceGetMaxMigDeviceCount, parent) or 0
     found = (_ask(nvml.nvmlDeviceGetMigDeviceHandleByIndex, parent, i) for i in range(min(count, 16)))
-    return [_Slice(h, parent) for h in found if h is not None]
+    return [_MigSlice(h, parent) for h in found if h is not None]
 
 
-def _named(nvml: Any, uuids: tuple[str, ...], have: list[_Slice]) -> list[_Slice]:
+def _named(nvml: Any, uuids: tuple[str, ...], have: list[_MigSlice]) -> list[_MigSlice]:
     """Slices named in the environment: inside a container the parent refuses to list them."""
     known = {_ask(nvml.nvmlDeviceGetUUID, s.handle) for s in have}
-    out: list[_Slice] = []
+    out: list[_MigSlice] = []
     for uuid in uuids:
         handle = None if uuid in known else _ask(nvml.nvmlDeviceGetHandleByUUID, uuid)
         if handle is not None:
             parent = _ask(nvml.nvmlDeviceGetDeviceHandleFromMigDeviceHandle, handle)
-            out.append(_Slice(handle, parent if parent is not None else handle))
+            out.append(_MigSlice(handle, parent if parent is not None else handle))
     return out
 
 
-def _device(nvml: Any, index: int, s: _Slice, root: Path, memory: HostMemory) -> Device:
-    card = s.handle if s.parent is None else s.parent
-    name = _ask(nvml.nvmlDeviceGetName, s.handle) or _ask(nvml.nvmlDeviceGetName, card) or "NVIDIA device"
+def _device(nvml: Any, index: int, mig_slice: _MigSlice, root: Path, memory: HostMemory) -> Device:
+    card = mig_slice.handle if mig_slice.parent is None else mig_slice.parent
+    name = _ask(nvml.nvmlDeviceGetName, mig_slice.handle) or _ask(nvml.nvmlDeviceGetName, card) or "NVIDIA device"
     notes: list[str] = []
     integrated = _integrated(nvml, card, name)
     if integrated:
@@ -140,33 +140,33 @@ def _device(nvml: Any, index: int, s: _Slice, root: Path, memory: HostMemory) ->
         total, free = memory.total_bytes, memory.available_bytes
         notes.append("unified memory: sizes are MemTotal and MemAvailable of /proc/meminfo")
     else:
-        total, free = _memory(nvml, s.handle)
+        total, free = _memory(nvml, mig_slice.handle)
         if total is None:
             notes.append("the driver does not tell the memory size")
     if _ask(nvml.nvmlDeviceGetVirtualizationMode, card) == 2:
         notes.append("vGPU: memory is the profile's, it cannot be raised from here")
     pci = _ask(nvml.nvmlDeviceGetPciInfo, card)
-    processes = _ask(nvml.nvmlDeviceGetComputeRunningProcesses, s.handle)
+    processes = _ask(nvml.nvmlDeviceGetComputeRunningProcesses, mig_slice.handle)
     capability = _ask(nvml.nvmlDeviceGetCudaComputeCapability, card)
     mode = _ask(nvml.nvmlDeviceGetMigMode, card)
     return Device(
         index=index,
         name=name,
         vendor="nvidia",
-        uuid=_ask(nvml.nvmlDeviceGetUUID, s.handle),
+        uuid=_ask(nvml.nvmlDeviceGetUUID, mig_slice.handle),
         pci_id=_id(getattr(pci, "pciDeviceId", None)),
         pci_subsystem=_id(getattr(pci, "pciSubSystemId", None)),
-        pci_bus=bus(getattr(pci, "busId", None)),
+        pci_bus=normalise_bus(getattr(pci, "busId", None)),
         total_bytes=total,
         total_basis=_reported(total),
         free_bytes=free,
         unified=integrated,
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-        mig_profile=_profile(nvml, s.handle, name) if s.parent is not None else None,
-        mig_enabled=True if s.parent is not None else bool(mode[0]) if mode else None,
+        mig_profile=_profile(nvml, mig_slice.handle, name) if mig_slice.parent is not None else None,
+        mig_enabled=True if mig_slice.parent is not None else bool(mode[0]) if mode else None,
         power_limit_watts=_watts(_ask(nvml.nvmlDeviceGetEnforcedPowerLimit, card)),
         power_default_watts=_watts(_ask(nvml.nvmlDeviceGetPowerManagementDefaultLimit, card)),
-        bandwidth_gbs=None if s.parent is not None or integrated else _bandwidth(nvml, card),
+        bandwidth_gbs=None if mig_slice.parent is not None or integrated else _bandwidth(nvml, card),
         nvlink_active=_links(nvml, card),
         pcie_generation=_ask(nvml.nvmlDeviceGetMaxPcieLinkGeneration, card),
         pcie_width=_ask(nvml.nvmlDeviceGetMaxPcieLinkWidth, card),
@@ -185,7 +185,7 @@ def _integrated(nvml: Any, card: Any, name: str) -> bool:
 
 def _module(root: Path, name: str) -> str:
     """Jetson modules share one NVML name; the device tree tells which it is."""
-    model = reading.text(root / "proc/device-tree/model")
+    model = system_access.read_system_text(root / "proc/device-tree/model")
     return model if model and re.search(r"orin|thor|xavier", name, re.I) else name
 
 
@@ -252,7 +252,7 @@ def _id(value: int | None) -> str | None:
     return f"{value & 0xFFFF:04x}:{value >> 16:04x}" if value else None
 
 
-def bus(value: Any) -> str | None:
+def normalise_bus(value: Any) -> str | None:
     """`00000000:01:00.0` as sysfs writes it."""
     shown = value.decode("ascii", "replace") if isinstance(value, bytes) else value
     if not shown:

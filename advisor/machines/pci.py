@@ -9,8 +9,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from advisor.machines import reading
-from advisor.machines.reading import Found
+from advisor.machines import system_access
+from advisor.machines.system_access import ProbeResult
 from advisor.machines.types import Device, Vendor
 
 VENDORS: dict[str, Vendor] = {
@@ -43,89 +43,92 @@ class PciFunction(NamedTuple):
     width: int | None
 
 
-def accelerators(root: Path) -> tuple[PciFunction, ...]:
+def find_functions(root: Path) -> tuple[PciFunction, ...]:
     """All display controllers and accelerators of known vendors, in bus order."""
     base = root / "sys/bus/pci/devices"
-    found = (function(base / bus, bus) for bus in reading.names(base))
+    found = (read_function(base / bus, bus) for bus in system_access.list_names(base))
     return tuple(f for f in found if f is not None)
 
 
-def function(folder: Path, bus: str) -> PciFunction | None:
+def read_function(folder: Path, bus: str) -> PciFunction | None:
     """The PCI facts of one device folder; None when it is no accelerator of a known vendor."""
-    vendor, device = reading.number(folder / "vendor"), reading.number(folder / "device")
+    vendor, device = system_access.read_number(folder / "vendor"), system_access.read_number(folder / "device")
     if vendor is None or device is None:
         return None
     pci_id = f"{vendor:04x}:{device:04x}"
     known = VENDORS.get(pci_id[:4])
-    kind = f"{reading.number(folder / 'class') or 0:06x}"[:4]
+    kind = f"{system_access.read_number(folder / 'class') or 0:06x}"[:4]
     if known is None or (kind not in DISPLAY and pci_id not in BY_ID):
         return None
-    sub = (reading.number(folder / "subsystem_vendor"), reading.number(folder / "subsystem_device"))
-    generation, width = link(folder)
+    sub = (
+        system_access.read_number(folder / "subsystem_vendor"),
+        system_access.read_number(folder / "subsystem_device"),
+    )
+    generation, width = read_link(folder)
     return PciFunction(
         bus=bus,
         id=pci_id,
         subsystem=f"{sub[0]:04x}:{sub[1]:04x}" if sub[0] is not None and sub[1] is not None else None,
         vendor=known,
-        driver=reading.fields(reading.text(folder / "uevent"), "=").get("DRIVER"),
+        driver=system_access.parse_fields(system_access.read_system_text(folder / "uevent"), "=").get("DRIVER"),
         folder=folder,
         generation=generation,
         width=width,
     )
 
 
-def link(folder: Path) -> tuple[int | None, int | None]:
+def read_link(folder: Path) -> tuple[int | None, int | None]:
     """PCIe generation the slot allows (idle cards drop the current speed) and the width in use."""
     try:
-        speed = float((reading.text(folder / "max_link_speed") or "nan").split(" ")[0])
+        speed = float((system_access.read_system_text(folder / "max_link_speed") or "nan").split(" ")[0])
     except ValueError:
         speed = 0.0
-    width = reading.number(folder / "current_link_width")
+    width = system_access.read_number(folder / "current_link_width")
     return _GENERATIONS.get(speed), width or None
 
 
-def left_over(root: Path, claimed: Collection[str], first_index: int = 0) -> Found:
+def find_unclaimed_devices(root: Path, claimed: Collection[str], first_index: int = 0) -> ProbeResult:
     """Devices on the bus that no vendor probe answered for (`claimed` are bus addresses), with the reason."""
     devices: list[Device] = []
     notes: list[str] = []
-    for f in accelerators(root):
-        if f.bus in claimed:
+    for pci_function in find_functions(root):
+        if pci_function.bus in claimed:
             continue
-        why, missing, hidden = _reason(root, f)
-        name = f"{f.vendor} device [{f.id}]"
+        why, missing, hidden = _reason(root, pci_function)
+        name = f"{pci_function.vendor} device [{pci_function.id}]"
         if why:
-            notes.append(f"{name} at {f.bus}: {why}")
+            notes.append(f"{name} at {pci_function.bus}: {why}")
         devices.append(
             Device(
                 index=first_index + len(devices),
                 name=name,
-                vendor=f.vendor,
-                pci_id=f.id,
-                pci_subsystem=f.subsystem,
-                pci_bus=f.bus,
-                unified=f.vendor == "intel" and f.bus == "0000:00:02.0",
-                pcie_generation=f.generation,
-                pcie_width=f.width,
+                vendor=pci_function.vendor,
+                pci_id=pci_function.id,
+                pci_subsystem=pci_function.subsystem,
+                pci_bus=pci_function.bus,
+                unified=pci_function.vendor == "intel" and pci_function.bus == "0000:00:02.0",
+                pcie_generation=pci_function.generation,
+                pcie_width=pci_function.width,
                 driver_missing=missing,
                 visible=not hidden,
                 notes=(why,) if why else (),
             )
         )
-    return Found(tuple(devices), {}, tuple(notes))
+    return ProbeResult(tuple(devices), {}, tuple(notes))
 
 
-def _reason(root: Path, f: PciFunction) -> tuple[str | None, bool, bool]:
+def _reason(root: Path, pci_function: PciFunction) -> tuple[str | None, bool, bool]:
     """Why a function did not answer: (text, driver missing, hidden from here)."""
-    if f.driver in DRIVERS[f.vendor] and f.vendor not in ("nvidia", "amd"):
+    if pci_function.driver in DRIVERS[pci_function.vendor] and pci_function.vendor not in ("nvidia", "amd"):
         return None, False, False
-    if f.vendor == "nvidia" and reading.exists(root / "proc/driver/nvidia/version"):
-        if f.driver not in (None, "nvidia"):
-            return f"bound to {f.driver}, not to the NVIDIA driver", True, False
-        if reading.exists(root / "dev/nvidiactl"):
+    if pci_function.vendor == "nvidia" and system_access.path_exists(root / "proc/driver/nvidia/version"):
+        if pci_function.driver not in (None, "nvidia"):
+            return f"bound to {pci_function.driver}, not to the NVIDIA driver", True, False
+        if system_access.path_exists(root / "dev/nvidiactl"):
             return "the driver is loaded but its library does not answer", True, False
         return "the host's driver is loaded, but the card is not passed into this container", False, True
-    if f.driver in DRIVERS[f.vendor]:
-        return f"driver {f.driver} is loaded but shows no device here", False, True
-    if f.driver:
-        return f"driver missing (bound to {f.driver}, which cannot compute)", True, False
+    if pci_function.driver in DRIVERS[pci_function.vendor]:
+        return f"driver {pci_function.driver} is loaded but shows no device here", False, True
+    if pci_function.driver:
+        return f"driver missing (bound to {pci_function.driver}, which cannot compute)", True, False
     return "driver missing", True, False

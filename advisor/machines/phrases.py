@@ -14,7 +14,7 @@ import msgspec
 
 from advisor.errors import BadInput
 from advisor.machines.cpu import FLAGS
-from advisor.machines.host import normal_arch
+from advisor.machines.host import normalise_arch
 from advisor.units import GIB, MIB, TIB
 
 SIZE = r"(\d{1,7}(?:\.\d{1,3})?)\s*(GB|GiB|G|TB|TiB|MB|MiB)"
@@ -39,7 +39,7 @@ _CPU = re.compile(
 _BOARDS = {"raspberry pi 5": ("Cortex-A76", 4), "raspberry pi 4": ("Cortex-A72", 4)}
 
 
-class Facts(msgspec.Struct):
+class HardwareDetails(msgspec.Struct):
     """What the phrases of one string said. None = not said."""
 
     ram_bytes: int | None = None
@@ -74,7 +74,7 @@ class Facts(msgspec.Struct):
     unified: bool = False
 
 
-def split(text: str) -> list[str]:
+def split_phrases(text: str) -> list[str]:
     """The parts of a hardware string: cut at commas and ` + ` outside brackets, and before `with`."""
     parts: list[str] = []
     depth, start, i = 0, 0, 0
@@ -97,12 +97,12 @@ def split(text: str) -> list[str]:
     return out
 
 
-def size(value: str, unit: str) -> int:
+def parse_memory_size(value: str, unit: str) -> int:
     """Bytes of a size as people write it for memory (GB counted as GiB)."""
     return round(float(value) * _SCALE[unit.lower()])
 
 
-def read(part: str, said: Facts) -> bool:
+def read_phrase(part: str, said: HardwareDetails) -> bool:
     """Take one part into `said`; False when it is no phrase of this kind. Raises BadInput for impossible numbers."""
     for pattern, take in _phrases():
         m = pattern.fullmatch(part)
@@ -112,7 +112,7 @@ def read(part: str, said: Facts) -> bool:
     return False
 
 
-def read_cpu(part: str, said: Facts) -> bool:
+def read_cpu(part: str, said: HardwareDetails) -> bool:
     """Take a processor's name into `said`; False when it does not look like one."""
     m = _CPU.fullmatch(part)
     if not m:
@@ -131,54 +131,54 @@ def _count(text: str, what: str, most: int = 100_000) -> int:
     return n
 
 
-def _set(name: str, value: Any = None, group: int | None = None) -> Callable[[Facts, re.Match[str]], None]:
-    def take(said: Facts, m: re.Match[str]) -> None:
+def _set(name: str, value: Any = None, group: int | None = None) -> Callable[[HardwareDetails, re.Match[str]], None]:
+    def take(said: HardwareDetails, m: re.Match[str]) -> None:
         setattr(said, name, value if group is None else m[group])
 
     return take
 
 
-def _bytes(name: str) -> Callable[[Facts, re.Match[str]], None]:
-    def take(said: Facts, m: re.Match[str]) -> None:
-        setattr(said, name, size(m[1], m[2]))
+def _bytes(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
+    def take(said: HardwareDetails, m: re.Match[str]) -> None:
+        setattr(said, name, parse_memory_size(m[1], m[2]))
 
     return take
 
 
-def _driver(name: str) -> Callable[[Facts, re.Match[str]], None]:
-    def take(said: Facts, m: re.Match[str]) -> None:
+def _driver(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
+    def take(said: HardwareDetails, m: re.Match[str]) -> None:
         said.drivers[name] = m[1]
 
     return take
 
 
-def _nvidia(said: Facts, m: re.Match[str]) -> None:
+def _nvidia(said: HardwareDetails, m: re.Match[str]) -> None:
     said.drivers["nvidia"] = m[1]
     if m[2]:
         said.drivers["cuda"] = m[2]
 
 
-def _ram(said: Facts, m: re.Match[str]) -> None:
-    said.ram_bytes = size(m[1], m[2])
+def _ram(said: HardwareDetails, m: re.Match[str]) -> None:
+    said.ram_bytes = parse_memory_size(m[1], m[2])
     said.host_only = True
 
 
-def _unified(said: Facts, m: re.Match[str]) -> None:
-    said.ram_bytes = size(m[1], m[2])
+def _unified(said: HardwareDetails, m: re.Match[str]) -> None:
+    said.ram_bytes = parse_memory_size(m[1], m[2])
     said.unified = True
 
 
-def _container(said: Facts, m: re.Match[str]) -> None:
+def _container(said: HardwareDetails, m: re.Match[str]) -> None:
     said.container = "container"
-    said.limit_bytes = size(m[1], m[2])
+    said.limit_bytes = parse_memory_size(m[1], m[2])
     if m[3]:
         said.cpu_limit = float(m[3])
     if m[4]:
-        said.ram_bytes = size(m[4], m[5])
+        said.ram_bytes = parse_memory_size(m[4], m[5])
 
 
-def _system(name: str) -> Callable[[Facts, re.Match[str]], None]:
-    def take(said: Facts, m: re.Match[str]) -> None:
+def _system(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
+    def take(said: HardwareDetails, m: re.Match[str]) -> None:
         if not (name == "windows" and said.wsl):
             said.os = name
         if m.lastindex and m[1]:
@@ -187,80 +187,80 @@ def _system(name: str) -> Callable[[Facts, re.Match[str]], None]:
     return take
 
 
-def _distribution(said: Facts, m: re.Match[str]) -> None:
+def _distribution(said: HardwareDetails, m: re.Match[str]) -> None:
     said.os = "linux"
     said.os_version = m[0].lower()
 
 
-def _wsl(said: Facts, m: re.Match[str]) -> None:
+def _wsl(said: HardwareDetails, m: re.Match[str]) -> None:
     said.os, said.wsl = "linux", True
 
 
-def _phone(said: Facts, m: re.Match[str]) -> None:
+def _phone(said: HardwareDetails, m: re.Match[str]) -> None:
     said.os = "ios" if m[0].lower().startswith(("iphone", "ipad")) else "android"
     said.arch = "arm64"
     said.host_only = True
 
 
-def _browser(said: Facts, m: re.Match[str]) -> None:
+def _browser(said: HardwareDetails, m: re.Match[str]) -> None:
     said.os = "browser"
     said.host_only = True
 
 
-def _computer(said: Facts, m: re.Match[str]) -> None:
+def _computer(said: HardwareDetails, m: re.Match[str]) -> None:
     if m[1]:
         said.cores = _count(m[1], "cores")
     said.host_only = True
 
 
-def _board(said: Facts, m: re.Match[str]) -> None:
+def _board(said: HardwareDetails, m: re.Match[str]) -> None:
     said.cpu_model, said.cores = _BOARDS[m[1].lower()]
     said.arch, said.host_only = "arm64", True
 
 
-def _links(said: Facts, m: re.Match[str]) -> None:
+def _links(said: HardwareDetails, m: re.Match[str]) -> None:
     for link in m[0].split("+"):
         name = _LINKS[re.sub(r"\s+(gen ?)?\d[\d.]*( ?x\d+)?$", "", link.strip().lower())]
         if name not in said.links:
             said.links.append(name)
 
 
-def _cpu_flag(said: Facts, m: re.Match[str]) -> None:
+def _cpu_flag(said: HardwareDetails, m: re.Match[str]) -> None:
     said.flags += [f for f in _FLAGS[m[0].lower()] if f not in said.flags]
 
 
-def _nodes(said: Facts, m: re.Match[str]) -> None:
+def _nodes(said: HardwareDetails, m: re.Match[str]) -> None:
     said.nodes = _count(str(said.nodes * int(m[1])), "nodes")
 
 
-def _number(name: str) -> Callable[[Facts, re.Match[str]], None]:
-    def take(said: Facts, m: re.Match[str]) -> None:
+def _number(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
+    def take(said: HardwareDetails, m: re.Match[str]) -> None:
         setattr(said, name, _count(m[1], name))
 
     return take
 
 
-def _cpu_limit(said: Facts, m: re.Match[str]) -> None:
+def _cpu_limit(said: HardwareDetails, m: re.Match[str]) -> None:
     said.cpu_limit = float(m[1])
     if not 0 < said.cpu_limit <= 100_000:
         raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is wanted")
 
 
-def _visible(said: Facts, m: re.Match[str]) -> None:
+def _visible(said: HardwareDetails, m: re.Match[str]) -> None:
     said.visible = "" if m[1].lower() in ("none", "void", "''") else m[1]
 
 
-def _wired(said: Facts, m: re.Match[str]) -> None:
+def _wired(said: HardwareDetails, m: re.Match[str]) -> None:
     said.wired_bytes = int(m[1]) * MIB or None
 
 
-def _arch(said: Facts, m: re.Match[str]) -> None:
-    said.arch = normal_arch(m[0])
+def _arch(said: HardwareDetails, m: re.Match[str]) -> None:
+    said.arch = normalise_arch(m[0])
 
 
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
 _LINK += r"ethernet|infinity fabric|xgmi)"
-_TABLE: tuple[tuple[str, Callable[[Facts, re.Match[str]], None]], ...] = (
+_TABLE: tuple[tuple[str, Callable[[HardwareDetails, re.Match[str]], None]], ...] = (
     (r"cpu(?:[ -]only)?|(?:no|without) (?:gpus?|accelerators?|graphics card)", _set("no_gpu", True)),
     (rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?", _ram),
     (rf"(?:RAM|memory):? {SIZE}", _ram),
@@ -310,6 +310,6 @@ _TABLE: tuple[tuple[str, Callable[[Facts, re.Match[str]], None]], ...] = (
 
 
 @cache
-def _phrases() -> tuple[tuple[re.Pattern[str], Callable[[Facts, re.Match[str]], None]], ...]:
+def _phrases() -> tuple[tuple[re.Pattern[str], Callable[[HardwareDetails, re.Match[str]], None]], ...]:
     """The table with its patterns compiled, when first needed."""
     return tuple((re.compile(p, re.I), take) for p, take in _TABLE)

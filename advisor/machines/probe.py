@@ -9,52 +9,64 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from advisor.machines import amd, apple, cpu, host, installed, intel, limits, nvidia, pci, reading, visible
-from advisor.machines.reading import Found, Run
+from advisor.machines import (
+    amd,
+    apple,
+    cpu,
+    device_visibility,
+    host,
+    installed_engines,
+    intel,
+    limits,
+    nvidia,
+    pci,
+    system_access,
+)
+from advisor.machines.system_access import ProbeResult, RunCommand
 from advisor.machines.types import Cpu, Device, HostMemory, InstalledEngine, Machine
 
 T = TypeVar("T")
 
 
-class Readers(NamedTuple):
+class ProbeReaders(NamedTuple):
     """What the probe reads besides files. Tests put recordings here."""
 
     system: str  # sys.platform's word
     arch: str | None
-    run: Run
+    run: RunCommand
     nvml: Any | None  # the pynvml module or a recording; None = not here
     amdsmi: Any | None
     metal: Callable[[], int | None]
     site: tuple[Path, ...] | None = None  # folders with *.dist-info; None = this Python's own
 
 
-def live_readers(root: Path, env: Mapping[str, str]) -> Readers:
+def live_readers(root: Path, env: Mapping[str, str]) -> ProbeReaders:
     """The readers of the running machine. NVIDIA's and AMD's modules load only where their library is."""
     import os
 
     system = "linux" if sys.platform.startswith("linux") else sys.platform
     arch = os.uname().machine if hasattr(os, "uname") else env.get("PROCESSOR_ARCHITECTURE")
-    return Readers(
+    return ProbeReaders(
         system=system,
         arch=arch,
-        run=reading.command if system == "linux" else reading.slow_command,
-        nvml=nvidia.load(root, env, system),
+        run=system_access.run_command if system == "linux" else system_access.run_slow_command,
+        nvml=nvidia.load_nvml(root, env, system),
         amdsmi=amd.load_amdsmi(root) if system == "linux" else None,
-        metal=apple.metal_working_set,
+        metal=apple.read_metal_working_set,
     )
 
 
-def recorded_readers(system: str = "linux", arch: str | None = None) -> Readers:
+def recorded_readers(system: str = "linux", arch: str | None = None) -> ProbeReaders:
     """Readers for a recorded tree: nothing is started and no library is loaded."""
-    return Readers(system, arch, reading.no_command, None, None, lambda: None, ())
+    return ProbeReaders(system, arch, system_access.run_nothing, None, None, lambda: None, ())
 
 
-def probe(
+def probe_machine(
     root: Path = Path("/"),
     env: Mapping[str, str] | None = None,
     *,
-    readers: Readers | None = None,
-    engines: installed.KnownEngines | None = None,
+    readers: ProbeReaders | None = None,
+    engines: installed_engines.KnownEngines | None = None,
 ) -> Machine:
     """What this machine is. Never raises for a source that fails; `notes` say what is missing.
 
@@ -69,15 +81,15 @@ def probe(
     if readers is None:
         readers = live_readers(root, env) if live else recorded_readers()
     notes: list[str] = []
-    here = _try("host", lambda: host.read_host(root, env, readers.system, readers.arch), host.Host(), notes)
+    here = _try("host", lambda: host.read_host(root, env, readers.system, readers.arch), host.HostSystem(), notes)
     memory = _try("memory", lambda: _memory(root, readers.system), HostMemory(), notes)
     processor = _try("processor", lambda: _cpu(root, readers), Cpu(), notes)
-    caps = _try("limits", lambda: limits.read_limits(root), limits.Limits(), notes)
+    caps = _try("limits", lambda: limits.read_limits(root), limits.ProcessLimits(), notes)
     found = _devices(root, env, readers, memory, processor, notes)
-    devices, hidden = visible.apply(found.devices, env)
+    devices, hidden = device_visibility.apply_visibility(found.devices, env)
     there: tuple[InstalledEngine, ...] = _try(
         "engines",
-        lambda: installed.read_installed(root, env, readers.run, readers.site, engines, readers.system),
+        lambda: installed_engines.read_installed(root, env, readers.run, readers.site, engines, readers.system),
         (),
         notes,
     )
@@ -112,11 +124,11 @@ def _try(what: str, read: Callable[[], T], otherwise: T, notes: list[str]) -> T:
 
 
 def _memory(root: Path, system: str) -> HostMemory:
-    found = host.meminfo(root)
-    return host.psutil_memory() if found.total_bytes is None and system in ("darwin", "win32") else found
+    found = host.read_meminfo(root)
+    return host.read_psutil_memory() if found.total_bytes is None and system in ("darwin", "win32") else found
 
 
-def _cpu(root: Path, readers: Readers) -> Cpu:
+def _cpu(root: Path, readers: ProbeReaders) -> Cpu:
     if readers.system == "darwin":
         return cpu.read_macos(readers.run)
     if readers.system == "win32":
@@ -125,12 +137,12 @@ def _cpu(root: Path, readers: Readers) -> Cpu:
 
 
 def _devices(
-    root: Path, env: Mapping[str, str], readers: Readers, memory: HostMemory, processor: Cpu, notes: list[str]
-) -> Found:
+    root: Path, env: Mapping[str, str], readers: ProbeReaders, memory: HostMemory, processor: Cpu, notes: list[str]
+) -> ProbeResult:
     """All vendors' devices, renumbered, then whatever is left on the bus."""
-    sources: list[tuple[str, Callable[[], Found]]] = []
+    sources: list[tuple[str, Callable[[], ProbeResult]]] = []
     if readers.nvml is not None:
-        named = visible.mig_uuids(env)
+        named = device_visibility.list_mig_uuids(env)
         sources.append(("nvidia", lambda: nvidia.probe_nvidia(readers.nvml, root, memory, named)))
     if readers.system == "linux":
         sources.append(("amd", lambda: amd.probe_amd(root, env, processor.model, memory, readers.amdsmi)))
@@ -141,25 +153,25 @@ def _devices(
     drivers: dict[str, str] = {}
     said: list[str] = []
     for name, source in sources:
-        found = _try(name, source, Found(), notes)
+        found = _try(name, source, ProbeResult(), notes)
         devices += found.devices
         drivers |= found.drivers
         said += found.notes
     claimed = {d.pci_bus for d in devices if d.pci_bus is not None}
     if readers.system == "linux" and not (readers.nvml is None and host.is_wsl(root)):
-        rest = _try("pci", lambda: pci.left_over(root, claimed), Found(), notes)
+        rest = _try("pci", lambda: pci.find_unclaimed_devices(root, claimed), ProbeResult(), notes)
         why = next((n for n in said if n.startswith("NVIDIA driver")), None)
         devices += [_because(d, why) if d.vendor == "nvidia" and why else d for d in rest.devices]
         said += rest.notes
     numbered = tuple(msgspec.structs.replace(d, index=i) for i, d in enumerate(devices))
-    return Found(numbered, drivers, tuple(said))
+    return ProbeResult(numbered, drivers, tuple(said))
 
 
 def _because(device: Device, why: str) -> Device:
     return msgspec.structs.replace(device, driver_missing=True, visible=True, notes=(why,))
 
 
-def _usable(processor: Cpu, caps: limits.Limits) -> float | None:
+def _usable(processor: Cpu, caps: limits.ProcessLimits) -> float | None:
     known = [float(x) for x in (processor.logical_cores, caps.affinity, caps.cpus) if x is not None]
     return min(known, default=None)
 

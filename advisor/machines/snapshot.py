@@ -16,7 +16,7 @@ MAX_SNAPSHOT = 4 * 2**20
 MAX_DEVICES = 4096
 
 
-def save(machine: Machine, path: Path | str, force: bool = False) -> None:
+def save_snapshot(machine: Machine, path: Path | str, force: bool = False) -> None:
     """Write the snapshot as JSON. Raises BadFile when the file exists (without `force`) or cannot be written."""
     target = Path(path)
     data = msgspec.json.format(msgspec.json.encode(machine), indent=2) + b"\n"
@@ -29,7 +29,7 @@ def save(machine: Machine, path: Path | str, force: bool = False) -> None:
         raise BadFile(target, f"cannot be written: {e.strerror or e}") from None
 
 
-def load(path: Path | str) -> Machine:
+def load_snapshot(path: Path | str) -> Machine:
     """The Machine of a snapshot. Raises BadFile (absent, not JSON, no snapshot, another schema, out of bounds)."""
     data = parse_json(read_bytes(path, MAX_SNAPSHOT), path)
     if not isinstance(data, dict) or "schema" not in data:
@@ -57,9 +57,9 @@ def _problems(machine: Machine) -> Iterator[str]:
         ("memory.limit_bytes", machine.memory.limit_bytes),
         ("cpu.usable_cores", machine.cpu.usable_cores),
     ]
-    for i, d in enumerate(machine.devices):
+    for i, device in enumerate(machine.devices):
         for field in ("total_bytes", "free_bytes", "bandwidth_gbs", "power_limit_watts", "power_default_watts"):
-            amounts.append((f"devices[{i}].{field}", getattr(d, field)))
+            amounts.append((f"devices[{i}].{field}", getattr(device, field)))
     for name, value in amounts:
         if value is not None and not 0 <= value < 2**60:
             yield f"{name} is {value}"

@@ -12,7 +12,7 @@ from typing import Literal
 
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors, hf_weights
-from advisor.memory.gguf_tensors import Tensor
+from advisor.memory.gguf_tensors import GgufTensor
 from advisor.models.types import AttentionGroup, Mamba2, Model, Parallel
 
 Experts = Literal["none", "split", "fused"]  # no slots, or with A of gate and up apart or together
@@ -34,63 +34,63 @@ def lora_elements(
     for a model whose tensors are not known.
     """
     lay = model.layout
-    total, heads = 0.0, hf_weights.kv_heads(model)
-    tensors = gguf_tensors.counted(model)
+    total, heads = 0.0, hf_weights.widest_kv_heads(model)
+    tensors = gguf_tensors.count_equal_tensors(model)
     routers = experts != "none" and any(x.name.endswith("ffn_gate_exps.weight") for x, _ in tensors)
     mamba2 = lay is not None and any(isinstance(p, Mamba2) for g in lay.attention for p in _parts(g))
-    for x, count in tensors:
-        if x.layer is None or _NO_LINEAR.search(x.name) or not x.name.endswith(".weight"):
+    for tensor, count in tensors:
+        if tensor.layer is None or _NO_LINEAR.search(tensor.name) or not tensor.name.endswith(".weight"):
             continue
-        if x.expert:
-            each = 0.0 if experts == "none" else _expert_elements(x, tp, ep, experts)
-        elif not routers and _ROUTER.search(x.name):
+        if tensor.expert:
+            each = 0.0 if experts == "none" else _expert_elements(tensor, tp, ep, experts)
+        elif not routers and _ROUTER.search(tensor.name):
             each = 0.0  # those of experts without a gate have none, either
-        elif x.name.endswith(("ssm_in.weight", "ssm_conv1d.weight")):
-            each = _state_elements(x, tp, mamba2)
+        elif tensor.name.endswith(("ssm_in.weight", "ssm_conv1d.weight")):
+            each = _state_elements(tensor, tp, mamba2)
         else:
-            each = _elements(x, tp, min(tp, heads))
+            each = _elements(tensor, tp, min(tp, heads))
         total += count * rank * each
     if outside and lay is not None:
         total += 2 * rank * (lay.vocab_size + lay.hidden_size)
     return round(total)
 
 
-def _parts(g: AttentionGroup) -> tuple[object, ...]:
-    return g.parts if isinstance(g, Parallel) else (g,)
+def _parts(group: AttentionGroup) -> tuple[object, ...]:
+    return group.parts if isinstance(group, Parallel) else (group,)
 
 
-def _state_elements(x: Tensor, tp: int, mamba2: bool) -> float:
+def _state_elements(tensor: GgufTensor, tp: int, mamba2: bool) -> float:
     """Of the projection into a state and its convolution. Mamba-2 splits the first into five parts (gate, x, B, C,
     step), the convolution into three, each with an A of its own; the convolutions of other kinds have no slots."""
-    width_in, width_out = x.ne
-    if x.name.endswith("ssm_conv1d.weight"):
+    width_in, width_out = tensor.ne
+    if tensor.name.endswith("ssm_conv1d.weight"):
         return 3 * width_in + width_out / tp if mamba2 else 0.0
     return (5 if mamba2 else 2) * width_in + width_out / tp
 
 
-def _elements(x: Tensor, tp: int, kv_tp: int) -> float:
+def _elements(tensor: GgufTensor, tp: int, kv_tp: int) -> float:
     """Of one linear layer, for each unit of rank."""
-    if len(x.ne) == 3:  # the two halves of latent attention's up-projection, whose A is one
-        if x.name.endswith("attn_k_b.weight"):
-            return x.ne[0] * x.ne[2] / tp
-        return x.ne[0] + x.ne[1] * x.ne[2] / tp if x.name.endswith("attn_v_b.weight") else 0.0
-    if len(x.ne) != 2:
+    if len(tensor.ne) == 3:  # the two halves of latent attention's up-projection, whose A is one
+        if tensor.name.endswith("attn_k_b.weight"):
+            return tensor.ne[0] * tensor.ne[2] / tp
+        return tensor.ne[0] + tensor.ne[1] * tensor.ne[2] / tp if tensor.name.endswith("attn_v_b.weight") else 0.0
+    if len(tensor.ne) != 2:
         return 0.0
-    width_in, width_out = x.ne
-    if _REPLICATED.search(x.name):
+    width_in, width_out = tensor.ne
+    if _REPLICATED.search(tensor.name):
         return width_in + width_out
-    if _ROW.search(x.name):
+    if _ROW.search(tensor.name):
         return width_in / tp + width_out
-    return width_in + width_out / (kv_tp if _KV.search(x.name) else tp)
+    return width_in + width_out / (kv_tp if _KV.search(tensor.name) else tp)
 
 
-def _expert_elements(x: Tensor, tp: int, ep: int, experts: Experts) -> float:
+def _expert_elements(tensor: GgufTensor, tp: int, ep: int, experts: Experts) -> float:
     """Of the routed experts of one layer, for each unit of rank; A of a fused gate and up is counted with up."""
-    width_in, width_out, n = x.ne
+    width_in, width_out, n = tensor.ne
     here, sliced = (n / ep, 1) if ep > 1 else (n, tp)
-    if x.name.endswith("ffn_down_exps.weight"):
+    if tensor.name.endswith("ffn_down_exps.weight"):
         return here * (width_in / sliced + width_out)
-    with_a = experts == "split" or x.name.endswith("ffn_up_exps.weight")
+    with_a = experts == "split" or tensor.name.endswith("ffn_up_exps.weight")
     return here * ((width_in if with_a else 0) + width_out / sliced)
 
 

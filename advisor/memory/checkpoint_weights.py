@@ -11,9 +11,9 @@ from functools import lru_cache
 from pathlib import Path
 
 from advisor.errors import BadFile
-from advisor.files import Stamp, stamp
+from advisor.files import Stamp, stamp_files
 from advisor.memo import memoize_by_identity
-from advisor.memory.hf_weights import RankWeights, kv_heads, stage_of
+from advisor.memory.hf_weights import RankWeights, stage_of, widest_kv_heads
 from advisor.models.hf_config import in_tower
 from advisor.models.safetensors import INDEX_NAME, read_safetensors
 from advisor.models.tensors import TensorInfo
@@ -41,9 +41,9 @@ def has_weights(directory: Path) -> bool:
         return False
 
 
-def tensors(directory: Path) -> tuple[TensorInfo, ...]:
+def read_tensors(directory: Path) -> tuple[TensorInfo, ...]:
     """Tensors of the folder. Raises BadFile."""
-    return _tensors(directory, stamp(directory))
+    return _tensors(directory, stamp_files(directory))
 
 
 @lru_cache(maxsize=16)
@@ -52,7 +52,9 @@ def _tensors(directory: Path, seen: Stamp) -> tuple[TensorInfo, ...]:
 
 
 @memoize_by_identity
-def per_rank(model: Model, directory: Path, tp: int, pp: int = 1, ep: int = 1, vision: bool = True) -> RankWeights:
+def checkpoint_rank_weights(
+    model: Model, directory: Path, tp: int, pp: int = 1, ep: int = 1, vision: bool = True
+) -> RankWeights:
     """Bytes per rank of `tp` x `pp` ranks. Raises BadFile, also for a folder whose layers are not the model's.
 
     Prediction blocks are left out, as engines load them only for speculation; a stored copy of a tied output matrix
@@ -61,27 +63,27 @@ def per_rank(model: Model, directory: Path, tp: int, pp: int = 1, ep: int = 1, v
     lay = model.layout
     if lay is None:
         raise BadFile(directory, "has an architecture whose layers are not known")
-    heads, n = kv_heads(model), lay.n_layers
+    heads, n = widest_kv_heads(model), lay.n_layers
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     seen = False
-    for x in tensors(directory):
-        found = _LAYER.search(x.name)
-        tower = in_tower(x.name)
+    for tensor_info in read_tensors(directory):
+        found = _LAYER.search(tensor_info.name)
+        tower = in_tower(tensor_info.name)
         layer = int(found[1]) if found and not tower else None
-        if _MTP.search(x.name) or (layer is not None and layer >= n) or (tower and not vision):
+        if _MTP.search(tensor_info.name) or (layer is not None and layer >= n) or (tower and not vision):
             continue
-        if lay.tie_embeddings and _HEAD.search(x.name):
+        if lay.tie_embeddings and _HEAD.search(tensor_info.name):
             continue
-        size = float(_loaded(x))
-        expert = bool(_EXPERT.search(x.name))
+        size = float(_loaded(tensor_info))
+        expert = bool(_EXPERT.search(tensor_info.name))
         if expert:
             size /= max(tp, ep)
-        elif _KV.search(x.name) and not tower:
+        elif _KV.search(tensor_info.name) and not tower:
             size /= min(tp, heads)
-        elif not _REPLICATED.search(x.name):
+        elif not _REPLICATED.search(tensor_info.name):
             size /= tp
         seen = seen or layer is not None
-        for stage in _stages(x.name, layer, n, pp, lay.tie_embeddings):
+        for stage in _stages(tensor_info.name, layer, n, pp, lay.tie_embeddings):
             stages[stage] += size
             experts[stage] += size if expert else 0
             outside[stage] += size if layer is None else 0
@@ -93,9 +95,13 @@ def per_rank(model: Model, directory: Path, tp: int, pp: int = 1, ep: int = 1, v
     )  # fmt: skip
 
 
-def _loaded(x: TensorInfo) -> int:
+def _loaded(tensor_info: TensorInfo) -> int:
     """Bytes once loaded: 32-bit weights become 16 bit, scales stay as they are."""
-    return x.bytes // 2 if x.type == "F32" and len(x.shape) > 1 and not _SCALE.search(x.name) else x.bytes
+    return (
+        tensor_info.bytes // 2
+        if tensor_info.type == "F32" and len(tensor_info.shape) > 1 and not _SCALE.search(tensor_info.name)
+        else tensor_info.bytes
+    )
 
 
 def _stages(name: str, layer: int | None, n: int, pp: int, tied: bool) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.models import types as t
 from advisor.models.parameters import ffn_params
 from advisor.record import Record
@@ -17,7 +17,7 @@ from advisor.record import Record
 HEAD = 128  # width of a draft's heads; only the product with their number counts
 
 
-class Method(Record, frozen=True, kw_only=True):
+class DraftMethod(Record, frozen=True, kw_only=True):
     """One method of rules/drafts.yaml."""
 
     names: tuple[str, ...]
@@ -32,14 +32,14 @@ class DraftsFile(Record, frozen=True, kw_only=True):
 
     feed_forward_width: int
     cache_rows: int
-    methods: tuple[Method, ...]
+    methods: tuple[DraftMethod, ...]
 
 
 def _known(rules: Catalog) -> DraftsFile:
-    return typed(rules, "drafts.yaml", DraftsFile)
+    return decode_document(rules, "drafts.yaml", DraftsFile)
 
 
-def method(name: str | None, draft: str, rules: Catalog) -> Method | None:
+def find_method(name: str | None, draft: str, rules: Catalog) -> DraftMethod | None:
     """The method that a setting names, else the first whose name is part of the draft's; None where neither says."""
     known = _known(rules).methods
     if name:
@@ -48,7 +48,7 @@ def method(name: str | None, draft: str, rules: Catalog) -> Method | None:
     return next((m for m in known if any(n in draft.lower() for n in m.names)), None)
 
 
-def largest(model: t.Model, m: Method, rules: Catalog) -> t.Model | None:
+def largest_draft_model(model: t.Model, method: DraftMethod, rules: Catalog) -> t.Model | None:
     """A model no draft head of the method is larger than, weights and cache; None where the model's shape is not known.
 
     Embedding and output matrix are counted, though most drafts share the model's. Grouped-query models have drafts of
@@ -64,50 +64,50 @@ def largest(model: t.Model, m: Method, rules: Catalog) -> t.Model | None:
         return None
     heads = -(-max(lay.hidden_size, *(q for q, _ in widths)) // HEAD)
     kv_heads = min(heads, -(-max(kv for _, kv in widths) * most.cache_rows // HEAD))
-    mixer = t.Full(n=m.layers, n_heads=heads, n_kv_heads=kv_heads, head_dim=HEAD, gate="elementwise")
+    mixer = t.Full(n=method.layers, n_heads=heads, n_kv_heads=kv_heads, head_dim=HEAD, gate="elementwise")
     # the first layer of EAGLE-3 reads embedding and state side by side, so its projections are twice as wide
-    projected = m.hidden_states * lay.hidden_size**2 + (heads + 2 * kv_heads) * HEAD * lay.hidden_size
+    projected = method.hidden_states * lay.hidden_size**2 + (heads + 2 * kv_heads) * HEAD * lay.hidden_size
     return msgspec.structs.replace(
         model,
-        id=f"the largest {m.names[0]} draft for {model.id}",
+        id=f"the largest {method.names[0]} draft for {model.id}",
         aliases=(),
         architecture=None,
         model_type="llama",
         native_quant=None,
         layout=t.Layout(
-            n_layers=m.layers,
+            n_layers=method.layers,
             hidden_size=lay.hidden_size,
             vocab_size=lay.vocab_size,
             tie_embeddings=False,
             attention=(mixer,),
-            ffn=(_feed_forward(lay, m, projected, most.feed_forward_width),),
+            ffn=(_feed_forward(lay, method, projected, most.feed_forward_width),),
         ),
         vision=None,
         mtp=None,
         gguf=None,
         # every rank holds the projection whole; in one file with the layers it is counted there
-        weights=t.Weights(extras=(t.Extra(params=projected, what="projection of the model's hidden states"),)),
+        weights=t.Weights(extras=(t.ExtraWeights(params=projected, what="projection of the model's hidden states"),)),
         kept_16bit={},
     )
 
 
-def _widths(g: t.AttentionGroup, rows: int) -> tuple[int, int] | None:
+def _widths(group: t.AttentionGroup, rows: int) -> tuple[int, int] | None:
     """(elements of a token's queries, of its keys) in layers with a cache; None for those without."""
-    if isinstance(g, (t.Full, t.Sliding, t.Chunked)):
-        return g.n_heads * g.head_dim, g.n_kv_heads * max(g.head_dim, g.v_head_dim or 0)
-    if isinstance(g, t.Mla):
-        wide = g.n_heads * max(g.qk_nope_head_dim + g.qk_rope_head_dim, g.v_head_dim)
-        return wide, g.n_heads * HEAD // rows
-    if isinstance(g, t.Parallel):
-        return next((w for p in g.parts if (w := _widths(p, rows)) is not None), None)
+    if isinstance(group, (t.Full, t.Sliding, t.Chunked)):
+        return group.n_heads * group.head_dim, group.n_kv_heads * max(group.head_dim, group.v_head_dim or 0)
+    if isinstance(group, t.Mla):
+        wide = group.n_heads * max(group.qk_nope_head_dim + group.qk_rope_head_dim, group.v_head_dim)
+        return wide, group.n_heads * HEAD // rows
+    if isinstance(group, t.Parallel):
+        return next((w for p in group.parts if (w := _widths(p, rows)) is not None), None)
     return None
 
 
-def _feed_forward(lay: t.Layout, m: Method, projected: int, width: int) -> t.FfnGroup:
+def _feed_forward(lay: t.Layout, method: DraftMethod, projected: int, width: int) -> t.FfnGroup:
     """The widest layer there may be; a dense one takes the projection in, spread over the layers."""
     own = max(lay.ffn, key=lambda g: ffn_params(g, lay.hidden_size))
-    if m.feed_forward == "own" and isinstance(own, t.Moe):
-        return msgspec.structs.replace(own, n=m.layers)
+    if method.feed_forward == "own" and isinstance(own, t.Moe):
+        return msgspec.structs.replace(own, n=method.layers)
     dense = max((g.intermediate for g in lay.ffn if isinstance(g, t.Dense)), default=0)
-    more = -(-projected // (3 * lay.hidden_size * m.layers))
-    return t.Dense(n=m.layers, intermediate=max(dense, width * lay.hidden_size) + more)
+    more = -(-projected // (3 * lay.hidden_size * method.layers))
+    return t.Dense(n=method.layers, intermediate=max(dense, width * lay.hidden_size) + more)

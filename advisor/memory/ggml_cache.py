@@ -10,12 +10,12 @@ from advisor.memory.layers import LayerCache
 from advisor.record import Record
 
 
-def pad(n: int, step: int) -> int:
+def round_up(n: int, step: int) -> int:
     """`n` rounded up to a multiple of `step`."""
     return -(-n // step) * step
 
 
-class Cells(Record, frozen=True, kw_only=True):
+class CacheCells(Record, frozen=True, kw_only=True):
     """Size of the cache in cells (tokens): per stream for layers that grow, and for windowed ones."""
 
     streams: int
@@ -28,15 +28,15 @@ class Cells(Record, frozen=True, kw_only=True):
         return self.streams * self.cells
 
 
-def cells(n_ctx: int, slots: int, unified: bool, window: int | None, ubatch: int, swa_full: bool) -> Cells:
+def count_cells(n_ctx: int, slots: int, unified: bool, window: int | None, ubatch: int, swa_full: bool) -> CacheCells:
     """Cache cells for a total context of `n_ctx` tokens over `slots` sequences."""
-    n_ctx = pad(n_ctx, 256)
+    n_ctx = round_up(n_ctx, 256)
     streams = 1 if unified else slots
-    per = n_ctx if unified else pad(n_ctx // slots, 256)
+    per = n_ctx if unified else round_up(n_ctx // slots, 256)
     small = per
     if window and not swa_full:
-        small = pad(min(per, window * (slots if unified else 1) + ubatch), 256)
-    return Cells(streams=streams, cells=per, window_cells=small)
+        small = round_up(min(per, window * (slots if unified else 1) + ubatch), 256)
+    return CacheCells(streams=streams, cells=per, window_cells=small)
 
 
 def side_bytes(kind: str, width: int, n_cells: int, streams: int) -> int:
@@ -44,10 +44,10 @@ def side_bytes(kind: str, width: int, n_cells: int, streams: int) -> int:
     return row_bytes(kind, width) * n_cells * streams if width else 0
 
 
-def layer_bytes(layer: LayerCache, c: Cells, kinds: tuple[str, str], windows: bool) -> int:
+def layer_bytes(layer: LayerCache, cache_cells: CacheCells, kinds: tuple[str, str], windows: bool) -> int:
     """KV bytes of one layer. `windows` False: the engine ignores this architecture's sliding window."""
-    n = c.window_cells if layer.window and windows else c.cells
-    return side_bytes(kinds[0], layer.k, n, c.streams) + side_bytes(kinds[1], layer.v, n, c.streams)
+    n = cache_cells.window_cells if layer.window and windows else cache_cells.cells
+    return side_bytes(kinds[0], layer.k, n, cache_cells.streams) + side_bytes(kinds[1], layer.v, n, cache_cells.streams)
 
 
 def padding_bytes(layer: LayerCache, kinds: tuple[str, str]) -> int:
@@ -56,7 +56,7 @@ def padding_bytes(layer: LayerCache, kinds: tuple[str, str]) -> int:
     llama.cpp's own figure of the cache is the cells'; its device buffer holds this as well.
     """
     return sum(
-        pad(row_bytes(kind, 512 - width % 512), 128)
+        round_up(row_bytes(kind, 512 - width % 512), 128)
         for kind, width in zip(kinds, (layer.k, layer.v), strict=True)
         if width and BLOCKS[kind][0] > 1 and width % 512
     )

@@ -1,7 +1,8 @@
 """llama.cpp's compute buffer: scratch of the largest graph, planned before any request.
 
 Source: llamacpp-memory facts, section 4 (measured on llama.cpp v0.5.0, CUDA). Exact for dense models with separate gate
-and up projections; `width` of others comes from `rules/engines/llama.cpp.yaml` (measured) or a MoE formula (modelled).
+and up projections; `graph_width` of others comes from `rules/engines/llama.cpp.yaml` (measured) or a MoE formula
+(modelled).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from advisor.record import Record
 MIB = 2**20
 
 
-class Width(Record, frozen=True, kw_only=True):
+class GraphWidth(Record, frozen=True, kw_only=True):
     """Live F32 elements per token at the graph's peak, and whether that is exact for the architecture."""
 
     elements: int
@@ -27,8 +28,8 @@ def query_width(model: t.Model) -> tuple[int, int]:
     """(query heads, query elements per token) of the widest attention layer."""
     best = (0, 0)
     assert model.layout is not None
-    for g in model.layout.attention:
-        for p in g.parts if isinstance(g, t.Parallel) else (g,):
+    for full in model.layout.attention:
+        for p in full.parts if isinstance(full, t.Parallel) else (full,):
             if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)):
                 best = max(best, (p.n_heads, p.n_heads * p.head_dim), key=lambda x: x[1])
             elif isinstance(p, t.Mla):
@@ -36,10 +37,10 @@ def query_width(model: t.Model) -> tuple[int, int]:
     return best
 
 
-def width(model: t.Model, measured: dict[str, int], windows: bool) -> Width:
+def graph_width(model: t.Model, measured: dict[str, int], windows: bool) -> GraphWidth:
     """The factor C of `compute = 4 * ubatch * C + mask`."""
     if model.id in measured:
-        return Width(elements=measured[model.id], basis="measured")
+        return GraphWidth(elements=measured[model.id], basis="measured")
     lay = model.layout
     assert lay is not None
     d = lay.hidden_size
@@ -50,18 +51,18 @@ def width(model: t.Model, measured: dict[str, int], windows: bool) -> Width:
     simple = all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention)
     if dense and not moe:
         if model.model_type in FUSED_GATE_UP or model.model_type in FUSED_QKV:
-            return Width(elements=3 * max(dense) + 2 * d, basis="modelled")
-        return Width(elements=3 * max(dense) + 2 * d + q + extra, basis="exact" if simple else "modelled")
+            return GraphWidth(elements=3 * max(dense) + 2 * d, basis="modelled")
+        return GraphWidth(elements=3 * max(dense) + 2 * d + q + extra, basis="exact" if simple else "modelled")
     if moe:
         m = max(moe, key=lambda g: g.top_k * g.moe_intermediate)
         routed = 2 * m.top_k * (d + m.moe_intermediate) + 2 * d + q
-        return Width(elements=max(routed, 3 * max(dense, default=0) + 2 * d + q), basis="modelled")
+        return GraphWidth(elements=max(routed, 3 * max(dense, default=0) + 2 * d + q), basis="modelled")
     # no feed-forward part: the mixer's own expansion dominates
     inner = max((g.inner for g in lay.attention if isinstance(g, t.Mamba1)), default=2 * d)
-    return Width(elements=6 * inner + 2 * d, basis="modelled")
+    return GraphWidth(elements=6 * inner + 2 * d, basis="modelled")
 
 
-class NoFlash(Record, frozen=True, kw_only=True):
+class NoFlashWidth(Record, frozen=True, kw_only=True):
     """Live F32 elements per token without flash attention: beside the scores of one attention layer, and elsewhere."""
 
     attention: int
@@ -71,7 +72,7 @@ class NoFlash(Record, frozen=True, kw_only=True):
     basis: Basis = "measured"
 
 
-def no_flash(model: t.Model, measured: Mapping[str, NoFlash], windows: bool, kv_row: int) -> NoFlash:
+def no_flash_width(model: t.Model, measured: Mapping[str, NoFlashWidth], windows: bool, kv_row: int) -> NoFlashWidth:
     """Widths without flash attention. The formula is exact for dense models with separate q, k, v, gate and up."""
     if model.id in measured:
         return measured[model.id]
@@ -84,7 +85,7 @@ def no_flash(model: t.Model, measured: Mapping[str, NoFlash], windows: bool, kv_
     extra = q + 5 if windows else 3
     attention = 2 * d + kv_row + (0 if fused else 2 * q + extra)
     plain = not fused and not any(isinstance(g, t.Moe) for g in lay.ffn)
-    return NoFlash(
+    return NoFlashWidth(
         attention=attention,
         quantised=attention if fused else attention - q,
         elsewhere=3 * ff + 2 * d + kv_row + extra,
@@ -93,7 +94,7 @@ def no_flash(model: t.Model, measured: Mapping[str, NoFlash], windows: bool, kv_
     )
 
 
-class Graph(Record, frozen=True, kw_only=True):
+class GraphShape(Record, frozen=True, kw_only=True):
     """What the compute buffer depends on, besides the model."""
 
     ubatch: int
@@ -111,43 +112,47 @@ class Graph(Record, frozen=True, kw_only=True):
     attends: bool  # False: no attention layer at all, hence no mask
 
 
-def mask_bytes(g: Graph) -> int:
+def mask_bytes(graph: GraphShape) -> int:
     """The attention mask: F16 with flash attention, F32 without."""
-    return (2 if g.flash else 4) * g.ubatch * (g.cells + g.window_cells) if g.attends else 0
+    return (2 if graph.flash else 4) * graph.ubatch * (graph.cells + graph.window_cells) if graph.attends else 0
 
 
-def device_compute(w: Width, n: NoFlash, g: Graph) -> int:
+def device_compute(width: GraphWidth, no_flash: NoFlashWidth, graph: GraphShape) -> int:
     """Bytes of scratch on a single GPU."""
-    mask = mask_bytes(g)
-    if g.attends and not g.flash:
-        return mask + _scores(n, g)
-    size = 4 * g.ubatch * w.elements + mask
-    if g.quantized_cache and g.attends:
+    mask = mask_bytes(graph)
+    if graph.attends and not graph.flash:
+        return mask + _scores(no_flash, graph)
+    size = 4 * graph.ubatch * width.elements + mask
+    if graph.quantized_cache and graph.attends:
         # K and V of one layer are expanded to F16 for the kernel
-        grown = 4 * g.ubatch * (2 * g.hidden + 2 * g.query + 45) + mask + 2 * g.cells * g.streams * g.kv_row
+        grown = (
+            4 * graph.ubatch * (2 * graph.hidden + 2 * graph.query + 45)
+            + mask
+            + 2 * graph.cells * graph.streams * graph.kv_row
+        )
         size = max(size + 80 * 1024, grown)
     return size
 
 
-def _scores(n: NoFlash, g: Graph) -> int:
+def _scores(no_flash: NoFlashWidth, graph: GraphShape) -> int:
     """Peak without flash attention: all scores of one layer at once, unless the feed-forward part is larger."""
-    beside = n.quantised if g.quantised_k else n.attention
-    size = 4 * g.ubatch * max(beside + g.cells * g.n_heads, n.elsewhere)
-    turned = 2 * g.latent * g.cells * g.streams  # MLA's V is a transposed copy of the latent rows
-    if turned > 4 * g.ubatch * g.n_heads * g.latent:  # smaller copies reuse freed space
+    beside = no_flash.quantised if graph.quantised_k else no_flash.attention
+    size = 4 * graph.ubatch * max(beside + graph.cells * graph.n_heads, no_flash.elsewhere)
+    turned = 2 * graph.latent * graph.cells * graph.streams  # MLA's V is a transposed copy of the latent rows
+    if turned > 4 * graph.ubatch * graph.n_heads * graph.latent:  # smaller copies reuse freed space
         size += turned
-    return size + (n.quantised_bytes if g.quantised_k else 0)
+    return size + (no_flash.quantised_bytes if graph.quantised_k else 0)
 
 
-def split_compute(single: int, g: Graph, devices: int) -> list[int]:
+def split_compute(single: int, graph: GraphShape, devices: int) -> list[int]:
     """Bytes per device under a layer split: pipeline copies of the inputs come on top."""
     if devices == 1:
         return [single]
-    h = 4 * g.ubatch * g.hidden
-    first = single + 3 * mask_bytes(g) + 4 * h
+    h = 4 * graph.ubatch * graph.hidden
+    first = single + 3 * mask_bytes(graph) + 4 * h
     return [first] + [first + 4 * h] * (devices - 1)
 
 
-def host_compute(g: Graph, vocab: int, slots: int) -> int:
+def host_compute(graph: GraphShape, vocab: int, slots: int) -> int:
     """Scratch and logits in host memory beside GPUs."""
-    return 8 * g.ubatch * g.hidden + mask_bytes(g) + 4 * vocab * slots
+    return 8 * graph.ubatch * graph.hidden + mask_bytes(graph) + 4 * vocab * slots

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import BLOCKS
-from advisor.memory.gguf_tensors import Tensor, tensors
+from advisor.memory.gguf_tensors import GgufTensor, list_tensors
 from advisor.models import types as t
 
 # mix -> type of the bulk
@@ -43,14 +43,14 @@ def more_bits(i: int, n: int) -> bool:
     return i < n // 8 or i >= 7 * n // 8 or (i - n // 8) % 3 == 2
 
 
-def types(model: t.Model, mix: str) -> list[str]:
+def choose_types(model: t.Model, mix: str) -> list[str]:
     """The GGML type of each of the model's tensors, in order, for a mix (`Q4_K_M`, ...). KeyError for an unknown mix.
 
     Raises NoLayout for a model whose tensors are not known.
     """
-    all_tensors = tensors(model)
+    all_tensors = list_tensors(model)
     looked = _looked(model)
-    facts = _Facts(model, mix, looked)
+    facts = _MixInputs(model, mix, looked)
     out = ["F32"] * len(all_tensors)
     seen = {"value": 0, "down": 0}
     for i in looked.order:
@@ -58,7 +58,7 @@ def types(model: t.Model, mix: str) -> list[str]:
     return out
 
 
-class _Looked(NamedTuple):
+class _TensorSummary(NamedTuple):
     """What the names of the tensors say, whatever the mix."""
 
     order: tuple[int, ...]  # in which they are written, those that stay F32 left out
@@ -68,10 +68,10 @@ class _Looked(NamedTuple):
 
 
 @memoize_by_identity
-def _looked(model: t.Model) -> _Looked:
-    all_tensors = tensors(model)
+def _looked(model: t.Model) -> _TensorSummary:
+    all_tensors = list_tensors(model)
     ranked = sorted(range(len(all_tensors)), key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))
-    return _Looked(
+    return _TensorSummary(
         order=tuple(i for i in ranked if not _stays(all_tensors[i])),
         has_output=any(x.name == "output.weight" for x in all_tensors),
         n_layer=1 + max((x.layer or 0) for x in all_tensors),
@@ -79,19 +79,19 @@ def _looked(model: t.Model) -> _Looked:
     )
 
 
-def _stays(x: Tensor) -> bool:
+def _stays(tensor: GgufTensor) -> bool:
     """Whether a tensor stays F32 in every mix."""
-    return len(x.ne) == 1 or not x.name.endswith(".weight") or _KEEP_F32.search(x.name) is not None
+    return len(tensor.ne) == 1 or not tensor.name.endswith(".weight") or _KEEP_F32.search(tensor.name) is not None
 
 
-def _rank(x: Tensor) -> int:
-    return -1 if x.layer is None else x.layer
+def _rank(tensor: GgufTensor) -> int:
+    return -1 if tensor.layer is None else tensor.layer
 
 
-class _Facts:
+class _MixInputs:
     """What the choice depends on."""
 
-    def __init__(self, model: t.Model, mix: str, looked: _Looked) -> None:
+    def __init__(self, model: t.Model, mix: str, looked: _TensorSummary) -> None:
         lay = model.layout
         assert lay is not None
         self.mix, self.base = mix, BASE[mix]
@@ -101,26 +101,26 @@ class _Facts:
         self.n_down = self.n_layer
         moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
         self.n_expert = moe[0].n_experts if moe else 1
-        self.gqa = gqa(model)
+        self.gqa = heads_per_kv_head(model)
         # llama.cpp calls any 80-layer Llama (not only the 70B) type "70B"
         self.is_70b = lay.n_layers == 80 and model.model_type == "llama"
 
 
-def gqa(model: t.Model) -> int:
+def heads_per_kv_head(model: t.Model) -> int:
     """Query heads per KV head as llama.cpp counts it (MLA models count as one KV head per query head)."""
     assert model.layout is not None
-    for g in model.layout.attention:
-        parts = g.parts if isinstance(g, t.Parallel) else (g,)
+    for full in model.layout.attention:
+        parts = full.parts if isinstance(full, t.Parallel) else (full,)
         for p in parts:
             if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)) and p.n_kv_heads:
                 return p.n_heads // p.n_kv_heads
     return 1
 
 
-def _type(f: _Facts, x: Tensor, seen: dict[str, int]) -> str:
-    if f.base in ("F32", "F16", "BF16"):
-        return f.base
-    return _whole_blocks(_wanted(f, x, seen), x.ne[0])
+def _type(inputs: _MixInputs, tensor: GgufTensor, seen: dict[str, int]) -> str:
+    if inputs.base in ("F32", "F16", "BF16"):
+        return inputs.base
+    return _whole_blocks(_wanted(inputs, tensor, seen), tensor.ne[0])
 
 
 def _whole_blocks(kind: str, row: int) -> str:
@@ -130,71 +130,71 @@ def _whole_blocks(kind: str, row: int) -> str:
     return kind if row % BLOCKS[kind][0] == 0 else "F16"
 
 
-def _wanted(f: _Facts, x: Tensor, seen: dict[str, int]) -> str:
-    name, mix = x.name, f.mix
-    is_output = name == "output.weight" or (name == "token_embd.weight" and not f.has_output)
+def _wanted(inputs: _MixInputs, tensor: GgufTensor, seen: dict[str, int]) -> str:
+    name, mix = tensor.name, inputs.mix
+    is_output = name == "output.weight" or (name == "token_embd.weight" and not inputs.has_output)
     if is_output:
-        return _output(f, x)
+        return _output(inputs, tensor)
     if mix == "MXFP4_MOE":
-        return "MXFP4" if len(x.ne) > 2 and x.ne[2] > 1 else "Q8_0"
+        return "MXFP4" if len(tensor.ne) > 2 and tensor.ne[2] > 1 else "Q8_0"
     if name == "token_embd.weight":
-        return _embedding(f)
+        return _embedding(inputs)
     if mix in SMALL_IQ:
-        return _small_iq(f, name, seen)
+        return _small_iq(inputs, name, seen)
     if _VALUE.search(name):
         i, seen["value"] = seen["value"], seen["value"] + 1
-        return _value(f, i)
-    if "attn_k.weight" in name and f.n_expert == 8:
+        return _value(inputs, i)
+    if "attn_k.weight" in name and inputs.n_expert == 8:
         return "Q8_0"
     if "attn_k.weight" in name or "attn_q.weight" in name:
-        return {"IQ3_XS": "IQ3_XXS", "IQ3_XXS": "IQ2_S"}.get(mix, f.base)
+        return {"IQ3_XS": "IQ3_XXS", "IQ3_XXS": "IQ2_S"}.get(mix, inputs.base)
     if "ffn_down" in name:
         i, seen["down"] = seen["down"], seen["down"] + 1
-        return _down(f, _rank(x) if f.n_expert > 1 else i)
+        return _down(inputs, _rank(tensor) if inputs.n_expert > 1 else i)
     if "attn_output.weight" in name:
-        return _attention_output(f)
+        return _attention_output(inputs)
     if ("ffn_gate" in name or "ffn_up" in name) and mix == "IQ3_XS":
-        return "IQ3_XXS" if f.n_layer // 8 <= _rank(x) < 7 * f.n_layer // 8 else f.base
-    return f.base
+        return "IQ3_XXS" if inputs.n_layer // 8 <= _rank(tensor) < 7 * inputs.n_layer // 8 else inputs.base
+    return inputs.base
 
 
-def _output(f: _Facts, x: Tensor) -> str:
-    if f.mix == "MXFP4_MOE" or x.ne[0] % BLOCKS[f.base][0]:
+def _output(inputs: _MixInputs, tensor: GgufTensor) -> str:
+    if inputs.mix == "MXFP4_MOE" or tensor.ne[0] % BLOCKS[inputs.base][0]:
         return "Q8_0"
-    if f.mix in SMALL_IQ or f.mix == "IQ3_XXS":
+    if inputs.mix in SMALL_IQ or inputs.mix == "IQ3_XXS":
         return "Q5_K"
-    return "Q8_0" if f.base == "Q8_0" else "Q6_K"
+    return "Q8_0" if inputs.base == "Q8_0" else "Q6_K"
 
 
-def _embedding(f: _Facts) -> str:
-    if f.mix in ("IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"):
+def _embedding(inputs: _MixInputs) -> str:
+    if inputs.mix in ("IQ2_XXS", "IQ2_XS", "IQ1_S", "IQ1_M"):
         return "Q2_K"
-    if f.mix in ("IQ2_S", "IQ2_M", "IQ3_XXS"):
+    if inputs.mix in ("IQ2_S", "IQ2_M", "IQ3_XXS"):
         return "IQ3_S"
-    return "Q4_K" if f.mix in ("TQ1_0", "TQ2_0") else f.base
+    return "Q4_K" if inputs.mix in ("TQ1_0", "TQ2_0") else inputs.base
 
 
-def _small_iq(f: _Facts, name: str, seen: dict[str, int]) -> str:
-    larger = "IQ3_S" if f.mix in ("IQ2_S", "IQ2_M") else "Q2_K"
+def _small_iq(inputs: _MixInputs, name: str, seen: dict[str, int]) -> str:
+    larger = "IQ3_S" if inputs.mix in ("IQ2_S", "IQ2_M") else "Q2_K"
     if "attn_v.weight" in name:
-        return "Q4_K" if f.gqa >= 4 or f.n_expert >= 4 else larger
-    if f.n_expert == 8 and "attn_k.weight" in name:
+        return "Q4_K" if inputs.gqa >= 4 or inputs.n_expert >= 4 else larger
+    if inputs.n_expert == 8 and "attn_k.weight" in name:
         return "Q4_K"
     if "ffn_down" in name:
         i, seen["down"] = seen["down"], seen["down"] + 1
-        return larger if i < f.n_down // 8 else f.base
+        return larger if i < inputs.n_down // 8 else inputs.base
     if "attn_output.weight" in name:
-        if f.n_expert == 8:
+        if inputs.n_expert == 8:
             return "Q5_K"
-        return {"IQ1_S": "IQ2_XXS", "IQ1_M": "IQ2_XXS", "IQ2_S": "IQ3_S", "IQ2_M": "IQ3_S"}.get(f.mix, f.base)
-    return f.base
+        return {"IQ1_S": "IQ2_XXS", "IQ1_M": "IQ2_XXS", "IQ2_S": "IQ3_S", "IQ2_M": "IQ3_S"}.get(inputs.mix, inputs.base)
+    return inputs.base
 
 
-def _value(f: _Facts, i: int) -> str:
-    mix, kind = f.mix, f.base
+def _value(inputs: _MixInputs, i: int) -> str:
+    mix, kind = inputs.mix, inputs.base
     if mix == "Q2_K":
-        kind = "Q4_K" if f.gqa >= 4 else "Q3_K"
-    elif mix in ("Q2_K_S", "IQ3_XS", "IQ3_S", "IQ3_XXS") and f.gqa >= 4:
+        kind = "Q4_K" if inputs.gqa >= 4 else "Q3_K"
+    elif mix in ("Q2_K_S", "IQ3_XS", "IQ3_S", "IQ3_XXS") and inputs.gqa >= 4:
         kind = "Q4_K"
     elif mix == "IQ3_XXS":
         kind = "IQ3_S"
@@ -202,40 +202,42 @@ def _value(f: _Facts, i: int) -> str:
         kind = "Q4_K"
     elif mix == "Q3_K_M":
         kind = "Q5_K" if i < 2 else "Q4_K"
-    elif mix == "Q3_K_L" or (mix in ("IQ4_NL", "IQ4_XS") and f.gqa >= 4):
+    elif mix == "Q3_K_L" or (mix in ("IQ4_NL", "IQ4_XS") and inputs.gqa >= 4):
         kind = "Q5_K"
-    elif mix in ("Q4_K_M", "Q5_K_M") and more_bits(i, f.n_value):
+    elif mix in ("Q4_K_M", "Q5_K_M") and more_bits(i, inputs.n_value):
         kind = "Q6_K"
     elif mix == "Q4_K_S" and i < 4:
         kind = "Q5_K"
-    if f.is_70b and kind in ("Q3_K", "Q4_K"):
+    if inputs.is_70b and kind in ("Q3_K", "Q4_K"):
         kind = "Q5_K"
-    return "Q8_0" if f.n_expert == 8 else kind
+    return "Q8_0" if inputs.n_expert == 8 else kind
 
 
-def _down(f: _Facts, i: int) -> str:
-    mix, n = f.mix, f.n_down
+def _down(inputs: _MixInputs, i: int) -> str:
+    mix, n = inputs.mix, inputs.n_down
     if mix == "Q2_K":
         return "Q3_K"
     if mix == "Q2_K_S":
-        return "Q4_K" if i < n // 8 else f.base
+        return "Q4_K" if i < n // 8 else inputs.base
     if mix == "IQ3_XXS":
         return "Q4_K" if i < n // 8 else "Q3_K"
     if mix == "Q3_K_M":
         return "Q5_K" if i < n // 16 else "Q4_K"
     if mix == "IQ3_M":
-        return "Q4_K" if i < n // 8 or (f.n_expert == 8 and more_bits(i, n)) else f.base
+        return "Q4_K" if i < n // 8 or (inputs.n_expert == 8 and more_bits(i, n)) else inputs.base
     if mix == "Q3_K_L":
         return "Q5_K"
     if mix in ("Q4_K_M", "Q5_K_M"):
-        return "Q6_K" if more_bits(i, n) else f.base
+        return "Q6_K" if more_bits(i, n) else inputs.base
     if mix in ("Q4_K_S", "IQ4_NL", "IQ4_XS") and i < n // 8:
         return "Q5_K"
-    return f.base
+    return inputs.base
 
 
-def _attention_output(f: _Facts) -> str:
-    if f.n_expert == 8:
+def _attention_output(inputs: _MixInputs) -> str:
+    if inputs.n_expert == 8:
         q5 = ("Q2_K", "IQ3_XS", "IQ3_XXS", "Q3_K_S", "Q3_K_M", "IQ4_NL", "Q4_K_S", "Q4_K_M", "IQ3_S", "IQ3_M", "IQ4_XS")
-        return "Q5_K" if f.mix in q5 else f.base
-    return {"Q2_K": "Q3_K", "IQ3_XXS": "IQ3_S", "Q3_K_M": "Q4_K", "Q3_K_L": "Q5_K", "IQ3_M": "Q4_K"}.get(f.mix, f.base)
+        return "Q5_K" if inputs.mix in q5 else inputs.base
+    return {"Q2_K": "Q3_K", "IQ3_XXS": "IQ3_S", "Q3_K_M": "Q4_K", "Q3_K_L": "Q5_K", "IQ3_M": "Q4_K"}.get(
+        inputs.mix, inputs.base
+    )

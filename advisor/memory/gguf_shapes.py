@@ -30,7 +30,7 @@ def layer_shapes(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> It
     yield from _norms(model, mixer, ffn, d)
 
 
-def _norms(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup, d: int) -> Iterator[Shape]:
+def _norms(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup, hidden: int) -> Iterator[Shape]:
     names = ["attn_norm", "ffn_norm"]
     if isinstance(ffn, t.NoFfn) or isinstance(mixer, t.NoMixer):
         names = ["attn_norm"]
@@ -39,172 +39,172 @@ def _norms(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup, d: int) -> 
     elif model.weights.norms_per_layer == 1:
         names = ["attn_norm"]
     for n in names:
-        yield f"{n}.weight", (d,)
+        yield f"{n}.weight", (hidden,)
         if model.weights.norm_bias:
-            yield f"{n}.bias", (d,)
+            yield f"{n}.bias", (hidden,)
 
 
-def _mixer(model: t.Model, g: t.AttentionGroup, d: int) -> Iterator[Shape]:
-    if isinstance(g, (t.Full, t.Sliding, t.Chunked, t.Encoder)):
-        yield from _softmax(model, g, d)
-    elif isinstance(g, t.Mla):
-        yield from _mla(g, d)
-    elif isinstance(g, t.GatedDeltaNet):
-        yield from _deltanet(model, g, d)
-    elif isinstance(g, t.Mamba1):
-        yield from _mamba1(g, d)
-    elif isinstance(g, t.Mamba2):
-        yield from _mamba2(g, d)
-    elif isinstance(g, t.ShortConv):
+def _mixer(model: t.Model, group: t.AttentionGroup, hidden: int) -> Iterator[Shape]:
+    if isinstance(group, (t.Full, t.Sliding, t.Chunked, t.Encoder)):
+        yield from _softmax(model, group, hidden)
+    elif isinstance(group, t.Mla):
+        yield from _mla(group, hidden)
+    elif isinstance(group, t.GatedDeltaNet):
+        yield from _deltanet(model, group, hidden)
+    elif isinstance(group, t.Mamba1):
+        yield from _mamba1(group, hidden)
+    elif isinstance(group, t.Mamba2):
+        yield from _mamba2(group, hidden)
+    elif isinstance(group, t.ShortConv):
         yield from (
-            ("shortconv.in_proj.weight", (d, 3 * d)),
-            ("shortconv.conv.weight", (g.conv_kernel, d)),
-            ("shortconv.out_proj.weight", (d, d)),
+            ("shortconv.in_proj.weight", (hidden, 3 * hidden)),
+            ("shortconv.conv.weight", (group.conv_kernel, hidden)),
+            ("shortconv.out_proj.weight", (hidden, hidden)),
         )
-    elif isinstance(g, t.Parallel):
-        for part in g.parts:
-            yield from _mixer(model, part, d)
-    elif isinstance(g, t.NoMixer):
+    elif isinstance(group, t.Parallel):
+        for part in group.parts:
+            yield from _mixer(model, part, hidden)
+    elif isinstance(group, t.NoMixer):
         return
     else:
-        raise NoLayout(f"the GGUF tensors of {type(g).__name__} attention ({model.id}) are not known")
+        raise NoLayout(f"the GGUF tensors of {type(group).__name__} attention ({model.id}) are not known")
 
 
-def _softmax(model: t.Model, g: t.Full | t.Sliding | t.Chunked | t.Encoder, d: int) -> Iterator[Shape]:
-    hd, vd = g.head_dim, g.v_head_dim or g.head_dim
-    q, k, v = g.n_heads * hd, g.n_kv_heads * hd, g.n_kv_heads * vd
-    width = 2 * q if g.gate == "elementwise" else q
+def _softmax(model: t.Model, full: t.Full | t.Sliding | t.Chunked | t.Encoder, hidden: int) -> Iterator[Shape]:
+    hd, vd = full.head_dim, full.v_head_dim or full.head_dim
+    q, k, v = full.n_heads * hd, full.n_kv_heads * hd, full.n_kv_heads * vd
+    width = 2 * q if full.gate == "elementwise" else q
     if model.model_type in FUSED_QKV:
-        yield "attn_qkv.weight", (d, q + k + v)
-        if g.qkv_bias:
+        yield "attn_qkv.weight", (hidden, q + k + v)
+        if full.qkv_bias:
             yield "attn_qkv.bias", (q + k + v,)
     else:
-        yield "attn_q.weight", (d, width)
-        if not g.kv_shared:
-            yield "attn_k.weight", (d, k)
-            if not g.k_eq_v:
-                yield "attn_v.weight", (d, v)
-        if g.qkv_bias:
+        yield "attn_q.weight", (hidden, width)
+        if not full.kv_shared:
+            yield "attn_k.weight", (hidden, k)
+            if not full.k_eq_v:
+                yield "attn_v.weight", (hidden, v)
+        if full.qkv_bias:
             yield "attn_q.bias", (q,)
-            if not g.kv_shared:
+            if not full.kv_shared:
                 yield "attn_k.bias", (k,)
                 yield "attn_v.bias", (v,)
-    yield "attn_output.weight", (g.n_heads * vd, d)
-    if g.o_bias:
-        yield "attn_output.bias", (d,)
-    if g.gate == "headwise":
-        yield "attn_gate.weight", (d, g.n_heads)
-    widths = {"head": (hd, hd), "full": (q, k), "per_head": (g.n_heads * hd, g.n_kv_heads * hd)}
-    if g.qk_norm:
-        yield "attn_q_norm.weight", (widths[g.qk_norm][0],)
-        if not g.kv_shared:
-            yield "attn_k_norm.weight", (widths[g.qk_norm][1],)
-    if g.sinks:
-        yield "attn_sinks.weight", (g.n_heads,)
+    yield "attn_output.weight", (full.n_heads * vd, hidden)
+    if full.o_bias:
+        yield "attn_output.bias", (hidden,)
+    if full.gate == "headwise":
+        yield "attn_gate.weight", (hidden, full.n_heads)
+    widths = {"head": (hd, hd), "full": (q, k), "per_head": (full.n_heads * hd, full.n_kv_heads * hd)}
+    if full.qk_norm:
+        yield "attn_q_norm.weight", (widths[full.qk_norm][0],)
+        if not full.kv_shared:
+            yield "attn_k_norm.weight", (widths[full.qk_norm][1],)
+    if full.sinks:
+        yield "attn_sinks.weight", (full.n_heads,)
 
 
-def _mla(g: t.Mla, d: int) -> Iterator[Shape]:
-    nope, rope, vd, r = g.qk_nope_head_dim, g.qk_rope_head_dim, g.v_head_dim, g.kv_lora_rank
-    if g.q_lora_rank:
-        yield "attn_q_a.weight", (d, g.q_lora_rank)
-        yield "attn_q_a_norm.weight", (g.q_lora_rank,)
-        yield "attn_q_b.weight", (g.q_lora_rank, g.n_heads * (nope + rope))
+def _mla(mla: t.Mla, hidden: int) -> Iterator[Shape]:
+    nope, rope, vd, r = mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim, mla.kv_lora_rank
+    if mla.q_lora_rank:
+        yield "attn_q_a.weight", (hidden, mla.q_lora_rank)
+        yield "attn_q_a_norm.weight", (mla.q_lora_rank,)
+        yield "attn_q_b.weight", (mla.q_lora_rank, mla.n_heads * (nope + rope))
     else:
-        yield "attn_q.weight", (d, g.n_heads * (nope + rope))
-    yield "attn_kv_a_mqa.weight", (d, r + rope)
+        yield "attn_q.weight", (hidden, mla.n_heads * (nope + rope))
+    yield "attn_kv_a_mqa.weight", (hidden, r + rope)
     yield "attn_kv_a_norm.weight", (r,)
-    yield "attn_k_b.weight", (nope, r, g.n_heads)
-    yield "attn_v_b.weight", (r, vd, g.n_heads)
-    yield "attn_output.weight", (g.n_heads * vd, d)
+    yield "attn_k_b.weight", (nope, r, mla.n_heads)
+    yield "attn_v_b.weight", (r, vd, mla.n_heads)
+    yield "attn_output.weight", (mla.n_heads * vd, hidden)
 
 
-def _deltanet(model: t.Model, g: t.GatedDeltaNet, d: int) -> Iterator[Shape]:
-    key, val = g.k_heads * g.k_dim, g.v_heads * g.v_dim
-    yield "attn_qkv.weight", (d, 2 * key + val)
-    yield "attn_gate.weight", (d, val)
+def _deltanet(model: t.Model, gated_delta_net: t.GatedDeltaNet, hidden: int) -> Iterator[Shape]:
+    key, val = gated_delta_net.k_heads * gated_delta_net.k_dim, gated_delta_net.v_heads * gated_delta_net.v_dim
+    yield "attn_qkv.weight", (hidden, 2 * key + val)
+    yield "attn_gate.weight", (hidden, val)
     if model.model_type == "qwen3_next":
-        yield "ssm_ba.weight", (d, 2 * g.v_heads)
+        yield "ssm_ba.weight", (hidden, 2 * gated_delta_net.v_heads)
     else:
-        yield "ssm_alpha.weight", (d, g.v_heads)
-        yield "ssm_beta.weight", (d, g.v_heads)
-    yield "ssm_conv1d.weight", (g.conv_kernel, 2 * key + val)
-    yield "ssm_dt.bias", (g.v_heads,)
-    yield "ssm_a", (g.v_heads,)
-    yield "ssm_norm.weight", (g.v_dim,)
-    yield "ssm_out.weight", (val, d)
+        yield "ssm_alpha.weight", (hidden, gated_delta_net.v_heads)
+        yield "ssm_beta.weight", (hidden, gated_delta_net.v_heads)
+    yield "ssm_conv1d.weight", (gated_delta_net.conv_kernel, 2 * key + val)
+    yield "ssm_dt.bias", (gated_delta_net.v_heads,)
+    yield "ssm_a", (gated_delta_net.v_heads,)
+    yield "ssm_norm.weight", (gated_delta_net.v_dim,)
+    yield "ssm_out.weight", (val, hidden)
 
 
-def _mamba1(g: t.Mamba1, d: int) -> Iterator[Shape]:
-    yield "ssm_in.weight", (d, 2 * g.inner)
-    yield "ssm_conv1d.weight", (g.conv_kernel, g.inner)
-    yield "ssm_conv1d.bias", (g.inner,)
-    yield "ssm_x.weight", (g.inner, g.dt_rank + 2 * g.state)
-    if g.bcdt_norm:
-        yield "ssm_dt_norm.weight", (g.dt_rank,)
-        yield "ssm_b_norm.weight", (g.state,)
-        yield "ssm_c_norm.weight", (g.state,)
-    yield "ssm_dt.weight", (g.dt_rank, g.inner)
-    yield "ssm_dt.bias", (g.inner,)
-    yield "ssm_a", (g.state, g.inner)
-    yield "ssm_d", (g.inner,)
-    yield "ssm_out.weight", (g.inner, d)
+def _mamba1(mamba1: t.Mamba1, hidden: int) -> Iterator[Shape]:
+    yield "ssm_in.weight", (hidden, 2 * mamba1.inner)
+    yield "ssm_conv1d.weight", (mamba1.conv_kernel, mamba1.inner)
+    yield "ssm_conv1d.bias", (mamba1.inner,)
+    yield "ssm_x.weight", (mamba1.inner, mamba1.dt_rank + 2 * mamba1.state)
+    if mamba1.bcdt_norm:
+        yield "ssm_dt_norm.weight", (mamba1.dt_rank,)
+        yield "ssm_b_norm.weight", (mamba1.state,)
+        yield "ssm_c_norm.weight", (mamba1.state,)
+    yield "ssm_dt.weight", (mamba1.dt_rank, mamba1.inner)
+    yield "ssm_dt.bias", (mamba1.inner,)
+    yield "ssm_a", (mamba1.state, mamba1.inner)
+    yield "ssm_d", (mamba1.inner,)
+    yield "ssm_out.weight", (mamba1.inner, hidden)
 
 
-def _mamba2(g: t.Mamba2, d: int) -> Iterator[Shape]:
-    inner = g.heads * g.head_dim
-    conv = inner + 2 * g.groups * g.state
-    yield "ssm_in.weight", (d, inner + conv + g.heads)
-    yield "ssm_conv1d.weight", (g.conv_kernel, conv)
-    if g.conv_bias:
+def _mamba2(mamba2: t.Mamba2, hidden: int) -> Iterator[Shape]:
+    inner = mamba2.heads * mamba2.head_dim
+    conv = inner + 2 * mamba2.groups * mamba2.state
+    yield "ssm_in.weight", (hidden, inner + conv + mamba2.heads)
+    yield "ssm_conv1d.weight", (mamba2.conv_kernel, conv)
+    if mamba2.conv_bias:
         yield "ssm_conv1d.bias", (conv,)
-    yield "ssm_dt.bias", (g.heads,)
-    yield "ssm_a", (1, g.heads)
-    yield "ssm_d", (1, g.heads)
-    if g.gated_norm:
-        yield "ssm_norm.weight", (inner // g.groups, g.groups)
-    yield "ssm_out.weight", (inner, d)
+    yield "ssm_dt.bias", (mamba2.heads,)
+    yield "ssm_a", (1, mamba2.heads)
+    yield "ssm_d", (1, mamba2.heads)
+    if mamba2.gated_norm:
+        yield "ssm_norm.weight", (inner // mamba2.groups, mamba2.groups)
+    yield "ssm_out.weight", (inner, hidden)
 
 
-def _ffn(model: t.Model, g: t.FfnGroup, d: int) -> Iterator[Shape]:
-    if isinstance(g, t.Dense):
-        yield from _dense(g.intermediate, d, g.act, g.bias)
-    elif isinstance(g, t.Moe):
-        yield from _moe(model, g, d)
+def _ffn(model: t.Model, group: t.FfnGroup, hidden: int) -> Iterator[Shape]:
+    if isinstance(group, t.Dense):
+        yield from _dense(group.intermediate, hidden, group.act, group.bias)
+    elif isinstance(group, t.Moe):
+        yield from _moe(model, group, hidden)
 
 
-def _dense(ff: int, d: int, act: str, bias: bool) -> Iterator[Shape]:
+def _dense(ff: int, hidden: int, act: str, bias: bool) -> Iterator[Shape]:
     if act == "gated":
-        yield "ffn_gate.weight", (d, ff)
-    yield "ffn_up.weight", (d, ff)
-    yield "ffn_down.weight", (ff, d)
+        yield "ffn_gate.weight", (hidden, ff)
+    yield "ffn_up.weight", (hidden, ff)
+    yield "ffn_down.weight", (ff, hidden)
     if bias:
         yield "ffn_up.bias", (ff,)
-        yield "ffn_down.bias", (d,)
+        yield "ffn_down.bias", (hidden,)
 
 
-def _moe(model: t.Model, g: t.Moe, d: int) -> Iterator[Shape]:
-    e, ff, w = g.n_experts, g.moe_intermediate, g.latent or d
-    yield "ffn_gate_inp.weight", (d, g.router_width or e)
-    if g.router_bias:
-        plain_bias = g.bias or model.model_type == "gpt_oss"
-        yield ("ffn_gate_inp.bias" if plain_bias else "exp_probs_b.bias"), (g.router_width or e,)
-    if g.act == "gated":
+def _moe(model: t.Model, moe: t.Moe, hidden: int) -> Iterator[Shape]:
+    e, ff, w = moe.n_experts, moe.moe_intermediate, moe.latent or hidden
+    yield "ffn_gate_inp.weight", (hidden, moe.router_width or e)
+    if moe.router_bias:
+        plain_bias = moe.bias or model.model_type == "gpt_oss"
+        yield ("ffn_gate_inp.bias" if plain_bias else "exp_probs_b.bias"), (moe.router_width or e,)
+    if moe.act == "gated":
         yield "ffn_gate_exps.weight", (w, ff, e)
     yield "ffn_up_exps.weight", (w, ff, e)
     yield "ffn_down_exps.weight", (ff, w, e)
-    if g.bias or model.model_type == "gpt_oss":
+    if moe.bias or model.model_type == "gpt_oss":
         yield "ffn_gate_exps.bias", (ff, e)
         yield "ffn_up_exps.bias", (ff, e)
         yield "ffn_down_exps.bias", (w, e)
-    if g.latent:
-        yield "ffn_latent_down.weight", (d, g.latent)
-        yield "ffn_latent_up.weight", (g.latent, d)
-    if g.shared_intermediate:
-        if g.act == "gated":
-            yield "ffn_gate_shexp.weight", (d, g.shared_intermediate)
-        yield "ffn_up_shexp.weight", (d, g.shared_intermediate)
-        yield "ffn_down_shexp.weight", (g.shared_intermediate, d)
-        if g.shared_gate:
-            yield "ffn_gate_inp_shexp.weight", (d,)
-    if g.parallel_dense:
-        yield from _dense(g.parallel_dense, d, "gated", False)
+    if moe.latent:
+        yield "ffn_latent_down.weight", (hidden, moe.latent)
+        yield "ffn_latent_up.weight", (moe.latent, hidden)
+    if moe.shared_intermediate:
+        if moe.act == "gated":
+            yield "ffn_gate_shexp.weight", (hidden, moe.shared_intermediate)
+        yield "ffn_up_shexp.weight", (hidden, moe.shared_intermediate)
+        yield "ffn_down_shexp.weight", (moe.shared_intermediate, hidden)
+        if moe.shared_gate:
+            yield "ffn_gate_inp_shexp.weight", (hidden,)
+    if moe.parallel_dense:
+        yield from _dense(moe.parallel_dense, hidden, "gated", False)

@@ -17,7 +17,7 @@ from advisor.models import types as t
 from advisor.record import Record
 
 
-class Tensor(Record, frozen=True, kw_only=True):
+class GgufTensor(Record, frozen=True, kw_only=True):
     """One tensor: GGUF name, elements per dimension (row first) and its layer (None outside the layers)."""
 
     name: str
@@ -31,7 +31,9 @@ class Tensor(Record, frozen=True, kw_only=True):
         return "_exps." in self.name
 
 
-def order(groups: tuple[t.AttentionGroup, ...] | tuple[t.FfnGroup, ...], given: tuple[int, ...], n: int) -> list[int]:
+def layer_order(
+    groups: tuple[t.AttentionGroup, ...] | tuple[t.FfnGroup, ...], given: tuple[int, ...], n: int
+) -> list[int]:
     """Index of the group of every layer. Where no order is known, groups follow one another."""
     if given:
         return [given[i % len(given)] for i in range(n)]
@@ -39,30 +41,30 @@ def order(groups: tuple[t.AttentionGroup, ...] | tuple[t.FfnGroup, ...], given: 
     return flat[:n] + [len(groups) - 1] * (n - len(flat))
 
 
-def tensors(model: t.Model) -> tuple[Tensor, ...]:
+def list_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
     """All tensors of the text model's GGUF file. Raises NoLayout when a part of the architecture is not known."""
     return _remembered(model)
 
 
-def counted(model: t.Model) -> tuple[tuple[Tensor, int], ...]:
+def count_equal_tensors(model: t.Model) -> tuple[tuple[GgufTensor, int], ...]:
     """The tensors without the prediction block; equal ones of several layers once, with their number."""
     return _counted(model)
 
 
-def _count(model: t.Model) -> tuple[tuple[Tensor, int], ...]:
-    first: dict[tuple[str, tuple[int, ...], bool, bool], Tensor] = {}
+def _count(model: t.Model) -> tuple[tuple[GgufTensor, int], ...]:
+    first: dict[tuple[str, tuple[int, ...], bool, bool], GgufTensor] = {}
     numbers: dict[tuple[str, tuple[int, ...], bool, bool], int] = {}
-    for x in tensors(model):
-        if x.mtp:
+    for tensor in list_tensors(model):
+        if tensor.mtp:
             continue
-        name = x.name if x.layer is None else x.name.split(".", 2)[2]
-        key = (name, x.ne, x.expert, x.layer is None)
-        first.setdefault(key, x)
+        name = tensor.name if tensor.layer is None else tensor.name.split(".", 2)[2]
+        key = (name, tensor.ne, tensor.expert, tensor.layer is None)
+        first.setdefault(key, tensor)
         numbers[key] = numbers.get(key, 0) + 1
     return tuple((x, numbers[key]) for key, x in first.items())
 
 
-def _all_tensors(model: t.Model) -> tuple[Tensor, ...]:
+def _all_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
     model = as_gguf(model)
     lay = model.layout
     if lay is None:
@@ -70,16 +72,16 @@ def _all_tensors(model: t.Model) -> tuple[Tensor, ...]:
     if not lay.attention_order and sum(g.n for g in lay.attention) > lay.n_layers:
         raise NoLayout(f"the tensors of {model.id}, with more than one block of attention a layer, are not known")
     d, vocab = lay.hidden_size, lay.vocab_size
-    out = [Tensor(name="token_embd.weight", ne=(d, vocab)), Tensor(name="output_norm.weight", ne=(d,))]
+    out = [GgufTensor(name="token_embd.weight", ne=(d, vocab)), GgufTensor(name="output_norm.weight", ne=(d,))]
     if model.weights.norm_bias:
-        out.append(Tensor(name="output_norm.bias", ne=(d,)))
+        out.append(GgufTensor(name="output_norm.bias", ne=(d,)))
     if not lay.tie_embeddings:
-        out.append(Tensor(name="output.weight", ne=(d, vocab)))
+        out.append(GgufTensor(name="output.weight", ne=(d, vocab)))
     if model.weights.lm_head_bias:
-        out.append(Tensor(name="output.bias", ne=(vocab,)))
+        out.append(GgufTensor(name="output.bias", ne=(vocab,)))
     out += _rope_factors(model)
-    mixers = order(lay.attention, lay.attention_order, lay.n_layers)
-    ffns = order(lay.ffn, lay.ffn_order, lay.n_layers)
+    mixers = layer_order(lay.attention, lay.attention_order, lay.n_layers)
+    ffns = layer_order(lay.ffn, lay.ffn_order, lay.n_layers)
     kinds: dict[tuple[int, int], tuple[Shape, ...]] = {}
     for i in range(lay.n_layers):
         kind = (mixers[i], ffns[i])
@@ -101,11 +103,15 @@ def as_gguf(model: t.Model) -> t.Model:
 
 @memoize_by_identity
 def _converted(model: t.Model) -> t.Model:
-    g, lay = model.gguf, model.layout
-    assert g is not None
+    gguf_detail, lay = model.gguf, model.layout
+    assert gguf_detail is not None
     assert lay is not None
-    groups = tuple(_gated(x, g.gated_norm) for x in lay.attention) if g.gated_norm is not None else lay.attention
-    lay = msgspec.structs.replace(lay, vocab_size=g.vocab_size or lay.vocab_size, attention=groups)
+    groups = (
+        tuple(_gated(x, gguf_detail.gated_norm) for x in lay.attention)
+        if gguf_detail.gated_norm is not None
+        else lay.attention
+    )
+    lay = msgspec.structs.replace(lay, vocab_size=gguf_detail.vocab_size or lay.vocab_size, attention=groups)
     return msgspec.structs.replace(model, layout=lay)
 
 
@@ -120,21 +126,21 @@ def _gated(group: t.AttentionGroup, norm: bool) -> t.AttentionGroup:
     return group
 
 
-def _in_layer(i: int, shape: Shape, mtp: bool = False) -> Tensor:
-    return Tensor(name=f"blk.{i}.{shape[0]}", ne=shape[1], layer=i, mtp=mtp)
+def _in_layer(i: int, shape: Shape, mtp: bool = False) -> GgufTensor:
+    return GgufTensor(name=f"blk.{i}.{shape[0]}", ne=shape[1], layer=i, mtp=mtp)
 
 
-def _rope_factors(model: t.Model) -> Iterator[Tensor]:
+def _rope_factors(model: t.Model) -> Iterator[GgufTensor]:
     """Llama 3.1 and later keep their rotary scaling as one small tensor in the file."""
     lay = model.layout
     assert lay is not None
     first = lay.attention[0]
     if model.architecture == "LlamaForCausalLM" and model.family.startswith(("llama-3.1", "llama-3.2", "llama-3.3")):
         assert isinstance(first, t.Full)
-        yield Tensor(name="rope_freqs.weight", ne=(first.head_dim // 2,))
+        yield GgufTensor(name="rope_freqs.weight", ne=(first.head_dim // 2,))
 
 
-def _mtp(model: t.Model, lay: t.Layout) -> Iterator[Tensor]:
+def _mtp(model: t.Model, lay: t.Layout) -> Iterator[GgufTensor]:
     """The multi-token-prediction block that converters append; it stays on disk unless speculation loads it."""
     if model.mtp is None or not model.mtp.layers or model.model_type not in MTP_IN_FILE:
         return

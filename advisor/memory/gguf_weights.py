@@ -7,7 +7,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-from advisor.files import Stamp, stamp
+from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
@@ -16,7 +16,7 @@ from advisor.models.types import Model
 from advisor.record import Record
 
 
-class Weight(Record, frozen=True, kw_only=True):
+class TensorWeight(Record, frozen=True, kw_only=True):
     """One tensor with its sizes in bytes: in the file, and in a device buffer."""
 
     name: str
@@ -30,7 +30,7 @@ class Weight(Record, frozen=True, kw_only=True):
 class GgufWeights(MemoRecord, frozen=True, kw_only=True):
     """All tensors of the model, and how sure their types are."""
 
-    weights: tuple[Weight, ...]
+    weights: tuple[TensorWeight, ...]
     exact: bool
     spread: float = 0.0  # how far the real file may be from these sizes, as a part of them
     note: str | None = None
@@ -58,29 +58,29 @@ class LayerBytes(Record, frozen=True, kw_only=True):
 
 
 @memoize_by_identity
-def _tied(w: GgufWeights) -> bool:
-    return not any(x.name == "output.weight" for x in w.weights)
+def _tied(weights: GgufWeights) -> bool:
+    return not any(x.name == "output.weight" for x in weights.weights)
 
 
 @memoize_by_identity
-def by_layer(w: GgufWeights) -> tuple[LayerBytes, ...]:
+def sum_by_layer(weights: GgufWeights) -> tuple[LayerBytes, ...]:
     """The loaded tensors of each layer, summed; next-token blocks count as empty layers."""
-    n = 1 + max((x.layer for x in w.weights if x.layer is not None), default=-1)
+    n = 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1)
     sums = [[0] * 6 for _ in range(n)]
-    for x in w.weights:
-        if x.layer is None or x.mtp:
+    for tensor_weight in weights.weights:
+        if tensor_weight.layer is None or tensor_weight.mtp:
             continue
-        into, k = sums[x.layer], 2 if x.expert else 0
-        into[k] += x.file_bytes
-        into[k + 1] += x.device_bytes
-        into[5 if x.expert else 4] = max(into[5 if x.expert else 4], x.device_bytes)
+        into, k = sums[tensor_weight.layer], 2 if tensor_weight.expert else 0
+        into[k] += tensor_weight.file_bytes
+        into[k + 1] += tensor_weight.device_bytes
+        into[5 if tensor_weight.expert else 4] = max(into[5 if tensor_weight.expert else 4], tensor_weight.device_bytes)
     return tuple(
         LayerBytes(file=a, device=b, expert_file=c, expert_device=d, largest=e, largest_expert=f)
         for a, b, c, d, e, f in sums
     )
 
 
-class Running(NamedTuple):
+class RunningTotals(NamedTuple):
     """Sums and maxima over the first 0, 1, 2, ... layers; bytes."""
 
     file: tuple[int, ...]
@@ -92,10 +92,10 @@ class Running(NamedTuple):
 
 
 @memoize_by_identity
-def running(w: GgufWeights) -> Running:
+def sum_running(weights: GgufWeights) -> RunningTotals:
     """What the first layers hold together: placement cuts the layers into few stretches."""
-    layers = by_layer(w)
-    return Running(
+    layers = sum_by_layer(weights)
+    return RunningTotals(
         file=tuple(accumulate((x.file for x in layers), initial=0)),
         device=tuple(accumulate((x.device for x in layers), initial=0)),
         expert_file=tuple(accumulate((x.expert_file for x in layers), initial=0)),
@@ -106,16 +106,16 @@ def running(w: GgufWeights) -> Running:
 
 
 @memoize_by_identity
-def outside_layers(w: GgufWeights) -> tuple[Weight, ...]:
+def tensors_outside_layers(weights: GgufWeights) -> tuple[TensorWeight, ...]:
     """The tensors that belong to no layer: embedding, output matrix, norms, rotary factors."""
-    return tuple(x for x in w.weights if x.layer is None)
+    return tuple(x for x in weights.weights if x.layer is None)
 
 
-def from_file(path: Path) -> GgufWeights:
+def weights_from_file(path: Path) -> GgufWeights:
     """Weights as the file's tensor table lists them. Raises BadFile."""
     from advisor.models.gguf import part_paths
 
-    return _from_file(path, tuple(stamp(p) for p in part_paths(path)))
+    return _from_file(path, tuple(stamp_files(p) for p in part_paths(path)))
 
 
 @lru_cache(maxsize=64)
@@ -128,7 +128,7 @@ def _from_file(path: Path, seen: tuple[Stamp, ...]) -> GgufWeights:
     last = max((n for n in layers if n is not None), default=-1)
     first_mtp = last + 1 - int(nextn) if isinstance(nextn, int) else last + 1
     weights = tuple(
-        Weight(
+        TensorWeight(
             name=x.name,
             layer=n,
             file_bytes=tensor_bytes(x.type, x.shape),
@@ -147,7 +147,7 @@ def _layer(name: str) -> int | None:
 
 
 @memoize_by_identity
-def from_model(model: Model, mix: str) -> GgufWeights:
+def weights_from_model(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`. Raises NoLayout, KeyError for a mix that is not known."""
     note = None
     known = mix
@@ -156,10 +156,10 @@ def from_model(model: Model, mix: str) -> GgufWeights:
         if not known:
             raise KeyError(mix)
         note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
-    all_tensors = gguf_tensors.tensors(model)
-    kinds = gguf_mix.types(model, known)
+    all_tensors = gguf_tensors.list_tensors(model)
+    kinds = gguf_mix.choose_types(model, known)
     weights = tuple(
-        Weight(
+        TensorWeight(
             name=x.name,
             layer=x.layer,
             file_bytes=tensor_bytes(kind, x.ne),
@@ -180,4 +180,4 @@ UD_BASE = {
     "UD-IQ2_XXS": "IQ2_XXS", "UD-IQ1_M": "IQ1_M", "UD-IQ1_S": "IQ1_S",
 }  # fmt: skip
 
-__all__ = ["GgufWeights", "NoLayout", "Weight", "from_file", "from_model"]
+__all__ = ["GgufWeights", "NoLayout", "TensorWeight", "weights_from_file", "weights_from_model"]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
-from advisor.memory.gguf_tensors import NoLayout, Tensor
+from advisor.memory.gguf_tensors import GgufTensor, NoLayout
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
@@ -37,7 +37,7 @@ _NEVER = re.compile(r"(_norm|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|ex
 _LINEAR_LEAVES = re.compile(r"(token_embd|^output|gate_inp)")
 
 
-class _Kind(NamedTuple):
+class _TensorKind(NamedTuple):
     """What a tensor's name says of it."""
 
     never: bool  # stored in 16 bit whatever the format
@@ -47,64 +47,70 @@ class _Kind(NamedTuple):
 
 
 @lru_cache(maxsize=8192)  # the names of layers are those of every model
-def _kind(name: str) -> _Kind:
+def _kind(name: str) -> _TensorKind:
     patterns = (_NEVER, _LINEAR_LEAVES, _KV, _REPLICATED)
-    return _Kind(*(p.search(name) is not None for p in patterns))
+    return _TensorKind(*(p.search(name) is not None for p in patterns))
 
 
-def covered(x: Tensor, q: Quantization) -> bool:
+def is_quantized(tensor: GgufTensor, quantization: Quantization) -> bool:
     """Whether the quantization stores this tensor in its own format (the rest stays at 16 bit).
 
     `covers`: linear = the layers' projections, matrices = also embedding, output and router, experts = routed experts.
     """
-    kind = _kind(x.name)
-    if len(x.ne) < 2 or kind.never:
+    kind = _kind(tensor.name)
+    if len(tensor.ne) < 2 or kind.never:
         return False
-    if q.covers == "experts":
-        return x.expert
-    return q.covers == "matrices" or not kind.leaf
+    if quantization.covers == "experts":
+        return tensor.expert
+    return quantization.covers == "matrices" or not kind.leaf
 
 
 @memoize_by_identity
-def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, vision: bool = True) -> RankWeights:
+def rank_weights(
+    model: Model, quantization: Quantization, tp: int, pp: int = 1, ep: int = 1, vision: bool = True
+) -> RankWeights:
     """Bytes per rank of `tp` x `pp` ranks.
 
     Routed experts are shared by `ep` ranks where these are more than `tp`; `vision` False leaves the tower out.
     """
     try:
         # on one stage equal tensors of different layers lie together, unless layers are told apart by name
-        alike = pp == 1 and q.id not in model.kept_16bit
-        tensors = gguf_tensors.counted(model) if alike else tuple((x, 1) for x in gguf_tensors.tensors(model))
+        alike = pp == 1 and quantization.id not in model.kept_16bit
+        tensors = (
+            gguf_tensors.count_equal_tensors(model)
+            if alike
+            else tuple((x, 1) for x in gguf_tensors.list_tensors(model))
+        )
     except NoLayout:
-        return _from_count(model, q, tp, pp, ep)
+        return _from_count(model, quantization, tp, pp, ep)
     lay = model.layout
     assert lay is not None
-    heads = kv_heads(model)
-    kept = re.compile(model.kept_16bit[q.id]) if q.id in model.kept_16bit else None
+    heads = widest_kv_heads(model)
+    kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
-    for x, count in tensors:
-        if x.mtp or x.name == "rope_freqs.weight":
+    for tensor, count in tensors:
+        if tensor.mtp or tensor.name == "rope_freqs.weight":
             continue
-        n = prod(x.ne) * count
-        plain = not covered(x, q) or (kept is not None and kept.search(x.name) is not None)
-        size = n * (_plain_bytes(model, q) if plain else _bits(model, q, x.expert) / 8)
-        if x.expert:
+        n = prod(tensor.ne) * count
+        plain = not is_quantized(tensor, quantization) or (kept is not None and kept.search(tensor.name) is not None)
+        size = n * (_plain_bytes(model, quantization) if plain else _bits(model, quantization, tensor.expert) / 8)
+        if tensor.expert:
             size /= max(tp, ep)
-        elif _kind(x.name).kv:
+        elif _kind(tensor.name).kv:
             size /= min(tp, heads)
-        elif not _kind(x.name).replicated:
+        elif not _kind(tensor.name).replicated:
             size /= tp
-        for stage in _stages(x, lay.n_layers, pp, lay.tie_embeddings):
+        for stage in _stages(tensor, lay.n_layers, pp, lay.tie_embeddings):
             stages[stage] += size
-            experts[stage] += size if x.expert else 0
-            outside[stage] += size if x.layer is None else 0
+            experts[stage] += size if tensor.expert else 0
+            outside[stage] += size if tensor.layer is None else 0
     if vision and model.vision is not None:
         stages[0] += model.vision.params * 2 / tp
-    for e in model.weights.extras:
+    for extra_weights in model.weights.extras:
         # a large extra is a matrix (per-layer embeddings); small ones are scales and biases
-        wide = q.covers == "matrices" and e.params >= LARGE_EXTRA
-        stages[0] += e.params * (q.bits_nominal / 8 if wide else 2)
-    usual = size_range(model, q)[1]
+        wide = quantization.covers == "matrices" and extra_weights.params >= LARGE_EXTRA
+        stages[0] += extra_weights.params * (quantization.bits_nominal / 8 if wide else 2)
+    usual = size_range(model, quantization)[1]
     return RankWeights(
         stages=_whole([x * usual for x in stages]),
         experts=_whole([x * usual for x in experts]),
@@ -113,45 +119,45 @@ def per_rank(model: Model, q: Quantization, tp: int, pp: int = 1, ep: int = 1, v
     )
 
 
-def size_range(model: Model, q: Quantization) -> tuple[float, float, float]:
+def size_range(model: Model, quantization: Quantization) -> tuple[float, float, float]:
     """How real checkpoints of this format compare with its definition: low, usual, high.
 
     Publishers leave more than the head at 16 bit in experts' routers, linear attention and state layers; models without
     any of these are quantized throughout.
     """
     lay = model.layout
-    if q.size_range_plain is None or lay is None:
-        return q.size_range
+    if quantization.size_range_plain is None or lay is None:
+        return quantization.size_range
     plain = all(isinstance(g, (Full, Sliding)) for g in lay.attention) and all(isinstance(g, Dense) for g in lay.ffn)
-    return q.size_range_plain if plain else q.size_range
+    return quantization.size_range_plain if plain else quantization.size_range
 
 
 def _whole(values: list[float]) -> tuple[int, ...]:
     return tuple(round(v) for v in values)
 
 
-def _bits(model: Model, q: Quantization, expert: bool) -> float:
+def _bits(model: Model, quantization: Quantization, expert: bool) -> float:
     """Bits per covered weight. Some checkpoints keep routed experts narrower than the format they are named after."""
     native = (model.native_quant or "").lower()
-    if expert and "experts fp4" in native and native.startswith(q.id.lower()):
+    if expert and "experts fp4" in native and native.startswith(quantization.id.lower()):
         return FP4_EXPERTS
-    return q.bits_nominal
+    return quantization.bits_nominal
 
 
-def _plain_bytes(model: Model, q: Quantization) -> float:
+def _plain_bytes(model: Model, quantization: Quantization) -> float:
     """Bytes per element of what a quantization leaves alone."""
-    if q.family == "none":
-        return q.bits_nominal / 8
+    if quantization.family == "none":
+        return quantization.bits_nominal / 8
     return 2.0
 
 
-def _stages(x: Tensor, n_layers: int, pp: int, tied: bool) -> tuple[int, ...]:
+def _stages(tensor: GgufTensor, n_layers: int, pp: int, tied: bool) -> tuple[int, ...]:
     """Pipeline stages that hold a tensor: layers are dealt out in order, the embedding first, the output last."""
-    if x.layer is None:
-        if x.name == "token_embd.weight":
+    if tensor.layer is None:
+        if tensor.name == "token_embd.weight":
             return (0, pp - 1) if tied and pp > 1 else (0,)
         return (pp - 1,)
-    return (stage_of(x.layer, n_layers, pp),)
+    return (stage_of(tensor.layer, n_layers, pp),)
 
 
 def stage_of(layer: int, n_layers: int, pp: int) -> int:
@@ -168,7 +174,7 @@ def stage_of(layer: int, n_layers: int, pp: int) -> int:
     return pp - 1
 
 
-def kv_heads(model: Model) -> int:
+def widest_kv_heads(model: Model) -> int:
     """KV heads of the widest attention layer; tensor parallelism shares K and V by at most so many ranks."""
     lay = model.layout
     assert lay is not None
@@ -181,17 +187,19 @@ def kv_heads(model: Model) -> int:
     return max(heads, default=1) or 1
 
 
-def _from_count(model: Model, q: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
+def _from_count(model: Model, quantization: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
     """Parameters x bytes, spread evenly: for layouts whose tensors are not known."""
     lay = model.layout
     routed = min(_expert_params(model), model.params_total) if lay is not None else 0
     rest = model.params_total - routed
     whole = 0 if lay is None else lay.vocab_size * lay.hidden_size * (1 if lay.tie_embeddings else 2)
-    if q.covers == "experts":
+    if quantization.covers == "experts":
         whole = rest
-    experts = routed * _bits(model, q, True) / 8 / (max(tp, ep) * pp)
-    dense = ((rest - whole) * _bits(model, q, False) / 8 + whole * _plain_bytes(model, q)) / (tp * pp)
-    outside = whole * _plain_bytes(model, q) / tp if q.covers != "experts" else 0
+    experts = routed * _bits(model, quantization, True) / 8 / (max(tp, ep) * pp)
+    dense = ((rest - whole) * _bits(model, quantization, False) / 8 + whole * _plain_bytes(model, quantization)) / (
+        tp * pp
+    )
+    outside = whole * _plain_bytes(model, quantization) / tp if quantization.covers != "experts" else 0
     return RankWeights(
         stages=(round(dense + experts),) * pp,
         experts=(round(experts),) * pp,

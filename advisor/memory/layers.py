@@ -7,7 +7,7 @@ Source of the formulas: the table of cache kinds in docs/memory.md, each checked
 from __future__ import annotations
 
 from advisor.memo import memoize_by_identity
-from advisor.memory.gguf_tensors import order
+from advisor.memory.gguf_tensors import layer_order
 from advisor.models import types as t
 from advisor.record import Record
 
@@ -45,56 +45,60 @@ def cache_layers(model: t.Model) -> tuple[LayerCache, ...]:
     if lay is None:
         return ()
     n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
-    kinds = order(lay.attention, lay.attention_order, n)
+    kinds = layer_order(lay.attention, lay.attention_order, n)
     made = [_cache(g, lay.hidden_size) for g in lay.attention]
     return tuple(made[k] for k in kinds)
 
 
-def _cache(g: t.AttentionGroup, d: int) -> LayerCache:
-    if isinstance(g, (t.Full, t.Sliding, t.Chunked, t.Cross)):
-        if g.kv_shared:
+def _cache(group: t.AttentionGroup, d: int) -> LayerCache:
+    if isinstance(group, (t.Full, t.Sliding, t.Chunked, t.Cross)):
+        if group.kv_shared:
             return LayerCache()
         return LayerCache(
-            k=g.n_kv_heads * g.head_dim,
-            v=g.n_kv_heads * (g.v_head_dim or g.head_dim),
-            kv_heads=g.n_kv_heads,
-            window=g.window if isinstance(g, (t.Sliding, t.Chunked)) else None,
-            index=g.index_key_dim or 0,
-            image_only=isinstance(g, t.Cross),
+            k=group.n_kv_heads * group.head_dim,
+            v=group.n_kv_heads * (group.v_head_dim or group.head_dim),
+            kv_heads=group.n_kv_heads,
+            window=group.window if isinstance(group, (t.Sliding, t.Chunked)) else None,
+            index=group.index_key_dim or 0,
+            image_only=isinstance(group, t.Cross),
         )
-    if isinstance(g, t.Mla):
-        own = g.indexer.dim if g.indexer and not g.indexer.shared else 0
-        return LayerCache(k=g.kv_lora_rank + g.qk_rope_head_dim, kv_heads=1, latent=True, index=own)
-    if isinstance(g, t.Compressed):
+    if isinstance(group, t.Mla):
+        own = group.indexer.dim if group.indexer and not group.indexer.shared else 0
+        return LayerCache(k=group.kv_lora_rank + group.qk_rope_head_dim, kv_heads=1, latent=True, index=own)
+    if isinstance(group, t.Compressed):
         past: tuple[LayerCache, ...] = ()
-        if g.compress_ratio:
-            own = g.indexer.dim if g.indexer and not g.indexer.shared else 0
-            past = (LayerCache(k=g.head_dim, kv_heads=1, latent=True, per_tokens=g.compress_ratio, index=own),)
-        return LayerCache(k=g.head_dim, kv_heads=1, latent=True, window=g.window, extra=past)
-    if isinstance(g, t.Parallel):
-        parts = [_cache(p, d) for p in g.parts]
+        if group.compress_ratio:
+            own = group.indexer.dim if group.indexer and not group.indexer.shared else 0
+            past = (LayerCache(k=group.head_dim, kv_heads=1, latent=True, per_tokens=group.compress_ratio, index=own),)
+        return LayerCache(k=group.head_dim, kv_heads=1, latent=True, window=group.window, extra=past)
+    if isinstance(group, t.Parallel):
+        parts = [_cache(p, d) for p in group.parts]
         grow = next((p for p in parts if p.attends), LayerCache())
         return LayerCache(
             k=grow.k, v=grow.v, kv_heads=grow.kv_heads, window=grow.window,
             conv=sum(p.conv for p in parts), state=sum(p.state for p in parts),
         )  # fmt: skip
-    return _recurrent(g, d)
+    return _recurrent(group, d)
 
 
-def _recurrent(g: t.AttentionGroup, d: int) -> LayerCache:
-    if isinstance(g, t.GatedDeltaNet):
-        key, val = g.k_heads * g.k_dim, g.v_heads * g.v_dim
-        return LayerCache(conv=(2 * key + val) * (g.conv_kernel - 1), state=g.v_heads * g.k_dim * g.v_dim)
-    if isinstance(g, t.Mamba2):
-        inner = g.heads * g.head_dim
-        return LayerCache(conv=(inner + 2 * g.groups * g.state) * (g.conv_kernel - 1), state=inner * g.state)
-    if isinstance(g, t.Mamba1):
-        return LayerCache(conv=g.inner * (g.conv_kernel - 1), state=g.inner * g.state)
-    if isinstance(g, t.Kda):
-        width = g.n_heads * g.head_dim
-        return LayerCache(conv=3 * width * (g.conv_kernel - 1), state=width * g.head_dim)
-    if isinstance(g, t.Lightning):
-        return LayerCache(state=g.n_heads * g.head_dim * g.head_dim)
-    if isinstance(g, t.ShortConv):
-        return LayerCache(conv=d * (g.conv_kernel - 1))
+def _recurrent(group: t.AttentionGroup, d: int) -> LayerCache:
+    if isinstance(group, t.GatedDeltaNet):
+        key, val = group.k_heads * group.k_dim, group.v_heads * group.v_dim
+        return LayerCache(
+            conv=(2 * key + val) * (group.conv_kernel - 1), state=group.v_heads * group.k_dim * group.v_dim
+        )
+    if isinstance(group, t.Mamba2):
+        inner = group.heads * group.head_dim
+        return LayerCache(
+            conv=(inner + 2 * group.groups * group.state) * (group.conv_kernel - 1), state=inner * group.state
+        )
+    if isinstance(group, t.Mamba1):
+        return LayerCache(conv=group.inner * (group.conv_kernel - 1), state=group.inner * group.state)
+    if isinstance(group, t.Kda):
+        width = group.n_heads * group.head_dim
+        return LayerCache(conv=3 * width * (group.conv_kernel - 1), state=width * group.head_dim)
+    if isinstance(group, t.Lightning):
+        return LayerCache(state=group.n_heads * group.head_dim * group.head_dim)
+    if isinstance(group, t.ShortConv):
+        return LayerCache(conv=d * (group.conv_kernel - 1))
     return LayerCache()

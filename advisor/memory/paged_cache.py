@@ -17,7 +17,7 @@ HYBRID_ALIGNMENT = 64  # attention blocks of hybrid models grow in steps of so m
 STATE_BLOCKS = 3  # blocks a running sequence holds per group of state layers, prefix caching on
 
 
-class Spec(Record, frozen=True, kw_only=True):
+class LayerSpec(Record, frozen=True, kw_only=True):
     """Cache of one layer on one rank. `row` is bytes per token, `state` bytes per sequence, `window` tokens."""
 
     kind: str
@@ -26,7 +26,7 @@ class Spec(Record, frozen=True, kw_only=True):
     state: int = 0
 
 
-class Group(Record, frozen=True, kw_only=True):
+class CacheGroup(Record, frozen=True, kw_only=True):
     """Layers that share block tables: `layers` slots (padding included), blocks of `block` tokens and `page` bytes."""
 
     kind: str
@@ -39,7 +39,7 @@ class Group(Record, frozen=True, kw_only=True):
 class PagedCache(Record, frozen=True, kw_only=True):
     """The plan for one rank. `row` is the growing bytes per token over all full-attention layers."""
 
-    groups: tuple[Group, ...]
+    groups: tuple[CacheGroup, ...]
     row: int
     state_real: int  # recurrent bytes per sequence before padding
 
@@ -53,24 +53,24 @@ class PagedCache(Record, frozen=True, kw_only=True):
     def request(self, tokens: int, batched_tokens: int) -> tuple[int, int]:
         """(attention bytes, state bytes) that one request of `tokens` reserves at admission."""
         attention = state = 0
-        for g in self.groups:
-            if g.kind == "state":
-                state += STATE_BLOCKS * g.layers * g.page
+        for group in self.groups:
+            if group.kind == "state":
+                state += STATE_BLOCKS * group.layers * group.page
             else:
-                attention += _blocks(g, tokens, batched_tokens) * g.layers * g.page
+                attention += _blocks(group, tokens, batched_tokens) * group.layers * group.page
         return attention, state
 
 
-def _blocks(g: Group, tokens: int, batched_tokens: int) -> int:
+def _blocks(group: CacheGroup, tokens: int, batched_tokens: int) -> int:
     # two batches can be in flight, so a window keeps their tokens too
-    if g.kind == "window":
-        return -(-min(g.window - 1 + 2 * batched_tokens, tokens) // g.block) + 1
-    if g.kind == "chunk":
-        return -(-min(g.window + 2 * batched_tokens, tokens) // g.block)
-    return -(-tokens // g.block)
+    if group.kind == "window":
+        return -(-min(group.window - 1 + 2 * batched_tokens, tokens) // group.block) + 1
+    if group.kind == "chunk":
+        return -(-min(group.window + 2 * batched_tokens, tokens) // group.block)
+    return -(-tokens // group.block)
 
 
-class Packed(Record, frozen=True, kw_only=True):
+class PackedCacheType(Record, frozen=True, kw_only=True):
     """A cache type whose vectors are packed: bits of an element, and bytes beside each vector of a head."""
 
     k_bits: int
@@ -85,46 +85,57 @@ class Packed(Record, frozen=True, kw_only=True):
         return size + size % 2
 
 
-def specs(
+def make_layer_specs(
     layers: Sequence[LayerCache],
     element: float,
     tp: int,
     state_bytes: float,
     conv_bytes: float,
-    packed: Packed | None = None,
-) -> list[Spec]:
+    packed: PackedCacheType | None = None,
+) -> list[LayerSpec]:
     """Per-rank specs of all layers. KV heads divide by at most their number; latent rows do not divide at all."""
     if packed is not None:
         return _packed(layers, packed, tp, state_bytes, conv_bytes)
     out = []
-    for x in layers:
-        for c in (x, *x.extra):
-            if c.recurrent:
-                out.append(Spec(kind="state", state=round((c.state * state_bytes + c.conv * conv_bytes) / tp)))
-            if c.attends and (c.k or c.v) and not c.image_only:
-                share = 1 if c.latent else min(tp, c.kv_heads or 1)
-                row = round(((c.k + c.v) * element / share + c.index) / c.per_tokens)
-                kind = "full" if c.window is None else "window"
-                out.append(Spec(kind=kind, row=row, window=c.window or 0))
+    for layer in layers:
+        for layer_cache in (layer, *layer.extra):
+            if layer_cache.recurrent:
+                out.append(
+                    LayerSpec(
+                        kind="state",
+                        state=round((layer_cache.state * state_bytes + layer_cache.conv * conv_bytes) / tp),
+                    )
+                )
+            if layer_cache.attends and (layer_cache.k or layer_cache.v) and not layer_cache.image_only:
+                share = 1 if layer_cache.latent else min(tp, layer_cache.kv_heads or 1)
+                row = round(
+                    ((layer_cache.k + layer_cache.v) * element / share + layer_cache.index) / layer_cache.per_tokens
+                )
+                kind = "full" if layer_cache.window is None else "window"
+                out.append(LayerSpec(kind=kind, row=row, window=layer_cache.window or 0))
     return out
 
 
-def _packed(layers: Sequence[LayerCache], packed: Packed, tp: int, state_bytes: float, conv_bytes: float) -> list[Spec]:
+def _packed(
+    layers: Sequence[LayerCache], packed: PackedCacheType, tp: int, state_bytes: float, conv_bytes: float
+) -> list[LayerSpec]:
     """Specs with packed rows. Rows without heads (latent ones) are not packed."""
     kept = 0 if any(x.recurrent for x in layers) else min(packed.kept, len(layers) // 2)
     out = []
-    for i, x in enumerate(layers):
-        plain = specs([x], 2.0, tp, state_bytes, conv_bytes)
+    for i, layer in enumerate(layers):
+        plain = make_layer_specs([layer], 2.0, tp, state_bytes, conv_bytes)
         end = i < kept or i >= len(layers) - kept
-        if end or x.latent or x.extra or not x.kv_heads:
+        if end or layer.latent or layer.extra or not layer.kv_heads:
             out += plain
             continue
-        row = packed.slot(x.k // x.kv_heads, x.v // x.kv_heads) * -(-x.kv_heads // min(tp, x.kv_heads))
+        row = packed.slot(layer.k // layer.kv_heads, layer.v // layer.kv_heads) * -(
+            -layer.kv_heads // min(tp, layer.kv_heads)
+        )
         out += [s if s.kind == "state" else structs.replace(s, row=row) for s in plain]
     return out
 
 
-def plan(all_specs: list[Spec], block: int = BLOCK) -> PagedCache:
+def plan_groups(all_specs: list[LayerSpec], block: int = BLOCK) -> PagedCache:
     """Groups of equal pages. Layers of one kind only form one group; unlike kinds are cut into groups of equal size."""
     attention = [s for s in all_specs if s.kind != "state"]
     states = [s for s in all_specs if s.kind == "state"]
@@ -132,35 +143,35 @@ def plan(all_specs: list[Spec], block: int = BLOCK) -> PagedCache:
     real = sum(s.state for s in states)
     if not attention:
         page = max((s.state for s in states), default=0)
-        groups = (Group(kind="state", layers=len(states), block=1, page=page),) if states else ()
+        groups = (CacheGroup(kind="state", layers=len(states), block=1, page=page),) if states else ()
         return PagedCache(groups=groups, row=0, state_real=real)
     if not states and all(s.kind == "full" for s in attention):
         page = block * row
-        return PagedCache(groups=(Group(kind="full", layers=1, block=block, page=page),), row=row, state_real=0)
+        return PagedCache(groups=(CacheGroup(kind="full", layers=1, block=block, page=page),), row=row, state_real=0)
     return PagedCache(groups=tuple(_unlike(attention, states, block)), row=row, state_real=real)
 
 
-def _unlike(attention: list[Spec], states: list[Spec], block: int) -> list[Group]:
+def _unlike(attention: list[LayerSpec], states: list[LayerSpec], block: int) -> list[CacheGroup]:
     widest = max(s.row for s in attention)
     if states:
         need = max(s.state for s in states)
         block = max(block, _up(-(-need // widest), HYBRID_ALIGNMENT))
     page = block * widest
     kinds: dict[tuple[str, int, int], int] = {}
-    for s in attention:
+    for layer_spec in attention:
         # a narrower row fills the same page with more tokens
-        key = (s.kind, s.window, block * widest // s.row)
+        key = (layer_spec.kind, layer_spec.window, block * widest // layer_spec.row)
         kinds[key] = kinds.get(key, 0) + 1
     counts = list(kinds.values()) + ([len(states)] if states else [])
     size = min(counts)
     if max(counts) < size * 1.25:
         size = max(counts)
     groups = [
-        Group(kind=kind, layers=size, block=tokens, page=page, window=window)
+        CacheGroup(kind=kind, layers=size, block=tokens, page=page, window=window)
         for (kind, window, tokens), n in kinds.items()
         for _ in range(-(-n // size))
     ]
-    groups += [Group(kind="state", layers=size, block=block, page=page) for _ in range(-(-len(states) // size))]
+    groups += [CacheGroup(kind="state", layers=size, block=block, page=page) for _ in range(-(-len(states) // size))]
     return groups
 
 

@@ -43,7 +43,7 @@ def _layer_devices(n_layer: int, gpu_layers: int, shares: tuple[float, ...]) -> 
 
 
 @lru_cache(KEPT)
-def stretches(where: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
+def find_stretches(where: tuple[int, ...]) -> tuple[tuple[int, int, int], ...]:
     """(place, first layer, layer behind the last) of layers that stand together."""
     out, begin = [], 0
     for place, group in groupby(where):

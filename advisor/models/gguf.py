@@ -45,59 +45,61 @@ class GgufFile(Record, frozen=True, kw_only=True):
     bytes_missing: int = 0
 
 
-def _read_metadata(h: Cursor, count: int) -> tuple[dict[str, Value], dict[str, int]]:
+def _read_metadata(cursor: Cursor, count: int) -> tuple[dict[str, Value], dict[str, int]]:
     metadata: dict[str, Value] = {}
     lengths: dict[str, int] = {}
     seen: set[str] = set()
     for i in range(count):
-        key = h.name(f"the name of key {i}")
+        key = cursor.name(f"the name of key {i}")
         shown = key[:80]
         if key in seen:
-            raise BadFile(h.path, f"key {shown!r} appears twice")
+            raise BadFile(cursor.path, f"key {shown!r} appears twice")
         seen.add(key)
-        kind = h.u32(f"the type of {shown!r}")
+        kind = cursor.u32(f"the type of {shown!r}")
         value: Value | None
         if kind == ARRAY:
-            value, lengths[key] = array(h, shown, 1)
+            value, lengths[key] = array(cursor, shown, 1)
         else:
-            start = h.pos
-            value = scalar(h, kind, shown)
+            start = cursor.pos
+            value = scalar(cursor, kind, shown)
             if value is None:
-                lengths[key] = h.pos - start - 8
+                lengths[key] = cursor.pos - start - 8
         if value is not None:
             metadata[key] = value
     return metadata, lengths
 
 
-def _read_tensor(h: Cursor, i: int, expected: int, align: int) -> TensorInfo:
+def _read_tensor(cursor: Cursor, i: int, expected: int, align: int) -> TensorInfo:
     """One tensor description; its data must start at `expected`, as the engine demands."""
-    name = h.name(f"the name of tensor {i}")
+    name = cursor.name(f"the name of tensor {i}")
     what = f"tensor {name[:80]!r}"
-    dims = h.u32(what)
+    dims = cursor.u32(what)
     if dims > 4:
-        raise BadFile(h.path, f"{what} has {dims} dimensions, at most 4 are allowed")
-    h.need(8 * dims + 12, what)
-    shape: tuple[int, ...] = struct.unpack_from(f"<{dims}Q", h.data, h.pos)
-    h.pos += 8 * dims
-    number, offset = h.u32(what), h.u64(what)
+        raise BadFile(cursor.path, f"{what} has {dims} dimensions, at most 4 are allowed")
+    cursor.need(8 * dims + 12, what)
+    shape: tuple[int, ...] = struct.unpack_from(f"<{dims}Q", cursor.data, cursor.pos)
+    cursor.pos += 8 * dims
+    number, offset = cursor.u32(what), cursor.u64(what)
     kind = TYPE_NAMES.get(number)
     if kind is None:
         word = "a type that llama.cpp no longer reads" if number in REMOVED_TYPES else "an unknown type"
-        raise BadFile(h.path, f"{what} has {word} ({number})")
+        raise BadFile(cursor.path, f"{what} has {word} ({number})")
     if 0 in shape or prod(shape) >= MAX_ELEMENTS:
-        raise BadFile(h.path, f"{what} has the impossible shape {list(shape)}")
+        raise BadFile(cursor.path, f"{what} has the impossible shape {list(shape)}")
     per_block, size = BLOCKS[kind]
     if (shape[0] if shape else 1) % per_block:
-        raise BadFile(h.path, f"{what}: a row of {shape[0] if shape else 1} does not fill {kind} blocks of {per_block}")
+        raise BadFile(
+            cursor.path, f"{what}: a row of {shape[0] if shape else 1} does not fill {kind} blocks of {per_block}"
+        )
     if offset != expected:
-        raise BadFile(h.path, f"{what} starts at data byte {offset}, {expected} was expected (alignment {align})")
+        raise BadFile(cursor.path, f"{what} starts at data byte {offset}, {expected} was expected (alignment {align})")
     return TensorInfo(name=name, shape=shape, type=kind, bytes=prod(shape) // per_block * size)
 
 
-def _alignment(h: Cursor, metadata: dict[str, Value]) -> int:
+def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
     align = metadata.get("general.alignment", 32)
     if isinstance(align, bool) or not isinstance(align, int) or not 0 < align <= MIB or align & (align - 1):
-        raise BadFile(h.path, f"general.alignment must be a power of two up to {MIB}, is {str(align)[:40]!r}")
+        raise BadFile(cursor.path, f"general.alignment must be a power of two up to {MIB}, is {str(align)[:40]!r}")
     return align
 
 
@@ -119,47 +121,48 @@ def _read_one(path: Path, limit: int) -> GgufFile:
 
 def read_header(path: Path, stream: BinaryIO, file_bytes: int, limit: int = MAX_HEADER) -> int:
     """Bytes of the header and tensor table at the start of `stream`, which is read no further. Raises BadFile."""
-    h = Cursor(path, stream, limit)
-    _read_header(h, file_bytes)
-    return h.pos
+    cursor = Cursor(path, stream, limit)
+    _read_header(cursor, file_bytes)
+    return cursor.pos
 
 
-def _read_header(h: Cursor, file_bytes: int) -> GgufFile:
-    h.need(4, "the magic number")
-    if h.data[:4] != b"GGUF":
-        raise BadFile(h.path, f"is not a GGUF file (it starts with {h.data[:4]!r}, not b'GGUF')")
-    h.pos = 4
-    version = h.u32("the version")
+def _read_header(cursor: Cursor, file_bytes: int) -> GgufFile:
+    cursor.need(4, "the magic number")
+    if cursor.data[:4] != b"GGUF":
+        raise BadFile(cursor.path, f"is not a GGUF file (it starts with {cursor.data[:4]!r}, not b'GGUF')")
+    cursor.pos = 4
+    version = cursor.u32("the version")
     if version & 0xFFFF == 0 and version:
-        raise BadFile(h.path, "is a big-endian GGUF file; only little-endian files can be read")
+        raise BadFile(cursor.path, "is a big-endian GGUF file; only little-endian files can be read")
     if version not in (2, 3):
-        raise BadFile(h.path, f"is GGUF version {version}; versions 2 and 3 can be read")
-    n_tensors, n_keys = h.u64("the tensor count"), h.u64("the key count")
+        raise BadFile(cursor.path, f"is GGUF version {version}; versions 2 and 3 can be read")
+    n_tensors, n_keys = cursor.u64("the tensor count"), cursor.u64("the key count")
     if n_tensors > MAX_TENSORS or n_keys > MAX_KEYS:
         raise BadFile(
-            h.path, f"claims {n_tensors} tensors and {n_keys} keys; at most {MAX_TENSORS} and {MAX_KEYS} are allowed"
+            cursor.path,
+            f"claims {n_tensors} tensors and {n_keys} keys; at most {MAX_TENSORS} and {MAX_KEYS} are allowed",
         )
-    metadata, lengths = _read_metadata(h, n_keys)
-    align = _alignment(h, metadata)
+    metadata, lengths = _read_metadata(cursor, n_keys)
+    align = _alignment(cursor, metadata)
     tensors: list[TensorInfo] = []
     names: set[str] = set()
     data_end = padded = 0
     for i in range(n_tensors):
-        t = _read_tensor(h, i, padded, align)
-        if t.name in names:
-            raise BadFile(h.path, f"tensor {t.name[:80]!r} appears twice")
-        names.add(t.name)
-        tensors.append(t)
-        data_end = padded + t.bytes
+        tensor_info = _read_tensor(cursor, i, padded, align)
+        if tensor_info.name in names:
+            raise BadFile(cursor.path, f"tensor {tensor_info.name[:80]!r} appears twice")
+        names.add(tensor_info.name)
+        tensors.append(tensor_info)
+        data_end = padded + tensor_info.bytes
         padded = -(-data_end // align) * align
-    data_start = -(-h.pos // align) * align
+    data_start = -(-cursor.pos // align) * align
     missing = max(0, data_start + data_end - file_bytes) if tensors else 0
     return GgufFile(
         version=version,
         metadata=metadata,
         lengths=lengths,
         tensors=tuple(tensors),
-        parts=(str(h.path),),
+        parts=(str(cursor.path),),
         file_bytes=file_bytes,
         tensor_bytes=sum(t.bytes for t in tensors),
         truncated=missing > 0,
@@ -201,10 +204,11 @@ def read_gguf(path: Path | str, max_header: int = MAX_HEADER) -> GgufFile:
         )
     if len(files) == 1:
         return first
-    for no, f in enumerate(files):
-        if f.metadata.get("split.no", no) != no:
+    for no, gguf_file in enumerate(files):
+        if gguf_file.metadata.get("split.no", no) != no:
             raise BadFile(
-                f.parts[0], f"is named part {no + 1} but says it is part {f.metadata['split.no']} (counted from 0)"
+                gguf_file.parts[0],
+                f"is named part {no + 1} but says it is part {gguf_file.metadata['split.no']} (counted from 0)",
             )
     tensors = tuple(t for f in files for t in f.tensors)
     if len(tensors) > MAX_TENSORS:

@@ -33,7 +33,7 @@ from advisor.models.types import (
 Block = Mapping[str, tuple[int, ...]]  # tensor name inside the block -> shape
 
 
-class Header:
+class GgufMetadata:
     """Metadata of one architecture with typed access; a missing or ill-typed key is a BadFile that names it."""
 
     def __init__(self, file: GgufFile, arch: str) -> None:
@@ -78,82 +78,85 @@ class Header:
         return total // parts
 
 
-def mixer(h: Header, block: Block, layer: int) -> AttentionGroup:
+def read_mixer(metadata: GgufMetadata, block: Block, layer: int) -> AttentionGroup:
     """The token mixer of a layer, windows not considered."""
     if "shortconv.conv.weight" in block:
-        return ShortConv(n=1, conv_kernel=h.shape(block, "shortconv.conv.weight", 2)[0])
+        return ShortConv(n=1, conv_kernel=metadata.shape(block, "shortconv.conv.weight", 2)[0])
     if "ssm_conv1d_q.weight" in block:
-        head_dim = h.need("kda.head_dim")
-        width = h.shape(block, "attn_output.weight", 2)[0]
-        kernel = h.shape(block, "ssm_conv1d_q.weight", 2)[0]
-        return Kda(n=1, n_heads=h.divide(width, head_dim, "KDA width"), head_dim=head_dim, conv_kernel=kernel)
+        head_dim = metadata.need("kda.head_dim")
+        width = metadata.shape(block, "attn_output.weight", 2)[0]
+        kernel = metadata.shape(block, "ssm_conv1d_q.weight", 2)[0]
+        return Kda(n=1, n_heads=metadata.divide(width, head_dim, "KDA width"), head_dim=head_dim, conv_kernel=kernel)
     if "ssm_conv1d.weight" in block:
-        recurrent = _recurrent(h, block)
+        recurrent = _recurrent(metadata, block)
         if "attn_q.weight" in block and isinstance(recurrent, Mamba2):
-            return Parallel(n=1, parts=(_softmax(h, block, layer), recurrent))
+            return Parallel(n=1, parts=(_softmax(metadata, block, layer), recurrent))
         return recurrent
     if "attn_kv_a_mqa.weight" in block:
-        return _mla(h, block, layer)
+        return _mla(metadata, block, layer)
     if "attn_q.weight" in block or "attn_qkv.weight" in block:
-        return _softmax(h, block, layer)
+        return _softmax(metadata, block, layer)
     return NoMixer(n=1)
 
 
-def _recurrent(h: Header, block: Block) -> GatedDeltaNet | Mamba1 | Mamba2:
-    kernel, channels = h.shape(block, "ssm_conv1d.weight", 2)[:2]
-    inner = h.shape(block, "ssm_out.weight", 2)[0]
-    state = h.need("ssm.state_size")
+def _recurrent(metadata: GgufMetadata, block: Block) -> GatedDeltaNet | Mamba1 | Mamba2:
+    kernel, channels = metadata.shape(block, "ssm_conv1d.weight", 2)[:2]
+    inner = metadata.shape(block, "ssm_out.weight", 2)[0]
+    state = metadata.need("ssm.state_size")
     if any(name in block for name in ("ssm_ba.weight", "ssm_beta.weight", "ssm_alpha.weight")):
-        v_heads = h.need("ssm.time_step_rank")
-        v_dim = h.divide(inner, v_heads, "linear attention width")
-        k_heads = h.divide(h.divide(channels - inner, 2, "convolution width"), state, "linear attention key width")
+        v_heads = metadata.need("ssm.time_step_rank")
+        v_dim = metadata.divide(inner, v_heads, "linear attention width")
+        k_heads = metadata.divide(
+            metadata.divide(channels - inner, 2, "convolution width"), state, "linear attention key width"
+        )
         return GatedDeltaNet(n=1, k_heads=k_heads, v_heads=v_heads, k_dim=state, v_dim=v_dim, conv_kernel=kernel)
     if "ssm_x.weight" in block:
         return Mamba1(
             n=1,
             inner=inner,
             state=state,
-            dt_rank=h.shape(block, "ssm_x.weight", 2)[1] - 2 * state,
+            dt_rank=metadata.shape(block, "ssm_x.weight", 2)[1] - 2 * state,
             conv_kernel=kernel,
             bcdt_norm="ssm_dt_norm.weight" in block,
         )
-    heads = prod(h.shape(block, "ssm_dt.bias", 1))
+    heads = prod(metadata.shape(block, "ssm_dt.bias", 1))
     return Mamba2(
         n=1,
         heads=heads,
-        head_dim=h.divide(inner, heads, "Mamba-2 width"),
+        head_dim=metadata.divide(inner, heads, "Mamba-2 width"),
         state=state,
-        groups=h.divide(channels - inner, 2 * state, "Mamba-2 convolution width"),
+        groups=metadata.divide(channels - inner, 2 * state, "Mamba-2 convolution width"),
         conv_kernel=kernel,
         conv_bias="ssm_conv1d.bias" in block,
         gated_norm="ssm_norm.weight" in block,
     )
 
 
-def _mla(h: Header, block: Block, layer: int) -> Mla:
-    heads = h.need("attention.head_count", layer)
-    latent = h.need("attention.kv_lora_rank")
-    rope = h.shape(block, "attn_kv_a_mqa.weight", 2)[1] - latent
+def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
+    heads = metadata.need("attention.head_count", layer)
+    latent = metadata.need("attention.kv_lora_rank")
+    rope = metadata.shape(block, "attn_kv_a_mqa.weight", 2)[1] - latent
     q = "attn_q_b.weight" if "attn_q_b.weight" in block else "attn_q.weight"
-    q_in, q_out = h.shape(block, q, 2)[:2]
-    nope = h.divide(q_out, heads, "query width") - rope
+    q_in, q_out = metadata.shape(block, q, 2)[:2]
+    nope = metadata.divide(q_out, heads, "query width") - rope
     if rope < 0 or nope <= 0:
         raise BadFile(
-            h.path, f"layer {layer}: latent attention widths do not agree with `{h.arch}.attention.kv_lora_rank`"
+            metadata.path,
+            f"layer {layer}: latent attention widths do not agree with `{metadata.arch}.attention.kv_lora_rank`",
         )
-    index = h.maybe("attention.indexer.head_count")
+    index = metadata.maybe("attention.indexer.head_count")
     return Mla(
         n=1,
         n_heads=heads,
         kv_lora_rank=latent,
         qk_nope_head_dim=nope,
         qk_rope_head_dim=rope,
-        v_head_dim=h.divide(h.shape(block, "attn_output.weight", 2)[0], heads, "output width"),
+        v_head_dim=metadata.divide(metadata.shape(block, "attn_output.weight", 2)[0], heads, "output width"),
         q_lora_rank=q_in if q == "attn_q_b.weight" else None,
         indexer=Indexer(
             heads=index,
-            dim=h.need("attention.indexer.key_length"),
-            top_k=h.maybe("attention.indexer.top_k"),
+            dim=metadata.need("attention.indexer.key_length"),
+            top_k=metadata.maybe("attention.indexer.top_k"),
             shared="indexer.proj.weight" not in block,
         )
         if index
@@ -161,29 +164,29 @@ def _mla(h: Header, block: Block, layer: int) -> Mla:
     )
 
 
-def _softmax(h: Header, block: Block, layer: int) -> Full:
-    heads = h.need("attention.head_count", layer)
-    kv = h.maybe("attention.head_count_kv", layer) or heads
-    v_dim = h.divide(h.shape(block, "attn_output.weight", 2)[0], heads, "attention output width")
+def _softmax(metadata: GgufMetadata, block: Block, layer: int) -> Full:
+    heads = metadata.need("attention.head_count", layer)
+    kv = metadata.maybe("attention.head_count_kv", layer) or heads
+    v_dim = metadata.divide(metadata.shape(block, "attn_output.weight", 2)[0], heads, "attention output width")
     gate: Literal["elementwise", "headwise"] | None = None
     kind: Literal["head", "full", "per_head"] | None = None
     shared = k_eq_v = False
     if "attn_qkv.weight" in block:
-        fused = h.shape(block, "attn_qkv.weight", 2)[1]
-        k_dim = h.divide(fused - kv * v_dim, heads + kv, "fused query, key and value width")
+        fused = metadata.shape(block, "attn_qkv.weight", 2)[1]
+        k_dim = metadata.divide(fused - kv * v_dim, heads + kv, "fused query, key and value width")
     else:
-        q_width = h.shape(block, "attn_q.weight", 2)[1]
+        q_width = metadata.shape(block, "attn_q.weight", 2)[1]
         if "attn_k.weight" in block:
-            k_dim = h.divide(h.shape(block, "attn_k.weight", 2)[1], kv, "key width")
+            k_dim = metadata.divide(metadata.shape(block, "attn_k.weight", 2)[1], kv, "key width")
             k_eq_v = "attn_v.weight" not in block
         else:
-            shared, k_dim = True, h.divide(q_width, heads, "query width")
+            shared, k_dim = True, metadata.divide(q_width, heads, "query width")
         if q_width == 2 * heads * k_dim:
             gate = "elementwise"
         elif q_width != heads * k_dim:
-            raise BadFile(h.path, f"layer {layer}: query width {q_width} is not {heads} heads of {k_dim}")
+            raise BadFile(metadata.path, f"layer {layer}: query width {q_width} is not {heads} heads of {k_dim}")
     if "attn_gate.weight" in block:
-        gate = "headwise" if h.shape(block, "attn_gate.weight", 2)[1] == heads else "elementwise"
+        gate = "headwise" if metadata.shape(block, "attn_gate.weight", 2)[1] == heads else "elementwise"
     norm = block.get("attn_q_norm.weight")
     if norm is not None:
         kind = "head" if norm == (k_dim,) else "full" if len(norm) == 1 else "per_head"
@@ -203,23 +206,25 @@ def _softmax(h: Header, block: Block, layer: int) -> Full:
     )
 
 
-def feed_forward(h: Header, block: Block, hidden: int) -> FfnGroup:
+def read_feed_forward(metadata: GgufMetadata, block: Block, hidden: int) -> FfnGroup:
     """The feed-forward part of a layer."""
     experts = block.get("ffn_down_exps.weight")
     if experts is not None:
-        return _experts(h, block, hidden, (*experts, 1, 1)[:3])
+        return _experts(metadata, block, hidden, (*experts, 1, 1)[:3])
     if "ffn_down.0.weight" in block:
-        raise BadFile(h.path, "stores every expert as its own tensor, an early format that llama.cpp no longer reads")
+        raise BadFile(
+            metadata.path, "stores every expert as its own tensor, an early format that llama.cpp no longer reads"
+        )
     if "ffn_down.weight" not in block:
         return NoFfn(n=1)
-    width = h.shape(block, "ffn_down.weight", 2)[0]
+    width = metadata.shape(block, "ffn_down.weight", 2)[0]
     fused = block.get("ffn_up.weight", (0, 0))[-1] == 2 * width
     gated = "ffn_gate.weight" in block or fused
     bias = "ffn_up.bias" in block or "ffn_down.bias" in block
     return Dense(n=1, intermediate=width, act="gated" if gated else "plain", bias=bias)
 
 
-def _experts(h: Header, block: Block, hidden: int, down: tuple[int, ...]) -> Moe:
+def _experts(metadata: GgufMetadata, block: Block, hidden: int, down: tuple[int, ...]) -> Moe:
     width, out, count = down
     shared = block.get("ffn_down_shexp.weight", (0,))[0]
     biases = sum(prod(s) for name, s in block.items() if name.endswith("_exps.bias"))
@@ -227,9 +232,9 @@ def _experts(h: Header, block: Block, hidden: int, down: tuple[int, ...]) -> Moe
     return Moe(
         n=1,
         n_experts=count,
-        top_k=min(h.need("expert_used_count"), count),
+        top_k=min(metadata.need("expert_used_count"), count),
         moe_intermediate=width,
-        n_shared=(h.maybe("expert_shared_count") or 1) if shared else 0,
+        n_shared=(metadata.maybe("expert_shared_count") or 1) if shared else 0,
         shared_intermediate=shared,
         shared_gate="ffn_gate_inp_shexp.weight" in block,
         parallel_dense=block.get("ffn_down.weight", (0,))[0],

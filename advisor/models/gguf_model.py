@@ -14,13 +14,13 @@ import msgspec
 from advisor.errors import AdvisorError, BadFile
 from advisor.models.ggml_types import FILE_TYPES
 from advisor.models.gguf import GgufFile
-from advisor.models.gguf_layers import Block, Header, feed_forward, mixer
-from advisor.models.layers import grouped
+from advisor.models.gguf_layers import Block, GgufMetadata, read_feed_forward, read_mixer
+from advisor.models.layers import group_layers
 from advisor.models.types import (
     AttentionGroup,
     Chunked,
     Encoder,
-    Extra,
+    ExtraWeights,
     FfnGroup,
     Full,
     Layout,
@@ -65,22 +65,22 @@ def model_from_gguf(file: GgufFile, path: Path | str | None = None) -> Model:
 
     name = str(path or file.parts[0])
     arch = _architecture(file, name)
-    h = Header(file, arch)
-    blocks = _blocks(h, file)
-    hidden = h.need("embedding_length")
+    metadata = GgufMetadata(file, arch)
+    blocks = _blocks(metadata, file)
+    hidden = metadata.need("embedding_length")
     n = len(blocks)
     notes = [] if arch in KNOWN else [f"architecture {arch[:60]!r} is not known; read by its tensors"]
-    attention = _windows(h, [mixer(h, b, i) for i, b in enumerate(blocks)], notes)
-    ffn: list[FfnGroup] = [feed_forward(h, b, hidden) for b in blocks]
+    attention = _windows(metadata, [read_mixer(metadata, b, i) for i, b in enumerate(blocks)], notes)
+    ffn: list[FfnGroup] = [read_feed_forward(metadata, b, hidden) for b in blocks]
     if all(isinstance(m, NoMixer) for m in attention):
         raise AdvisorError("unknown_architecture", f"{name}: no layer of architecture {arch[:60]!r} can be read")
-    attention_groups, attention_order = grouped(attention)
-    ffn_groups, ffn_order = grouped(ffn)
+    attention_groups, attention_order = group_layers(attention)
+    ffn_groups, ffn_order = group_layers(ffn)
     names = {t.name: t for t in file.tensors}
     layout = Layout(
         n_layers=n,
         hidden_size=hidden,
-        vocab_size=_vocabulary(h, file),
+        vocab_size=_vocabulary(metadata, file),
         tie_embeddings="output.weight" not in names,
         attention=attention_groups,
         ffn=ffn_groups,
@@ -95,13 +95,13 @@ def model_from_gguf(file: GgufFile, path: Path | str | None = None) -> Model:
     model = Model(
         id=name,
         family=_text(file, "general.basename") or arch,
-        kind=_kind(h, attention),
+        kind=_kind(metadata, attention),
         architecture=arch,
         model_type=arch,
         params_total=total,
         params_text=total,
         params_stored=sum(t.elements for t in file.tensors),
-        max_context=h.maybe("context_length", most=2**40),
+        max_context=metadata.maybe("context_length", most=2**40),
         dtype="float16",
         native_quant=quant,
         layout=layout,
@@ -116,9 +116,9 @@ def model_from_gguf(file: GgufFile, path: Path | str | None = None) -> Model:
     rest = total - text_params(model)
     if rest:  # tensors that the groups do not describe (per-layer embeddings, scales, position tables, ...)
         table = names.get("per_layer_token_embd.weight")
-        extras = [Extra(params=table.elements, what="per-layer embeddings", not_active=True)] if table else []
+        extras = [ExtraWeights(params=table.elements, what="per-layer embeddings", not_active=True)] if table else []
         rest -= table.elements if table else 0
-        extras += [Extra(params=rest, what="further tensors")] if rest else []
+        extras += [ExtraWeights(params=rest, what="further tensors")] if rest else []
         model = msgspec.structs.replace(model, weights=msgspec.structs.replace(model.weights, extras=tuple(extras)))
     return msgspec.structs.replace(model, params_active=active_params(model))
 
@@ -129,8 +129,8 @@ def gguf_quantization(file: GgufFile) -> str:
     if isinstance(number, int) and number in FILE_TYPES:
         return FILE_TYPES[number]
     by_type: dict[str, int] = {}
-    for t in file.tensors:
-        by_type[t.type] = by_type.get(t.type, 0) + t.bytes
+    for tensor_info in file.tensors:
+        by_type[tensor_info.type] = by_type.get(tensor_info.type, 0) + tensor_info.bytes
     return max(by_type, key=lambda k: by_type[k], default="F16")
 
 
@@ -162,22 +162,26 @@ def _block_number(name: str) -> int:
     return int(parts[1]) if parts[0] == "blk" and len(parts) == 3 and parts[1].isdecimal() and len(parts[1]) < 6 else -1
 
 
-def _blocks(h: Header, file: GgufFile) -> list[Block]:
+def _blocks(metadata: GgufMetadata, file: GgufFile) -> list[Block]:
     """Tensor shapes of every layer; trailing MTP blocks are left out."""
-    n = h.need("block_count", most=MAX_LAYERS)
+    n = metadata.need("block_count", most=MAX_LAYERS)
     blocks: list[dict[str, tuple[int, ...]]] = [{} for _ in range(n)]
-    for t in file.tensors:
-        i = _block_number(t.name)
+    for tensor_info in file.tensors:
+        i = _block_number(tensor_info.name)
         if i >= n:
-            raise BadFile(h.path, f"tensor {t.name[:80]!r} is beyond the {n} layers of `{h.arch}.block_count`")
+            raise BadFile(
+                metadata.path,
+                f"tensor {tensor_info.name[:80]!r} is beyond the {n} layers of `{metadata.arch}.block_count`",
+            )
         if i >= 0:
-            blocks[i][t.name.split(".", 2)[2]] = t.shape
+            blocks[i][tensor_info.name.split(".", 2)[2]] = tensor_info.shape
     while blocks and any(name.startswith("nextn.") for name in blocks[-1]):
         blocks.pop()
     empty = [i for i, b in enumerate(blocks) if not b]
     if empty or not blocks:
         raise BadFile(
-            h.path, f"layer {empty[0] if empty else 0} has no tensors" + (" (a part is missing?)" if empty else "")
+            metadata.path,
+            f"layer {empty[0] if empty else 0} has no tensors" + (" (a part is missing?)" if empty else ""),
         )
     return list(blocks)
 
@@ -188,55 +192,55 @@ def _mtp(file: GgufFile, n: int) -> Mtp | None:
     return Mtp(layers=layers, per_layer=sum(t.elements for t in extra) // layers) if layers else None
 
 
-def _vocabulary(h: Header, file: GgufFile) -> int:
-    for t in file.tensors:
-        if t.name == "token_embd.weight" and len(t.shape) == 2:
-            return t.shape[1]
-    size = h.maybe("vocab_size") or file.lengths.get("tokenizer.ggml.tokens")
+def _vocabulary(metadata: GgufMetadata, file: GgufFile) -> int:
+    for tensor_info in file.tensors:
+        if tensor_info.name == "token_embd.weight" and len(tensor_info.shape) == 2:
+            return tensor_info.shape[1]
+    size = metadata.maybe("vocab_size") or file.lengths.get("tokenizer.ggml.tokens")
     if not size:
-        raise BadFile(h.path, "has neither a `token_embd.weight` tensor nor a token list")
+        raise BadFile(metadata.path, "has neither a `token_embd.weight` tensor nor a token list")
     return size
 
 
-def _is_full(h: Header, i: int, n: int) -> bool:
+def _is_full(metadata: GgufMetadata, i: int, n: int) -> bool:
     """Whether layer `i` is a full one in an architecture with windows."""
-    pattern = h.file.metadata.get(f"{h.arch}.attention.sliding_window_pattern")
+    pattern = metadata.file.metadata.get(f"{metadata.arch}.attention.sliding_window_pattern")
     if isinstance(pattern, tuple) and len(pattern) >= n:
         return not pattern[i]
-    period = PERIODS[h.arch] if not isinstance(pattern, int) or pattern < 1 else pattern
+    period = PERIODS[metadata.arch] if not isinstance(pattern, int) or pattern < 1 else pattern
     return i % -period == 0 if period < 0 else (i + 1) % period == 0
 
 
-def _windows(h: Header, mixers: list[AttentionGroup], notes: list[str]) -> list[AttentionGroup]:
+def _windows(metadata: GgufMetadata, mixers: list[AttentionGroup], notes: list[str]) -> list[AttentionGroup]:
     """Windows, bidirectional attention and shared caches on top of the shapes."""
     n = len(mixers)
-    window = CHUNK if h.arch == "llama4" else h.maybe("attention.sliding_window")
-    patterned = h.arch in PERIODS or isinstance(
-        h.file.metadata.get(f"{h.arch}.attention.sliding_window_pattern"), tuple
+    window = CHUNK if metadata.arch == "llama4" else metadata.maybe("attention.sliding_window")
+    patterned = metadata.arch in PERIODS or isinstance(
+        metadata.file.metadata.get(f"{metadata.arch}.attention.sliding_window_pattern"), tuple
     )
     if window and not patterned:
-        notes.append(f"the sliding window of {window} tokens is not used by llama.cpp for {h.arch}")
-    causal = h.file.metadata.get(f"{h.arch}.attention.causal")
-    encoder = causal is False or h.arch in {"bert", "nomic-bert", "modern-bert", "gemma-embedding"}
-    shared = h.maybe("attention.shared_kv_layers")
-    if shared is None and h.arch == "gemma3n":
+        notes.append(f"the sliding window of {window} tokens is not used by llama.cpp for {metadata.arch}")
+    causal = metadata.file.metadata.get(f"{metadata.arch}.attention.causal")
+    encoder = causal is False or metadata.arch in {"bert", "nomic-bert", "modern-bert", "gemma-embedding"}
+    shared = metadata.maybe("attention.shared_kv_layers")
+    if shared is None and metadata.arch == "gemma3n":
         shared = max(0, n - GEMMA3N_OWN_CACHE)
     out: list[AttentionGroup] = []
-    for i, m in enumerate(mixers):
-        if isinstance(m, Full):
+    for i, full in enumerate(mixers):
+        if isinstance(full, Full):
             if shared and i >= n - shared:
-                m = msgspec.structs.replace(m, kv_shared=True)
-            windowed = bool(window) and patterned and not _is_full(h, i, n)
+                full = msgspec.structs.replace(full, kv_shared=True)
+            windowed = bool(window) and patterned and not _is_full(metadata, i, n)
             if windowed or encoder:
-                kind: Any = Encoder if encoder else Chunked if h.arch == "llama4" else Sliding
-                fields = {f: getattr(m, f) for f in m.__struct_fields__ if f != "window"}
-                m = kind(**fields, window=window if windowed else None)
-        out.append(m)
+                kind: Any = Encoder if encoder else Chunked if metadata.arch == "llama4" else Sliding
+                fields = {f: getattr(full, f) for f in full.__struct_fields__ if f != "window"}
+                full = kind(**fields, window=window if windowed else None)
+        out.append(full)
     return out
 
 
-def _kind(h: Header, attention: list[AttentionGroup]) -> Any:
-    pooling = h.maybe("pooling_type")
+def _kind(metadata: GgufMetadata, attention: list[AttentionGroup]) -> Any:
+    pooling = metadata.maybe("pooling_type")
     if pooling == POOLING_RANK:
         return "reranker"
     return "embedding" if pooling or all(isinstance(m, Encoder) for m in attention) else "chat"

@@ -12,14 +12,14 @@ from pathlib import Path
 import msgspec
 
 from advisor.errors import BadFile
-from advisor.files import Stamp, stamp
+from advisor.files import Stamp, stamp_files
 from advisor.record import Record
 
 MARK = "advise-headers.json"
 _LIMIT = 4 * 2**20
 
 
-class Origin(Record, frozen=True, kw_only=True):
+class HeaderOrigin(Record, frozen=True, kw_only=True):
     """Where the headers of a folder were read."""
 
     repository: str  # org/name
@@ -27,25 +27,25 @@ class Origin(Record, frozen=True, kw_only=True):
     sizes: dict[str, int]  # file name -> bytes of the whole file
 
 
-def origin(path: Path | str) -> Origin | None:
+def read_origin(path: Path | str) -> HeaderOrigin | None:
     """The origin of a header folder or of a file in one; None for anything else. Raises BadFile."""
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     mark = folder / MARK
-    return _read(mark, stamp(mark)) if mark.is_file() else None
+    return _read(mark, stamp_files(mark)) if mark.is_file() else None
 
 
 @lru_cache(maxsize=16)
-def _read(mark: Path, seen: Stamp) -> Origin:
+def _read(mark: Path, seen: Stamp) -> HeaderOrigin:
     from advisor.files import read_bytes
 
     try:
-        return msgspec.json.decode(read_bytes(mark, _LIMIT), type=Origin)
+        return msgspec.json.decode(read_bytes(mark, _LIMIT), type=HeaderOrigin)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
         raise BadFile(mark, f"is not what --online writes: {str(e)[:200]}; delete the folder and ask again") from None
 
 
 def full_size(path: Path) -> int:
     """Bytes of a file, or of the whole file of which only the header is kept here. Raises OSError, BadFile."""
-    found = origin(path)
+    found = read_origin(path)
     return found.sizes.get(path.name, path.stat().st_size) if found else path.stat().st_size

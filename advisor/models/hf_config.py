@@ -13,15 +13,15 @@ import msgspec
 
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_json
-from advisor.models.hf_attention import MIXERS, switch
+from advisor.models.hf_attention import MIXERS, read_switch
 from advisor.models.hf_ffn import FFNS
-from advisor.models.hf_keys import Keys, unknown_architecture
-from advisor.models.hf_quant import native_quant, weight_block
-from advisor.models.hf_traits import TRAITS, Traits
-from advisor.models.hf_vision import TOWER_NAMES, vision_of
-from advisor.models.layers import grouped
+from advisor.models.hf_keys import ConfigSection, unknown_architecture
+from advisor.models.hf_quant import describe_native_quant, read_weight_block
+from advisor.models.hf_traits import TRAITS, ModelTraits
+from advisor.models.hf_vision import TOWER_NAMES, read_vision
+from advisor.models.layers import group_layers
 from advisor.models.tensors import TensorInfo
-from advisor.models.types import Extra, Layout, Model, Mtp, PublishedSize, Vision, Weights
+from advisor.models.types import ExtraWeights, Layout, Model, Mtp, PublishedSize, Vision, Weights
 from advisor.units import MIB
 
 MAX_CONFIG = 4 * MIB
@@ -44,7 +44,7 @@ def model_from_config(config: dict[str, Any], id: str) -> Model:
     where = f"config.json of {id}"
     if not isinstance(config, dict):
         raise BadInput(f"{where}: must be a JSON object")
-    outer = Keys(config, where)
+    outer = ConfigSection(config, where)
     text = _text_section(outer)
     outer_type = outer.text("model_type")
     if outer_type is None:
@@ -53,17 +53,17 @@ def model_from_config(config: dict[str, Any], id: str) -> Model:
     if outer_type == "deepseek_v3" and outer.has("index_n_heads"):
         model_type = "deepseek_v32"
     traits, note = _traits(text, model_type)
-    c = Keys(
+    section = ConfigSection(
         {"model_type": model_type, **traits.defaults, **{k: v for k, v in text.data.items() if v is not None}},
         text.where,
     )
     for name, value in text.data.items():
         if value is None and name in traits.defaults:
-            c = Keys({**c.data, name: None}, c.where)  # an explicit null is not "left out"
-    return _model(outer, c, traits, id, outer_type, note)
+            section = ConfigSection({**section.data, name: None}, section.where)  # an explicit null is not "left out"
+    return _model(outer, section, traits, id, outer_type, note)
 
 
-def _text_section(outer: Keys) -> Keys:
+def _text_section(outer: ConfigSection) -> ConfigSection:
     """The section with the text dims: the config itself, or the nested one of a wrapper."""
     section = outer
     thinker = outer.section("thinker_config")
@@ -75,31 +75,33 @@ def _text_section(outer: Keys) -> Keys:
     return section
 
 
-def _traits(c: Keys, model_type: str) -> tuple[Traits, str | None]:
+def _traits(config: ConfigSection, model_type: str) -> tuple[ModelTraits, str | None]:
     known = TRAITS.get(model_type)
     if known is not None:
         return known, known.note
-    missing = [k for k in _STANDARD if not c.has(k)]
-    hints = [k for k in c.data if any(h in k for h in _HINTS) and c.data[k] not in (None, False, 0)]
-    if c.has("sliding_window") and not c.has("layer_types") and c.flag("use_sliding_window", True):
+    missing = [k for k in _STANDARD if not config.has(k)]
+    hints = [k for k in config.data if any(h in k for h in _HINTS) and config.data[k] not in (None, False, 0)]
+    if config.has("sliding_window") and not config.has("layer_types") and config.flag("use_sliding_window", True):
         hints.append("sliding_window")
     if missing or hints:
         why = f"it has `{hints[0]}`" if hints else f"`{missing[0]}` is missing"
-        raise unknown_architecture(c.where, f"model_type {model_type[:60]!r} is not known and {why}")
+        raise unknown_architecture(config.where, f"model_type {model_type[:60]!r} is not known and {why}")
     note = f"model_type {model_type[:60]!r} is not known; read as plain attention with gated MLP, biases not counted"
-    bias = "attention_bias" if c.has("attention_bias") else False
-    return Traits(qkv_bias=bias, o_bias=bias), note
+    bias = "attention_bias" if config.has("attention_bias") else False
+    return ModelTraits(qkv_bias=bias, o_bias=bias), note
 
 
-def _model(outer: Keys, c: Keys, t: Traits, id: str, outer_type: str, note: str | None) -> Model:
+def _model(
+    outer: ConfigSection, config: ConfigSection, traits: ModelTraits, id: str, outer_type: str, note: str | None
+) -> Model:
     from advisor.models.parameters import active_params, text_params
 
-    n = c.layers()
-    attention, attention_order = grouped(MIXERS[t.mixer](c, t, n))
-    ffn, ffn_order = grouped(FFNS[t.ffn](c, t, n))
-    hidden, vocab = c.hidden(), c.whole("vocab_size")
-    tie_name = "tie_embedding" if c.has("tie_embedding") else "tie_word_embeddings"
-    tied = c.flag(tie_name, outer.flag("tie_word_embeddings", t.tie))
+    n = config.layers()
+    attention, attention_order = group_layers(MIXERS[traits.mixer](config, traits, n))
+    ffn, ffn_order = group_layers(FFNS[traits.ffn](config, traits, n))
+    hidden, vocab = config.hidden(), config.whole("vocab_size")
+    tie_name = "tie_embedding" if config.has("tie_embedding") else "tie_word_embeddings"
+    tied = config.flag(tie_name, outer.flag("tie_word_embeddings", traits.tie))
     layout = Layout(
         n_layers=n,
         hidden_size=hidden,
@@ -110,37 +112,37 @@ def _model(outer: Keys, c: Keys, t: Traits, id: str, outer_type: str, note: str 
         attention_order=attention_order,
         ffn_order=ffn_order,
     )
-    architectures = outer.items("architectures", str) or c.items("architectures", str) or [None]
-    vision = vision_of(outer, outer_type, hidden)
+    architectures = outer.items("architectures", str) or config.items("architectures", str) or [None]
+    vision = read_vision(outer, outer_type, hidden)
     notes = [note] if note else []
     if vision is None and outer.has("vision_config", "audio_config"):
         notes.append("size of the vision or audio part not known from the config")
-    dtype = outer.text("dtype") or outer.text("torch_dtype") or c.text("dtype") or c.text("torch_dtype")
+    dtype = outer.text("dtype") or outer.text("torch_dtype") or config.text("dtype") or config.text("torch_dtype")
     if dtype is None:
         notes.append("dtype not stated, bfloat16 taken")
-    mtp = c.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers")
-    stored = outer if outer.has("quantization_config", "quantization") else c
+    mtp = config.maybe("num_nextn_predict_layers", "mtp_num_hidden_layers")
+    stored = outer if outer.has("quantization_config", "quantization") else config
     model = Model(
         id=id,
         family=outer_type,
-        kind=_kind(t, architectures[0], outer_type),
+        kind=_kind(traits, architectures[0], outer_type),
         architecture=architectures[0],
         model_type=outer_type,
         params_total=0,
-        max_context=_context(c),
+        max_context=_context(config),
         dtype=dtype or "bfloat16",
-        native_quant=native_quant(stored),
-        weight_blocks={id: block} if (block := weight_block(stored)) else {},
+        native_quant=describe_native_quant(stored),
+        weight_blocks={id: block} if (block := read_weight_block(stored)) else {},
         layout=layout,
         vision=vision,
         mtp=Mtp(layers=mtp) if mtp else None,
         weights=Weights(
-            norms_per_layer=7 if t.ffn == "gemma4" and c.flag("enable_moe_block") else t.norms,
-            norm_bias=t.norm_bias,
-            lm_head_bias=switch(c, t.lm_head_bias),
-            extras=_extras(c, n, hidden, architectures[0] or ""),
+            norms_per_layer=7 if traits.ffn == "gemma4" and config.flag("enable_moe_block") else traits.norms,
+            norm_bias=traits.norm_bias,
+            lm_head_bias=read_switch(config, traits.lm_head_bias),
+            extras=_extras(config, n, hidden, architectures[0] or ""),
         ),
-        verified=note is None or t.note is not None,
+        verified=note is None or traits.note is not None,
         notes="; ".join(notes) or None,
         source=(f"config.json of {id}",),
     )
@@ -153,52 +155,52 @@ def _model(outer: Keys, c: Keys, t: Traits, id: str, outer_type: str, note: str 
     )
 
 
-def _kind(t: Traits, architecture: str | None, model_type: str) -> Any:
+def _kind(traits: ModelTraits, architecture: str | None, model_type: str) -> Any:
     if architecture and architecture.endswith("ForSequenceClassification"):
         return "reranker"
-    return "embedding" if model_type in {"llama_bidirec", "llama_embed"} else t.kind
+    return "embedding" if model_type in {"llama_bidirec", "llama_embed"} else traits.kind
 
 
-def _context(c: Keys) -> int | None:
+def _context(config: ConfigSection) -> int | None:
     """Longest sequence the config states, in tokens; RoBERTa's position table has two unused rows."""
-    n = c.maybe(
+    n = config.maybe(
         "max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length", "seq_length", most=2**40
     )
-    return n - 2 if n and n > 2 and c.data.get("model_type") in {"roberta", "xlm-roberta"} else n
+    return n - 2 if n and n > 2 and config.data.get("model_type") in {"roberta", "xlm-roberta"} else n
 
 
-def _extras(c: Keys, n: int, d: int, architecture: str) -> tuple[Extra, ...]:
+def _extras(config: ConfigSection, n: int, d: int, architecture: str) -> tuple[ExtraWeights, ...]:
     """Weights outside the layers that a few classes have."""
-    kind = c.data.get("model_type")
-    out: list[Extra] = []
+    kind = config.data.get("model_type")
+    out: list[ExtraWeights] = []
     if kind in {"bert", "roberta", "xlm-roberta"}:
-        out.append(Extra(what="position embeddings", params=c.whole("max_position_embeddings") * d))
+        out.append(ExtraWeights(what="position embeddings", params=config.whole("max_position_embeddings") * d))
     if kind in {"bert", "roberta", "xlm-roberta", "nomic_bert"}:
-        out.append(Extra(what="token types", params=(c.maybe("type_vocab_size") or 0) * d))
+        out.append(ExtraWeights(what="token types", params=(config.maybe("type_vocab_size") or 0) * d))
     if kind in {"bert", "roberta", "xlm-roberta"}:
         if architecture.endswith("ForSequenceClassification"):
-            names = c.data.get("id2label")
-            labels = (len(names) if isinstance(names, dict) else 0) or c.maybe("num_labels", least=1) or 2
-            out.append(Extra(what="classification head", params=d * d + d + d * labels + labels))
+            names = config.data.get("id2label")
+            labels = (len(names) if isinstance(names, dict) else 0) or config.maybe("num_labels", least=1) or 2
+            out.append(ExtraWeights(what="classification head", params=d * d + d + d * labels + labels))
         else:
-            out.append(Extra(what="pooler", params=d * d + d))
+            out.append(ExtraWeights(what="pooler", params=d * d + d))
     if kind == "apertus":
-        out.append(Extra(what="xIELU scalars", params=2 * n))
+        out.append(ExtraWeights(what="xIELU scalars", params=2 * n))
     if kind == "mllama_text_model":
-        out.append(Extra(what="8 extra embedding rows", params=8 * d))
+        out.append(ExtraWeights(what="8 extra embedding rows", params=8 * d))
     if kind == "gemma4_text":
-        out.append(Extra(what="layer scalars", params=n))
-    per_layer = c.maybe("hidden_size_per_layer_input")
+        out.append(ExtraWeights(what="layer scalars", params=n))
+    per_layer = config.maybe("hidden_size_per_layer_input")
     if per_layer:
-        table = c.whole("vocab_size_per_layer_input") * n * per_layer
-        out.append(Extra(what="per-layer embeddings", params=table, not_active=True))
-        out.append(Extra(what="per-layer projection", params=d * n * per_layer + per_layer))
-        out.append(Extra(what="per-layer gates", params=n * (2 * d * per_layer + d)))
+        table = config.whole("vocab_size_per_layer_input") * n * per_layer
+        out.append(ExtraWeights(what="per-layer embeddings", params=table, not_active=True))
+        out.append(ExtraWeights(what="per-layer projection", params=d * n * per_layer + per_layer))
+        out.append(ExtraWeights(what="per-layer gates", params=n * (2 * d * per_layer + d)))
     if kind == "gemma3n_text":
-        rank, streams = c.whole("laurel_rank"), c.whole("altup_num_inputs")
-        out.append(Extra(what=f"laurel rank {rank}", params=n * (2 * d * rank + d)))
+        rank, streams = config.whole("laurel_rank"), config.whole("altup_num_inputs")
+        out.append(ExtraWeights(what=f"laurel rank {rank}", params=n * (2 * d * rank + d)))
         mixing = n * (streams**3 + streams**2 + d * streams + 2 * d)
-        out.append(Extra(what="altup", params=mixing + 2 * (streams - 1) * d * d))
+        out.append(ExtraWeights(what="altup", params=mixing + 2 * (streams - 1) * d * d))
     return tuple(out)
 
 

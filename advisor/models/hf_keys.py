@@ -11,7 +11,7 @@ MAX_LAYERS = 4096
 MAX_DIM = 2**31
 
 
-class Keys:
+class ConfigSection:
     """One (text) section of a config, with the place it came from for messages. `None` values count as absent."""
 
     def __init__(self, data: Mapping[str, Any], where: str) -> None:
@@ -79,14 +79,14 @@ class Keys:
             raise BadInput(f"{self.where}: `{name}` must be a list of {of.__name__}, is {str(value)[:60]!r}")
         return value
 
-    def section(self, name: str) -> Keys | None:
+    def section(self, name: str) -> ConfigSection | None:
         """A nested object; None if absent. Raises BadInput."""
         value = self.data.get(name)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise BadInput(f"{self.where}: `{name}` must be an object, is {str(value)[:60]!r}")
-        return Keys(value, f"{self.where}, {name}")
+        return ConfigSection(value, f"{self.where}, {name}")
 
     def layers(self) -> int:
         """Number of layers."""

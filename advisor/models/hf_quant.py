@@ -4,51 +4,51 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.models.hf_keys import Keys
+from advisor.models.hf_keys import ConfigSection
 
 
-def native_quant(c: Keys) -> str | None:
+def describe_native_quant(config: ConfigSection) -> str | None:
     """`fp8`, `int4 (experts)`, `awq int4`, `mlx 4bit`, ...; None for an unquantized checkpoint. Raises BadInput."""
-    mlx = c.section("quantization")
+    mlx = config.section("quantization")
     if mlx is not None and mlx.has("bits"):
         return f"mlx {mlx.whole('bits', most=64)}bit"
-    q = c.section("quantization_config")
-    if q is None:
+    section = config.section("quantization_config")
+    if section is None:
         return None
-    method = (q.text("quant_method") or q.text("quant_algo") or "unknown").lower().replace("_", "-")
-    name = _name(q, method)
-    skipped = [*_texts(q.data.get("modules_to_not_convert")), *_texts(q.data.get("ignore"))]
+    method = (section.text("quant_method") or section.text("quant_algo") or "unknown").lower().replace("_", "-")
+    name = _name(section, method)
+    skipped = [*_texts(section.data.get("modules_to_not_convert")), *_texts(section.data.get("ignore"))]
     only_experts = any("attn" in s for s in skipped) and method in {"mxfp4", "compressed-tensors"}
     return f"{name} (experts)" if only_experts else name
 
 
-def weight_block(c: Keys) -> int | None:
+def read_weight_block(config: ConfigSection) -> int | None:
     """Side of the square blocks of weights that share a scale (`weight_block_size`); None where none is stated."""
-    q = c.section("quantization_config")
-    sides = q.data.get("weight_block_size") if q is not None else None
+    section = config.section("quantization_config")
+    sides = section.data.get("weight_block_size") if section is not None else None
     if not isinstance(sides, list) or len(sides) != 2 or sides[0] != sides[1]:
         return None
     side = sides[0]
     return side if isinstance(side, int) and not isinstance(side, bool) and 1 < side <= 4096 else None
 
 
-def _name(q: Keys, method: str) -> str:
+def _name(config: ConfigSection, method: str) -> str:
     if method in {"gptq", "awq", "auto-round", "autoround"}:
-        return f"{method} int{q.maybe('bits', 'w_bit', least=1, most=64) or 4}"
-    if method == "bitsandbytes" or q.has("load_in_4bit", "load_in_8bit"):
-        return f"bitsandbytes {8 if q.flag('load_in_8bit') else 4}bit"
+        return f"{method} int{config.maybe('bits', 'w_bit', least=1, most=64) or 4}"
+    if method == "bitsandbytes" or config.has("load_in_4bit", "load_in_8bit"):
+        return f"bitsandbytes {8 if config.flag('load_in_8bit') else 4}bit"
     if method == "modelopt":
-        return (q.text("quant_algo") or "modelopt").lower()
+        return (config.text("quant_algo") or "modelopt").lower()
     if method == "exl3":
-        bits = q.data.get("bits")
+        bits = config.data.get("bits")
         return f"exl3 {bits:g}bpw" if isinstance(bits, (int, float)) else "exl3"
     if method == "compressed-tensors":
-        return _compressed(q)
+        return _compressed(config)
     return "fp8" if method in {"fp8", "fbgemm-fp8"} else method[:40]
 
 
-def _compressed(q: Keys) -> str:
-    groups = q.section("config_groups")
+def _compressed(config: ConfigSection) -> str:
+    groups = config.section("config_groups")
     for group in groups.data.values() if groups else ():
         weights: Any = group.get("weights") if isinstance(group, dict) else None
         if isinstance(weights, dict):

@@ -15,7 +15,7 @@ from advisor.record import Record
 Switch = bool | str  # a constant, or the config key that switches it
 
 
-class Traits(Record, frozen=True, kw_only=True):
+class ModelTraits(Record, frozen=True, kw_only=True):
     """Fixed properties of one `model_type`."""
 
     mixer: str = "softmax"
@@ -41,12 +41,12 @@ class Traits(Record, frozen=True, kw_only=True):
     note: str | None = None
 
 
-def _same(names: str, traits: Traits) -> dict[str, Traits]:
+def _same(names: str, traits: ModelTraits) -> dict[str, ModelTraits]:
     return dict.fromkeys(names.split(), traits)
 
 
 _ATTENTION_BIAS: dict[str, Any] = {"qkv_bias": "attention_bias", "o_bias": "attention_bias"}
-_DELTA = Traits(
+_DELTA = ModelTraits(
     mixer="delta", qk_norm="head", gate="elementwise", pattern=4, shared_gate=True, defaults={"attn_output_gate": True}
 )
 _GEMMA3_DEFAULTS = {
@@ -55,36 +55,40 @@ _GEMMA3_DEFAULTS = {
 }  # fmt: skip
 _PHI_WINDOW = "sliding window of the config not counted (llama.cpp ignores it too)"
 
-TRAITS: dict[str, Traits] = {
-    **_same("llama llama_bidirec llama_embed", Traits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
-    "mistral": Traits(window="all", defaults={"sliding_window": 4096}),
-    "ministral": Traits(window="all"),
-    **_same("ministral3 smollm3", Traits(window="none")),
-    "mixtral": Traits(window="all"),
-    "qwen2": Traits(qkv_bias=True),
-    "mimo": Traits(qkv_bias=True),
-    **_same("qwen2_vl qwen2_5_vl qwen2_vl_text qwen2_5_vl_text", Traits(qkv_bias=True)),
-    "qwen3": Traits(**_ATTENTION_BIAS, qk_norm="head"),
-    "qwen3_vl_text": Traits(**_ATTENTION_BIAS, qk_norm="head", tie=True),
-    **_same("qwen3_moe qwen3_vl_moe_text", Traits(**_ATTENTION_BIAS, qk_norm="head")),
-    "qwen2_moe": Traits(qkv_bias=True, shared_gate=True),
+TRAITS: dict[str, ModelTraits] = {
+    **_same("llama llama_bidirec llama_embed", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
+    "mistral": ModelTraits(window="all", defaults={"sliding_window": 4096}),
+    "ministral": ModelTraits(window="all"),
+    **_same("ministral3 smollm3", ModelTraits(window="none")),
+    "mixtral": ModelTraits(window="all"),
+    "qwen2": ModelTraits(qkv_bias=True),
+    "mimo": ModelTraits(qkv_bias=True),
+    **_same("qwen2_vl qwen2_5_vl qwen2_vl_text qwen2_5_vl_text", ModelTraits(qkv_bias=True)),
+    "qwen3": ModelTraits(**_ATTENTION_BIAS, qk_norm="head"),
+    "qwen3_vl_text": ModelTraits(**_ATTENTION_BIAS, qk_norm="head", tie=True),
+    **_same("qwen3_moe qwen3_vl_moe_text", ModelTraits(**_ATTENTION_BIAS, qk_norm="head")),
+    "qwen2_moe": ModelTraits(qkv_bias=True, shared_gate=True),
     **_same("qwen3_next qwen3_5_text qwen3_5_moe_text qwen3_5 qwen3_5_moe", _DELTA),
-    "gemma": Traits(tie=True),
-    "gemma2": Traits(tie=True, norms=4, window="pattern", pattern=2),
-    "gemma3_text": Traits(tie=True, norms=4, qk_norm="head", window="pattern", pattern=6, defaults=_GEMMA3_DEFAULTS),
-    "gemma3n_text": Traits(mixer="gemma_shared", tie=True, norms=4, qk_norm="head", window="pattern", pattern=5),
-    "gemma4_text": Traits(
+    "gemma": ModelTraits(tie=True),
+    "gemma2": ModelTraits(tie=True, norms=4, window="pattern", pattern=2),
+    "gemma3_text": ModelTraits(
+        tie=True, norms=4, qk_norm="head", window="pattern", pattern=6, defaults=_GEMMA3_DEFAULTS
+    ),
+    "gemma3n_text": ModelTraits(mixer="gemma_shared", tie=True, norms=4, qk_norm="head", window="pattern", pattern=5),
+    "gemma4_text": ModelTraits(
         mixer="gemma_shared", ffn="gemma4", tie=True, norms=4, qk_norm="head", window="pattern", pattern=6
     ),
-    "phi": Traits(qkv_bias=True, o_bias=True, act="plain", mlp_bias=True, norms=1, norm_bias=True, lm_head_bias=True),
-    "phi3": Traits(note=_PHI_WINDOW),
-    "phimoe": Traits(**_ATTENTION_BIAS, norm_bias=True, lm_head_bias="lm_head_bias", note=_PHI_WINDOW),
-    **_same("granite granitemoe granitemoeshared", Traits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
-    "granitemoehybrid": Traits(mixer="hybrid", **_ATTENTION_BIAS),
-    "olmo2": Traits(qk_norm="full"),
-    "olmo3": Traits(qk_norm="full", window="pattern", pattern=4),
-    "olmoe": Traits(qk_norm="full"),
-    "starcoder2": Traits(
+    "phi": ModelTraits(
+        qkv_bias=True, o_bias=True, act="plain", mlp_bias=True, norms=1, norm_bias=True, lm_head_bias=True
+    ),
+    "phi3": ModelTraits(note=_PHI_WINDOW),
+    "phimoe": ModelTraits(**_ATTENTION_BIAS, norm_bias=True, lm_head_bias="lm_head_bias", note=_PHI_WINDOW),
+    **_same("granite granitemoe granitemoeshared", ModelTraits(**_ATTENTION_BIAS, mlp_bias="mlp_bias")),
+    "granitemoehybrid": ModelTraits(mixer="hybrid", **_ATTENTION_BIAS),
+    "olmo2": ModelTraits(qk_norm="full"),
+    "olmo3": ModelTraits(qk_norm="full", window="pattern", pattern=4),
+    "olmoe": ModelTraits(qk_norm="full"),
+    "starcoder2": ModelTraits(
         qkv_bias="use_bias",
         o_bias="use_bias",
         mlp_bias="use_bias",
@@ -94,39 +98,45 @@ TRAITS: dict[str, Traits] = {
         tie=True,
         defaults={"use_bias": True},
     ),
-    "cohere": Traits(norms=1, tie=True, qk_norm="per_head", qk_norm_key="use_qk_norm"),
-    "cohere2": Traits(norms=1, tie=True, window="pattern", pattern=4),
-    "seed_oss": Traits(qkv_bias="attention_bias", o_bias="attention_out_bias", defaults={"attention_bias": True}),
-    "internlm2": Traits(qkv_bias="bias", o_bias="bias"),
-    "internlm3": Traits(qkv_bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
-    "exaone": Traits(),
-    "exaone4": Traits(qk_norm="head", window="pattern", pattern=4),
-    "exaone_moe": Traits(qk_norm="head", window="pattern", pattern=4, router_bias=True),
-    **_same("hunyuan_v1_dense hunyuan_v1_moe", Traits(**_ATTENTION_BIAS, qk_norm="head", qk_norm_key="use_qk_norm")),
-    "ernie4_5": Traits(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tie=True),
-    "ernie4_5_moe": Traits(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", router_bias=True, tie=True),
-    "glm": Traits(qkv_bias="attention_bias", defaults={"attention_bias": True}),
-    **_same("glm4 glm4v glm4v_text", Traits(qkv_bias="attention_bias", norms=4, defaults={"attention_bias": True})),
+    "cohere": ModelTraits(norms=1, tie=True, qk_norm="per_head", qk_norm_key="use_qk_norm"),
+    "cohere2": ModelTraits(norms=1, tie=True, window="pattern", pattern=4),
+    "seed_oss": ModelTraits(qkv_bias="attention_bias", o_bias="attention_out_bias", defaults={"attention_bias": True}),
+    "internlm2": ModelTraits(qkv_bias="bias", o_bias="bias"),
+    "internlm3": ModelTraits(qkv_bias="qkv_bias", o_bias="bias", mlp_bias="bias"),
+    "exaone": ModelTraits(),
+    "exaone4": ModelTraits(qk_norm="head", window="pattern", pattern=4),
+    "exaone_moe": ModelTraits(qk_norm="head", window="pattern", pattern=4, router_bias=True),
+    **_same(
+        "hunyuan_v1_dense hunyuan_v1_moe", ModelTraits(**_ATTENTION_BIAS, qk_norm="head", qk_norm_key="use_qk_norm")
+    ),
+    "ernie4_5": ModelTraits(qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", tie=True),
+    "ernie4_5_moe": ModelTraits(
+        qkv_bias="use_bias", o_bias="use_bias", mlp_bias="use_bias", router_bias=True, tie=True
+    ),
+    "glm": ModelTraits(qkv_bias="attention_bias", defaults={"attention_bias": True}),
+    **_same(
+        "glm4 glm4v glm4v_text", ModelTraits(qkv_bias="attention_bias", norms=4, defaults={"attention_bias": True})
+    ),
     **_same(
         "glm4_moe glm4v_moe glm4v_moe_text",
-        Traits(qkv_bias="attention_bias", qk_norm="head", qk_norm_key="use_qk_norm", router_bias=True),
+        ModelTraits(qkv_bias="attention_bias", qk_norm="head", qk_norm_key="use_qk_norm", router_bias=True),
     ),
-    "apertus": Traits(**_ATTENTION_BIAS, qk_norm="head", act="plain", mlp_bias="mlp_bias"),
-    "arcee": Traits(**_ATTENTION_BIAS, act="plain", mlp_bias="mlp_bias"),
-    "gpt_oss": Traits(
+    "apertus": ModelTraits(**_ATTENTION_BIAS, qk_norm="head", act="plain", mlp_bias="mlp_bias"),
+    "arcee": ModelTraits(**_ATTENTION_BIAS, act="plain", mlp_bias="mlp_bias"),
+    "gpt_oss": ModelTraits(
         **_ATTENTION_BIAS, sinks=True, window="pattern", pattern=2, router_bias=True, defaults={"attention_bias": True}
     ),
-    "deepseek_v2": Traits(mixer="mla"),
-    **_same("deepseek_v3 kimi_k2 deepseek_v32 glm4_moe_lite glm_moe_dsa", Traits(mixer="mla", router_bias=True)),
-    "mistral4": Traits(mixer="mla"),
-    "minimax_m2": Traits(qk_norm="full", qk_norm_key="use_qk_norm", router_bias="use_routing_bias"),
-    "minimax_m1": Traits(mixer="lightning"),
-    "llama4_text": Traits(**_ATTENTION_BIAS, ffn="llama4", window="pattern", pattern=4),
-    "mllama_text_model": Traits(mixer="mllama"),
-    "dots1": Traits(**_ATTENTION_BIAS, qk_norm="head", router_bias=True),
+    "deepseek_v2": ModelTraits(mixer="mla"),
+    **_same("deepseek_v3 kimi_k2 deepseek_v32 glm4_moe_lite glm_moe_dsa", ModelTraits(mixer="mla", router_bias=True)),
+    "mistral4": ModelTraits(mixer="mla"),
+    "minimax_m2": ModelTraits(qk_norm="full", qk_norm_key="use_qk_norm", router_bias="use_routing_bias"),
+    "minimax_m1": ModelTraits(mixer="lightning"),
+    "llama4_text": ModelTraits(**_ATTENTION_BIAS, ffn="llama4", window="pattern", pattern=4),
+    "mllama_text_model": ModelTraits(mixer="mllama"),
+    "dots1": ModelTraits(**_ATTENTION_BIAS, qk_norm="head", router_bias=True),
     **_same(
         "bailing_moe bailing_moe_v2",
-        Traits(
+        ModelTraits(
             qkv_bias="use_qkv_bias",
             o_bias="use_bias",
             qk_norm="head",
@@ -134,20 +144,20 @@ TRAITS: dict[str, Traits] = {
             router_bias="moe_router_enable_expert_bias",
         ),
     ),
-    "nemotron_h": Traits(
+    "nemotron_h": ModelTraits(
         mixer="nemotron_h", ffn="nemotron_h", **_ATTENTION_BIAS, act="plain", norms=1, router_bias=True
     ),
-    "falcon_h1": Traits(mixer="parallel", **_ATTENTION_BIAS, mlp_bias="mlp_bias"),
-    "lfm2": Traits(mixer="hybrid", ffn="lfm2", qk_norm="head", tie=True),
-    "lfm2_moe": Traits(mixer="hybrid", qk_norm="head", tie=True, router_bias="use_expert_bias"),
-    "jamba": Traits(mixer="jamba", ffn="jamba"),
-    **_same("mamba falcon_mamba", Traits(mixer="mamba1", ffn="none", norms=1, tie=True)),
-    "kimi_linear": Traits(mixer="kimi_linear", router_bias=True),
-    "afmoe": Traits(qk_norm="head", gate="elementwise", norms=4, window="pattern", pattern=4, router_bias=True),
-    "hy_v3": Traits(qk_norm="head", router_bias=True),
-    "solar_open": Traits(router_bias=True),
-    "mellum": Traits(qk_norm="head"),
-    "bert": Traits(
+    "falcon_h1": ModelTraits(mixer="parallel", **_ATTENTION_BIAS, mlp_bias="mlp_bias"),
+    "lfm2": ModelTraits(mixer="hybrid", ffn="lfm2", qk_norm="head", tie=True),
+    "lfm2_moe": ModelTraits(mixer="hybrid", qk_norm="head", tie=True, router_bias="use_expert_bias"),
+    "jamba": ModelTraits(mixer="jamba", ffn="jamba"),
+    **_same("mamba falcon_mamba", ModelTraits(mixer="mamba1", ffn="none", norms=1, tie=True)),
+    "kimi_linear": ModelTraits(mixer="kimi_linear", router_bias=True),
+    "afmoe": ModelTraits(qk_norm="head", gate="elementwise", norms=4, window="pattern", pattern=4, router_bias=True),
+    "hy_v3": ModelTraits(qk_norm="head", router_bias=True),
+    "solar_open": ModelTraits(router_bias=True),
+    "mellum": ModelTraits(qk_norm="head"),
+    "bert": ModelTraits(
         mixer="encoder",
         qkv_bias=True,
         o_bias=True,
@@ -159,7 +169,7 @@ TRAITS: dict[str, Traits] = {
     ),
     **_same(
         "roberta xlm-roberta",
-        Traits(
+        ModelTraits(
             mixer="encoder",
             qkv_bias=True,
             o_bias=True,
@@ -170,8 +180,8 @@ TRAITS: dict[str, Traits] = {
             kind="embedding",
         ),
     ),
-    "modernbert": Traits(mixer="encoder", tie=True, kind="embedding"),
-    "nomic_bert": Traits(
+    "modernbert": ModelTraits(mixer="encoder", tie=True, kind="embedding"),
+    "nomic_bert": ModelTraits(
         mixer="encoder", qkv_bias="qkv_proj_bias", o_bias="qkv_proj_bias", norm_bias=True, tie=True, kind="embedding"
     ),
 }

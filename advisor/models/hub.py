@@ -17,7 +17,7 @@ import msgspec
 
 from advisor.distribution import DISTRIBUTION, install_command
 from advisor.errors import AdvisorError, BadFile, BadInput
-from advisor.models.headers import MARK, Origin
+from advisor.models.headers import MARK, HeaderOrigin
 from advisor.models.safetensors import INDEX_NAME, MAX_HEADER, MAX_INDEX
 from advisor.units import MIB
 
@@ -26,32 +26,32 @@ MAX_CONFIG = 16 * MIB
 MAX_GGUF_HEADER = 256 * MIB
 PIECE = 2 * MIB  # of a GGUF header at a time
 TIMEOUT = 30  # seconds without an answer
-Say = Callable[[str], None]
+ProgressPrinter = Callable[[str], None]
 
 
-class Wanted(NamedTuple):
+class HubReference(NamedTuple):
     """A repository, and the file or quantization in it."""
 
     repository: str
     part: str | None
 
 
-def wanted(name: str) -> Wanted | None:
+def parse_hub_reference(name: str) -> HubReference | None:
     """`org/name`, `org/name:Q4_K_M`, `org/name/file.gguf` or a hub address; None for anything else."""
     m = _NAME.fullmatch(name.strip())
-    return Wanted(m[1], m[2]) if m else None
+    return HubReference(m[1], m[2]) if m else None
 
 
-def fetch_headers(name: str, quantization: str | None, cache: Path, say: Say = lambda _: None) -> Path:
+def fetch_headers(name: str, quantization: str | None, cache: Path, say: ProgressPrinter = lambda _: None) -> Path:
     """The folder (or the GGUF file in it) with config and headers of hub repository `name`.
 
     `quantization` chooses among the GGUF files of a repository. `say` is told what is being read. Raises BadInput
     (no hub name, no library, no such file), AdvisorError `hub` (unreachable, unknown or gated repository), BadFile.
     """
-    ask = wanted(name)
+    ask = parse_hub_reference(name)
     if ask is None:
         raise BadInput(f"--online reads hub repositories (org/name, org/name:Q4_K_M); {name[:80]!r} is none")
-    hub = _Hub()
+    hub = _HubClient()
     listing = hub.listing(ask.repository)
     names = sorted(listing.sizes)
     ggufs = [n for n in names if n.lower().endswith(".gguf") and "mmproj" not in n.lower()]
@@ -79,7 +79,7 @@ def _weights(names: list[str]) -> list[str]:
     return ["model.safetensors"] if "model.safetensors" in names else (top if len(top) == 1 else [])
 
 
-def _gguf_parts(ask: Wanted, ggufs: list[str], quantization: str | None) -> list[str]:
+def _gguf_parts(ask: HubReference, ggufs: list[str], quantization: str | None) -> list[str]:
     """All parts of the one GGUF file that was asked for. Raises BadInput naming the choices."""
     label = ask.part or quantization
     found = ggufs
@@ -97,13 +97,13 @@ def _gguf_parts(ask: Wanted, ggufs: list[str], quantization: str | None) -> list
     raise BadInput(f"{ask.repository} holds {said}; name one by --quant or {ask.repository}:LABEL: {choices}")
 
 
-class _Listing(NamedTuple):
+class _RepositoryListing(NamedTuple):
     repository: str
     revision: str
     sizes: dict[str, int]
 
 
-class _Hub:
+class _HubClient:
     """The few calls of huggingface_hub that are needed. Raises BadInput where it is not installed."""
 
     def __init__(self) -> None:
@@ -118,7 +118,7 @@ class _Hub:
         self.lib, self.errors = huggingface_hub, errors
         self.session, self.auth = tools.get_session(), tools.build_hf_headers(library_name=DISTRIBUTION)
 
-    def listing(self, repository: str) -> _Listing:
+    def listing(self, repository: str) -> _RepositoryListing:
         """Files of the repository's main branch with their sizes, and its commit."""
         try:
             info = self.lib.HfApi().model_info(repository, files_metadata=True, timeout=TIMEOUT)
@@ -128,9 +128,9 @@ class _Hub:
         commit = info.sha or ""
         if not re.fullmatch(r"[0-9a-zA-Z]{7,64}", commit):  # it names a folder here
             raise AdvisorError("hub", f"{repository}: the hub names no commit")
-        return _Listing(repository, commit, sizes)
+        return _RepositoryListing(repository, commit, sizes)
 
-    def get(self, at: _Listing, name: str, start: int, end: int) -> bytes:
+    def get(self, at: _RepositoryListing, name: str, start: int, end: int) -> bytes:
         """Bytes `start` to `end` (exclusive) of a file."""
         url = self.lib.hf_hub_url(at.repository, name, revision=at.revision)
         want = {**self.auth, "range": f"bytes={start}-{end - 1}", "accept-encoding": "identity"}
@@ -166,7 +166,7 @@ class _Hub:
         return AdvisorError("hub", f"{what} {why}")
 
 
-def _keep(hub: _Hub, at: _Listing, folder: Path, names: list[str], say: Say) -> None:
+def _keep(hub: _HubClient, at: _RepositoryListing, folder: Path, names: list[str], say: ProgressPrinter) -> None:
     """Write the headers of `names` beside what is there; files appear whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".part-"))
@@ -175,7 +175,7 @@ def _keep(hub: _Hub, at: _Listing, folder: Path, names: list[str], say: Say) -> 
             say(f"{at.repository}: {i + 1} of {len(names)} headers")
             _write(hub, at, name, work / Path(name).name)
         sizes = {Path(n).name: s for n, s in at.sizes.items()}
-        mark = Origin(repository=at.repository, revision=at.revision, sizes=sizes)
+        mark = HeaderOrigin(repository=at.repository, revision=at.revision, sizes=sizes)
         (work / MARK).write_bytes(msgspec.json.encode(mark))
         for done in sorted(work.iterdir(), key=lambda p: p.name == MARK):
             done.replace(folder / done.name)
@@ -185,7 +185,7 @@ def _keep(hub: _Hub, at: _Listing, folder: Path, names: list[str], say: Say) -> 
         shutil.rmtree(work, ignore_errors=True)
 
 
-def _write(hub: _Hub, at: _Listing, name: str, to: Path) -> None:
+def _write(hub: _HubClient, at: _RepositoryListing, name: str, to: Path) -> None:
     size = at.sizes[name]
     if name.endswith(".json"):
         limit = MAX_INDEX if name == INDEX_NAME else MAX_CONFIG
@@ -198,7 +198,7 @@ def _write(hub: _Hub, at: _Listing, name: str, to: Path) -> None:
         to.write_bytes(_gguf_header(hub, at, name, size))
 
 
-def _safetensors_header(hub: _Hub, at: _Listing, name: str, size: int) -> bytes:
+def _safetensors_header(hub: _HubClient, at: _RepositoryListing, name: str, size: int) -> bytes:
     data = hub.get(at, name, 0, min(size, 128 * 1024))  # nine of ten headers are smaller
     length = int.from_bytes(data[:8], "little")
     if len(data) < 8 or length > min(MAX_HEADER, size - 8):
@@ -208,10 +208,10 @@ def _safetensors_header(hub: _Hub, at: _Listing, name: str, size: int) -> bytes:
     return data[: 8 + length]
 
 
-class _Pieces:
+class _RemoteStream:
     """A GGUF file as a stream that fetches what is read of it."""
 
-    def __init__(self, hub: _Hub, at: _Listing, name: str, size: int) -> None:
+    def __init__(self, hub: _HubClient, at: _RepositoryListing, name: str, size: int) -> None:
         self.hub, self.at, self.name, self.size, self.data = hub, at, name, size, b""
 
     def read(self, n: int) -> bytes:
@@ -223,9 +223,9 @@ class _Pieces:
         return self.data[start:]
 
 
-def _gguf_header(hub: _Hub, at: _Listing, name: str, size: int) -> bytes:
+def _gguf_header(hub: _HubClient, at: _RepositoryListing, name: str, size: int) -> bytes:
     from advisor.models.gguf import read_header
 
-    pieces: Any = _Pieces(hub, at, name, size)
+    pieces: Any = _RemoteStream(hub, at, name, size)
     end = read_header(Path(name), pieces, size, MAX_GGUF_HEADER)
     return bytes(pieces.data[:end])

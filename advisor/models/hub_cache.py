@@ -22,7 +22,7 @@ def cache_folder() -> Path:
     return Path(home).expanduser() / "hub"
 
 
-def cached(name: str) -> Path | None:
+def find_cached_folder(name: str) -> Path | None:
     """The folder of a downloaded `org/name` with its config.json; None where it is not in the cache."""
     if not _REPO.fullmatch(name):
         return None

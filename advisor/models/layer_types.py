@@ -153,7 +153,7 @@ class NoMixer(_Group, frozen=True, kw_only=True, tag="none"):
     """Layers without a token mixer."""
 
 
-Part = Full | Sliding | Mamba2
+ParallelPart = Full | Sliding | Mamba2
 SimpleGroup = (
     Full
     | Sliding
@@ -175,7 +175,7 @@ SimpleGroup = (
 class Parallel(_Group, frozen=True, kw_only=True, tag="parallel"):
     """Every layer runs its parts side by side (attention and Mamba in Falcon-H1). The parts' own `n` is 1."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ParallelPart, ...]
 
 
 AttentionGroup = SimpleGroup | Parallel

@@ -12,7 +12,7 @@ from advisor.models.types import AttentionGroup, FfnGroup
 Group = TypeVar("Group", bound=AttentionGroup | FfnGroup)
 
 
-def grouped(layers: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[int, ...]]:
+def group_layers(layers: Sequence[Group]) -> tuple[tuple[Group, ...], tuple[int, ...]]:
     """Groups with their counts, and the order as the shortest tuple of group indices that repeats over the layers.
 
     Every layer is a group value with `n` = 1; equal layers become one group, groups come in order of appearance.

@@ -57,94 +57,101 @@ def attention_params(group: AttentionGroup, hidden: int) -> int:
     return 0
 
 
-def _softmax(g: Softmax, hidden: int) -> int:
-    v_dim = g.v_head_dim or g.head_dim
-    query, key, value, out = g.n_heads * g.head_dim, g.n_kv_heads * g.head_dim, g.n_kv_heads * v_dim, g.n_heads * v_dim
-    if g.kv_shared:  # keys and values come from another layer
+def _softmax(softmax: Softmax, hidden: int) -> int:
+    v_dim = softmax.v_head_dim or softmax.head_dim
+    query, key, value, out = (
+        softmax.n_heads * softmax.head_dim,
+        softmax.n_kv_heads * softmax.head_dim,
+        softmax.n_kv_heads * v_dim,
+        softmax.n_heads * v_dim,
+    )
+    if softmax.kv_shared:  # keys and values come from another layer
         key = value = 0
-    total = hidden * (query + key + (0 if g.k_eq_v else value) + out)
-    if g.qkv_bias:
+    total = hidden * (query + key + (0 if softmax.k_eq_v else value) + out)
+    if softmax.qkv_bias:
         total += query + key + value
-    if g.o_bias:
+    if softmax.o_bias:
         total += hidden
-    if g.gate == "elementwise":
+    if softmax.gate == "elementwise":
         total += hidden * out
-    elif g.gate == "headwise":
-        total += hidden * g.n_heads
-    if g.qk_norm == "head":
-        total += g.head_dim * (1 if g.kv_shared else 2)
-    elif g.qk_norm is not None:  # "full" and "per_head" both scale every element of q and k
-        total += (g.n_heads + g.n_kv_heads) * g.head_dim
-    if g.sinks:
-        total += g.n_heads
-    return total + g.extra
+    elif softmax.gate == "headwise":
+        total += hidden * softmax.n_heads
+    if softmax.qk_norm == "head":
+        total += softmax.head_dim * (1 if softmax.kv_shared else 2)
+    elif softmax.qk_norm is not None:  # "full" and "per_head" both scale every element of q and k
+        total += (softmax.n_heads + softmax.n_kv_heads) * softmax.head_dim
+    if softmax.sinks:
+        total += softmax.n_heads
+    return total + softmax.extra
 
 
-def _mla(g: Mla, hidden: int) -> int:
-    query = g.n_heads * (g.qk_nope_head_dim + g.qk_rope_head_dim)
-    rank = g.q_lora_rank
+def _mla(mla: Mla, hidden: int) -> int:
+    query = mla.n_heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim)
+    rank = mla.q_lora_rank
     total = hidden * rank + rank + rank * query if rank else hidden * query
-    total += hidden * (g.kv_lora_rank + g.qk_rope_head_dim) + g.kv_lora_rank
-    total += g.kv_lora_rank * g.n_heads * (g.qk_nope_head_dim + g.v_head_dim)
-    total += g.n_heads * g.v_head_dim * hidden
-    if g.gate == "elementwise":
-        total += hidden * g.n_heads * g.v_head_dim
-    if g.indexer is not None and not g.indexer.shared:
-        ix = g.indexer  # query from the low-rank query, one key with a layer norm, one weight per head
-        total += (g.q_lora_rank or hidden) * ix.heads * ix.dim + hidden * ix.dim + 2 * ix.dim + hidden * ix.heads
-    return total + g.extra
+    total += hidden * (mla.kv_lora_rank + mla.qk_rope_head_dim) + mla.kv_lora_rank
+    total += mla.kv_lora_rank * mla.n_heads * (mla.qk_nope_head_dim + mla.v_head_dim)
+    total += mla.n_heads * mla.v_head_dim * hidden
+    if mla.gate == "elementwise":
+        total += hidden * mla.n_heads * mla.v_head_dim
+    if mla.indexer is not None and not mla.indexer.shared:
+        ix = mla.indexer  # query from the low-rank query, one key with a layer norm, one weight per head
+        total += (mla.q_lora_rank or hidden) * ix.heads * ix.dim + hidden * ix.dim + 2 * ix.dim + hidden * ix.heads
+    return total + mla.extra
 
 
-def _compressed(g: Compressed, hidden: int) -> int:
-    rank, dim, ratio = g.q_lora_rank, g.head_dim, g.compress_ratio
-    total = hidden * rank + rank + rank * g.n_heads * dim  # low-rank query
-    total += hidden * dim + dim + g.n_heads  # one latent key-value head, its norm, sinks
-    total += g.o_lora_rank * g.n_heads * dim + g.o_groups * g.o_lora_rank * hidden  # grouped low-rank output
+def _compressed(compressed: Compressed, hidden: int) -> int:
+    rank, dim, ratio = compressed.q_lora_rank, compressed.head_dim, compressed.compress_ratio
+    total = hidden * rank + rank + rank * compressed.n_heads * dim  # low-rank query
+    total += hidden * dim + dim + compressed.n_heads  # one latent key-value head, its norm, sinks
+    total += (
+        compressed.o_lora_rank * compressed.n_heads * dim + compressed.o_groups * compressed.o_lora_rank * hidden
+    )  # grouped low-rank output
     if ratio:
-        wide = 2 if g.indexer else 1  # overlapping windows when an index selects from them
+        wide = 2 if compressed.indexer else 1  # overlapping windows when an index selects from them
         total += 2 * hidden * wide * dim + ratio * wide * dim + dim
-    if g.indexer:
-        ix = g.indexer
+    if compressed.indexer:
+        ix = compressed.indexer
         total += 4 * hidden * ix.dim + 2 * ratio * ix.dim + ix.dim + rank * ix.heads * ix.dim + hidden * ix.heads
     return total
 
 
-def _gated_deltanet(g: GatedDeltaNet, hidden: int) -> int:
-    key, value = g.k_heads * g.k_dim, g.v_heads * g.v_dim
-    projections = hidden * (2 * key + 2 * value) + hidden * 2 * g.v_heads  # q, k, v, gate; beta and decay
-    convolution = (2 * key + value) * g.conv_kernel
-    return projections + convolution + 2 * g.v_heads + g.v_dim + value * hidden
+def _gated_deltanet(gated_delta_net: GatedDeltaNet, hidden: int) -> int:
+    key, value = gated_delta_net.k_heads * gated_delta_net.k_dim, gated_delta_net.v_heads * gated_delta_net.v_dim
+    projections = hidden * (2 * key + 2 * value) + hidden * 2 * gated_delta_net.v_heads  # q, k, v, gate; beta and decay
+    convolution = (2 * key + value) * gated_delta_net.conv_kernel
+    return projections + convolution + 2 * gated_delta_net.v_heads + gated_delta_net.v_dim + value * hidden
 
 
-def _kda(g: Kda, hidden: int) -> int:
-    width = g.n_heads * g.head_dim
-    low_rank = hidden * g.head_dim + g.head_dim * width
-    total = 3 * (hidden * width + width * g.conv_kernel)  # q, k, v, each with its convolution
-    total += g.n_heads + width  # decay per head and its bias
-    total += hidden * g.n_heads + g.head_dim + width * hidden  # beta, output norm, output
+def _kda(kda: Kda, hidden: int) -> int:
+    width = kda.n_heads * kda.head_dim
+    low_rank = hidden * kda.head_dim + kda.head_dim * width
+    total = 3 * (hidden * width + width * kda.conv_kernel)  # q, k, v, each with its convolution
+    total += kda.n_heads + width  # decay per head and its bias
+    total += hidden * kda.n_heads + kda.head_dim + width * hidden  # beta, output norm, output
     total += low_rank  # decay gate
-    total += hidden * width if g.full_rank_gate else low_rank  # output gate
-    return total + g.extra
+    total += hidden * width if kda.full_rank_gate else low_rank  # output gate
+    return total + kda.extra
 
 
-def _mamba2(g: Mamba2, hidden: int) -> int:
-    inner = g.heads * g.head_dim
-    conv = inner + 2 * g.groups * g.state
-    total = hidden * (inner + conv + g.heads) + conv * g.conv_kernel
-    total += 3 * g.heads + inner * hidden  # A, D and step bias per head
-    if g.conv_bias:
+def _mamba2(mamba2: Mamba2, hidden: int) -> int:
+    inner = mamba2.heads * mamba2.head_dim
+    conv = inner + 2 * mamba2.groups * mamba2.state
+    total = hidden * (inner + conv + mamba2.heads) + conv * mamba2.conv_kernel
+    total += 3 * mamba2.heads + inner * hidden  # A, D and step bias per head
+    if mamba2.conv_bias:
         total += conv
-    if g.gated_norm:
+    if mamba2.gated_norm:
         total += inner
     return total
 
 
-def _mamba1(g: Mamba1, hidden: int) -> int:
-    total = hidden * 2 * g.inner + g.inner * (g.conv_kernel + 1)
-    total += g.inner * (g.dt_rank + 2 * g.state) + g.dt_rank * g.inner + g.inner
-    total += g.inner * g.state + g.inner + g.inner * hidden  # A, D, output
-    if g.bcdt_norm:
-        total += g.dt_rank + 2 * g.state
+def _mamba1(mamba1: Mamba1, hidden: int) -> int:
+    total = hidden * 2 * mamba1.inner + mamba1.inner * (mamba1.conv_kernel + 1)
+    total += mamba1.inner * (mamba1.dt_rank + 2 * mamba1.state) + mamba1.dt_rank * mamba1.inner + mamba1.inner
+    total += mamba1.inner * mamba1.state + mamba1.inner + mamba1.inner * hidden  # A, D, output
+    if mamba1.bcdt_norm:
+        total += mamba1.dt_rank + 2 * mamba1.state
     return total
 
 
@@ -252,37 +259,37 @@ def stored_params(model: Model) -> int:
     return total
 
 
-def vision_params(v: Vision) -> int | None:
+def vision_params(vision: Vision) -> int | None:
     """Vision tower and projector rebuilt from dimensions; None when only the size is known (`residual` and kinds
     whose shape is not recorded)."""
-    if v.hidden is None or v.layers is None or v.intermediate is None or v.out is None:
+    if vision.hidden is None or vision.layers is None or vision.intermediate is None or vision.out is None:
         return None
-    h, wide, out = v.hidden, v.intermediate, v.out
+    h, wide, out = vision.hidden, vision.intermediate, vision.out
     square = 4 * (h * h + h)  # four h x h maps with bias: q, k, v and output
     plain_mlp = 2 * h * wide + wide + h
     merged = 4 * h  # 2 x 2 patches side by side
     merger = merged * merged + merged + merged * out + out
     patch14, patch16 = 3 * 14 * 14 * h, 3 * 16 * 16 * h
-    if v.kind == "qwen2_vl":
-        return 2 * patch14 + v.layers * (4 * h + square + plain_mlp) + 2 * h + merger
-    if v.kind == "qwen2_5_vl":
-        return 2 * patch14 + v.layers * (2 * h + square + 3 * h * wide + 2 * wide + h) + h + merger
-    if v.kind == "qwen3_vl":
-        tower = 2 * patch16 + h + 2304 * h + v.layers * (4 * h + square + plain_mlp) + 2 * h + merger
-        return tower + (v.deepstack or 0) * (2 * merged + merger)
-    if v.kind == "siglip" and v.positions is not None:
-        return patch14 + h + v.positions * h + v.layers * (4 * h + square + plain_mlp) + 2 * h + h * out + h
-    if v.kind == "pixtral":
-        tower = patch14 + h + v.layers * (2 * h + 4 * h * h + 3 * h * wide) + h
+    if vision.kind == "qwen2_vl":
+        return 2 * patch14 + vision.layers * (4 * h + square + plain_mlp) + 2 * h + merger
+    if vision.kind == "qwen2_5_vl":
+        return 2 * patch14 + vision.layers * (2 * h + square + 3 * h * wide + 2 * wide + h) + h + merger
+    if vision.kind == "qwen3_vl":
+        tower = 2 * patch16 + h + 2304 * h + vision.layers * (4 * h + square + plain_mlp) + 2 * h + merger
+        return tower + (vision.deepstack or 0) * (2 * merged + merger)
+    if vision.kind == "siglip" and vision.positions is not None:
+        return patch14 + h + vision.positions * h + vision.layers * (4 * h + square + plain_mlp) + 2 * h + h * out + h
+    if vision.kind == "pixtral":
+        tower = patch14 + h + vision.layers * (2 * h + 4 * h * h + 3 * h * wide) + h
         return tower + 4 * h * h + h * out + out * out
-    if v.kind == "moonvit":
-        tower = patch14 + h + 64 * 64 * h + v.layers * (4 * h + square + plain_mlp) + 4 * h
+    if vision.kind == "moonvit":
+        tower = patch14 + h + 64 * 64 * h + vision.layers * (4 * h + square + plain_mlp) + 4 * h
         return tower + merger
-    if v.kind == "gemma4_unified":  # no tower: patch embedding and projections only
+    if vision.kind == "gemma4_unified":  # no tower: patch embedding and projections only
         patch = 48 * 48 * 3
         return 2 * patch + patch * h + h + 2 * h + 1120 * 2 * h + 2 * h + h * out + 640 * out
-    if v.kind == "llama4" and v.positions is not None:
-        tower = patch14 + h + v.positions * h + 4 * h + v.layers * (4 * h + square + plain_mlp)
+    if vision.kind == "llama4" and vision.positions is not None:
+        tower = patch14 + h + vision.positions * h + 4 * h + vision.layers * (4 * h + square + plain_mlp)
         return tower + wide * 4096 + 4096 * 4096 + 4096 * out
     return None
 

@@ -32,13 +32,13 @@ BITS: dict[str, int] = {
 }  # fmt: skip
 
 
-class _Entry(msgspec.Struct):
+class _TensorEntry(msgspec.Struct):
     dtype: str
     shape: list[int]
     data_offsets: tuple[int, int]
 
 
-class _Index(msgspec.Struct):
+class _ShardIndex(msgspec.Struct):
     weight_map: dict[str, str]
 
 
@@ -78,7 +78,7 @@ def _read_dir(directory: Path) -> tuple[TensorInfo, ...]:
 def _read_index(index: Path) -> tuple[TensorInfo, ...]:
     data = read_bytes(index, MAX_INDEX)
     try:
-        weights = msgspec.json.decode(data, type=_Index).weight_map
+        weights = msgspec.json.decode(data, type=_ShardIndex).weight_map
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         parse_json(data, index)  # says where the JSON is wrong, if it is
         raise BadFile(index, "has no `weight_map` of tensor names to file names") from None
@@ -134,8 +134,8 @@ def _tensors(path: Path, header: bytes, data_bytes: int) -> tuple[TensorInfo, ..
     try:
         raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
         raw.pop("__metadata__", None)
-        entries: list[tuple[int, str, _Entry]] = []
-        decoder = msgspec.json.Decoder(_Entry)
+        entries: list[tuple[int, str, _TensorEntry]] = []
+        decoder = msgspec.json.Decoder(_TensorEntry)
         for name, value in raw.items():
             if memoryview(value).nbytes > MAX_ENTRY:
                 raise BadFile(path, f"tensor {name[:80]!r} has a description of more than {MAX_ENTRY} bytes")
@@ -159,7 +159,7 @@ def _tensors(path: Path, header: bytes, data_bytes: int) -> tuple[TensorInfo, ..
     return tuple(tensors)
 
 
-def _tensor(path: Path, name: str, entry: _Entry, start: int) -> TensorInfo:
+def _tensor(path: Path, name: str, entry: _TensorEntry, start: int) -> TensorInfo:
     what = f"tensor {name[:80]!r}"
     bits = BITS.get(entry.dtype)
     if bits is None:

@@ -31,7 +31,7 @@ from advisor.models.layer_types import Moe as Moe
 from advisor.models.layer_types import NoFfn as NoFfn
 from advisor.models.layer_types import NoMixer as NoMixer
 from advisor.models.layer_types import Parallel as Parallel
-from advisor.models.layer_types import Part as Part
+from advisor.models.layer_types import ParallelPart as ParallelPart
 from advisor.models.layer_types import ShortConv as ShortConv
 from advisor.models.layer_types import SimpleGroup as SimpleGroup
 from advisor.models.layer_types import Sliding as Sliding
@@ -60,7 +60,7 @@ class Mtp(Record, frozen=True, kw_only=True):
     per_layer: int | None = None
 
 
-class Extra(Record, frozen=True, kw_only=True):
+class ExtraWeights(Record, frozen=True, kw_only=True):
     """Further weights outside the layers."""
 
     params: int
@@ -79,7 +79,7 @@ class Weights(Record, frozen=True, kw_only=True):
     stored_tied_copy: bool = False
     stored_mtp: bool = False
     stored_other: int = 0
-    extras: tuple[Extra, ...] = ()
+    extras: tuple[ExtraWeights, ...] = ()
 
 
 class PublishedSize(Record, frozen=True, kw_only=True):

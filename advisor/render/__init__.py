@@ -2,24 +2,24 @@
 
 from advisor.render.context import is_outside as is_outside
 from advisor.render.every_target import render_every as render_every
-from advisor.render.files import File as File
-from advisor.render.files import command as command
-from advisor.render.files import names as names
-from advisor.render.files import readme as readme
-from advisor.render.files import render as render
+from advisor.render.files import LaunchFile as LaunchFile
+from advisor.render.files import list_target_names as list_target_names
+from advisor.render.files import list_targets as list_targets
+from advisor.render.files import make_readme as make_readme
 from advisor.render.files import render_client as render_client
+from advisor.render.files import render_command as render_command
+from advisor.render.files import render_files as render_files
 from advisor.render.files import render_together as render_together
-from advisor.render.files import targets as targets
 
 __all__ = [
-    "File",
-    "command",
+    "LaunchFile",
     "is_outside",
-    "names",
-    "readme",
-    "render",
+    "list_target_names",
+    "list_targets",
+    "make_readme",
     "render_client",
+    "render_command",
     "render_every",
+    "render_files",
     "render_together",
-    "targets",
 ]

@@ -12,24 +12,26 @@ import msgspec
 
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.launch_types import Start
-from advisor.catalog.types import Engine, Image
+from advisor.catalog.launch_types import EngineStart
+from advisor.catalog.types import ContainerImage, Engine
 from advisor.deployment import Deployment, Setting, Workload
-from advisor.engines.base import Decided
-from advisor.engines.flags import ConceptName, concept
+from advisor.engines.base import DecidedSetting
+from advisor.engines.flags import ConceptName, find_concept
 from advisor.errors import BadInput
 from advisor.machines.types import Device
 from advisor.record import Record
 from advisor.render import flags, matrix, places
-from advisor.render.reference import ModelRef, declaration, local_name, model_ref
-from advisor.render.words import Model, Word, fill, lines, plain
+from advisor.render.reference import ModelRef, local_name, make_declaration, make_model_reference
+from advisor.render.words import LaunchWord, ModelWords, fill_form, make_lines, plain_word
 
 GIB = 2**30
 LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
-KEY = Word(variable="API_KEY", help="the key that clients must show, since the server is reached from other machines")
+KEY = LaunchWord(
+    variable="API_KEY", help="the key that clients must show, since the server is reached from other machines"
+)
 
 
-class Argument(Record, frozen=True, kw_only=True):
+class ProgramArgument(Record, frozen=True, kw_only=True):
     """One flag of the program. `value` None = the flag alone."""
 
     flag: str
@@ -37,18 +39,20 @@ class Argument(Record, frozen=True, kw_only=True):
     because: str
 
 
-def arguments(decided: tuple[Decided, ...]) -> list[Argument]:
+def make_program_arguments(decided: tuple[DecidedSetting, ...]) -> list[ProgramArgument]:
     """Settings as flags. True is the bare flag, False its `no-` form."""
     out = []
-    for x in decided:
-        if x.environment:
+    for setting in decided:
+        if setting.environment:
             continue
-        if x.value is True:
-            out.append(Argument(flag=f"--{x.name}", value=None, because=x.because))
-        elif x.value is False:
-            out.append(Argument(flag=f"--no-{x.name}", value=None, because=x.because))
+        if setting.value is True:
+            out.append(ProgramArgument(flag=f"--{setting.name}", value=None, because=setting.because))
+        elif setting.value is False:
+            out.append(ProgramArgument(flag=f"--no-{setting.name}", value=None, because=setting.because))
         else:
-            out.append(Argument(flag=f"--{x.name}", value=text(x.value), because=x.because))
+            out.append(
+                ProgramArgument(flag=f"--{setting.name}", value=setting_text(setting.value), because=setting.because)
+            )
     return out
 
 
@@ -62,43 +66,49 @@ def _joined(a: dict[str, Any], known: flags.FlagTable | None) -> dict[str, Any]:
 OWN_PLACE: tuple[ConceptName, ...] = ("model", "address", "port", "api_key")  # what the launch says in its own words
 
 
-def _asked(d: Deployment, entry: Engine, decided: tuple[Decided, ...], known: flags.FlagTable | None) -> list[Decided]:
+def _asked(
+    deployment: Deployment, entry: Engine, decided: tuple[DecidedSetting, ...], known: flags.FlagTable | None
+) -> list[DecidedSetting]:
     """Settings of the deployment that are flags of the program and that nothing else has written yet."""
     if known is None:
         return []
-    names, own = known.spellings(), {f for c in OWN_PLACE for f in concept(entry, c).flags}
+    names, own = known.spellings(), {f for c in OWN_PLACE for f in find_concept(entry, c).flags}
     written = {names.get(f"--{x.name}", x.name) for x in decided}
     out = []
-    for k, v in d.settings.items():
+    for k, v in deployment.settings.items():
         name = next((n for n in (k, k.replace("_", "-")) if f"--{n}" in names or n in known.gone), None)
         if name is None or names.get(f"--{name}", name) in written or name in own:
             continue
         listed = known.flags.get(names.get(f"--{name}", name))
         if isinstance(v, str) and v.lower() == "auto" and not (listed and (listed.c or listed.v)):
             continue  # the engine's own value
-        out.append(Decided(name=name, value=v, because="as asked"))
+        out.append(DecidedSetting(name=name, value=v, because="as asked"))
     return out
 
 
 def _served(
-    d: Deployment, entry: Engine, decided: Sequence[Decided], known: flags.FlagTable | None
-) -> tuple[tuple[Decided, ...], bool]:
+    deployment: Deployment, entry: Engine, decided: Sequence[DecidedSetting], known: flags.FlagTable | None
+) -> tuple[tuple[DecidedSetting, ...], bool]:
     """(the served name as a flag, where the engine's module has not written it; whether the server will know it)."""
-    names = concept(entry, "served_name").flags
-    if not d.served_name or known is None or {x.name for x in decided} & set(names):
+    names = find_concept(entry, "served_name").flags
+    if not deployment.served_name or known is None or {x.name for x in decided} & set(names):
         return (), True
     flag = next((n for n in names if n in known.flags), None)
-    return ((Decided(name=flag, value=d.served_name, because="as asked"),), True) if flag else ((), False)
+    return (
+        ((DecidedSetting(name=flag, value=deployment.served_name, because="as asked"),), True) if flag else ((), False)
+    )
 
 
-def text(value: Setting) -> str:
+def setting_text(value: Setting) -> str:
     """A setting as the engines read it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def lane(devices: tuple[Device, ...], cuda: str | None, images: tuple[Image, ...]) -> Image | None:
+def choose_image(
+    devices: tuple[Device, ...], cuda: str | None, images: tuple[ContainerImage, ...]
+) -> ContainerImage | None:
     """The container image for these devices: the newest CUDA lane that the driver supports."""
     by = {i.lane: i for i in images}
     vendor = devices[0].vendor if devices else "cpu"
@@ -114,36 +124,42 @@ def lane(devices: tuple[Device, ...], cuda: str | None, images: tuple[Image, ...
     return next((by[x] for x in order if x in by), None)
 
 
-def _environment(d: Deployment, decided: tuple[Decided, ...]) -> dict[str, str]:
+def _environment(deployment: Deployment, decided: tuple[DecidedSetting, ...]) -> dict[str, str]:
     """Environment variables of the launch. Raises BadInput for a name no shell accepts: names cannot be quoted."""
-    out = {x.name: text(x.value) for x in decided if x.environment} | d.environment
+    out = {x.name: setting_text(x.value) for x in decided if x.environment} | deployment.environment
     for name in out:
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name):
             raise BadInput(f"environment: {name[:40]!r} is not a name of a variable")
     return out
 
 
-def _refuse_what_is_no_text(d: Deployment) -> None:
+def _refuse_what_is_no_text(deployment: Deployment) -> None:
     """Raise BadInput for values that no file and no command line can hold: NUL, or bytes that are no UTF-8."""
-    named = {"model path": d.model_path, "served name": d.served_name, "host": d.host, **d.environment, **d.settings}
+    named = {
+        "model path": deployment.model_path,
+        "served name": deployment.served_name,
+        "host": deployment.host,
+        **deployment.environment,
+        **deployment.settings,
+    }
     for name, value in named.items():
         if isinstance(value, str) and ("\0" in value or any("\ud800" <= c <= "\udfff" for c in value)):
             raise BadInput(f"{name}: {ascii(value)[:80]} is no plain text, so it cannot be written")
 
 
-def _sizes(d: Deployment, rules: Catalog) -> tuple[int | None, int | None]:
+def _sizes(deployment: Deployment, rules: Catalog) -> tuple[int | None, int | None]:
     """(bytes of all weights, bytes of host memory); None where they cannot be told."""
-    module, inner = engines.find(d.engine, rules.engines())
+    module, inner = engines.find_engine_module(deployment.engine, rules.engines())
     try:
-        m = module.memory(d, inner, rules.quantization(d.quantization))
+        estimate = module.memory(deployment, inner, rules.quantization(deployment.quantization))
     except BadInput:
         return None, None
-    rows = [*m.devices, *([m.host] if m.host else [])]
+    rows = [*estimate.devices, *([estimate.host] if estimate.host else [])]
     known = [r.weights_bytes for r in rows if r.weights_bytes is not None]
-    return sum(known) if known else None, m.host.high_bytes if m.host else None
+    return sum(known) if known else None, estimate.host.high_bytes if estimate.host else None
 
 
-def seconds_to_start(weights: int | None, load: matrix.Load) -> int:
+def seconds_to_start(weights: int | None, load: matrix.StartupRates) -> int:
     """Generous time until a server answers: download, read, start (rates: rules/targets.yaml). One hour if unknown."""
     if weights is None:
         return 3600
@@ -156,33 +172,33 @@ def is_outside(host: str | None) -> bool:
     return host is not None and LOOPBACK.fullmatch(host) is None
 
 
-def slug(name: str) -> str:
+def make_slug(name: str) -> str:
     """A name for Kubernetes objects, containers and units: lower case letters, digits, dashes; at most 50."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:50].strip("-") or "llm"
 
 
-def _model_words(ref: ModelRef, s: Start, repository: tuple[str, ...] | None, path: str | None) -> Model:
+def _model_words(ref: ModelRef, start: EngineStart, repository: tuple[str, ...] | None, path: str | None) -> ModelWords:
     """The form in which the program is told the model, and what goes into it."""
     local = ref.path is not None
-    asked = s.path if local else (repository or s.repository)
+    asked = start.path if local else (repository or start.repository)
     told = ref.path if local else ref.repository
     if local and path is not None:
         told = path
-    missing = Word(variable="MODEL", help=ref.missing or "")
-    return Model(
-        asked if asked is not None else s.model,
+    missing = LaunchWord(variable="MODEL", help=ref.missing or "")
+    return ModelWords(
+        asked if asked is not None else start.model,
         {
-            "model": missing if told is None else plain(told),
-            "download": missing if ref.download is None else plain(ref.download),
-            "absolute": missing if ref.absolute is None else plain(ref.absolute),
-            "tag": plain(ref.tag or ""),
-            "served": plain(local_name(ref.path or ref.repository or ref.id)),
+            "model": missing if told is None else plain_word(told),
+            "download": missing if ref.download is None else plain_word(ref.download),
+            "absolute": missing if ref.absolute is None else plain_word(ref.absolute),
+            "tag": plain_word(ref.tag or ""),
+            "served": plain_word(local_name(ref.path or ref.repository or ref.id)),
         },
     )
 
 
-def context(
-    d: Deployment,
+def make_template_context(
+    deployment: Deployment,
     entry: Engine,
     rules: Catalog,
     target: str = "command",
@@ -193,37 +209,43 @@ def context(
 
     `brief` leaves out what a command has no use for: sizes, and the words inside a container.
     """
-    _refuse_what_is_no_text(d)
-    _, inner = engines.find(d.engine, rules.engines())
-    decided = engines.decided(d, rules.engines(), rules.quantization(d.quantization))
-    devices = d.machine.usable_devices[: d.device_count] if d.machine else ()
-    image = lane(devices, d.machine.drivers.get("cuda") if d.machine else None, entry.images)
-    version = d.engine_version or entry.version
-    ref, host = model_ref(d, rules), d.host or "127.0.0.1"
-    known = flags.flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
-    name_flag, named = _served(d, entry, decided, known)
-    decided = (*decided, *name_flag, *_asked(d, entry, decided, known))
-    every = [a.to_dict() for a in arguments(decided)]
-    left_out = [{"flag": a["flag"], "because": why} for a in every if (why := flags.lacking(known, a["flag"], version))]
+    _refuse_what_is_no_text(deployment)
+    _, inner = engines.find_engine_module(deployment.engine, rules.engines())
+    decided = engines.decide_settings(deployment, rules.engines(), rules.quantization(deployment.quantization))
+    devices = deployment.machine.usable_devices[: deployment.device_count] if deployment.machine else ()
+    image = choose_image(devices, deployment.machine.drivers.get("cuda") if deployment.machine else None, entry.images)
+    version = deployment.engine_version or entry.version
+    ref, host = make_model_reference(deployment, rules), deployment.host or "127.0.0.1"
+    known = flags.load_flag_table(entry.id, rules) if inner.id == entry.id else None  # wrappers pass flags on
+    name_flag, named = _served(deployment, entry, decided, known)
+    decided = (*decided, *name_flag, *_asked(deployment, entry, decided, known))
+    every = [a.to_dict() for a in make_program_arguments(decided)]
+    left_out = [
+        {"flag": a["flag"], "because": why}
+        for a in every
+        if (why := flags.explain_missing_flag(known, a["flag"], version))
+    ]
     if not named:
         left_out.append(
             {"flag": "", "because": f"{entry.name} has no flag for the served name: it keeps the model's own"}
         )
     kept = [_joined(a, known) for a in every if a["flag"] not in {x["flag"] for x in left_out}]
-    doc = matrix.table(rules)
-    ranks = _ranks(decided, engines.settings_entry(d.engine, rules.engines()))
-    weights, host_bytes = (None, None) if brief else _sizes(d, rules)
-    s = matrix.start(entry.id, rules)
-    port = d.port or s.port or entry.port or 8000
+    doc = matrix.load_targets(rules)
+    ranks = _ranks(decided, engines.settings_entry(deployment.engine, rules.engines()))
+    weights, host_bytes = (None, None) if brief else _sizes(deployment, rules)
+    start = matrix.find_engine_start(entry.id, rules)
+    port = deployment.port or start.port or entry.port or 8000
     address = f"[{host}]" if ":" in host else host  # where a port follows it
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
-        "model": {**ref.to_dict(), "declared": declaration(ref, entry, target, rules)},
-        "served_name": d.served_name if named else None,
-        "name": slug(f"{entry.id}-{d.served_name or local_name(d.model_path or d.model.id)}"),
+        "model": {**ref.to_dict(), "declared": make_declaration(ref, entry, target, rules)},
+        "served_name": deployment.served_name if named else None,
+        "name": make_slug(
+            f"{entry.id}-{deployment.served_name or local_name(deployment.model_path or deployment.model.id)}"
+        ),
         "arguments": kept,
         "left_out": left_out,
-        "environment": _environment(d, decided),
+        "environment": _environment(deployment, decided),
         "because": {x.name: x.because for x in decided},
         "host": host,
         "address": address,
@@ -237,28 +259,28 @@ def context(
         "devices": [{"index": x.index, "name": x.name, "vendor": x.vendor} for x in devices],
         "vendor": devices[0].vendor if devices else "cpu",
         "device_count": _per_node(ranks, len(devices)),
-        "nodes": _nodes(ranks, len(devices), d.machine.nodes if d.machine else 1),
-        "os": d.machine.os if d.machine else None,
-        "kind": d.model.kind,
+        "nodes": _nodes(ranks, len(devices), deployment.machine.nodes if deployment.machine else 1),
+        "os": deployment.machine.os if deployment.machine else None,
+        "kind": deployment.model.kind,
         "decided": [x.to_dict() for x in decided],
         "weights_bytes": weights,
         "host_bytes": host_bytes,
         "start_seconds": seconds_to_start(weights, doc.load),
         "volume_gib": None if weights is None else math.ceil(1.3 * weights / GIB) + 5,
-        "load": _lengths(d, work),
+        "load": _lengths(deployment, work),
         "venv": entry.installation is not None and bool(entry.installation.pip),
     }
-    seen |= _starts(seen, s, ref, inside=not brief)
-    inner_start = matrix.start(matrix.served_by(entry), rules)
+    seen |= _starts(seen, start, ref, inside=not brief)
+    inner_start = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     told = _model_words(ref, inner_start, None, ref.absolute)
-    return seen | places.beyond(target, d, entry, rules, seen, told)
+    return seen | places.make_target_names(target, deployment, entry, rules, seen, told)
 
 
-def _ranks(decided: tuple[Decided, ...], named: Engine) -> int | None:
+def _ranks(decided: tuple[DecidedSetting, ...], named: Engine) -> int | None:
     """Devices that the settings take together; None where no setting says."""
-    inside = any(x.name in concept(named, "data_parallel_attention").flags and x.value is True for x in decided)
+    inside = any(x.name in find_concept(named, "data_parallel_attention").flags and x.value is True for x in decided)
     kinds: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", *(() if inside else ("data_parallel",)))
-    concepts = [concept(named, k) for k in kinds]
+    concepts = [find_concept(named, k) for k in kinds]
     names = {n for c in concepts for n in (*c.flags, c.launch)}
     said = [int(x.value) for x in decided if x.name in names and str(x.value).isdecimal()]
     return math.prod(said) if said else None
@@ -274,94 +296,104 @@ def _per_node(ranks: int | None, devices: int) -> int:
     return devices if ranks is None else min(devices, ranks)
 
 
-def _lengths(d: Deployment, work: Workload | None) -> dict[str, int]:
+def _lengths(deployment: Deployment, work: Workload | None) -> dict[str, int]:
     """Tokens and requests at once of the load to test with: the workload's, else what the deployment holds."""
-    length = d.context_length or 4096
+    length = deployment.context_length or 4096
     output = (work.output_tokens if work else None) or min(256, max(1, length // 4))
     prompt = (work.prompt_tokens if work else None) or max(1, length - output)
-    return {"prompt_tokens": prompt, "output_tokens": output, "concurrency": d.sequences}
+    return {"prompt_tokens": prompt, "output_tokens": output, "concurrency": deployment.sequences}
 
 
-def _starts(seen: Mapping[str, Any], s: Start, ref: ModelRef, inside: bool) -> dict[str, Any]:
+def _starts(seen: Mapping[str, Any], start: EngineStart, ref: ModelRef, inside: bool) -> dict[str, Any]:
     """The words of the program outside and inside a container, and how it is told the key of its clients."""
-    own = {n: Word(variable=n, help=what) for n, what in s.needs.items()}
-    here = {"host": plain(seen["host"]), "address": plain(seen["address"]), "port": plain(str(seen["port"]))}
-    key = [plain(s.key.flag), KEY] if s.key and s.key.flag else []
+    own = {n: LaunchWord(variable=n, help=what) for n, what in start.needs.items()}
+    here = {
+        "host": plain_word(seen["host"]),
+        "address": plain_word(seen["address"]),
+        "port": plain_word(str(seen["port"])),
+    }
+    key = [plain_word(start.key.flag), KEY] if start.key and start.key.flag else []
     maybe_key = key if seen["outside"] else []
 
-    def words(program: tuple[str, ...], told: Model, place: Mapping[str, Word], with_key: list[Word]) -> Any:
+    def words(
+        program: tuple[str, ...], told: ModelWords, place: Mapping[str, LaunchWord], with_key: list[LaunchWord]
+    ) -> Any:
         values = {**told.values, **place, **own}
-        arguments_ = _renamed(seen["arguments"], s) if s.settings else ()
-        made = lines(s, program, told, ref.online_quantization, arguments_, fill(s.listen, values), with_key)
-        return _plain([*made[:1], *([fill(s.extra, values)] if s.extra else []), *made[1:]])
+        arguments_ = _renamed(seen["arguments"], start) if start.settings else ()
+        made = make_lines(
+            start, program, told, ref.online_quantization, arguments_, fill_form(start.listen, values), with_key
+        )
+        return _plain([*made[:1], *([fill_form(start.extra, values)] if start.extra else []), *made[1:]])
 
     out: dict[str, Any] = {
-        "key": s.key.to_dict() if s.key else None,
-        "needs": s.needs,
-        "api": s.api,
-        "start": s.to_dict(),
-        "url": f"http://{'127.0.0.1' if seen['outside'] else seen['address']}:{seen['port']}{s.api}",
-        "lines": words(s.program, _model_words(ref, s, None, None), here, maybe_key),
-        "unit_lines": words(s.program, _model_words(ref, s, None, ref.absolute), here, maybe_key),
-        "before": _before(s, ref, seen),
-        "after": _after(s, ref, ref.absolute),
+        "key": start.key.to_dict() if start.key else None,
+        "needs": start.needs,
+        "api": start.api,
+        "start": start.to_dict(),
+        "url": f"http://{'127.0.0.1' if seen['outside'] else seen['address']}:{seen['port']}{start.api}",
+        "lines": words(start.program, _model_words(ref, start, None, None), here, maybe_key),
+        "unit_lines": words(start.program, _model_words(ref, start, None, ref.absolute), here, maybe_key),
+        "before": _before(start, ref, seen),
+        "after": _after(start, ref, ref.absolute),
         "container": None,
     }
-    i = s.image
-    if i is None or not inside:
+    image_start = start.image
+    if image_start is None or not inside:
         return out
-    program = s.program if i.program is None else i.program
-    path = (f"/models/{ref.file}" if i.file else "/model") if ref.path is not None else None
-    port = i.port or seen["own_port"]
-    all_ = {"host": plain("0.0.0.0"), "address": plain("0.0.0.0"), "port": plain(str(port))}  # noqa: S104 - its own
-    told = in_script = _model_words(ref, s, i.repository, path)
-    if path is not None and i.file:  # the script finds the file's real name when it runs
-        in_script = told._replace(values={**told.values, "model": Word(text=path, script='"/models/${model##*/}"')})
+    program = start.program if image_start.program is None else image_start.program
+    path = (f"/models/{ref.file}" if image_start.file else "/model") if ref.path is not None else None
+    port = image_start.port or seen["own_port"]
+    all_ = {"host": plain_word("0.0.0.0"), "address": plain_word("0.0.0.0"), "port": plain_word(str(port))}  # noqa: S104 - its own
+    told = in_script = _model_words(ref, start, image_start.repository, path)
+    if path is not None and image_start.file:  # the script finds the file's real name when it runs
+        in_script = told._replace(
+            values={**told.values, "model": LaunchWord(text=path, script='"/models/${model##*/}"')}
+        )
     out["container"] = {
         "port": port,
-        "cache": i.cache,
-        "ipc": i.ipc,
-        "ulimits": i.ulimits,
-        "file": i.file,
-        "probe": i.probe,
+        "cache": image_start.cache,
+        "ipc": image_start.ipc,
+        "ulimits": image_start.ulimits,
+        "file": image_start.file,
+        "probe": image_start.probe,
         "lines": words(program, in_script, all_, maybe_key),
         "compose": words(program, told, all_, maybe_key),
         "keyed": words(program, told, all_, key),  # for places that others always reach
-        "whole": words(s.program, told, all_, key),  # with the program itself, where the entrypoint is replaced
-        "after": _after(s, ref, path),
+        "whole": words(start.program, told, all_, key),  # with the program itself, where the entrypoint is replaced
+        "after": _after(start, ref, path),
     }
     return out
 
 
-def _renamed(arguments_: list[dict[str, Any]], s: Start) -> list[dict[str, Any]]:
+def _renamed(arguments_: list[dict[str, Any]], start: EngineStart) -> list[dict[str, Any]]:
     """Flags by a wrapper's own names; those it has none for as one text behind its flag for the rest."""
-    if not s.rest:
+    if not start.rest:
         return arguments_
-    own = [{**a, "flag": s.rename[a["flag"]]} for a in arguments_ if a["flag"] in s.rename]
+    own = [{**a, "flag": start.rename[a["flag"]]} for a in arguments_ if a["flag"] in start.rename]
     own = [{**a, "value": "999"} if a["value"] == "all" else a for a in own]  # more layers than any model has
-    words = [w for a in arguments_ if a["flag"] not in s.rename for w in (a["flag"], a["value"]) if w is not None]
-    return [*own, {"flag": f"{s.rest}={shlex.join(words)}", "value": None}] if words else own
+    words = [w for a in arguments_ if a["flag"] not in start.rename for w in (a["flag"], a["value"]) if w is not None]
+    return [*own, {"flag": f"{start.rest}={shlex.join(words)}", "value": None}] if words else own
 
 
-def _before(s: Start, ref: ModelRef, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _before(start: EngineStart, ref: ModelRef, seen: Mapping[str, Any]) -> list[dict[str, Any]]:
     """What is run before the server, as words: LiteRT-LM imports the model under the name that requests give."""
-    if not s.before:
+    if not start.before:
         return []
     name = (ref.file if ref.path is not None else None) or seen["name"]
-    needed = Word(variable="MODEL", help=s.needs.get("MODEL") or ref.missing or "")
-    model = needed if ref.path is None else plain(ref.path)
-    return _plain([fill(s.before, {"model": model, "name": plain(str(seen["served_name"] or name))})])[0]
+    needed = LaunchWord(variable="MODEL", help=start.needs.get("MODEL") or ref.missing or "")
+    model = needed if ref.path is None else plain_word(ref.path)
+    return _plain([fill_form(start.before, {"model": model, "name": plain_word(str(seen["served_name"] or name))})])[0]
 
 
-def _after(s: Start, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:
+def _after(start: EngineStart, ref: ModelRef, path: str | None) -> list[dict[str, Any]]:
     """What is run once the server answers, as words: Ollama pulls the model, or makes it from a local file."""
-    if not s.after:
+    if not start.after:
         return []
     if ref.path is None:
-        return _plain([fill(s.after, {"tag": plain(ref.tag or "")})])[0]
+        return _plain([fill_form(start.after, {"tag": plain_word(ref.tag or "")})])[0]
     make = 'printf "FROM %s\\n" "$1" > /tmp/Modelfile && exec ollama create "$2" -f /tmp/Modelfile'
-    return _plain([[plain(w) for w in ("sh", "-c", make, "sh", path or ref.path, ref.tag or "")]])[0]
+    return _plain([[plain_word(w) for w in ("sh", "-c", make, "sh", path or ref.path, ref.tag or "")]])[0]
 
 
-def _plain(words: list[list[Word]]) -> list[list[dict[str, Any]]]:
+def _plain(words: list[list[LaunchWord]]) -> list[list[dict[str, Any]]]:
     return [[msgspec.structs.asdict(w) for w in line] for line in words]

@@ -30,19 +30,19 @@ def _possible_roots(named: str, config: str, home: str) -> tuple[Path, ...]:
     return (*(Path(p).expanduser() for p in named.split(os.pathsep) if p), own, shipped)
 
 
-def shell(value: object) -> str:
+def quote_shell(value: object) -> str:
     """A value or a word as one word of a POSIX shell. A variable stops the script when it is not set."""
     if isinstance(value, Mapping):
         if value["variable"]:
-            help_ = bare(comment(value["help"])) or "it"
+            help_ = strip_special(quote_comment(value["help"])) or "it"
             return f'"${{{value["variable"]}:?set {value["variable"]} to {help_}}}"'
-        return str(value["script"] or shell(value["text"]))
+        return str(value["script"] or quote_shell(value["text"]))
     return shlex.quote(str(value))
 
 
 def shell_call(lines: list[list[Mapping[str, Any]]]) -> str:
     """The words of a launch as one shell command, a line for words that belong together."""
-    return " \\\n  ".join(" ".join(shell(w) for w in line) for line in lines)
+    return " \\\n  ".join(" ".join(quote_shell(w) for w in line) for line in lines)
 
 
 def yaml_scalar(value: object) -> str:
@@ -116,25 +116,25 @@ def json_literal(value: object) -> str:
     return json.dumps(value)
 
 
-def comment(value: object) -> str:
+def quote_comment(value: object) -> str:
     """Text that stays inside a one-line comment of a shell or YAML file: one line, nothing unprintable."""
     line = " ".join(str(value).split())
     return "".join(c if c.isprintable() else "?" for c in line)
 
 
-def bare(value: object) -> str:
+def strip_special(value: object) -> str:
     """Text without the characters that mean something between double quotes or braces of a shell."""
     return re.sub(r"[\"'$`}\\]", "", str(value))
 
 
-def mountable(path: str) -> str:
+def quote_mount_path(path: str) -> str:
     """A path for `docker run --mount`. Raises ValueError for a double quote, which no field of it can hold."""
     if '"' in path:
         raise ValueError(f"{path[:80]!r} cannot stand in a --mount: it holds a double quote")
     return path
 
 
-def published(host: str) -> str:
+def quote_published_address(host: str) -> str:
     """The address that a container's port is published on. Raises ValueError for a host name: Docker takes none."""
     import ipaddress
 
@@ -178,7 +178,7 @@ def modelfile_word(value: object) -> str:
 
 
 @lru_cache(maxsize=4)
-def environment(roots: tuple[Path, ...]) -> Environment:
+def make_environment(roots: tuple[Path, ...]) -> Environment:
     """The environment over these template folders."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -192,7 +192,7 @@ def environment(roots: tuple[Path, ...]) -> Environment:
         autoescape=False,  # the files are shell and YAML; each value is quoted by the filters below
     )
     env.filters.update(
-        sh=shell,
+        sh=quote_shell,
         call=shell_call,
         yaml=yaml_scalar,
         compose=compose_scalar,
@@ -204,10 +204,10 @@ def environment(roots: tuple[Path, ...]) -> Environment:
         block=yaml_block,
         swap=swap_scalar,
         modelfile=modelfile_word,
-        comment=comment,
-        bare=bare,
-        published=published,
-        mountable=mountable,
+        comment=quote_comment,
+        bare=strip_special,
+        published=quote_published_address,
+        mountable=quote_mount_path,
     )
     made: Environment = env
     return made

@@ -11,8 +11,8 @@ from advisor.deployment import Deployment, Workload
 from advisor.errors import BadInput
 from advisor.record import Record
 from advisor.render import matrix
-from advisor.render.context import context
-from advisor.render.environment import environment, shell, shell_call, template_roots
+from advisor.render.context import make_template_context
+from advisor.render.environment import make_environment, quote_shell, shell_call, template_roots
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -21,7 +21,7 @@ IN_IMAGES = ("docker", "compose", "kubernetes", "lws", "kserve", "skypilot")  # 
 SHARED = "targets"  # folder of the templates that serve all engines
 
 
-class File(Record, frozen=True, kw_only=True):
+class LaunchFile(Record, frozen=True, kw_only=True):
     """One file of a launch: name inside the output folder, content, and whether it is a program."""
 
     name: str
@@ -29,28 +29,32 @@ class File(Record, frozen=True, kw_only=True):
     executable: bool = False
 
 
-def names(rules: Catalog) -> list[str]:
+def list_target_names(rules: Catalog) -> list[str]:
     """All targets there are, in a fixed order."""
-    return list(matrix.table(rules).targets)
+    return list(matrix.load_targets(rules).targets)
 
 
-def targets(engine_id: str, rules: Catalog) -> list[str]:
+def list_targets(engine_id: str, rules: Catalog) -> list[str]:
     """Targets of this engine, in a fixed order: the matrix's, and those with a template in a user's own folder."""
     roots = template_roots()
-    own = {t for t in names(rules) for r in roots[:-1] if (r / engine_id / f"{t}.j2").is_file()}
-    return [t for t in names(rules) if t in own or matrix.cell(engine_id, t, rules)[0]]
+    own = {t for t in list_target_names(rules) for r in roots[:-1] if (r / engine_id / f"{t}.j2").is_file()}
+    return [t for t in list_target_names(rules) if t in own or matrix.find_target_support(engine_id, t, rules)[0]]
 
 
-def command(d: Deployment, rules: Catalog) -> str:
+def render_command(deployment: Deployment, rules: Catalog) -> str:
     """The shell command that starts the deployment, ready to paste. Raises BadInput where there is no template."""
-    entry = rules.engine(d.engine)
-    there, _ = matrix.cell(entry.id, "command", rules)
+    entry = rules.engine(deployment.engine)
+    there, _ = matrix.find_target_support(entry.id, "command", rules)
     if there and not _has_own_template(entry.id, "command"):
         # what targets/command.j2 says, without the time that Jinja takes to load
-        seen = context(d, entry, rules, brief=True)
+        seen = make_template_context(deployment, entry, rules, brief=True)
         before = shell_call([seen["before"]]) + "\n" if seen["before"] else ""
-        return before + "".join(f"{k}={shell(v)} " for k, v in seen["environment"].items()) + shell_call(seen["lines"])
-    return _render(d, "command", rules, script=False)[1].strip()
+        return (
+            before
+            + "".join(f"{k}={quote_shell(v)} " for k, v in seen["environment"].items())
+            + shell_call(seen["lines"])
+        )
+    return _render(deployment, "command", rules, script=False)[1].strip()
 
 
 def _has_own_template(engine_id: str, target: str) -> bool:
@@ -61,52 +65,57 @@ def _has_own_template(engine_id: str, target: str) -> bool:
     )
 
 
-def render(
-    d: Deployment, target: str, rules: Catalog, work: Workload | None = None, verbose: bool = False
-) -> tuple[File, ...]:
+def render_files(
+    deployment: Deployment, target: str, rules: Catalog, work: Workload | None = None, verbose: bool = False
+) -> tuple[LaunchFile, ...]:
     """The files of one target; with `verbose` the reason of each setting as a comment.
 
     Raises BadInput for a target this engine does not have.
     """
-    if target not in names(rules):
+    if target not in list_target_names(rules):
         from advisor.near import near_matches
 
-        known = names(rules)
+        known = list_target_names(rules)
         raise BadInput(f"unknown target {target!r}; there are {', '.join(known)}.", near_matches(target, known))
-    name, content = _render(d, target, rules, script=True, work=work, verbose=verbose)
+    name, content = _render(deployment, target, rules, script=True, work=work, verbose=verbose)
     program = content.startswith("#!")
-    return (File(name=name, content=content, executable=program),)
+    return (LaunchFile(name=name, content=content, executable=program),)
 
 
 def _render(
-    d: Deployment, target: str, rules: Catalog, script: bool, work: Workload | None = None, verbose: bool = False
+    deployment: Deployment,
+    target: str,
+    rules: Catalog,
+    script: bool,
+    work: Workload | None = None,
+    verbose: bool = False,
 ) -> tuple[str, str]:
     """(file name, content)"""
-    entry = rules.engine(d.engine)
-    if target not in targets(entry.id, rules):
-        have = ", ".join(targets(entry.id, rules)) or "no target yet"
-        why = matrix.cell(entry.id, target, rules)[1]
+    entry = rules.engine(deployment.engine)
+    if target not in list_targets(entry.id, rules):
+        have = ", ".join(list_targets(entry.id, rules)) or "no target yet"
+        why = matrix.find_target_support(entry.id, target, rules)[1]
         raise BadInput(f"{entry.name} has no {target} file: {why}. It has {have}")
-    env = environment(tuple(template_roots()))
-    seen = context(d, entry, rules, target, work)
+    env = make_environment(tuple(template_roots()))
+    seen = make_template_context(deployment, entry, rules, target, work)
     if target in IN_IMAGES and seen["image"] is None:
         raise BadInput(f"{entry.name}: no container image is known for {seen['vendor']} devices; take --target command")
-    file = matrix.table(rules).targets[target].file.replace("{name}", seen["name"])
+    file = matrix.load_targets(rules).targets[target].file.replace("{name}", seen["name"])
     values = {**seen, "script": script, "verbose": verbose, "target": target}
     return file, _filled(env, (f"{entry.id}/{target}.j2", f"{SHARED}/{target}.j2"), values)
 
 
-def readme(
-    d: Deployment,
+def make_readme(
+    deployment: Deployment,
     rules: Catalog,
     files: list[tuple[str, str]],
     absent: list[tuple[str, str]],
     work: Workload | None = None,
-) -> File:
+) -> LaunchFile:
     """README.md of a folder of launch files: what to run first. `files` are (target, name)."""
-    entry = rules.engine(d.engine)
-    known = matrix.table(rules).targets
-    seen = context(d, entry, rules, "readme", work)
+    entry = rules.engine(deployment.engine)
+    known = matrix.load_targets(rules).targets
+    seen = make_template_context(deployment, entry, rules, "readme", work)
     rows = [{"name": name, "what": known[t].what, "run": _run(known[t], name, seen["name"])} for t, name in files]
     values: dict[str, Any] = {
         **seen,
@@ -118,14 +127,14 @@ def readme(
         "verbose": False,
         "target": "readme",
     }
-    text = _filled(environment(tuple(template_roots())), (f"{entry.id}/readme.j2", f"{SHARED}/readme.j2"), values)
-    return File(name="README.md", content=text)
+    text = _filled(make_environment(tuple(template_roots())), (f"{entry.id}/readme.j2", f"{SHARED}/readme.j2"), values)
+    return LaunchFile(name="README.md", content=text)
 
 
-def render_client(url: str, model: str | None, target: str, rules: Catalog) -> tuple[File, ...]:
+def render_client(url: str, model: str | None, target: str, rules: Catalog) -> tuple[LaunchFile, ...]:
     """Files for an endpoint that is there already. Raises BadInput for other targets than a client and a router."""
     entry = next(e for e in rules.engines().values() if e.remote == "endpoint")
-    if not matrix.cell(entry.id, target, rules)[0]:
+    if not matrix.find_target_support(entry.id, target, rules)[0]:
         raise BadInput(f"an endpoint that is there already has no {target} file; take openai-client or litellm")
     _refuse_what_is_no_url(url)
     values: dict[str, Any] = {
@@ -137,9 +146,11 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
         "load": {"output_tokens": 256, "concurrency": 8, "prompt_tokens": 1024},
         "verbose": False, "script": True, "target": target,
     }  # fmt: skip
-    name = matrix.table(rules).targets[target].file
-    text = _filled(environment(tuple(template_roots())), (f"{entry.id}/{target}.j2", f"{SHARED}/{target}.j2"), values)
-    return (File(name=name, content=text),)
+    name = matrix.load_targets(rules).targets[target].file
+    text = _filled(
+        make_environment(tuple(template_roots())), (f"{entry.id}/{target}.j2", f"{SHARED}/{target}.j2"), values
+    )
+    return (LaunchFile(name=name, content=text),)
 
 
 def _refuse_what_is_no_url(url: str) -> None:
@@ -153,23 +164,23 @@ def _comes_as_image(engine_id: str, system: str | None, rules: Catalog) -> bool:
     return how is not None and how.image and system not in how.systems
 
 
-def _run(target: matrix.Target, file: str, name: str) -> str:
+def _run(target: matrix.LaunchTarget, file: str, name: str) -> str:
     """How a file is started, as a cell of the README's table."""
     said = target.run.replace("{file}", file).replace("{name}", name)
     return said if " " not in file and ("(" in said or "merge" in said) else f"`{said}`"
 
 
-def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[File, ...]:
+def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[LaunchFile, ...]:
     """One file that holds several models, one of which runs at a time. Raises BadInput for two of one name."""
-    target = matrix.together(rules)
+    target = matrix.find_joint_target(rules)
     servers: list[dict[str, Any]] = []
     seen: dict[str, Any] = {}
-    for d in ds:
-        entry = rules.engine(d.engine)
-        there, why = matrix.cell(entry.id, target, rules)
+    for deployment in ds:
+        entry = rules.engine(deployment.engine)
+        there, why = matrix.find_target_support(entry.id, target, rules)
         if not there:
             raise BadInput(f"{entry.name} has no {target} file: {why}")
-        mine = context(d, entry, rules, target)
+        mine = make_template_context(deployment, entry, rules, target)
         servers += mine["servers"]
         seen = seen or mine
     labels = [s["label"] for s in servers]
@@ -177,8 +188,8 @@ def render_together(ds: tuple[Deployment, ...], rules: Catalog) -> tuple[File, .
     if twice is not None:
         raise BadInput(f"{twice} is named twice; {target} tells its models apart by name")
     values = {**seen, "servers": servers, "script": True, "verbose": False, "target": target}
-    text = _filled(environment(tuple(template_roots())), (f"{SHARED}/{target}.j2",), values)
-    return (File(name=matrix.table(rules).targets[target].file, content=text),)
+    text = _filled(make_environment(tuple(template_roots())), (f"{SHARED}/{target}.j2",), values)
+    return (LaunchFile(name=matrix.load_targets(rules).targets[target].file, content=text),)
 
 
 def _filled(env: Environment, candidates: tuple[str, ...], values: dict[str, Any]) -> str:
@@ -197,7 +208,7 @@ def _filled(env: Environment, candidates: tuple[str, ...], values: dict[str, Any
     return text
 
 
-def write(files: tuple[File, ...], folder: Path, force: bool = False) -> list[Path]:
+def write_files(files: tuple[LaunchFile, ...], folder: Path, force: bool = False) -> list[Path]:
     """Write the files into `folder` (made if absent).
 
     Raises BadInput before anything is written if one is there already (unless `force`) or a value is not plain text.
@@ -210,11 +221,11 @@ def write(files: tuple[File, ...], folder: Path, force: bool = False) -> list[Pa
         raise BadInput(f"{folder}: {', '.join(there)} is there already; --force overwrites it")
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path, f in zip(paths, files, strict=True):
+        for path, launch_file in zip(paths, files, strict=True):
             if path.is_symlink():
                 path.unlink()  # the link is replaced, what it points to is not touched
-            path.write_text(f.content, encoding="utf-8")
-            if f.executable:
+            path.write_text(launch_file.content, encoding="utf-8")
+            if launch_file.executable:
                 path.chmod(0o755)
     except (OSError, ValueError) as e:
         raise BadInput(f"{folder}: cannot be written: {getattr(e, 'strerror', None) or e}") from None

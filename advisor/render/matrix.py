@@ -7,14 +7,14 @@ from typing import Literal
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
-from advisor.catalog.launch_types import Start
+from advisor.catalog.documents import decode_document
+from advisor.catalog.launch_types import EngineStart
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.record import Record
 
 
-class Target(Record, frozen=True, kw_only=True):
+class LaunchTarget(Record, frozen=True, kw_only=True):
     """One kind of launch file. `{name}` in `file` is the deployment's name."""
 
     file: str
@@ -26,7 +26,7 @@ class Target(Record, frozen=True, kw_only=True):
     source: str | None = None
 
 
-class Load(Record, frozen=True, kw_only=True):
+class StartupRates(Record, frozen=True, kw_only=True):
     """Rates for the time until a server answers: bytes a second, seconds."""
 
     download_bytes_per_second: float
@@ -35,7 +35,7 @@ class Load(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Place(Record, frozen=True, kw_only=True):
+class RuntimePlace(Record, frozen=True, kw_only=True):
     """The image that a place runs the engine in, and which engine version is inside."""
 
     version: str
@@ -44,20 +44,20 @@ class Place(Record, frozen=True, kw_only=True):
     source: str
 
 
-class Targets(Record, frozen=True, kw_only=True):
+class TargetsFile(Record, frozen=True, kw_only=True):
     """rules/targets.yaml."""
 
-    targets: dict[str, Target]
-    load: Load
-    places: dict[str, Place] = {}
+    targets: dict[str, LaunchTarget]
+    load: StartupRates
+    places: dict[str, RuntimePlace] = {}
 
 
-def table(rules: Catalog) -> Targets:
+def load_targets(rules: Catalog) -> TargetsFile:
     """The document. Raises BadInput when an overlay spoiled it."""
-    return typed(rules, "targets.yaml", Targets)
+    return decode_document(rules, "targets.yaml", TargetsFile)
 
 
-def start(engine_id: str, rules: Catalog) -> Start:
+def find_engine_start(engine_id: str, rules: Catalog) -> EngineStart:
     """How this engine is started. Raises BadInput where it is not known."""
     entries = rules.engines()
     found = entries[engine_id].start if engine_id in entries else None
@@ -69,25 +69,25 @@ def start(engine_id: str, rules: Catalog) -> Start:
     return found
 
 
-def served_by(entry: Engine) -> str:
+def find_serving_engine(entry: Engine) -> str:
     """The engine whose server answers: behind a proxy the first that it starts."""
     return entry.runs[0] if entry.kind == "proxy" else entry.id
 
 
-def together(rules: Catalog) -> str:
+def find_joint_target(rules: Catalog) -> str:
     """The target that holds several models. Raises BadInput where there is none."""
-    found = next((name for name, t in table(rules).targets.items() if t.several), None)
+    found = next((name for name, t in load_targets(rules).targets.items() if t.several), None)
     if found is None:
         raise BadInput("rules/targets.yaml: no target holds several models")
     return found
 
 
-Cell = tuple[Literal[True], None] | tuple[Literal[False], str]
+TargetSupport = tuple[Literal[True], None] | tuple[Literal[False], str]
 
 
-def cell(engine_id: str, target: str, rules: Catalog) -> Cell:
+def find_target_support(engine_id: str, target: str, rules: Catalog) -> TargetSupport:
     """Whether an engine has this launch file, and why not otherwise."""
     entry = rules.engines()[engine_id]
     if target in entry.targets:
         return True, None
-    return False, entry.no_target.get(target, table(rules).targets[target].otherwise)
+    return False, entry.no_target.get(target, load_targets(rules).targets[target].otherwise)

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from advisor import formats
 from advisor.catalog import Catalog
-from advisor.catalog.launch_types import Tags
+from advisor.catalog.launch_types import ModelTags
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
 from advisor.record import Record
@@ -30,41 +30,44 @@ class ModelRef(Record, frozen=True, kw_only=True):
     online_quantization: str | None = None  # the engine quantizes the 16-bit checkpoint while loading
 
 
-def model_ref(d: Deployment, rules: Catalog) -> ModelRef:
+def make_model_reference(deployment: Deployment, rules: Catalog) -> ModelRef:
     """Where the engine gets the weights from."""
-    q, entry = rules.quantization(d.quantization), rules.engines()[d.engine]
+    quantization, entry = rules.quantization(deployment.quantization), rules.engines()[deployment.engine]
     tags = entry.start.tags if entry.start else None
-    plain = ModelRef(id=d.model.id, quantization=d.quantization)
-    if d.model_path:
-        from advisor.models.headers import origin
+    plain = ModelRef(id=deployment.model.id, quantization=deployment.quantization)
+    if deployment.model_path:
+        from advisor.models.headers import read_origin
 
-        come = origin(d.model_path)  # headers alone: the engine downloads the rest
+        come = read_origin(deployment.model_path)  # headers alone: the engine downloads the rest
         if come is None:
-            return local(plain, d.model_path)
-        label = f"{come.repository}:{d.quantization}"
+            return make_local_reference(plain, deployment.model_path)
+        label = f"{come.repository}:{deployment.quantization}"
         if tags:
             return replace(plain, tag=tags.repository.replace("{download}", label))
-        return replace(plain, repository=come.repository, download=label if q.family == "gguf" else None)
-    if tags and (tag := _tag(d, q, tags)):
+        return replace(plain, repository=come.repository, download=label if quantization.family == "gguf" else None)
+    if tags and (tag := _tag(deployment, quantization, tags)):
         return replace(plain, tag=tag)
-    if q.family == "gguf" or formats.own_family(entry, rules) == "gguf":
-        return _gguf_ref(d, plain)
-    native = (d.model.native_quant or "").lower()
-    if q.family == "none" or native.startswith(q.id.lower()):
-        return replace(plain, repository=d.model.id)
-    known = d.model.quantized_repos.get(q.id) or _mlx_repository(d, q)
-    vendors = {x.vendor for x in d.machine.usable_devices} if d.machine else set()
+    if quantization.family == "gguf" or formats.own_family(entry, rules) == "gguf":
+        return _gguf_ref(deployment, plain)
+    native = (deployment.model.native_quant or "").lower()
+    if quantization.family == "none" or native.startswith(quantization.id.lower()):
+        return replace(plain, repository=deployment.model.id)
+    known = deployment.model.quantized_repos.get(quantization.id) or _mlx_repository(deployment, quantization)
+    vendors = {x.vendor for x in deployment.machine.usable_devices} if deployment.machine else set()
     if known and known.startswith("nvidia/") and vendors - {"nvidia"}:
         known = None  # ModelOpt checkpoints load on NVIDIA only
     if known:
         return replace(plain, repository=known)
-    online = entry.start.online_formats.get(q.id) if entry.start else None
+    online = entry.start.online_formats.get(quantization.id) if entry.start else None
     if online:
-        return replace(plain, repository=d.model.id, online_quantization=online)
-    return replace(plain, missing=f"a checkpoint of {d.model.id} in {q.id}: none is in the catalogue, so name yours")
+        return replace(plain, repository=deployment.model.id, online_quantization=online)
+    return replace(
+        plain,
+        missing=f"a checkpoint of {deployment.model.id} in {quantization.id}: none is in the catalogue, so name yours",
+    )
 
 
-def local(plain: ModelRef, path: str) -> ModelRef:
+def make_local_reference(plain: ModelRef, path: str) -> ModelRef:
     """A model on disk. A relative path that starts with a dash gets `./`, or programs would read an option."""
     from pathlib import Path
 
@@ -75,7 +78,7 @@ def local(plain: ModelRef, path: str) -> ModelRef:
     )
 
 
-def declaration(ref: ModelRef, entry: Engine, target: str, rules: Catalog) -> str | None:
+def make_declaration(ref: ModelRef, entry: Engine, target: str, rules: Catalog) -> str | None:
     """The comment that tells `advise check` which model of the catalogue it is, where the file's words do not."""
     tags = entry.start.tags if entry.start else None
     words = ref.path is None and ref.missing is None and not (tags and target in tags.told_later)
@@ -84,30 +87,33 @@ def declaration(ref: ModelRef, entry: Engine, target: str, rules: Catalog) -> st
     return f"advise: model={ref.id} quant={ref.quantization}"
 
 
-def _mlx_repository(d: Deployment, q: Quantization) -> str | None:
-    if q.family != "mlx":
+def _mlx_repository(deployment: Deployment, quantization: Quantization) -> str | None:
+    if quantization.family != "mlx":
         return None
-    size = d.model.published.get("mlx:" + q.id.removeprefix("MLX-"))
+    size = deployment.model.published.get("mlx:" + quantization.id.removeprefix("MLX-"))
     return size.repo if size else None
 
 
-def _tag(d: Deployment, q: Quantization, tags: Tags) -> str | None:
+def _tag(deployment: Deployment, quantization: Quantization, tags: ModelTags) -> str | None:
     """The tag of the library, or of a GGUF repository that can be pulled; None where neither is known."""
-    tag = next((a for a in d.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
-    if tag and q.id in tags.formats:
+    tag = next((a for a in deployment.model.aliases if re.fullmatch(r"[a-z0-9._-]+:[a-z0-9._-]+", a)), None)
+    if tag and quantization.id in tags.formats:
         return tag
-    repository = d.model.gguf_repos[0] if d.model.gguf_repos else None
-    return tags.repository.replace("{download}", f"{repository}:{d.quantization}") if repository else None
+    repository = deployment.model.gguf_repos[0] if deployment.model.gguf_repos else None
+    return tags.repository.replace("{download}", f"{repository}:{deployment.quantization}") if repository else None
 
 
-def _gguf_ref(d: Deployment, plain: ModelRef) -> ModelRef:
-    if d.model.gguf_repos:
-        repo = d.model.gguf_repos[0]
+def _gguf_ref(deployment: Deployment, plain: ModelRef) -> ModelRef:
+    if deployment.model.gguf_repos:
+        repo = deployment.model.gguf_repos[0]
         # llama.cpp looks for the label in the repository's file names, where MXFP4_MOE is just MXFP4
-        label = "MXFP4" if d.quantization == "MXFP4_MOE" else d.quantization
+        label = "MXFP4" if deployment.quantization == "MXFP4_MOE" else deployment.quantization
         return replace(plain, repository=repo, download=f"{repo}:{label}")
-    missing = f"a GGUF file of {d.model.id} in {d.quantization}: none is in the catalogue, so it is expected here"
-    name = f"{local_name(d.model.id)}-{d.quantization}.gguf"
+    missing = (
+        f"a GGUF file of {deployment.model.id} in {deployment.quantization}: none is in the catalogue, so it is "
+        "expected here"
+    )
+    name = f"{local_name(deployment.model.id)}-{deployment.quantization}.gguf"
     return replace(plain, path=name, absolute=name, folder=".", file=name, tag=local_name(name), missing=missing)
 
 

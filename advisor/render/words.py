@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from advisor.catalog.launch_types import Start
+from advisor.catalog.launch_types import EngineStart
 from advisor.record import Record
 
 
-class Word(Record, frozen=True, kw_only=True):
+class LaunchWord(Record, frozen=True, kw_only=True):
     """One word. With `variable` its value comes from the environment; `script` is what a script writes instead."""
 
     text: str = ""
@@ -22,22 +22,22 @@ class Word(Record, frozen=True, kw_only=True):
     script: str | None = None
 
 
-Line = list[Word]
+Line = list[LaunchWord]
 
 
-class Model(NamedTuple):
+class ModelWords(NamedTuple):
     """How the model is said to the program."""
 
     form: tuple[str, ...]
-    values: Mapping[str, Word]
+    values: Mapping[str, LaunchWord]
 
 
-def plain(text: str) -> Word:
+def plain_word(text: str) -> LaunchWord:
     """A word that is what it says."""
-    return Word(text=text)
+    return LaunchWord(text=text)
 
 
-def fill(form: Iterable[str], values: Mapping[str, Word]) -> Line:
+def fill_form(form: Iterable[str], values: Mapping[str, LaunchWord]) -> Line:
     """A form with its `{name}` places filled. A place that is a whole word may be a variable."""
     out = []
     for word in form:
@@ -50,26 +50,26 @@ def fill(form: Iterable[str], values: Mapping[str, Word]) -> Line:
         if variable is not None:  # only ever the model, at the end of a prefix such as `hf://`
             out.append(variable)
             continue
-        out.append(plain(re.sub(r"\{(\w+)\}", lambda m: values[m[1]].text, word)))
+        out.append(plain_word(re.sub(r"\{(\w+)\}", lambda m: values[m[1]].text, word)))
     return out
 
 
-def lines(
-    start: Start,
+def make_lines(
+    start: EngineStart,
     program: tuple[str, ...],
-    model: Model,
+    model: ModelWords,
     online: str | None,
     arguments: Iterable[Mapping[str, Any]],
     listen: Line,
     key: Line,
 ) -> list[Line]:
     """All words: the program with its model, one line an argument, where it listens."""
-    told = fill(model.form, model.values)
-    first = [plain(w) for w in program]
+    told = fill_form(model.form, model.values)
+    first = [plain_word(w) for w in program]
     out = [first if start.model_last else [*first, *told]]
     if start.online and online:
-        out.append([plain(start.online), plain(online)])
+        out.append([plain_word(start.online), plain_word(online)])
     for a in arguments:
-        out.append([plain(a["flag"])] + ([] if a["value"] is None else [plain(a["value"])]))
+        out.append([plain_word(a["flag"])] + ([] if a["value"] is None else [plain_word(a["value"])]))
     out += [listen, key, told if start.model_last else []]
     return [x for x in out if x]

@@ -13,18 +13,25 @@ from pathlib import Path
 
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
-from advisor.engines import find
-from advisor.engines.pool import constants
-from advisor.engines.versions import is_before, key
-from advisor.estimation import deployment, estimate
+from advisor.engines import find_engine_module
+from advisor.engines.pool import read_constants
+from advisor.engines.versions import is_before, version_key
+from advisor.estimation import estimate, resolve_request
 from advisor.models.types import Mla, Model
 from advisor.report import speed_accuracy
-from advisor.report.activation_fit import median_error, peak_errors, peaks
-from advisor.report.measured import Compared, compare, has_pool, llama_request, planned_request, read_rows
+from advisor.report.activation_fit import median_error, peak_errors, read_peaks
+from advisor.report.measured_rows import (
+    RowComparison,
+    compare_row,
+    has_pool,
+    make_llama_request,
+    planned_request_bytes,
+    read_rows,
+)
 from advisor.units import MIB
 
 
-def kind(model: Model) -> str:
+def architecture_kind(model: Model) -> str:
     """Architecture kind of a model, as the tables group it."""
     lay = model.layout
     if lay is None:
@@ -38,20 +45,27 @@ def kind(model: Model) -> str:
     return mixer + (", experts" if model.is_moe else "")
 
 
-def _version(c: Compared, rules: Catalog) -> str:
+def _version(comparison: RowComparison, rules: Catalog) -> str:
     """Versions between the changes of the engine's activation peak."""
-    if c.version is None:
+    if comparison.version is None:
         return "not said"
-    bounds = sorted({a.before for a in constants(find(c.engine, rules.engines())[1]).activation if a.before}, key=key)
+    bounds = sorted(
+        {
+            a.before
+            for a in read_constants(find_engine_module(comparison.engine, rules.engines())[1]).activation
+            if a.before
+        },
+        key=version_key,
+    )
     if not bounds:
         return "given"
-    above = next((n for n, b in enumerate(bounds) if is_before(c.version, b)), len(bounds))
+    above = next((n for n, b in enumerate(bounds) if is_before(comparison.version, b)), len(bounds))
     if above == 0:
         return f"before {bounds[0]}"
     return f"{bounds[above - 1]} on" if above == len(bounds) else f"{bounds[above - 1]}, before {bounds[above]}"
 
 
-def summary(rows: Sequence[Compared]) -> dict[str, str]:
+def summarise_rows(rows: Sequence[RowComparison]) -> dict[str, str]:
     """Figures of one group of rows, as text."""
     pools = [abs(a - b) for c in rows if c.pool for a, b in (c.pool,)]
     weights = [100 * abs(a - b) / b for c in rows if c.weights for a, b in (c.weights,)]
@@ -66,28 +80,28 @@ def summary(rows: Sequence[Compared]) -> dict[str, str]:
     }
 
 
-def _grouped(rows: Sequence[Compared], by: Callable[[Compared], str], head: str) -> list[str]:
-    groups: dict[str, list[Compared]] = defaultdict(list)
-    for c in rows:
-        groups[by(c)].append(c)
+def _grouped(rows: Sequence[RowComparison], by: Callable[[RowComparison], str], head: str) -> list[str]:
+    groups: dict[str, list[RowComparison]] = defaultdict(list)
+    for comparison in rows:
+        groups[by(comparison)].append(comparison)
     out = [
         f"| {head} | rows | KV pool: median error, GiB | weights: median error, % | in interval, % | half width, % |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
     for name in sorted(groups):
-        s = summary(groups[name])
+        s = summarise_rows(groups[name])
         out.append(f"| {name} | {s['rows']} | {s['pool']} | {s['weights']} | {s['covered']} | {s['half']} |")
     return out
 
 
-def page(data: Path, rules: Catalog | None = None) -> str:
+def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
     """The text of docs/accuracy.md."""
     rules = rules or catalog([shipped_root()])
-    rows = [c for r in read_rows(data / "vram_logs.csv") if (c := compare(r, rules)) is not None]
+    rows = [comparison for r in read_rows(data / "vram_logs.csv") if (comparison := compare_row(r, rules)) is not None]
     pooled = [c for c in rows if has_pool(c.engine, rules)]
     refused = [c for c in rows if not c.ran]
     answered = [c for c in rows if c.ran]
-    found = peaks(data)
+    found = read_peaks(data)
     plain, held_out = peak_errors(found, rules, fit=False), peak_errors(found, rules, fit=True)
     return "\n".join([
         "# How accurate the estimates are",
@@ -110,7 +124,7 @@ def page(data: Path, rules: Catalog | None = None) -> str:
         "",
         *_grouped(pooled, lambda c: f"{c.engine} {_version(c, rules)}", "version"),
         "",
-        *_grouped(rows, lambda c: kind(c.model), "architecture"),
+        *_grouped(rows, lambda c: architecture_kind(c.model), "architecture"),
         "",
         f"Of {len(refused)} rows that were refused or ran out of memory, "
         f"{sum(c.fits is True for c in refused)} are called a fit."
@@ -129,7 +143,7 @@ def page(data: Path, rules: Catalog | None = None) -> str:
             for (g, a, x), (_, b, _) in zip(plain, held_out, strict=True)
         ),
         "",
-        *speed_accuracy.section(data, rules),
+        *speed_accuracy.make_speed_section(data, rules),
     ])  # fmt: skip
 
 
@@ -138,8 +152,8 @@ def _exact(data: Path, rules: Catalog) -> list[str]:
     out = ["| planner | rows | equal to the byte | scratch within 15 % + 16 MiB |", "| --- | --- | --- | --- |"]
     equal = scratch = n = 0
     for r in read_rows(data / "llamacpp_rows.csv"):
-        d, _ = deployment(llama_request(r), rules)
-        m = estimate(d, rules)
+        deployment, _ = resolve_request(make_llama_request(r), rules)
+        memory_estimate = estimate(deployment, rules)
         want = [
             tuple(int(x) for x in p.split("=")[1].split("/"))
             for p in sorted(r["per_device"].split(";"))
@@ -148,17 +162,20 @@ def _exact(data: Path, rules: Catalog) -> list[str]:
         if not want:
             continue
         n += 1
-        context = [(x.kv_cache_bytes or 0) + (x.recurrent_state_bytes or 0) for x in m.devices]
-        equal += [(x.weights_bytes, c) for x, c in zip(m.devices, context, strict=True)] == [w[:2] for w in want]
+        context = [(x.kv_cache_bytes or 0) + (x.recurrent_state_bytes or 0) for x in memory_estimate.devices]
+        equal += [(x.weights_bytes, c) for x, c in zip(memory_estimate.devices, context, strict=True)] == [
+            w[:2] for w in want
+        ]
         scratch += all(
-            abs((x.compute_bytes or 0) - w[2]) <= 0.15 * w[2] + 16 * MIB for x, w in zip(m.devices, want, strict=True)
+            abs((x.compute_bytes or 0) - w[2]) <= 0.15 * w[2] + 16 * MIB
+            for x, w in zip(memory_estimate.devices, want, strict=True)
         )
     out.append(f"| llama.cpp v0.5.0, CUDA | {n} | {equal} | {scratch} |")
     rows = read_rows(data / "vllm_kv_rows.csv")
     equal = 0
     for r in rows:
         equal += all(
-            planned_request(r, length, rules) == int(r[f"request_bytes_{length}"])
+            planned_request_bytes(r, length, rules) == int(r[f"request_bytes_{length}"])
             for length in (4096, 8192, 32768, 131072)
             if r[f"request_bytes_{length}"]
         )
@@ -167,4 +184,4 @@ def _exact(data: Path, rules: Catalog) -> list[str]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_text(page(Path(sys.argv[1])), encoding="utf-8")
+    Path(sys.argv[2]).write_text(make_accuracy_page(Path(sys.argv[1])), encoding="utf-8")

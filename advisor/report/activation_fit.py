@@ -10,66 +10,77 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.engines import find
-from advisor.engines.pool import constants, resolve
-from advisor.engines.pool_constants import Activation
-from advisor.engines.pool_sizes import activation
-from advisor.engines.versions import pick
-from advisor.estimation import Request, deployment
-from advisor.report.measured import Settings, read_rows, request_of
+from advisor.engines import find_engine_module
+from advisor.engines.pool import read_constants, resolve_pool_settings
+from advisor.engines.pool_constants import ActivationPeak
+from advisor.engines.pool_sizes import activation_bytes
+from advisor.engines.versions import pick_version
+from advisor.estimation import EstimateRequest, resolve_request
+from advisor.report.measured_rows import RowSettings, make_row_request, read_rows
 from advisor.units import GIB
 
 
-class Peak(NamedTuple):
+class MeasuredPeak(NamedTuple):
     """One measured activation peak, and what the formula needs of it."""
 
     group: str
-    request: Request
+    request: EstimateRequest
     gib: float
 
 
-def peaks(data: Path) -> list[Peak]:
+def read_peaks(data: Path) -> list[MeasuredPeak]:
     """Measured activation peaks: architectures on H100, and logs that print one."""
     out = []
     for r in read_rows(data / "vllm_activation.csv"):
-        settings: Settings = {
+        settings: RowSettings = {
             "tensor-parallel-size": int(r["tp"]),
             "max-num-seqs": int(r["max_num_seqs"]),
             "max-num-batched-tokens": int(r["max_num_batched_tokens"]),
         }
-        q = Request(
+        estimate_request = EstimateRequest(
             model=r["model"], engine=r["engine"], engine_version=r["engine_version"], quantization="BF16",
             hardware=r["hardware"], settings=settings,
         )  # fmt: skip
-        out.append(Peak(r["architecture"], q, float(r["gib"])))
+        out.append(MeasuredPeak(r["architecture"], estimate_request, float(r["gib"])))
     for r in read_rows(data / "vram_logs.csv"):
-        request = request_of(r) if r["activation_peak_gib"] else None
+        request = make_row_request(r) if r["activation_peak_gib"] else None
         if request is not None and request.engine_version and "residual" not in r["notes"]:
-            out.append(Peak(r["group_id"], request, float(r["activation_peak_gib"])))
+            out.append(MeasuredPeak(r["group_id"], request, float(r["activation_peak_gib"])))
     return out
 
 
-def peak_errors(all_peaks: Sequence[Peak], rules: Catalog, fit: bool) -> list[tuple[str, float, float]]:
+def peak_errors(all_peaks: Sequence[MeasuredPeak], rules: Catalog, fit: bool) -> list[tuple[str, float, float]]:
     """(group, ours, measured) GiB. `fit`: the coefficients come from the other groups only, by least median error."""
     made = []
-    for p in all_peaks:
-        entry = find(p.request.engine, rules.engines())[1]
-        c = constants(entry)
-        d, _ = deployment(p.request, rules)
-        made.append((p, d.model, resolve(d, entry, c), pick(c.activation, p.request.engine_version)))
+    for measured_peak in all_peaks:
+        entry = find_engine_module(measured_peak.request.engine, rules.engines())[1]
+        constants = read_constants(entry)
+        deployment, _ = resolve_request(measured_peak.request, rules)
+        made.append(
+            (
+                measured_peak,
+                deployment.model,
+                resolve_pool_settings(deployment, entry, constants),
+                pick_version(constants.activation, measured_peak.request.engine_version),
+            )
+        )
 
-    def ours(i: int, a: Activation) -> float:
-        return activation(made[i][1], made[i][2], a) / GIB
+    def ours(i: int, activation: ActivationPeak) -> float:
+        return activation_bytes(made[i][1], made[i][2], activation) / GIB
 
     out = []
-    for i, (p, _, _, a) in enumerate(made):
-        others = [j for j, x in enumerate(made) if x[0].group != p.group]
+    for i, (measured_peak, _, _, peak) in enumerate(made):
+        others = [j for j, x in enumerate(made) if x[0].group != measured_peak.group]
         if fit:
-            a = min(
-                (msgspec.structs.replace(a, sampler_bytes=s, hidden=h) for s in range(8, 25) for h in (2, 3, 4, 5, 6)),
+            peak = min(
+                (
+                    msgspec.structs.replace(peak, sampler_bytes=s, hidden=h)
+                    for s in range(8, 25)
+                    for h in (2, 3, 4, 5, 6)
+                ),
                 key=lambda t: statistics.median(abs(ours(j, t) - made[j][0].gib) / made[j][0].gib for j in others),
             )
-        out.append((p.group, ours(i, a), p.gib))
+        out.append((measured_peak.group, ours(i, peak), measured_peak.gib))
     return out
 
 

@@ -4,52 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.bench.guidellm import Spread
-from advisor.bench.run import Answer
+from advisor.bench.guidellm import RequestStatistics
+from advisor.bench.run import BenchResult
 from advisor.deployment import Interval
-from advisor.report.text import paint, table, wrap
-from advisor.speed.local import Run
-from advisor.units import rate
+from advisor.report.text import align_table, paint, wrap_text
+from advisor.speed.bench_history import BenchRun
+from advisor.units import format_rate
 
 
-def benched(x: Answer) -> str:
+def describe_bench(result: BenchResult) -> str:
     """What was measured beside what was predicted, and what becomes of it."""
-    m, p = x.measured, x.predicted
-    engine = " ".join(w for w in (x.engine or "engine not known", x.endpoint.engine_version) if w)
-    named = f"{x.model} {x.quantization or ''}".strip() if x.model else x.endpoint.models[0]
-    out = [paint(f"{named} on {engine} at {x.endpoint.url}", "bold")]
-    failed = f", {m.failed} failed" if m.failed else ""
-    out.append(wrap(
-        f"{m.requests} requests{failed}, {m.concurrency} at once, {m.prompt_tokens:.0f} tokens of prompt and "
-        f"{m.output_tokens:.0f} of answer each, in {m.seconds:.0f} s ({m.tool})", "  "))  # fmt: skip
+    measured, speed = result.measured, result.predicted
+    engine = " ".join(w for w in (result.engine or "engine not known", result.endpoint.engine_version) if w)
+    named = f"{result.model} {result.quantization or ''}".strip() if result.model else result.endpoint.models[0]
+    out = [paint(f"{named} on {engine} at {result.endpoint.url}", "bold")]
+    failed = f", {measured.failed} failed" if measured.failed else ""
+    out.append(
+        wrap_text(
+            f"{measured.requests} requests{failed}, {measured.concurrency} at once, {measured.prompt_tokens:.0f} "
+            "tokens "
+            "of prompt and "
+            f"{measured.output_tokens:.0f} of answer each, in {measured.seconds:.0f} s ({measured.tool})",
+            "  ",
+        )
+    )
     rows = []
-    if x.alone is not None:
+    if result.alone is not None:
         rows = [
-            ["alone: first token, s", *_spread(x.alone.ttft_s, 1), ""],
-            ["alone: between tokens, ms", *_spread(x.alone.tpot_s, 1000), ""],
+            ["alone: first token, s", *_spread(result.alone.ttft_s, 1), ""],
+            ["alone: between tokens, ms", *_spread(result.alone.tpot_s, 1000), ""],
         ]
     rows += [
-        ["first token, s", *_spread(m.ttft_s, 1), _interval(p.ttft_s if p else None, 1)],
-        ["between tokens, ms", *_spread(m.tpot_s, 1000), _interval(p.tpot_s if p else None, 1000)],
-        ["tokens/s all", rate(m.output_tps), "", "", "", _interval(p.output_tps if p else None, 1)],
-        ["requests/s", f"{m.requests_per_second:.3g}", "", "", "", ""],
+        ["first token, s", *_spread(measured.ttft_s, 1), _interval(speed.ttft_s if speed else None, 1)],
+        ["between tokens, ms", *_spread(measured.tpot_s, 1000), _interval(speed.tpot_s if speed else None, 1000)],
+        [
+            "tokens/s all",
+            format_rate(measured.output_tps),
+            "",
+            "",
+            "",
+            _interval(speed.output_tps if speed else None, 1),
+        ],
+        ["requests/s", f"{measured.requests_per_second:.3g}", "", "", "", ""],
     ]
-    out += ["", table(rows, ("", "mean", "P50", "P95", "P99", "predicted"), "lrrrrr")]
-    if x.unpredicted:
-        out += ["", wrap(f"No prediction: {x.unpredicted}.", "  ")]
-    if x.calibration is not None:
-        c = x.calibration
-        said = f"Decoding runs at x{c.decode:.2f} and prompts at x{c.prefill:.2f} of the predicted rate."
-        if x.kept:
-            said += (f" Kept in {x.kept}: predictions for this machine (`--on this`) use it from now on; "
+    out += ["", align_table(rows, ("", "mean", "P50", "P95", "P99", "predicted"), "lrrrrr")]
+    if result.unpredicted:
+        out += ["", wrap_text(f"No prediction: {result.unpredicted}.", "  ")]
+    if result.calibration is not None:
+        run = result.calibration
+        said = f"Decoding runs at x{run.decode:.2f} and prompts at x{run.prefill:.2f} of the predicted rate."
+        if result.kept:
+            said += (f" Kept in {result.kept}: predictions for this machine (`--on this`) use it from now on; "
                      "`advise bench --forget` removes it.")  # fmt: skip
-        out += ["", wrap(said, "  ")]
-    if x.unkept:
-        out += ["", wrap(f"Not kept as a calibration: {x.unkept.rstrip('.?')}.", "  ")]
+        out += ["", wrap_text(said, "  ")]
+    if result.unkept:
+        out += ["", wrap_text(f"Not kept as a calibration: {result.unkept.rstrip('.?')}.", "  ")]
     return "\n".join(out)
 
 
-def runs(kept: Sequence[Run]) -> str:
+def describe_bench_runs(kept: Sequence[BenchRun]) -> str:
     """All runs that are kept."""
     if not kept:
         return "Nothing was measured on this machine yet: `advise bench URL`."
@@ -58,14 +71,18 @@ def runs(kept: Sequence[Run]) -> str:
          f"{r.prompt_tokens}+{r.output_tokens}", f"x{r.decode:.2f}", f"x{r.prefill:.2f}"]
         for r in kept
     ]  # fmt: skip
-    return table(rows, ("date", "engine", "model", "at once", "tokens", "decode", "prompt"), "lllrrrr", indent="")
+    return align_table(rows, ("date", "engine", "model", "at once", "tokens", "decode", "prompt"), "lllrrrr", indent="")
 
 
-def _spread(s: Spread | None, scale: float) -> list[str]:
-    return ["-"] * 4 if s is None else [f"{v * scale:.3g}" for v in (s.mean, s.p50, s.p95, s.p99)]
+def _spread(statistics: RequestStatistics | None, scale: float) -> list[str]:
+    return (
+        ["-"] * 4
+        if statistics is None
+        else [f"{v * scale:.3g}" for v in (statistics.mean, statistics.p50, statistics.p95, statistics.p99)]
+    )
 
 
-def _interval(i: Interval | None, scale: float) -> str:
-    if i is None:
+def _interval(interval: Interval | None, scale: float) -> str:
+    if interval is None:
         return "-"
-    return f"{i.value * scale:.3g} ({i.low * scale:.3g}-{i.high * scale:.3g})"
+    return f"{interval.value * scale:.3g} ({interval.low * scale:.3g}-{interval.high * scale:.3g})"

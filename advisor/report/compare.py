@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from advisor.advice.compare import Cell, Comparison, Line
-from advisor.report.text import bullets, paint, table
+from advisor.advice.compare import Comparison, ComparisonCell, ComparisonLine
+from advisor.report.text import align_table, bullets, paint
 
 WIDTH = 78
 
 
-def compared(x: Comparison, verbose: bool = False) -> str:
+def describe_comparison(comparison: Comparison, verbose: bool = False) -> str:
     """Tables that fit 80 columns: so many engines beside each other as go, then the next block."""
-    out = [paint(f"{x.title}{f' on {x.hardware}' if x.hardware else ''} (as of {x.as_of})", "bold")]
+    out = [
+        paint(
+            f"{comparison.title}{f' on {comparison.hardware}' if comparison.hardware else ''} (as of "
+            f"{comparison.as_of})",
+            "bold",
+        )
+    ]
     per = 4
-    for start in range(0, len(x.engines), per):
-        part = range(start, min(start + per, len(x.engines)))
+    for start in range(0, len(comparison.engines), per):
+        part = range(start, min(start + per, len(comparison.engines)))
         width = max(8, (WIDTH - 26) // len(part) - 2)
-        rows = [[line.label, *(_cut(line.cells[k].value, width) for k in part)] for line in x.lines]
-        out += ["", table(rows, ("", *(_cut(x.engines[k], width) for k in part)), "l" * (len(part) + 1))]
-    if x.refused:
+        rows = [[line.label, *(_cut(line.cells[k].value, width) for k in part)] for line in comparison.lines]
+        out += ["", align_table(rows, ("", *(_cut(comparison.engines[k], width) for k in part)), "l" * (len(part) + 1))]
+    if comparison.refused:
         out += ["", "Not on this hardware:"]
-        out += bullets(f"{e}: {'; '.join(r)}" for e, r in x.refused.items())
-    notes = list(_notes(x, x.lines))
+        out += bullets(f"{e}: {'; '.join(r)}" for e, r in comparison.refused.items())
+    notes = list(_notes(comparison, comparison.lines))
     if notes:
         shown = notes if verbose else notes[:10]
         out += ["", "Notes:", *bullets(shown)]
@@ -31,30 +37,30 @@ def compared(x: Comparison, verbose: bool = False) -> str:
     return "\n".join(out)
 
 
-def _notes(x: Comparison, lines: Sequence[Line]) -> Iterator[str]:
+def _notes(comparison: Comparison, lines: Sequence[ComparisonLine]) -> Iterator[str]:
     for line in lines:
-        for name, c in zip(x.engines, line.cells, strict=True):
-            if c.note and c.value in ("partial", "unknown", "no"):
-                yield f"{name}, {line.label}: {c.note}"
+        for name, comparison_cell in zip(comparison.engines, line.cells, strict=True):
+            if comparison_cell.note and comparison_cell.value in ("partial", "unknown", "no"):
+                yield f"{name}, {line.label}: {comparison_cell.note}"
 
 
 def _cut(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def markdown(tables: Sequence[Comparison]) -> str:
+def make_comparison_tables(tables: Sequence[Comparison]) -> str:
     """Tables for the documentation: in the sources' tables every changed cell names author's and today's answer."""
     out: list[str] = []
-    for x in tables:
-        out += [f"## {x.title}", ""]
-        out.append("| | " + " | ".join(x.names) + " |")
-        out.append("| --- |" + " --- |" * len(x.names))
+    for comparison in tables:
+        out += [f"## {comparison.title}", ""]
+        out.append("| | " + " | ".join(comparison.names) + " |")
+        out.append("| --- |" + " --- |" * len(comparison.names))
         notes: list[str] = []
-        for line in x.lines:
-            cells = [_md(c, notes, f"{x.names[k]}, {line.label}") for k, c in enumerate(line.cells)]
+        for line in comparison.lines:
+            cells = [_md(c, notes, f"{comparison.names[k]}, {line.label}") for k, c in enumerate(line.cells)]
             out.append(f"| {line.label} | " + " | ".join(cells) + " |")
         out.append("")
-        for line in (x for x in x.lines if x.remark):
+        for line in (x for x in comparison.lines if x.remark):
             judged = f" ({line.id}) is {line.verdict}" if line.verdict else ""
             out += [f"**{line.label}**{judged}: {line.remark}.", ""]
         out += [f"{i}. {n}" for i, n in enumerate(notes, 1)]
@@ -62,17 +68,19 @@ def markdown(tables: Sequence[Comparison]) -> str:
     return "\n".join(out).rstrip() + "\n"
 
 
-def _md(c: Cell, notes: list[str], what: str) -> str:
+def _md(comparison_cell: ComparisonCell, notes: list[str], what: str) -> str:
     """A cell; a changed one with what the author said and a numbered note on why."""
-    value = c.value.replace("|", "/")
-    if not c.changed:
+    value = comparison_cell.value.replace("|", "/")
+    if not comparison_cell.changed:
         return value
-    why = "; ".join(t for t in (c.note, f"source: {c.source}" if c.source else None) if t)
-    notes.append(f"{what}: {c.said} → {c.value}" + (f" ({why})" if why else ""))
-    return f"~~{(c.said or '').replace('|', '/')}~~ {value} [{len(notes)}]"
+    why = "; ".join(
+        t for t in (comparison_cell.note, f"source: {comparison_cell.source}" if comparison_cell.source else None) if t
+    )
+    notes.append(f"{what}: {comparison_cell.said} → {comparison_cell.value}" + (f" ({why})" if why else ""))
+    return f"~~{(comparison_cell.said or '').replace('|', '/')}~~ {value} [{len(notes)}]"
 
 
-def page(tables: Sequence[Comparison]) -> str:
+def make_comparison_page(tables: Sequence[Comparison]) -> str:
     """docs/comparison.md."""
     head = [
         "# Engines compared",
@@ -82,4 +90,4 @@ def page(tables: Sequence[Comparison]) -> str:
         "today's, with a note that names source and date. Cells without a strike stand as written.",
         "",
     ]
-    return "\n".join(head) + "\n" + markdown(tables)
+    return "\n".join(head) + "\n" + make_comparison_tables(tables)

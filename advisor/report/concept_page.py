@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import get_args
 
 from advisor.catalog import Catalog
-from advisor.catalog.launch_types import Concept, Package, Program, Recognition
+from advisor.catalog.launch_types import Concept, EngineProgram, PythonPackage, Recognition
 from advisor.catalog.types import Engine
-from advisor.engines.flag_tables import accepted
-from advisor.engines.flags import ConceptName, concept
-from advisor.report.markdown import table
+from advisor.engines.flag_tables import list_accepted_values
+from advisor.engines.flags import ConceptName, find_concept
+from advisor.report.markdown import make_markdown_table
 
 HEADERS = ("concept", "flags", "variables", "default", "accepts", "as if not said")
 
@@ -24,57 +24,62 @@ def concepts(rules: Catalog) -> str:
         "version lacks stands in `rules/flags/`. A default without a version holds from the last change on; where none "
         "stands, it depends on the device, or there is none.\n",
     ]
-    for e in rules.engines().values():
-        section = [*_settings(e, rules), *_seen(e)]
+    for entry in rules.engines().values():
+        section = [*_settings(entry, rules), *_seen(entry)]
         if section:
-            out += [f"## {e.name} (`{e.id}`)\n", *section]
+            out += [f"## {entry.name} (`{entry.id}`)\n", *section]
     return "\n".join(out)
 
 
-def _settings(e: Engine, rules: Catalog) -> list[str]:
+def _settings(entry: Engine, rules: Catalog) -> list[str]:
     rows = [
-        (name.replace("_", " "), *_row(e, name, concept(e, name), rules))
+        (name.replace("_", " "), *_row(entry, name, find_concept(entry, name), rules))
         for name in get_args(ConceptName)
-        if concept(e, name) != Concept()
+        if find_concept(entry, name) != Concept()
     ]
-    return [table(HEADERS, rows)] if rows else []
+    return [make_markdown_table(HEADERS, rows)] if rows else []
 
 
-def _row(e: Engine, name: ConceptName, c: Concept, rules: Catalog) -> tuple[str, ...]:
-    flags = _words(c.flags) + (f"; launches write `{c.launch}`" if c.launch else "")
-    defaults = "; ".join(f"{x.number:g}" + (f" before {x.before}" if x.before else "") for x in c.default)
-    if name == "sequences" and e.default_slots is not None and not defaults:
-        defaults = str(e.default_slots)
-    values = accepted(e, name, rules)
-    return flags, _words(c.environment), defaults, _words(values), _words(c.unset)
+def _row(entry: Engine, name: ConceptName, concept: Concept, rules: Catalog) -> tuple[str, ...]:
+    flags = _words(concept.flags) + (f"; launches write `{concept.launch}`" if concept.launch else "")
+    defaults = "; ".join(f"{x.number:g}" + (f" before {x.before}" if x.before else "") for x in concept.default)
+    if name == "sequences" and entry.default_slots is not None and not defaults:
+        defaults = str(entry.default_slots)
+    values = list_accepted_values(entry, name, rules)
+    return flags, _words(concept.environment), defaults, _words(values), _words(concept.unset)
 
 
 def _words(names: tuple[str, ...]) -> str:
     return ", ".join(f"`{n}`" for n in names)
 
 
-def _seen(e: Engine) -> list[str]:
-    lines = [f"- {what}: {text}" for what, text in _known(e, e.recognition) if text]
+def _seen(entry: Engine) -> list[str]:
+    lines = [f"- {what}: {text}" for what, text in _known(entry, entry.recognition) if text]
     return [*lines, ""] if lines else []
 
 
-def _known(e: Engine, r: Recognition) -> Iterator[tuple[str, str]]:
-    yield "programs", ", ".join(_program(n, p) for n, p in r.programs.items())
-    yield "Python modules", ", ".join(_program(n, p) for n, p in r.modules.items())
-    yield "packages", ", ".join(_package(n, p) for n, p in r.packages.items())
-    yield "container images", ", ".join(f"`{i.repository}:{i.tag}` ({i.lane})" for i in e.images)
-    yield "images it is recognised by", ", ".join(f"`{i.match}` ({i.entry})" for i in r.images)
-    s = r.server
-    if s is not None:
-        other = s.image_host or s.image_port
-        inside = f"; in its image {s.image_host or s.host}:{s.image_port or s.port}" if other else ""
-        yield "listens by default", f"{s.host}:{s.port}{inside}"
+def _known(entry: Engine, recognition: Recognition) -> Iterator[tuple[str, str]]:
+    yield "programs", ", ".join(_program(n, p) for n, p in recognition.programs.items())
+    yield "Python modules", ", ".join(_program(n, p) for n, p in recognition.modules.items())
+    yield "packages", ", ".join(_package(n, p) for n, p in recognition.packages.items())
+    yield "container images", ", ".join(f"`{i.repository}:{i.tag}` ({i.lane})" for i in entry.images)
+    yield "images it is recognised by", ", ".join(f"`{i.match}` ({i.entry})" for i in recognition.images)
+    server_defaults = recognition.server
+    if server_defaults is not None:
+        other = server_defaults.image_host or server_defaults.image_port
+        inside = (
+            "; in its image "
+            f"{server_defaults.image_host or server_defaults.host}:{server_defaults.image_port or server_defaults.port}"
+            if other
+            else ""
+        )
+        yield "listens by default", f"{server_defaults.host}:{server_defaults.port}{inside}"
 
 
-def _program(name: str, p: Program) -> str:
-    after = f" with {_words(p.after)}" if p.after else ""
-    return f"`{name}`{after}" + (" (builds, serves nothing)" if p.build else "")
+def _program(name: str, engine_program: EngineProgram) -> str:
+    after = f" with {_words(engine_program.after)}" if engine_program.after else ""
+    return f"`{name}`{after}" + (" (builds, serves nothing)" if engine_program.build else "")
 
 
-def _package(name: str, p: Package) -> str:
-    return f"`{name}`" + (" (a binding: its version is its own)" if p.binding else "")
+def _package(name: str, python_package: PythonPackage) -> str:
+    return f"`{name}`" + (" (a binding: its version is its own)" if python_package.binding else "")

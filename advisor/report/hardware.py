@@ -5,59 +5,71 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from advisor.advice.hardware_types import Option, Rules, Shopping, Tier
+from advisor.advice.hardware_types import BudgetRules, BudgetTier, HardwareAdvice, HardwareOption
 from advisor.catalog import Catalog
-from advisor.report.text import bullets, paint, table, wrap
-from advisor.units import gib, tokens
+from advisor.report.text import align_table, bullets, paint, wrap_text
+from advisor.units import format_gib, format_tokens
 
 SHOWN = 12
 _SIGN = {True: "yes", False: "no", None: "?"}
 
 
-def shopped(x: Shopping, verbose: bool = False) -> str:
+def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> str:
     """The options as a table a buyer can act on; all of them and every refusal with `verbose`."""
-    money = [f"{m.amount:,.0f} {m.currency} {word}" for m, word in ((x.budget, "once"), (x.rent, "a month")) if m]
-    head = f"{x.model} for {x.users} at once, {tokens(x.context_length)} tokens each"
-    out = [paint(head, "bold"), wrap(f"Budget: {' and '.join(money) if money else 'none named'}", "  ")]
-    if x.here:
-        out.append(wrap(x.here[0].upper() + x.here[1:], "  "))
-    for axis, title in (("buy", "To buy"), ("rent", f"To rent ({x.hours_per_month:g} hours a month)")):
-        rows = [o for o in x.options if o.axis == axis]
+    money = [
+        f"{m.amount:,.0f} {m.currency} {word}" for m, word in ((advice.budget, "once"), (advice.rent, "a month")) if m
+    ]
+    head = f"{advice.model} for {advice.users} at once, {format_tokens(advice.context_length)} tokens each"
+    out = [paint(head, "bold"), wrap_text(f"Budget: {' and '.join(money) if money else 'none named'}", "  ")]
+    if advice.here:
+        out.append(wrap_text(advice.here[0].upper() + advice.here[1:], "  "))
+    for axis, title in (("buy", "To buy"), ("rent", f"To rent ({advice.hours_per_month:g} hours a month)")):
+        rows = [o for o in advice.options if o.axis == axis]
         if rows:
-            out += ["", f"{title}, {x.currency}:", _table(rows if verbose else rows[:SHOWN], axis)]
+            out += ["", f"{title}, {advice.currency}:", _table(rows if verbose else rows[:SHOWN], axis)]
             if len(rows) > SHOWN and not verbose:
                 out.append(f"  and {len(rows) - SHOWN} more (-v)")
-    best = next((o for o in x.options if o.fits), x.options[0] if x.options else None)
+    best = next((o for o in advice.options if o.fits), advice.options[0] if advice.options else None)
     if best is not None:
-        out += ["", *_first(best, x)]
+        out += ["", *_first(best, advice)]
     else:
         out += ["", "Nothing that is offered holds it for this money."]
-        out += bullets(x.beyond)
-    refused = x.rejected if verbose else [r for r in x.rejected if r.code != "over_budget"][:6]
+        out += bullets(advice.beyond)
+    refused = advice.rejected if verbose else [r for r in advice.rejected if r.code != "over_budget"][:6]
     if refused:
         out += ["", "Not these:"]
         out += bullets(f"{r.hardware}: {r.text}" for r in refused)
-        left = len(x.rejected) - len(refused)
+        left = len(advice.rejected) - len(refused)
         if left > 0:
             out.append(f"  and {left} more, over budget among them (-v)")
-    if x.notes:
+    if advice.notes:
         out += ["", "Notes:"]
-        out += bullets(x.notes)
+        out += bullets(advice.notes)
     return "\n".join(out)
 
 
-def _table(rows: Sequence[Option], axis: str) -> str:
+def _table(rows: Sequence[HardwareOption], axis: str) -> str:
     body = []
-    for o in rows:
-        cost = o.price if axis == "buy" else o.monthly_cost
-        rate = o.speed.decode_tps if o.speed else None
-        total = o.speed.output_tps if o.speed else None
-        free = "-" if o.headroom_share is None else f"{100 * o.headroom_share:.0f}%"
+    for option in rows:
+        cost = option.price if axis == "buy" else option.monthly_cost
+        rate = option.speed.decode_tps if option.speed else None
+        total = option.speed.output_tps if option.speed else None
+        free = "-" if option.headroom_share is None else f"{100 * option.headroom_share:.0f}%"
         rates = ["-" if x is None else f"{x.value:.0f}" for x in (rate, total)]
         price = "-" if cost is None else f"{cost:,.0f}"
-        body.append([_short(o.hardware), o.quantization, price, o.price_date[:7], *rates, free, _SIGN[o.fits]])
+        body.append(
+            [
+                _short(option.hardware),
+                option.quantization,
+                price,
+                option.price_date[:7],
+                *rates,
+                free,
+                _SIGN[option.fits],
+            ]
+        )
     head = ("hardware", "format", "price" if axis == "buy" else "month", "dated", "t/s", "all t/s", "free", "fits")
-    return table(body, head, "llrlrrrl")
+    return align_table(body, head, "llrlrrrl")
 
 
 def _short(name: str) -> str:
@@ -66,63 +78,75 @@ def _short(name: str) -> str:
     return name if len(name) <= 24 else name[:23] + "…"
 
 
-def _first(o: Option, x: Shopping) -> list[str]:
+def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
     """The first option in full: why, what it costs to run, what it needs, what the money does not buy."""
-    out = [paint(f"First: {o.hardware}, {o.engine} with {o.quantization}", "bold")]
+    out = [paint(f"First: {option.hardware}, {option.engine} with {option.quantization}", "bold")]
     lines = []
-    if o.price is not None:
-        lines.append(f"{o.price:,.0f} {o.currency}, {o.price_kind} price of {o.price_date} ({o.price_source})")
-    if o.hourly is not None:
-        who = f" at {o.provider}" if o.provider else ""
+    if option.price is not None:
         lines.append(
-            f"{o.hourly:.2f} {o.currency} an hour{who}, {o.price_kind}, {o.price_date}; {o.monthly_cost:,.0f} a month"
+            f"{option.price:,.0f} {option.currency}, {option.price_kind} price of {option.price_date} "
+            f"({option.price_source})"
         )
-    elif o.monthly_cost is not None:
+    if option.hourly is not None:
+        who = f" at {option.provider}" if option.provider else ""
         lines.append(
-            f"electricity about {o.monthly_cost:,.0f} {o.currency} a month, {o.power_watts:.0f} W of cards at load"
+            f"{option.hourly:.2f} {option.currency} an hour{who}, {option.price_kind}, {option.price_date}; "
+            f"{option.monthly_cost:,.0f} a month"
         )
-    if o.needed_bytes and o.available_bytes:
-        at_once = f"; {o.max_sequences} requests of full length at most" if o.max_sequences else ""
-        lines.append(f"{gib(o.needed_bytes)} of {gib(o.available_bytes)} on the tightest card{at_once}")
-    if o.speed and o.speed.decode_tps:
-        r = o.speed.decode_tps
-        lines.append(f"about {r.value:.0f} ({r.low:.0f}-{r.high:.0f}) tokens/s for one request, modelled")
-    if o.break_even_hours is not None:
+    elif option.monthly_cost is not None:
         lines.append(
-            f"costs as much as {o.break_even_hours:,.0f} hours of {o.break_even_source} (power and host not included)"
+            f"electricity about {option.monthly_cost:,.0f} {option.currency} a month, {option.power_watts:.0f} W of "
+            "cards at load"
         )
-    if o.api_break_even_tokens is not None:
-        lines.append(f"costs as much as {o.api_break_even_tokens / 1e6:,.0f} million output tokens of the hosted API")
-    if o.axis == "buy":
-        psu = f"; power supply from {o.psu_watts:.0f} W" if o.psu_watts else ""
-        lines.append(f"needs {o.needs}{psu}")
-    lines.append(f"software: {o.maturity}")
-    lines += o.why
+    if option.needed_bytes and option.available_bytes:
+        at_once = f"; {option.max_sequences} requests of full length at most" if option.max_sequences else ""
+        lines.append(
+            f"{format_gib(option.needed_bytes)} of {format_gib(option.available_bytes)} on the tightest card{at_once}"
+        )
+    if option.speed and option.speed.decode_tps:
+        interval = option.speed.decode_tps
+        lines.append(
+            f"about {interval.value:.0f} ({interval.low:.0f}-{interval.high:.0f}) tokens/s for one request, modelled"
+        )
+    if option.break_even_hours is not None:
+        lines.append(
+            f"costs as much as {option.break_even_hours:,.0f} hours of {option.break_even_source} (power and host not "
+            "included)"
+        )
+    if option.api_break_even_tokens is not None:
+        lines.append(
+            f"costs as much as {option.api_break_even_tokens / 1e6:,.0f} million output tokens of the hosted API"
+        )
+    if option.axis == "buy":
+        psu = f"; power supply from {option.psu_watts:.0f} W" if option.psu_watts else ""
+        lines.append(f"needs {option.needs}{psu}")
+    lines.append(f"software: {option.maturity}")
+    lines += option.why
     out += bullets(lines)
-    asked = f"--model {x.model} --quant {o.quantization} --engine {o.engine}"
-    load = f"--concurrency {x.users} --context {x.context_length}"
-    out.append(wrap(f'Its launch: advise recommend --on "{o.hardware}" {asked} {load}', "  ", "    "))
+    asked = f"--model {advice.model} --quant {option.quantization} --engine {option.engine}"
+    load = f"--concurrency {advice.users} --context {advice.context_length}"
+    out.append(wrap_text(f'Its launch: advise recommend --on "{option.hardware}" {asked} {load}', "  ", "    "))
     return out
 
 
-def tier_dict(t: Tier) -> dict[str, Any]:
+def tier_as_json(tier: BudgetTier) -> dict[str, Any]:
     """One tier as JSON."""
-    d = {f: getattr(t, f) for f in t.__struct_fields__ if f != "from_"}
-    d["accelerators"] = list(t.accelerators)
-    d["from"] = t.from_
+    d = {f: getattr(tier, f) for f in tier.__struct_fields__ if f != "from_"}
+    d["accelerators"] = list(tier.accelerators)
+    d["from"] = tier.from_
     return d
 
 
-def tiered(budget: Rules, rules: Catalog) -> str:
+def describe_tiers(budget_rules: BudgetRules, rules: Catalog) -> str:
     """The budget chart of the source: the author's answer and the corrected one, tier by tier."""
     table_ = rules.accelerators()
-    out = [wrap(f"Budget tiers of: {budget.tiers_source}")]
-    for t in budget.tiers:
-        unit = f"{t.currency} a month" if t.axis == "per_month" else f"{t.currency} once"
-        limit = f"up to {t.up_to:,.0f}" if t.up_to else f"above {t.from_:,.0f}"
-        out += ["", paint(f"{t.title}: {limit} {unit}", "bold")]
+    out = [wrap_text(f"Budget tiers of: {budget_rules.tiers_source}")]
+    for tier in budget_rules.tiers:
+        unit = f"{tier.currency} a month" if tier.axis == "per_month" else f"{tier.currency} once"
+        limit = f"up to {tier.up_to:,.0f}" if tier.up_to else f"above {tier.from_:,.0f}"
+        out += ["", paint(f"{tier.title}: {limit} {unit}", "bold")]
         out += bullets([
-            f"the author: {t.author}", f"we ({t.verdict}): {t.corrected}", f"because {t.because}",
-            "cards: " + ", ".join(table_[a].name for a in t.accelerators if a in table_),
+            f"the author: {tier.author}", f"we ({tier.verdict}): {tier.corrected}", f"because {tier.because}",
+            "cards: " + ", ".join(table_[a].name for a in tier.accelerators if a in table_),
         ])  # fmt: skip
     return "\n".join(out)

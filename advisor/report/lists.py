@@ -6,24 +6,26 @@ from collections.abc import Callable
 from typing import Any
 
 from advisor.catalog import Catalog
-from advisor.near import plain
-from advisor.units import tokens
+from advisor.near import simplify_name
+from advisor.units import format_tokens
 
-Row = dict[str, Any]
+ListRow = dict[str, Any]
 
 
-def entries(what: str, rules: Catalog, match: str | None = None) -> list[Row]:
+def list_entries(what: str, rules: Catalog, match: str | None = None) -> list[ListRow]:
     """Rows of one catalogue, JSON-ready; `match` keeps those whose id, name or aliases contain it."""
     rows = MAKERS[what](rules)
     if not match:
         return rows
-    wanted = plain(match)
+    wanted = simplify_name(match)
     return [
-        r for r in rows if any(wanted in plain(str(t)) for t in (r["id"], r.get("name") or "", *r.get("aliases", ())))
+        r
+        for r in rows
+        if any(wanted in simplify_name(str(t)) for t in (r["id"], r.get("name") or "", *r.get("aliases", ())))
     ]
 
 
-def _engines(rules: Catalog) -> list[Row]:
+def _engines(rules: Catalog) -> list[ListRow]:
     return [
         {
             "id": e.id, "name": e.name, "aliases": list(e.aliases), "kind": e.kind, "version": e.version,
@@ -35,7 +37,7 @@ def _engines(rules: Catalog) -> list[Row]:
     ]  # fmt: skip
 
 
-def _models(rules: Catalog) -> list[Row]:
+def _models(rules: Catalog) -> list[ListRow]:
     return [
         {
             "id": m.id, "family": m.family, "kind": m.kind, "params_total": m.params_total,
@@ -46,7 +48,7 @@ def _models(rules: Catalog) -> list[Row]:
     ]  # fmt: skip
 
 
-def _accelerators(rules: Catalog) -> list[Row]:
+def _accelerators(rules: Catalog) -> list[ListRow]:
     return [
         {
             "id": a.id, "name": a.name, "aliases": list(a.aliases), "vendor": a.vendor, "memory_bytes": a.memory_bytes,
@@ -58,7 +60,7 @@ def _accelerators(rules: Catalog) -> list[Row]:
     ]  # fmt: skip
 
 
-def _quantizations(rules: Catalog) -> list[Row]:
+def _quantizations(rules: Catalog) -> list[ListRow]:
     return [
         {
             "id": q.id, "aliases": list(q.aliases), "family": q.family, "format": q.format, "bits": q.bits_nominal,
@@ -68,12 +70,12 @@ def _quantizations(rules: Catalog) -> list[Row]:
     ]  # fmt: skip
 
 
-def _guides(rules: Catalog) -> list[Row]:
-    from advisor.advice.guides import guide_names, load
+def _guides(rules: Catalog) -> list[ListRow]:
+    from advisor.advice.guides import guide_names, load_named_guide
 
     out = []
     for name in guide_names(rules):
-        g = load(name, rules)
+        guide = load_named_guide(name, rules)
         trees = [
             {
                 "name": t.name, "title": t.title, "role": t.role, "order": t.order,
@@ -81,91 +83,101 @@ def _guides(rules: Catalog) -> list[Row]:
                     q: {"type": f.type, "values": list(f.values), "asks": f.doc} for q, f in t.questions.items()
                 },
             }
-            for t in g.trees
+            for t in guide.trees
         ]  # fmt: skip
-        out.append({"id": g.name, "name": g.title, "kind": g.kind, "as_of": g.as_of, "trees": trees})
+        out.append({"id": guide.name, "name": guide.title, "kind": guide.kind, "as_of": guide.as_of, "trees": trees})
     return out
 
 
-def _rules(rules: Catalog) -> list[Row]:
-    from advisor.advice.guides import guide_names, load
-    from advisor.decision.conditions import describe
-    from advisor.decision.evaluate import walk
+def _rules(rules: Catalog) -> list[ListRow]:
+    from advisor.advice.guides import guide_names, load_named_guide
+    from advisor.decision.conditions import describe_condition
+    from advisor.decision.evaluate import walk_nodes
 
     out = []
     for name in guide_names(rules):
-        g = load(name, rules)
-        for t in g.trees:
-            for n in walk(t.nodes):
+        guide = load_named_guide(name, rules)
+        for tree in guide.trees:
+            for tree_node in walk_nodes(tree.nodes):
                 out.append(
                     {
-                        "id": f"{g.name}/{t.name}/{n.id}",
-                        "name": ", ".join(n.engines) or n.says or "",
-                        "condition": describe(n.condition) if n.condition else "otherwise",
-                        "because": n.because,
-                        "source": list(n.source),
+                        "id": f"{guide.name}/{tree.name}/{tree_node.id}",
+                        "name": ", ".join(tree_node.engines) or tree_node.says or "",
+                        "condition": describe_condition(tree_node.condition) if tree_node.condition else "otherwise",
+                        "because": tree_node.because,
+                        "source": list(tree_node.source),
                     }
                 )
     return out
 
 
-def reason(rule: str, rules: Catalog) -> Row:
+def find_rule_entry(rule: str, rules: Catalog) -> ListRow:
     """One rule of a guide in full. Raises UnknownName."""
-    from advisor.advice.guides import guide_names, load
-    from advisor.decision.conditions import describe
-    from advisor.decision.evaluate import walk
+    from advisor.advice.guides import guide_names, load_named_guide
+    from advisor.decision.conditions import describe_condition
+    from advisor.decision.evaluate import walk_nodes
     from advisor.errors import UnknownName
     from advisor.near import near_matches
 
     known: list[str] = []
     for name in guide_names(rules):
-        g = load(name, rules)
-        for t in g.trees:
-            for n in walk(t.nodes):
-                full = f"{g.name}/{t.name}/{n.id}"
+        guide = load_named_guide(name, rules)
+        for tree in guide.trees:
+            for tree_node in walk_nodes(tree.nodes):
+                full = f"{guide.name}/{tree.name}/{tree_node.id}"
                 known.append(full)
-                if rule not in (full, n.id):
+                if rule not in (full, tree_node.id):
                     continue
                 return {
-                    "id": full, "guide": g.title, "tree": t.title or t.name, "role": t.role,
-                    "condition": describe(n.condition) if n.condition else "otherwise", "engines": list(n.engines),
-                    "says": n.says, "overlay": list(n.overlay), "settings": n.settings, "requires": list(n.requires),
-                    "quantizations": list(n.quantizations), "avoid": list(n.avoid), "code": n.code,
-                    "notes": list(n.notes), "because": n.because,
-                    "verdict": n.verdict.to_dict() if n.verdict else None,
+                    "id": full,
+                    "guide": guide.title,
+                    "tree": tree.title or tree.name,
+                    "role": tree.role,
+                    "condition": describe_condition(tree_node.condition) if tree_node.condition else "otherwise",
+                    "engines": list(tree_node.engines),
+                    "says": tree_node.says,
+                    "overlay": list(tree_node.overlay),
+                    "settings": tree_node.settings,
+                    "requires": list(tree_node.requires),
+                    "quantizations": list(tree_node.quantizations),
+                    "avoid": list(tree_node.avoid),
+                    "code": tree_node.code,
+                    "notes": list(tree_node.notes),
+                    "because": tree_node.because,
+                    "verdict": tree_node.verdict.to_dict() if tree_node.verdict else None,
                     "sources": [
                         ", ".join(x for x in (s.title, s.version, s.date) if x)
-                        for s in (g.sources[k] for k in n.source)
+                        for s in (guide.sources[k] for k in tree_node.source)
                     ],
-                    "file": f"{g.where}:{n.line}" if n.line else g.where,
-                }  # fmt: skip
+                    "file": f"{guide.where}:{tree_node.line}" if tree_node.line else guide.where,
+                }
     raise UnknownName("rule", rule, near_matches(rule, known), "`advise list rules` prints them.")
 
 
-def reasoned(row: Row) -> str:
+def describe_rule_entry(row: ListRow) -> str:
     """A rule in full as text."""
-    from advisor.report.text import bullets, paint, wrap
+    from advisor.report.text import bullets, paint, wrap_text
 
     out = [
         paint(row["id"], "bold"),
-        wrap(f"{row['guide']}, {row['tree']}", "  "),
-        wrap(f"when {row['condition']}", "  "),
+        wrap_text(f"{row['guide']}, {row['tree']}", "  "),
+        wrap_text(f"when {row['condition']}", "  "),
     ]
     for key in ("engines", "says", "overlay", "settings", "requires", "quantizations", "avoid", "code"):
         value = row[key]
         if value:
             shown = ", ".join(f"{k}={v}" for k, v in value.items()) if isinstance(value, dict) else value
-            out.append(wrap(f"{key}: {', '.join(shown) if isinstance(shown, list) else shown}", "  "))
+            out.append(wrap_text(f"{key}: {', '.join(shown) if isinstance(shown, list) else shown}", "  "))
     if row["because"]:
-        out.append(wrap(f"because {row['because']}", "  "))
+        out.append(wrap_text(f"because {row['because']}", "  "))
     out += bullets(row["notes"])
     if row["verdict"]:
-        out.append(wrap(f"our verdict: {row['verdict']['word']}. {row['verdict']['text'] or ''}", "  "))
-    out += [wrap(f"source: {s}", "  ") for s in row["sources"]]
+        out.append(wrap_text(f"our verdict: {row['verdict']['word']}. {row['verdict']['text'] or ''}", "  "))
+    out += [wrap_text(f"source: {s}", "  ") for s in row["sources"]]
     return "\n".join(out)
 
 
-MAKERS: dict[str, Callable[[Catalog], list[Row]]] = {
+MAKERS: dict[str, Callable[[Catalog], list[ListRow]]] = {
     "engines": _engines,
     "models": _models,
     "accelerators": _accelerators,
@@ -175,7 +187,7 @@ MAKERS: dict[str, Callable[[Catalog], list[Row]]] = {
 }
 
 
-def printed(what: str, rows: list[Row]) -> str:
+def tabulate_entries(what: str, rows: list[ListRow]) -> str:
     """Rows as a table that fits a terminal."""
     from tabulate import tabulate
 
@@ -205,13 +217,13 @@ def _cut(text: str, n: int) -> str:
     return text if len(text) <= n else text[: n - 1] + "…"
 
 
-PRINTERS: dict[str, Callable[[Row], list[str]]] = {
+PRINTERS: dict[str, Callable[[ListRow], list[str]]] = {
     "engines": lambda r: [
         r["id"], r["version"] or "", r["status"], _cut(" ".join(r["runs_on"]), 30), _cut(" ".join(r["loads"]), 20),
     ],
     "models": lambda r: [
         _cut(r["id"], 44), _billions(r["params_total"]), _billions(r["params_active"]),
-        "" if r["max_context"] is None else tokens(r["max_context"]), _cut(" ".join(r["aliases"][:2]), 26),
+        "" if r["max_context"] is None else format_tokens(r["max_context"]), _cut(" ".join(r["aliases"][:2]), 26),
     ],
     "accelerators": lambda r: [
         r["id"], _cut(r["name"], 34), _gb(r["memory_bytes"]), f"{r['bandwidth_gbs'] or ''}",

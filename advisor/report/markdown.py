@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def cell(text: object) -> str:
+def escape_cell(text: object) -> str:
     """Text inside one cell of a Markdown table."""
     return " ".join(str(text).split()).replace("|", "\\|").replace("<", "&lt;")
 
 
-def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def make_markdown_table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """A Markdown table."""
     lines = ["| " + " | ".join(headers) + " |", "|" + " --- |" * len(headers)]
-    lines += ["| " + " | ".join("" if c is None else cell(c) for c in row) + " |" for row in rows]
+    lines += ["| " + " | ".join("" if c is None else escape_cell(c) for c in row) + " |" for row in rows]
     return "\n".join(lines) + "\n"

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.distribution import install_command
 from advisor.errors import BadInput
-from advisor.units import GIB, tokens
+from advisor.units import GIB, format_tokens
 
 if TYPE_CHECKING:
-    from advisor.advice.explain import Explained
-    from advisor.advice.hardware_types import Option, Shopping
+    from advisor.advice.explain import Explanation
+    from advisor.advice.hardware_types import HardwareAdvice, HardwareOption
     from advisor.deployment import Interval, MemoryEstimate
 
 KINDS = ("svg", "png")
 SHOWN = 24  # options of a figure: more cannot be told apart
 
 
-def target(name: str, force: bool) -> Path:
+def check_figure_path(name: str, force: bool) -> Path:
     """Where a figure goes. Raises BadInput before any work: another kind of file, one that is there, no matplotlib."""
     path = Path(name)
     if path.suffix.lower().lstrip(".") not in KINDS:
@@ -35,47 +35,49 @@ def target(name: str, force: bool) -> Path:
     return path
 
 
-def explained(x: Explained, curve: Sequence[MemoryEstimate], path: Path) -> None:
+def plot_explanation(explanation: Explanation, curve: Sequence[MemoryEstimate], path: Path) -> None:
     """Memory against context; with rates, throughput against the rate of each request beside it."""
-    fig, axes = _figure(2 if x.speed else 1)
-    _memory(axes[0], x, curve)
-    if x.speed:
-        _throughput(axes[1], x)
-    fig.suptitle(f"{x.deployment.model.id}, {x.quantization} on {x.engine_name}")
+    fig, axes = _figure(2 if explanation.speed else 1)
+    _memory(axes[0], explanation, curve)
+    if explanation.speed:
+        _throughput(axes[1], explanation)
+    fig.suptitle(f"{explanation.deployment.model.id}, {explanation.quantization} on {explanation.engine_name}")
     _save(fig, path)
 
 
-def shopped(x: Shopping, path: Path) -> None:
+def plot_hardware_advice(advice: HardwareAdvice, path: Path) -> None:
     """Predicted rate of one request against the price, a figure for buying and one for renting."""
     from matplotlib.lines import Line2D
 
-    axes_of = [a for a in ("buy", "rent") if any(o.axis == a and _point(o) for o in x.options)]
+    axes_of = [a for a in ("buy", "rent") if any(o.axis == a and _point(o) for o in advice.options)]
     if not axes_of:
         raise BadInput("there is no option with a price and a rate to draw")
     fig, axes = _figure(len(axes_of), 9)
     for ax, axis in zip(axes, axes_of, strict=True):
-        rows = [o for o in x.options if o.axis == axis and _point(o)][:SHOWN]
+        rows = [o for o in advice.options if o.axis == axis and _point(o)][:SHOWN]
         names = []
-        for i, o in enumerate(rows, 1):
-            cost, rate = _point(o) or (0.0, None)
+        for i, option in enumerate(rows, 1):
+            cost, rate = _point(option) or (0.0, None)
             if rate is None:
                 continue
-            ax.errorbar(cost, rate.value, yerr=_bars(rate), fmt="o", capsize=3, color="C0" if o.fits else "C7")
+            ax.errorbar(cost, rate.value, yerr=_bars(rate), fmt="o", capsize=3, color="C0" if option.fits else "C7")
             ax.annotate(str(i), (cost, rate.value), textcoords="offset points", xytext=(5, 3), fontsize=8)
-            names.append(f"{i}  {o.hardware}, {o.quantization}" + ("" if o.fits else " (fits: not sure)"))
+            names.append(
+                f"{i}  {option.hardware}, {option.quantization}" + ("" if option.fits else " (fits: not sure)")
+            )
         handles = [Line2D([], [], linestyle="none", label=n) for n in names]
         ax.legend(
             handles=handles, loc="upper left", bbox_to_anchor=(1.01, 1), fontsize=7, handlelength=0, frameon=False
         )
-        ax.set_xlabel(f"price, {x.currency}" if axis == "buy" else f"rent a month, {x.currency}")
+        ax.set_xlabel(f"price, {advice.currency}" if axis == "buy" else f"rent a month, {advice.currency}")
         ax.set_ylabel("tokens/s of one request")
         ax.set_ylim(bottom=0)
         ax.grid(alpha=0.3)
-    fig.suptitle(f"{x.model} for {x.users} at once, {tokens(x.context_length)} tokens each")
+    fig.suptitle(f"{advice.model} for {advice.users} at once, {format_tokens(advice.context_length)} tokens each")
     _save(fig, path)
 
 
-def _memory(ax: Any, x: Explained, curve: Sequence[MemoryEstimate]) -> None:
+def _memory(ax: Any, explanation: Explanation, curve: Sequence[MemoryEstimate]) -> None:
     lengths = [m.context_length for m in curve]
     rows = [m.devices or ((m.host,) if m.host else ()) for m in curve]
     weights = [sum(r.weights_bytes or 0 for r in one) / GIB for one in rows]
@@ -86,7 +88,7 @@ def _memory(ax: Any, x: Explained, curve: Sequence[MemoryEstimate]) -> None:
     low, high = ([sum(getattr(r, f) or 0 for r in one) / GIB for one in rows] for f in ("low_bytes", "high_bytes"))
     ax.fill_between(lengths, low, high, color="k", alpha=0.15, label="bounds")
     budgets = [r.budget_bytes for r in rows[0]]
-    if x.has_machine and budgets and all(budgets):
+    if explanation.has_machine and budgets and all(budgets):
         ax.axhline(sum(b or 0 for b in budgets) / GIB, color="C3", linestyle="--", label="there")
     ax.set_xlabel("context, tokens")
     ax.set_ylabel("GiB on all places")
@@ -94,20 +96,22 @@ def _memory(ax: Any, x: Explained, curve: Sequence[MemoryEstimate]) -> None:
     ax.set_ylim(bottom=0)
     ax.legend(loc="upper left", fontsize=8)
     ax.set_xticks([lengths[-1] * k // 4 for k in range(1, 5)])
-    ax.xaxis.set_major_formatter(lambda n, _: tokens(int(n)))
+    ax.xaxis.set_major_formatter(lambda n, _: format_tokens(int(n)))
 
 
-def _throughput(ax: Any, x: Explained) -> None:
-    for p in x.speed:
-        s = p.speed
-        if s is None or s.tpot_s is None or s.output_tps is None:
+def _throughput(ax: Any, explanation: Explanation) -> None:
+    for load_point in explanation.speed:
+        speed = load_point.speed
+        if speed is None or speed.tpot_s is None or speed.output_tps is None:
             continue
-        each = 1 / s.tpot_s.value
+        each = 1 / speed.tpot_s.value
         ax.errorbar(
-            each, s.output_tps.value, xerr=[[each - 1 / s.tpot_s.high], [1 / s.tpot_s.low - each]],
-            yerr=_bars(s.output_tps), fmt="o", capsize=3, color="C0" if p.fits else "C7",
+            each, speed.output_tps.value, xerr=[[each - 1 / speed.tpot_s.high], [1 / speed.tpot_s.low - each]],
+            yerr=_bars(speed.output_tps), fmt="o", capsize=3, color="C0" if load_point.fits else "C7",
         )  # fmt: skip
-        ax.annotate(str(p.concurrency), (each, s.output_tps.value), textcoords="offset points", xytext=(6, 4))
+        ax.annotate(
+            str(load_point.concurrency), (each, speed.output_tps.value), textcoords="offset points", xytext=(6, 4)
+        )
     ax.set_xlabel("tokens/s of each request (its number: requests at once)")
     ax.set_ylabel("tokens/s of all")
     ax.set_xlim(left=0)
@@ -115,14 +119,14 @@ def _throughput(ax: Any, x: Explained) -> None:
     ax.grid(alpha=0.3)
 
 
-def _point(o: Option) -> tuple[float, Interval] | None:
-    cost = o.price if o.axis == "buy" else o.monthly_cost
-    rate = o.speed.decode_tps if o.speed else None
+def _point(option: HardwareOption) -> tuple[float, Interval] | None:
+    cost = option.price if option.axis == "buy" else option.monthly_cost
+    rate = option.speed.decode_tps if option.speed else None
     return None if cost is None or rate is None else (cost, rate)
 
 
-def _bars(i: Interval) -> list[list[float]]:
-    return [[i.value - i.low], [i.high - i.value]]
+def _bars(interval: Interval) -> list[list[float]]:
+    return [[interval.value - interval.low], [interval.high - interval.value]]
 
 
 def _figure(n: int, wide: float = 7) -> tuple[Any, Sequence[Any]]:

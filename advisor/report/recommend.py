@@ -4,96 +4,109 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.advice.types import Advice, Ranked, Rejected
+from advisor.advice.types import Advice, RankedDeployment, RejectedEngine
 from advisor.deployment import DeviceMemory, Interval
 from advisor.machines.types import Machine
-from advisor.report.text import bullets, paint, table, verdict, wrap
-from advisor.units import GIB, gib, rate, tokens
+from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
+from advisor.units import GIB, format_gib, format_rate, format_tokens
 
 SHOWN_ALTERNATIVES = 3
 
 
-def advised(a: Advice, verbose: bool = False) -> str:
+def describe_advice(advice: Advice, verbose: bool = False) -> str:
     """The advice as text."""
-    out = [wrap(machine_line(a.machine)), ""]
-    if a.chosen is None:
-        out += _nothing(a)
+    out = [wrap_text(summarise_machine(advice.machine)), ""]
+    if advice.chosen is None:
+        out += _nothing(advice)
     else:
-        out += _chosen(a.chosen, a, verbose)
-    if a.alternatives:
-        out += ["", "Alternatives:", _alternatives(a.alternatives, verbose)]
-    if a.overlay:
-        out.append(wrap(f"Beside it: {', '.join(a.overlay)}", "  ", "    "))
-    if a.rejected:
+        out += _chosen(advice.chosen, advice, verbose)
+    if advice.alternatives:
+        out += ["", "Alternatives:", _alternatives(advice.alternatives, verbose)]
+    if advice.overlay:
+        out.append(wrap_text(f"Beside it: {', '.join(advice.overlay)}", "  ", "    "))
+    if advice.rejected:
         out += ["", "Not these:"]
-        out += _rejected(a.rejected, verbose)
-    notes = [w for w in a.warnings if verbose or "does not fit" not in w]
-    tried = [t for t in (a.chosen.tried if a.chosen else ()) if t.fits is False]
+        out += _rejected(advice.rejected, verbose)
+    notes = [w for w in advice.warnings if verbose or "does not fit" not in w]
+    tried = [t for t in (advice.chosen.tried if advice.chosen else ()) if t.fits is False]
     if tried and not verbose:
         notes.append(f"larger formats that do not fit: {', '.join(dict.fromkeys(t.quantization for t in tried))}")
     if notes:
         out += ["", "Notes:"]
         out += bullets(notes)
-    if a.growth:
-        out += ["", "As it grows:", *bullets(a.growth)]
+    if advice.growth:
+        out += ["", "As it grows:", *bullets(advice.growth)]
     if verbose:
-        ranked = [x for x in (a.chosen, *a.alternatives) if x is not None and x.memory is not None]
+        ranked = [x for x in (advice.chosen, *advice.alternatives) if x is not None and x.memory is not None]
         if ranked:
             out += ["", "Order (points, least first; rules/ranking.yaml):"]
-            out += [wrap(f"{x.engine}: {_points(x)}", "  ", "      ") for x in ranked]
-        out += ["", "Trace:", *_trace(a)]
+            out += [wrap_text(f"{x.engine}: {_points(x)}", "  ", "      ") for x in ranked]
+        out += ["", "Trace:", *_trace(advice)]
     else:
         out += ["", paint("Settings one by one, all reasons and the trace: -v. Files: advise render.", "dim")]
     return "\n".join(out)
 
 
-def _points(x: Ranked) -> str:
-    parts = " + ".join(f"{k} {v:g}" for k, v in x.points.items())
-    return f"{sum(x.points.values()):g}" + (f" = {parts}" if parts else "")
+def _points(ranked: RankedDeployment) -> str:
+    parts = " + ".join(f"{k} {v:g}" for k, v in ranked.points.items())
+    return f"{sum(ranked.points.values()):g}" + (f" = {parts}" if parts else "")
 
 
-def machine_line(m: Machine) -> str:
+def summarise_machine(machine: Machine) -> str:
     """One line that says what machine this is about."""
     devices: dict[str, int] = {}
-    for d in m.usable_devices:
-        size = f" ({gib(d.total_bytes, 1)})" if d.total_bytes else ""
-        devices[d.name + size] = devices.get(d.name + size, 0) + 1
+    for device in machine.usable_devices:
+        size = f" ({format_gib(device.total_bytes, 1)})" if device.total_bytes else ""
+        devices[device.name + size] = devices.get(device.name + size, 0) + 1
     parts = [f"{n}x {name}" for name, n in devices.items()] or ["no usable GPU"]
-    if m.nodes > 1:
-        parts[-1] += f", {m.nodes} nodes"
-    if m.cpu.model or m.cpu.physical_cores:
-        cores = f" ({m.cpu.physical_cores} cores)" if m.cpu.physical_cores else ""
-        parts.append(f"{m.cpu.model or 'CPU'}{cores}")
-    ram, sold = m.memory.usable_bytes, m.memory.sold_bytes
+    if machine.nodes > 1:
+        parts[-1] += f", {machine.nodes} nodes"
+    if machine.cpu.model or machine.cpu.physical_cores:
+        cores = f" ({machine.cpu.physical_cores} cores)" if machine.cpu.physical_cores else ""
+        parts.append(f"{machine.cpu.model or 'CPU'}{cores}")
+    ram, sold = machine.memory.usable_bytes, machine.memory.sold_bytes
     if ram is None and sold is not None:
-        parts.append(f"{gib(sold[0], 0)} to {gib(sold[1], 0)} RAM, as it is sold")
+        parts.append(f"{format_gib(sold[0], 0)} to {format_gib(sold[1], 0)} RAM, as it is sold")
     else:
-        parts.append(f"{gib(ram, 1)} RAM" if ram is not None else "RAM unknown")
-    if m.os:
-        parts.append(m.os + (" (WSL)" if m.wsl else ""))
+        parts.append(f"{format_gib(ram, 1)} RAM" if ram is not None else "RAM unknown")
+    if machine.os:
+        parts.append(machine.os + (" (WSL)" if machine.wsl else ""))
     return "Machine: " + "; ".join(parts)
 
 
-def _chosen(x: Ranked, a: Advice, verbose: bool) -> list[str]:
-    if x.memory is None:
-        out = [paint(x.engine_name, "bold"), *bullets((*x.reasons, *x.notes))]
-        return [*out, "", f"  {x.command}"] if x.command else out
-    version = f" {x.engine_version}" if x.engine_version else ""
-    out = [paint(f"{x.engine_name}{version} with {x.model}, {x.quantization}", "bold")]
-    out += bullets(x.reasons)
-    m = x.memory
+def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str]:
+    if ranked.memory is None:
+        out = [paint(ranked.engine_name, "bold"), *bullets((*ranked.reasons, *ranked.notes))]
+        return [*out, "", f"  {ranked.command}"] if ranked.command else out
+    version = f" {ranked.engine_version}" if ranked.engine_version else ""
+    out = [paint(f"{ranked.engine_name}{version} with {ranked.model}, {ranked.quantization}", "bold")]
+    out += bullets(ranked.reasons)
+    estimate = ranked.memory
     out.append(
-        wrap(f"- fits at {tokens(m.context_length)} tokens x {m.sequences}: {verdict(m.fits)}{_speed(x)}", "  ", "    ")
+        wrap_text(
+            f"- fits at {format_tokens(estimate.context_length)} tokens x {estimate.sequences}: "
+            f"{fits_word(estimate.fits)}{_speed(ranked)}",
+            "  ",
+            "    ",
+        )
     )
-    if x.command:
-        out += ["", *(f"  {line}" for line in x.command.splitlines()), ""]
+    if ranked.command:
+        out += ["", *(f"  {line}" for line in ranked.command.splitlines()), ""]
     else:
-        out += ["", wrap(f"no command template for {x.engine_name} yet; settings: {x.settings}", "  "), ""]
-    out.append(_memory([*m.devices, *([m.host] if m.host and (not m.devices or verbose) else [])]))
+        out += [
+            "",
+            wrap_text(f"no command template for {ranked.engine_name} yet; settings: {ranked.settings}", "  "),
+            "",
+        ]
+    out.append(
+        _memory([*estimate.devices, *([estimate.host] if estimate.host and (not estimate.devices or verbose) else [])])
+    )
     if verbose:
         out += ["", "Settings:"]
-        out += [wrap(f"{k} = {v}: {x.because.get(k, '')}", "  ", "      ") for k, v in x.settings.items()]
-        out += bullets(x.notes)
+        out += [
+            wrap_text(f"{k} = {v}: {ranked.because.get(k, '')}", "  ", "      ") for k, v in ranked.settings.items()
+        ]
+        out += bullets(ranked.notes)
     return out
 
 
@@ -103,74 +116,80 @@ def _memory(rows: Sequence[DeviceMemory]) -> str:
 
     body: list[list[str]] = []
     seen: dict[DeviceMemory, int] = {}
-    for r in rows:
-        seen[r] = seen.get(r, 0) + 1
-    for r, n in seen.items():
-        kv = None if r.kv_cache_bytes is None else r.kv_cache_bytes + (r.recurrent_state_bytes or 0)
-        name = f"{n}x {r.name}" if n > 1 else r.name
+    for row in rows:
+        seen[row] = seen.get(row, 0) + 1
+    for row, n in seen.items():
+        kv = None if row.kv_cache_bytes is None else row.kv_cache_bytes + (row.recurrent_state_bytes or 0)
+        name = f"{n}x {row.name}" if n > 1 else row.name
         body.append(
             [
                 name[:26],
-                f(r.weights_bytes),
+                f(row.weights_bytes),
                 f(kv),
-                f(r.compute_bytes),
-                f(r.overhead_bytes),
-                f(r.total_bytes),
-                f(r.budget_bytes),
+                f(row.compute_bytes),
+                f(row.overhead_bytes),
+                f(row.total_bytes),
+                f(row.budget_bytes),
             ]
         )
-    return table(body, ("GiB on", "weights", "KV", "compute", "other", "total", "of"), "lrrrrrr")
+    return align_table(body, ("GiB on", "weights", "KV", "compute", "other", "total", "of"), "lrrrrrr")
 
 
-def _speed(x: Ranked) -> str:
-    s = x.speed
-    if s is None or s.decode_tps is None:
+def _speed(ranked: RankedDeployment) -> str:
+    speed = ranked.speed
+    if speed is None or speed.decode_tps is None:
         return ""
-    one = _interval(s.decode_tps)
-    many = f", {_interval(s.output_tps)} in all" if s.output_tps and x.memory and x.memory.sequences > 1 else ""
-    basis = s.calibration or "modelled from memory traffic"
+    one = _interval(speed.decode_tps)
+    many = (
+        f", {_interval(speed.output_tps)} in all"
+        if speed.output_tps and ranked.memory and ranked.memory.sequences > 1
+        else ""
+    )
+    basis = speed.calibration or "modelled from memory traffic"
     return f"; about {one} tokens/s for one request{many} ({basis})"
 
 
-def _interval(i: Interval) -> str:
-    return f"{rate(i.value)} ({rate(i.low)}-{rate(i.high)})"
+def _interval(interval: Interval) -> str:
+    return f"{format_rate(interval.value)} ({format_rate(interval.low)}-{format_rate(interval.high)})"
 
 
-def _alternatives(xs: Sequence[Ranked], verbose: bool) -> str:
+def _alternatives(xs: Sequence[RankedDeployment], verbose: bool) -> str:
     shown = xs if verbose else xs[:SHOWN_ALTERNATIVES]
     rows = []
-    for x in shown:
-        if x.memory is None:
-            rows.append([x.engine_name[:28], "", "", "", "runs elsewhere"])
+    for ranked in shown:
+        if ranked.memory is None:
+            rows.append([ranked.engine_name[:28], "", "", "", "runs elsewhere"])
             continue
-        place = x.memory.devices or ((x.memory.host,) if x.memory.host else ())
+        place = ranked.memory.devices or ((ranked.memory.host,) if ranked.memory.host else ())
         totals = [r.total_bytes for r in place]
         total = None if any(t is None for t in totals) else sum(t for t in totals if t is not None)
-        speed = rate(x.speed.decode_tps.value) if x.speed and x.speed.decode_tps else "unknown"
-        fits = {True: "yes", False: "no", None: "cannot tell"}[x.memory.fits]
+        speed = format_rate(ranked.speed.decode_tps.value) if ranked.speed and ranked.speed.decode_tps else "unknown"
+        fits = {True: "yes", False: "no", None: "cannot tell"}[ranked.memory.fits]
         rows.append(
             [
-                x.engine_name[:28],
-                x.quantization or "",
+                ranked.engine_name[:28],
+                ranked.quantization or "",
                 "unknown" if total is None else f"{total / GIB:.1f}",
                 speed,
                 fits,
             ]
         )
-    made = table(rows, ("engine", "format", "GiB", "tokens/s", "fits"), "llrrl")
+    made = align_table(rows, ("engine", "format", "GiB", "tokens/s", "fits"), "llrrl")
     rest = len(xs) - len(shown)
     return made + (f"\n  and {rest} more that would run here (-v)" if rest > 0 else "")
 
 
-def _rejected(xs: Sequence[Rejected], verbose: bool) -> list[str]:
+def _rejected(xs: Sequence[RejectedEngine], verbose: bool) -> list[str]:
     if verbose:
         return bullets(f"{r.engine}: " + "; ".join(x.text for x in r.reasons) for r in xs)
     groups: dict[str, list[str]] = {}
-    for r in xs:
-        groups.setdefault(r.reasons[0].code if r.reasons else "unknown", []).append(r.engine)
+    for rejected_engine in xs:
+        groups.setdefault(rejected_engine.reasons[0].code if rejected_engine.reasons else "unknown", []).append(
+            rejected_engine.engine
+        )
     out = []
     for code, names in groups.items():
-        out.append(wrap(f"{', '.join(names)}", f"  {CODES.get(code, code)}: ", "    "))
+        out.append(wrap_text(f"{', '.join(names)}", f"  {CODES.get(code, code)}: ", "    "))
     return out
 
 
@@ -194,20 +213,20 @@ CODES = {
 }
 
 
-def _nothing(a: Advice) -> list[str]:
+def _nothing(advice: Advice) -> list[str]:
     out = [paint("Nothing fits.", "bold")]
-    if a.remedies:
-        out += ["What would change that:", *bullets(a.remedies)]
+    if advice.remedies:
+        out += ["What would change that:", *bullets(advice.remedies)]
     return out
 
 
-def _trace(a: Advice) -> list[str]:
+def _trace(advice: Advice) -> list[str]:
     out = []
-    for t in a.trace:
-        mark = {True: "yes", False: "no", None: "unknown"}[t.held]
-        seen = ", ".join(f"{c.field}={c.seen}" for c in t.conditions)
-        out.append(wrap(f"{mark:8}{t.rule}" + (f"  [{seen}]" if seen else ""), "  ", "          "))
-        if t.held and t.because:
-            source = f" ({', '.join(t.source)})" if t.source else ""
-            out.append(wrap(f"{t.because}{source}", "          "))
+    for trace_step in advice.trace:
+        mark = {True: "yes", False: "no", None: "unknown"}[trace_step.held]
+        seen = ", ".join(f"{c.field}={c.seen}" for c in trace_step.conditions)
+        out.append(wrap_text(f"{mark:8}{trace_step.rule}" + (f"  [{seen}]" if seen else ""), "  ", "          "))
+        if trace_step.held and trace_step.because:
+            source = f" ({', '.join(trace_step.source)})" if trace_step.source else ""
+            out.append(wrap_text(f"{trace_step.because}{source}", "          "))
     return out

@@ -14,7 +14,7 @@ import msgspec
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.decision.nodes import REASON_CODES
 from advisor.decision.policy import PolicyFile
-from advisor.decision.types import Role, Source, Verdict
+from advisor.decision.types import GuideSource, LeafVerdict, Role
 from advisor.meanings import FeatureKey, QuantizationName
 from advisor.models.types import Model
 
@@ -98,7 +98,7 @@ class GuideFile(msgspec.Struct, forbid_unknown_fields=True):
     title: str
     kind: Literal["advice", "source"]
     as_of: str
-    sources: dict[str, Source]
+    sources: dict[str, GuideSource]
     trees: list[GuideTree]
     about: str | None = None
     settings: dict[str, dict[str, Any]] = {}
@@ -119,7 +119,7 @@ KINDS: dict[str, tuple[type, dict[str, type]]] = {
 _HEADINGS = {"accelerators": "vendor", "models": "family"}
 
 
-def rule_schema(kind: str) -> dict[str, Any]:
+def make_rule_schema(kind: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of one kind of rule file."""
     file, inherited = KINDS[kind]
     (root, *_), parts = msgspec.json.schema_components(
@@ -141,16 +141,18 @@ def rule_schema(kind: str) -> dict[str, Any]:
     return made
 
 
-def texts() -> dict[str, str]:
+def make_schema_files() -> dict[str, str]:
     """File name -> content of every schema of rule files."""
     return {
-        f"{kind}.json": msgspec.json.format(msgspec.json.encode(rule_schema(kind), order="sorted"), indent=1).decode()
+        f"{kind}.json": msgspec.json.format(
+            msgspec.json.encode(make_rule_schema(kind), order="sorted"), indent=1
+        ).decode()
         + "\n"
         for kind in KINDS
     }
 
 
-def kind_of(file: str) -> str | None:
+def find_rule_kind(file: str) -> str | None:
     """The kind of a rule file by its path relative to its folder; None for free documents."""
     if file.startswith("quantizations."):
         return "quantizations"
@@ -161,7 +163,7 @@ def kind_of(file: str) -> str | None:
 
 def main(folder: str) -> None:
     """Write the schema files."""
-    for name, text in texts().items():
+    for name, text in make_schema_files().items():
         (Path(folder) / name).write_text(text, encoding="utf-8")
 
 
@@ -169,4 +171,4 @@ if __name__ == "__main__":
     main(sys.argv[1])
 
 
-__all__ = ["KINDS", "Verdict", "kind_of", "rule_schema", "texts"]
+__all__ = ["KINDS", "LeafVerdict", "find_rule_kind", "make_rule_schema", "make_schema_files"]

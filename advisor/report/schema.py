@@ -11,20 +11,20 @@ from typing import Any
 
 import msgspec
 
-from advisor.advice.compare import Comparison, Line
-from advisor.advice.explain import Change, Fits
-from advisor.advice.hardware_types import Axis, Refusal
-from advisor.advice.limits import Limits
+from advisor.advice.compare import Comparison, ComparisonLine
+from advisor.advice.explain import CardFit, MemoryChange
+from advisor.advice.hardware_types import Axis, RejectedHardware
+from advisor.advice.limits import DeploymentLimits
 from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
-from advisor.advice.types import Tried
-from advisor.bench.run import Answer
+from advisor.advice.types import TriedFormat
+from advisor.bench.run import BenchResult
 from advisor.checks.report import CheckAnswer
-from advisor.decision.types import Check, Reason
+from advisor.decision.types import ConditionOutcome, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
-from advisor.engines.llama_cpp_verify import Verified
-from advisor.estimation import Request
+from advisor.engines.llama_cpp_verify import EngineVerification
+from advisor.estimation import EstimateRequest
 from advisor.machines.types import Machine
 from advisor.record import Record
 
@@ -81,11 +81,11 @@ class ExplainAnswer(Record, frozen=True, kw_only=True):
     file_bytes: int | None
     bits_per_weight: float | None
     estimates: list[EstimateAnswer]
-    fits_on: list[Fits]
-    changes: list[Change]
-    limits: Limits | None
+    fits_on: list[CardFit]
+    changes: list[MemoryChange]
+    limits: DeploymentLimits | None
     speed: list[LoadPoint]
-    verified: Verified | None
+    verified: EngineVerification | None
     warnings: list[str]
 
 
@@ -102,7 +102,7 @@ class RankedAnswer(Record, frozen=True, kw_only=True):
     speed: SpeedEstimate | None
     reasons: list[str]
     notes: list[str]
-    tried: list[Tried]
+    tried: list[TriedFormat]
     points: dict[str, float]
 
 
@@ -118,7 +118,7 @@ class TraceAnswer(Record, frozen=True, kw_only=True):
 
     rule: str
     held: bool | None
-    conditions: list[Check]
+    conditions: list[ConditionOutcome]
     because: str | None
     source: list[str]
 
@@ -187,7 +187,7 @@ class HardwareAnswer(Record, frozen=True, kw_only=True):
     hours_per_month: float
     currency: str
     options: list[OptionAnswer]
-    rejected: list[Refusal]
+    rejected: list[RejectedHardware]
     beyond: list[str]
     here: str | None
     notes: list[str]
@@ -200,7 +200,7 @@ class CompareAnswer(Record, frozen=True, kw_only=True):
     title: str
     engines: list[str]
     names: list[str]
-    lines: list[Line]
+    lines: list[ComparisonLine]
     hardware: str | None
     refused: dict[str, list[str]]
     as_of: str
@@ -208,7 +208,7 @@ class CompareAnswer(Record, frozen=True, kw_only=True):
 
 
 SHAPES: dict[str, type] = {
-    "request": Request,
+    "request": EstimateRequest,
     "estimate": EstimateAnswer,
     "explain": ExplainAnswer,
     "recommend": RecommendAnswer,
@@ -217,28 +217,29 @@ SHAPES: dict[str, type] = {
     "compare": CompareAnswer,
     "migrate": Migration,
     "probe": Machine,
-    "bench": Answer,
+    "bench": BenchResult,
     "error": ErrorAnswer,
 }
 
 
-def schema(name: str) -> dict[str, Any]:
+def make_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of one shape."""
     made = msgspec.json.schema(SHAPES[name])
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"advise {name}", **made}
 
 
-def texts() -> dict[str, str]:
+def make_schema_files() -> dict[str, str]:
     """File name -> content of every schema file."""
     return {
-        f"{name}.json": msgspec.json.format(msgspec.json.encode(schema(name), order="sorted"), indent=1).decode() + "\n"
+        f"{name}.json": msgspec.json.format(msgspec.json.encode(make_schema(name), order="sorted"), indent=1).decode()
+        + "\n"
         for name in SHAPES
     }
 
 
 def main(folder: str) -> None:
     """Write the schema files."""
-    for name, text in texts().items():
+    for name, text in make_schema_files().items():
         (Path(folder) / name).write_text(text, encoding="utf-8")
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from advisor.catalog import Catalog
-from advisor.speed.calibrated import LEAST, quantile
-from advisor.speed.efficiencies import Rules, Spread, rules_of
-from advisor.speed.intervals import bound
-from advisor.speed.rows import Sample, predict, read, samples
+from advisor.speed.calibration_text import LEAST, quantile
+from advisor.speed.efficiencies import HeldOutSpread, SpeedRules, load_speed_rules
+from advisor.speed.intervals import find_error_bound
+from advisor.speed.rows import FitSample, make_samples, predict_sample, read_measured_rows
 
 NAMES = {
     "decode": "Decode, one request",
@@ -32,19 +32,19 @@ PUBLISHED_ROOFLINE = {
 }
 
 
-class Judged(NamedTuple):
+class SpeedComparison(NamedTuple):
     """A row with our answer and the roofline's (None where it has none)."""
 
-    sample: Sample
+    sample: FitSample
     ours: float
     roofline: float | None
     held: bool
 
 
-def section(data: Path, rules: Catalog) -> list[str]:
+def make_speed_section(data: Path, rules: Catalog) -> list[str]:
     """Lines of the page."""
-    table = rules_of(rules)
-    rows = samples(list(read(data / "speed_rows.csv")), rules)
+    table = load_speed_rules(rules)
+    rows = make_samples(list(read_measured_rows(data / "speed_rows.csv")), rules)
     judged = _judged(rows, table)
     return [
         "## Speed",
@@ -68,30 +68,30 @@ def section(data: Path, rules: Catalog) -> list[str]:
     ]
 
 
-def _judged(rows: Sequence[Sample], table: Rules) -> list[Judged]:
+def _judged(rows: Sequence[FitSample], table: SpeedRules) -> list[SpeedComparison]:
     fits: dict[tuple[str, str], list[float]] = defaultdict(list)
     ideals = [_ideal(s) for s in rows]
-    for s, ideal in zip(rows, ideals, strict=True):
+    for sample, ideal in zip(rows, ideals, strict=True):
         if ideal:
-            fits[s.row.kind, s.row.hardware_class].append(s.row.value / ideal)
+            fits[sample.row.kind, sample.row.hardware_class].append(sample.row.value / ideal)
     share = {k: statistics.median(v) for k, v in fits.items()}
     out = []
-    for s, ideal in zip(rows, ideals, strict=True):
-        ours = predict(s, table)
-        wide = bound(table, s.keys, s.row.kind).factor
-        roofline = ideal * share[s.row.kind, s.row.hardware_class] if ideal else None
-        out.append(Judged(s, ours, roofline, ours / wide <= s.row.value <= ours * wide))
+    for sample, ideal in zip(rows, ideals, strict=True):
+        ours = predict_sample(sample, table)
+        wide = find_error_bound(table, sample.keys, sample.row.kind).factor
+        roofline = ideal * share[sample.row.kind, sample.row.hardware_class] if ideal else None
+        out.append(SpeedComparison(sample, ours, roofline, ours / wide <= sample.row.value <= ours * wide))
     return out
 
 
-def _ideal(s: Sample) -> float | None:
+def _ideal(sample: FitSample) -> float | None:
     """Rate at peak bandwidth over weights (decode), at peak compute over products without attention (prefill)."""
-    if s.row.kind == "decode":
-        seconds = s.steps.decode.weights_s + s.steps.decode.experts_s
+    if sample.row.kind == "decode":
+        seconds = sample.steps.decode.weights_s + sample.steps.decode.experts_s
         return 1 / seconds if seconds else None
-    if s.row.kind == "prefill":
-        seconds = s.steps.prefill.products_s * s.steps.chunks
-        return s.row.load.prompt / seconds if seconds else None
+    if sample.row.kind == "prefill":
+        seconds = sample.steps.prefill.products_s * sample.steps.chunks
+        return sample.row.load.prompt / seconds if seconds else None
     return None
 
 
@@ -102,19 +102,19 @@ def _error(pairs: Sequence[tuple[float, float]]) -> str:
     return f"{quantile(errors, 0.5):.0f} / {quantile(errors, 0.9):.0f}"
 
 
-def _ours(rows: Sequence[Judged]) -> str:
+def _ours(rows: Sequence[SpeedComparison]) -> str:
     return _error([(j.ours, j.sample.row.value) for j in rows])
 
 
-def _roofline(rows: Sequence[Judged]) -> str:
+def _roofline(rows: Sequence[SpeedComparison]) -> str:
     return _error([(j.roofline, j.sample.row.value) for j in rows if j.roofline is not None])
 
 
-def _inside(rows: Sequence[Judged]) -> str:
+def _inside(rows: Sequence[SpeedComparison]) -> str:
     return f"{100 * sum(j.held for j in rows) / len(rows):.0f} %"
 
 
-def _overall(judged: Sequence[Judged], table: Rules) -> list[str]:
+def _overall(judged: Sequence[SpeedComparison], table: SpeedRules) -> list[str]:
     out = [
         "| quantity | rows | unseen | fitted | roofline | inside | bounds |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -123,37 +123,41 @@ def _overall(judged: Sequence[Judged], table: Rules) -> list[str]:
         rows = [j for j in judged if j.sample.row.kind == kind]
         if not rows:
             continue
-        s = table.spread[kind]["all"]
-        wide = statistics.median(bound(table, j.sample.keys, kind).factor for j in rows)
-        cells = (str(len(rows)), _two(s), _ours(rows), _roofline(rows), _inside(rows), f"x/÷ {wide:.2f}")
+        held_out_spread = table.spread[kind]["all"]
+        wide = statistics.median(find_error_bound(table, j.sample.keys, kind).factor for j in rows)
+        cells = (str(len(rows)), _two(held_out_spread), _ours(rows), _roofline(rows), _inside(rows), f"x/÷ {wide:.2f}")
         out.append(f"| {name} | {' | '.join(cells)} |")
     return out
 
 
-def _two(s: Spread) -> str:
-    return f"{s.median_error:.0f} / {s.p90_error:.0f}"
+def _two(held_out_spread: HeldOutSpread) -> str:
+    return f"{held_out_spread.median_error:.0f} / {held_out_spread.p90_error:.0f}"
 
 
-def _by_class(kind: str, judged: Sequence[Judged], table: Rules) -> list[str]:
-    groups: dict[str, list[Judged]] = defaultdict(list)
-    for j in judged:
-        if j.sample.row.kind == kind:
-            groups[f"{j.sample.keys.family}/{j.sample.keys.hardware}"].append(j)
+def _by_class(kind: str, judged: Sequence[SpeedComparison], table: SpeedRules) -> list[str]:
+    groups: dict[str, list[SpeedComparison]] = defaultdict(list)
+    for speed_comparison in judged:
+        if speed_comparison.sample.row.kind == kind:
+            groups[f"{speed_comparison.sample.keys.family}/{speed_comparison.sample.keys.hardware}"].append(
+                speed_comparison
+            )
     known = {k: v for k, v in sorted(groups.items()) if k in table.spread[kind] and len(v) >= LEAST}
     if not known:
         return []
     head = f"**{NAMES[kind]}**, by engine family and hardware class:"
     out = [head, "", "| class | rows | unseen | fitted | roofline | inside |", "| --- | --- | --- | --- | --- | --- |"]
     for name, rows in known.items():
-        s = table.spread[kind][name]
-        out.append(f"| {name} | {len(rows)} | {_two(s)} | {_ours(rows)} | {_roofline(rows)} | {_inside(rows)} |")
+        held_out_spread = table.spread[kind][name]
+        out.append(
+            f"| {name} | {len(rows)} | {_two(held_out_spread)} | {_ours(rows)} | {_roofline(rows)} | {_inside(rows)} |"
+        )
     return [*out, ""]
 
 
-def _by_engine(judged: Sequence[Judged]) -> list[str]:
-    groups: dict[str, dict[str, list[Judged]]] = defaultdict(lambda: defaultdict(list))
-    for j in judged:
-        groups[j.sample.keys.engine][j.sample.row.kind].append(j)
+def _by_engine(judged: Sequence[SpeedComparison]) -> list[str]:
+    groups: dict[str, dict[str, list[SpeedComparison]]] = defaultdict(lambda: defaultdict(list))
+    for speed_comparison in judged:
+        groups[speed_comparison.sample.keys.engine][speed_comparison.sample.row.kind].append(speed_comparison)
     shown = ("decode", "prefill", "closed", "offline", "tpot")
     out = [
         "**Fitted, by engine** (rows: error):",
@@ -167,19 +171,23 @@ def _by_engine(judged: Sequence[Judged]) -> list[str]:
     return out
 
 
-def _where_not(judged: Sequence[Judged], table: Rules) -> list[str]:
+def _where_not(judged: Sequence[SpeedComparison], table: SpeedRules) -> list[str]:
     """Classes where unseen rows are predicted no better than by the roofline fitted to them."""
     worse = []
     for kind in ("decode", "prefill"):
-        groups: dict[str, list[Judged]] = defaultdict(list)
-        for j in judged:
-            if j.sample.row.kind == kind and j.roofline is not None:
-                groups[f"{j.sample.keys.family}/{j.sample.keys.hardware}"].append(j)
+        groups: dict[str, list[SpeedComparison]] = defaultdict(list)
+        for speed_comparison in judged:
+            if speed_comparison.sample.row.kind == kind and speed_comparison.roofline is not None:
+                groups[f"{speed_comparison.sample.keys.family}/{speed_comparison.sample.keys.hardware}"].append(
+                    speed_comparison
+                )
         for name, rows in sorted(groups.items()):
-            s = table.spread[kind].get(name)
+            held_out_spread = table.spread[kind].get(name)
             simple = quantile([100 * abs((j.roofline or 0) / j.sample.row.value - 1) for j in rows], 0.5)
-            if s is not None and s.median_error >= simple:
-                worse.append(f"{kind} on {name} ({s.median_error:.0f} against {simple:.0f} %, {len(rows)} rows)")
+            if held_out_spread is not None and held_out_spread.median_error >= simple:
+                worse.append(
+                    f"{kind} on {name} ({held_out_spread.median_error:.0f} against {simple:.0f} %, {len(rows)} rows)"
+                )
     if not worse:
         return ["In every class above the median error is below the roofline's."]
     return ["No better than a roofline fitted to the same rows: " + "; ".join(worse) + "."]

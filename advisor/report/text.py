@@ -10,14 +10,14 @@ from functools import lru_cache
 
 
 @lru_cache(maxsize=1)
-def width() -> int:
+def text_width() -> int:
     """Columns to fill: the terminal's, at most 100, 80 where there is none."""
     import shutil
 
     return max(60, min(100, shutil.get_terminal_size((80, 24)).columns))
 
 
-def coloured() -> bool:
+def uses_colour() -> bool:
     """Whether stdout takes colour: a terminal, without NO_COLOR or TERM=dumb."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
 
@@ -25,14 +25,14 @@ def coloured() -> bool:
 def paint(text: str, style: str) -> str:
     """Text in a style (bold, green, red, yellow, dim) on a terminal, else as it is."""
     codes = {"bold": "1", "green": "32", "red": "31", "yellow": "33", "dim": "2"}
-    return f"\033[{codes[style]}m{text}\033[0m" if coloured() else text
+    return f"\033[{codes[style]}m{text}\033[0m" if uses_colour() else text
 
 
-def wrap(text: str, indent: str = "", hanging: str | None = None) -> str:
+def wrap_text(text: str, indent: str = "", hanging: str | None = None) -> str:
     """Text as lines that fit, later lines indented by `hanging`."""
     return textwrap.fill(
         " ".join(text.split()),
-        width=width(),
+        width=text_width(),
         initial_indent=indent,
         subsequent_indent=indent if hanging is None else hanging,
         break_long_words=False,
@@ -42,10 +42,10 @@ def wrap(text: str, indent: str = "", hanging: str | None = None) -> str:
 
 def bullets(lines: Iterable[str], indent: str = "  ") -> list[str]:
     """Each text as a wrapped `- ` item."""
-    return [wrap(x, f"{indent}- ", f"{indent}  ") for x in lines]
+    return [wrap_text(x, f"{indent}- ", f"{indent}  ") for x in lines]
 
 
-def table(rows: Sequence[Sequence[object]], headers: Sequence[str], align: str, indent: str = "  ") -> str:
+def align_table(rows: Sequence[Sequence[object]], headers: Sequence[str], align: str, indent: str = "  ") -> str:
     """Aligned columns; `align` has `l` or `r` per column. (tabulate does the long tables; its import costs 45 ms.)"""
     cells = [list(headers), *[["" if c is None else str(c) for c in r] for r in rows]]
     widths = [max(len(r[k]) for r in cells) for k in range(len(headers))]
@@ -56,7 +56,7 @@ def table(rows: Sequence[Sequence[object]], headers: Sequence[str], align: str, 
     return "\n".join(lines)
 
 
-def verdict(fits: bool | None) -> str:
+def fits_word(fits: bool | None) -> str:
     """`yes`, `no` or `cannot tell`, coloured."""
     if fits is None:
         return paint("cannot tell", "yellow")

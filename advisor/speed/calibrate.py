@@ -19,10 +19,17 @@ from typing import Any, NamedTuple
 
 from advisor.catalog import catalog
 from advisor.speed import laws
-from advisor.speed.calibrated import QUANTITIES, Error, quantile, spread, text, unseen
-from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, Keys
-from advisor.speed.laws import Efficiency, Waits
-from advisor.speed.rows import Sample, read, samples
+from advisor.speed.calibration_text import (
+    QUANTITIES,
+    HeldOutPrediction,
+    held_out_errors,
+    make_speed_rules,
+    quantile,
+    spread_by_class,
+)
+from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, EfficiencyKeys
+from advisor.speed.laws import Efficiency, WaitFactors
+from advisor.speed.rows import FitSample, make_samples, read_measured_rows
 
 ROBUST = 0.12  # log error from which a row's pull stops growing
 FOLDS = 20
@@ -62,7 +69,7 @@ PASS = (
 )  # fmt: skip
 
 
-class Problem(NamedTuple):
+class FitProblem(NamedTuple):
     """Rows as arrays, and the unknowns: logarithms of bases and factors."""
 
     names: list[tuple[str, str]]  # (coefficient, factor; "" = base)
@@ -87,12 +94,12 @@ class _Arrays:
         return _Arrays(**{k: v.take(i) if isinstance(v, _Arrays) else v[i] for k, v in self.__dict__.items()})
 
 
-def _levels(k: Keys) -> dict[str, str]:
-    f, e, g, v, c, q, x = k
+def _levels(keys: EfficiencyKeys) -> dict[str, str]:
+    f, e, g, v, c, q, x = keys
     return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "f/c": f"{f}/{c}"}
 
 
-def problem(rows: Sequence[Sample]) -> Problem:
+def make_problem(rows: Sequence[FitSample]) -> FitProblem:
     """Rows as arrays."""
     import numpy as np
 
@@ -125,7 +132,7 @@ def problem(rows: Sequence[Sample]) -> Problem:
             for a in ("chunks", "running", "batch", "asked", "side_by_side", "joins")
         },
     )
-    return Problem(
+    return FitProblem(
         names=list(names),
         prior=np.array(prior),
         width=np.array(width),
@@ -139,65 +146,72 @@ def problem(rows: Sequence[Sample]) -> Problem:
     )
 
 
-def part(p: Problem, i: Any) -> Problem:
+def select_rows(problem: FitProblem, i: Any) -> FitProblem:
     """Some of the rows, all of the unknowns."""
-    return p._replace(
-        unknowns={c: x[i] for c, x in p.unknowns.items()},
-        steps=p.steps.take(i), output=p.output[i], prompt=p.prompt[i], kind=p.kind[i], measured=p.measured[i],
-        weight=p.weight[i],
-    )  # fmt: skip
+    return problem._replace(
+        unknowns={c: x[i] for c, x in problem.unknowns.items()},
+        steps=problem.steps.take(i),
+        output=problem.output[i],
+        prompt=problem.prompt[i],
+        kind=problem.kind[i],
+        measured=problem.measured[i],
+        weight=problem.weight[i],
+    )
 
 
-def predicted(p: Problem, logs: dict[str, Any]) -> Any:
+def predict_rows(problem: FitProblem, logs: dict[str, Any]) -> Any:
     """The measured quantity of every row, by the laws; `logs` are the coefficients' logarithms per row."""
     import numpy as np
 
     value = {c: np.minimum(np.exp(x), AT_MOST.get(c, np.inf)) for c, x in logs.items()}
-    t = laws.times(
-        p.steps, p.output, Efficiency(*(value[n] for n in DECODE)), Efficiency(*(value[n] for n in PREFILL)),
-        Waits(*(value[n] for n in WAITS)),
-    )  # fmt: skip
+    times = laws.compute_times(
+        problem.steps,
+        problem.output,
+        Efficiency(*(value[n] for n in DECODE)),
+        Efficiency(*(value[n] for n in PREFILL)),
+        WaitFactors(*(value[n] for n in WAITS)),
+    )
     kinds = (("decode", "static"), ("prefill",), ("closed", "offline"), ("tpot",), ("ttft",))
-    values = (1 / t.step, p.prompt / t.prompt, t.rate, t.between, t.first)
-    return np.select([np.isin(p.kind, k) for k in kinds], values)
+    values = (1 / times.step, problem.prompt / times.prompt, times.rate, times.between, times.first)
+    return np.select([np.isin(problem.kind, k) for k in kinds], values)
 
 
-def _logs(p: Problem, unknowns: Any) -> dict[str, Any]:
-    return {c: unknowns[i].sum(axis=1) for c, i in p.unknowns.items()}
+def _logs(problem: FitProblem, unknowns: Any) -> dict[str, Any]:
+    return {c: unknowns[i].sum(axis=1) for c, i in problem.unknowns.items()}
 
 
-def fit(p: Problem, start: Any = None, rounds: int = 40) -> Any:
+def fit_coefficients(problem: FitProblem, start: Any = None, rounds: int = 40) -> Any:
     """Logarithms of bases and factors that bring the predictions near the measured values.
 
     Gauss-Newton on reweighted squares, damped (Levenberg-Marquardt).
     """
     import numpy as np
 
-    x = p.prior.copy() if start is None else start.copy()
-    target, n = np.log(p.measured), len(p.measured)
+    x = problem.prior.copy() if start is None else start.copy()
+    target, n = np.log(problem.measured), len(problem.measured)
     rows = np.arange(n)
 
     def residuals(u: Any) -> Any:
-        return np.log(predicted(p, _logs(p, u))) - target
+        return np.log(predict_rows(problem, _logs(problem, u))) - target
 
     def cost(r: Any, u: Any) -> float:
         robust = 2 * (np.sqrt(1 + (r / ROBUST) ** 2) - 1)
-        return float((p.weight * robust).sum() + (((u - p.prior) / p.width) ** 2).sum())
+        return float((problem.weight * robust).sum() + (((u - problem.prior) / problem.width) ** 2).sum())
 
     r = residuals(x)
     now, damping = cost(r, x), 1e-2
     for _ in range(rounds):
-        logs, h = _logs(p, x), 1e-4
+        logs, h = _logs(problem, x), 1e-4
         jacobian = np.zeros((n, len(x)), np.float32)
-        for c, i in p.unknowns.items():
-            moved = np.log(predicted(p, {**logs, c: logs[c] + h})) - target
+        for c, i in problem.unknowns.items():
+            moved = np.log(predict_rows(problem, {**logs, c: logs[c] + h})) - target
             slope = (moved - r) / h
             for column in i.T:
                 np.add.at(jacobian, (rows, column), slope)
-        w = p.weight / (ROBUST**2 * np.sqrt(1 + (r / ROBUST) ** 2))
+        w = problem.weight / (ROBUST**2 * np.sqrt(1 + (r / ROBUST) ** 2))
         weighted = jacobian * np.sqrt(w)[:, None].astype(np.float32)
-        normal = (weighted.T @ weighted).astype(float) + np.diag(1 / p.width**2)
-        slope = jacobian.T.astype(float) @ (w * r) + (x - p.prior) / p.width**2
+        normal = (weighted.T @ weighted).astype(float) + np.diag(1 / problem.width**2)
+        slope = jacobian.T.astype(float) @ (w * r) + (x - problem.prior) / problem.width**2
         for _ in range(8):
             step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), slope)
             tried = x - step
@@ -214,22 +228,24 @@ def fit(p: Problem, start: Any = None, rounds: int = 40) -> Any:
     return x
 
 
-def folds(rows: Sequence[Sample]) -> list[int]:
+def assign_folds(rows: Sequence[FitSample]) -> list[int]:
     """A fold for each row; rows of one group share theirs. Groups of one source are dealt out over the folds."""
     place = {g: i % FOLDS for i, g in enumerate(sorted({s.row.group for s in rows}))}
     return [place[s.row.group] for s in rows]
 
 
-def cross_validated(p: Problem, fold: Sequence[int], start: Any) -> Any:
+def cross_validate(problem: FitProblem, fold: Sequence[int], start: Any) -> Any:
     """The prediction of each row by a fit without its group."""
     import numpy as np
 
-    out, f = np.zeros(len(p.measured)), np.array(fold)
+    out, f = np.zeros(len(problem.measured)), np.array(fold)
     for k in range(FOLDS):
-        seen = part(p, np.nonzero(f != k)[0])
+        seen = select_rows(problem, np.nonzero(f != k)[0])
         held = np.nonzero(f == k)[0]
         if len(held):
-            out[held] = predicted(part(p, held), _logs(part(p, held), fit(seen, start)))
+            out[held] = predict_rows(
+                select_rows(problem, held), _logs(select_rows(problem, held), fit_coefficients(seen, start))
+            )
     return out
 
 
@@ -237,22 +253,22 @@ class Calibration(NamedTuple):
     """A fit, and how rows were predicted that it had not seen."""
 
     coefficients: dict[str, tuple[str, str, float, dict[str, float]]]
-    fitted: list[Error]
-    unseen: list[Error]
+    fitted: list[HeldOutPrediction]
+    unseen: list[HeldOutPrediction]
 
 
-def calibrate(rows: Sequence[Sample], validate: bool = True) -> Calibration:
+def calibrate(rows: Sequence[FitSample], validate: bool = True) -> Calibration:
     """Fit all rows; `validate` predicts each group by a fit without it, else the fit's own predictions stand in."""
-    p = problem(rows)
-    x = fit(p)
-    found = predicted(p, _logs(p, x))
-    held = cross_validated(p, folds(rows), x) if validate else found
+    problem = make_problem(rows)
+    x = fit_coefficients(problem)
+    found = predict_rows(problem, _logs(problem, x))
+    held = cross_validate(problem, assign_folds(rows), x) if validate else found
     coefficients = {}
     for c, (unit, means, *_) in PRIORS.items():
-        of = {f: float(v) for (name, f), v in zip(p.names, x, strict=True) if name == c}
+        of = {f: float(v) for (name, f), v in zip(problem.names, x, strict=True) if name == c}
         base = of.pop("")
         coefficients[c] = (unit, means, math.exp(base), {f: math.exp(v) for f, v in of.items()})
-    pairs = [[Error(s, float(v)) for s, v in zip(rows, values, strict=True)] for values in (found, held)]
+    pairs = [[HeldOutPrediction(s, float(v)) for s, v in zip(rows, values, strict=True)] for values in (found, held)]
     return Calibration(coefficients, *pairs)
 
 
@@ -260,13 +276,15 @@ SOURCE = "published measurements (tests/data/speed_rows.csv names each source)"
 COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
 
 
-def report(c: Calibration) -> list[str]:
+def print_errors(calibration: Calibration) -> list[str]:
     """Errors per kind of quantity and hardware class: fitted, and unseen."""
     out = [
         f"{'quantity, class':34} {'rows':>5}  {'fitted':>13}  {'unseen':>13}  bias %   (median / 90th percentile, %)"
     ]
     for kind, kinds in QUANTITIES.items():
-        pairs = [(a, b) for a, b in zip(c.fitted, c.unseen, strict=True) if a.sample.row.kind in kinds]
+        pairs = [
+            (a, b) for a, b in zip(calibration.fitted, calibration.unseen, strict=True) if a.sample.row.kind in kinds
+        ]
         if not pairs:
             continue
         out.append(_line(kind, pairs))
@@ -275,7 +293,7 @@ def report(c: Calibration) -> list[str]:
     return out
 
 
-def _line(label: str, pairs: Sequence[tuple[Error, Error]]) -> str:
+def _line(label: str, pairs: Sequence[tuple[HeldOutPrediction, HeldOutPrediction]]) -> str:
     def two(k: int) -> str:
         errors = [100 * x[k].relative for x in pairs]
         return f"{quantile(errors, 0.5):6.1f} {quantile(errors, 0.9):6.1f}"
@@ -295,15 +313,18 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.rules.exists() and not options.force:
         parser.error(f"{options.rules} exists: --force overwrites it")
-    measured = [r for path in options.rows for r in read(path)]
-    rows = samples(measured, catalog())
+    measured = [r for path in options.rows for r in read_measured_rows(path)]
+    rows = make_samples(measured, catalog())
     made = calibrate(rows)
-    for line in report(made):
+    for line in print_errors(made):
         sys.stdout.write(line + "\n")
     sys.stdout.write(f"{len(measured) - len(rows)} of {len(measured)} rows could not be asked\n")
     date = max(r.date for r in measured)
     head = {"source": SOURCE, "as_of": date, "command": COMMAND}
-    options.rules.write_text(text(head, made.coefficients, unseen(made.unseen), spread(made.unseen)), encoding="utf-8")
+    options.rules.write_text(
+        make_speed_rules(head, made.coefficients, held_out_errors(made.unseen), spread_by_class(made.unseen)),
+        encoding="utf-8",
+    )
     return 0
 
 

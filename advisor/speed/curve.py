@@ -12,15 +12,15 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.record import Record
-from advisor.speed.estimator import speed
-from advisor.speed.load import Load
+from advisor.speed.estimator import estimate_speed
+from advisor.speed.load import RequestLoad
 
-Memory = Callable[[Deployment], MemoryEstimate]
+MemoryEstimator = Callable[[Deployment], MemoryEstimate]
 LEVELS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 MOST = 4096
 
 
-class Point(Record, frozen=True, kw_only=True):
+class CurvePoint(Record, frozen=True, kw_only=True):
     """One concurrency. `fits` is the memory estimate's verdict."""
 
     concurrency: int
@@ -28,32 +28,34 @@ class Point(Record, frozen=True, kw_only=True):
     speed: SpeedEstimate | None
 
 
-def point(d: Deployment, memory: Memory, rules: Catalog, load: Load, concurrency: int) -> Point:
+def compute_point(
+    deployment: Deployment, memory: MemoryEstimator, rules: Catalog, load: RequestLoad, concurrency: int
+) -> CurvePoint:
     """The deployment with `concurrency` requests at once, sized for them. Raises BadInput as `memory` does."""
-    sized = msgspec.structs.replace(d, sequences=concurrency)
-    m = memory(sized)
-    at = Load(concurrency=concurrency, prompt=load.prompt, output=load.output, depth=load.depth)
-    return Point(concurrency=concurrency, fits=m.fits, speed=speed(sized, m, rules, at))
+    sized = msgspec.structs.replace(deployment, sequences=concurrency)
+    estimate = memory(sized)
+    at = RequestLoad(concurrency=concurrency, prompt=load.prompt, output=load.output, depth=load.depth)
+    return CurvePoint(concurrency=concurrency, fits=estimate.fits, speed=estimate_speed(sized, estimate, rules, at))
 
 
-def curve(
-    d: Deployment, memory: Memory, rules: Catalog, load: Load, levels: Sequence[int] = LEVELS
-) -> tuple[Point, ...]:
+def compute_curve(
+    deployment: Deployment, memory: MemoryEstimator, rules: Catalog, load: RequestLoad, levels: Sequence[int] = LEVELS
+) -> tuple[CurvePoint, ...]:
     """Points at these concurrencies, up to the first that does not fit."""
     out = []
     for n in levels:
-        p = point(d, memory, rules, load, n)
-        out.append(p)
-        if p.fits is False:
+        curve_point = compute_point(deployment, memory, rules, load, n)
+        out.append(curve_point)
+        if curve_point.fits is False:
             break
     return tuple(out)
 
 
-def most_concurrent(
-    d: Deployment,
-    memory: Memory,
+def find_most_concurrent(
+    deployment: Deployment,
+    memory: MemoryEstimator,
     rules: Catalog,
-    load: Load,
+    load: RequestLoad,
     ttft_s: float | None = None,
     tpot_s: float | None = None,
     sure: bool = False,
@@ -64,14 +66,14 @@ def most_concurrent(
     """
 
     def holds(n: int) -> bool | None:
-        p = point(d, memory, rules, load, n)
-        if p.speed is None or p.fits is None:
-            return False if p.fits is False else None
-        if not p.fits or p.speed.limited:
+        curve_point = compute_point(deployment, memory, rules, load, n)
+        if curve_point.speed is None or curve_point.fits is None:
+            return False if curve_point.fits is False else None
+        if not curve_point.fits or curve_point.speed.limited:
             return False
         pairs: tuple[tuple[float | None, Interval | None], ...] = (
-            (ttft_s, p.speed.ttft_s),
-            (tpot_s, p.speed.tpot_s),
+            (ttft_s, curve_point.speed.ttft_s),
+            (tpot_s, curve_point.speed.tpot_s),
         )
         if any(target is not None and found is None for target, found in pairs):
             return None

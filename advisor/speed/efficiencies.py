@@ -11,12 +11,12 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine, Quantization
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memo import memoize_by_identity
-from advisor.speed.laws import Efficiency, Waits
+from advisor.speed.laws import Efficiency, WaitFactors
 
 AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0}  # shares of a bandwidth, or of `memory`
 
@@ -30,7 +30,7 @@ class Coefficient(msgspec.Struct, frozen=True):
     factors: dict[str, float]
 
 
-class Spread(msgspec.Struct, frozen=True):
+class HeldOutSpread(msgspec.Struct, frozen=True):
     """Errors of cross-validated predictions: bounds are value / high and value x high."""
 
     rows: int
@@ -40,7 +40,7 @@ class Spread(msgspec.Struct, frozen=True):
     covered: float  # percent of the rows inside
 
 
-class Unseen(msgspec.Struct, frozen=True):
+class HeldOutErrors(msgspec.Struct, frozen=True):
     """Errors of cross-validated predictions, percent."""
 
     rows: int
@@ -48,18 +48,18 @@ class Unseen(msgspec.Struct, frozen=True):
     p90_error: float
 
 
-class Rules(msgspec.Struct, frozen=True, dict=True):
+class SpeedRules(msgspec.Struct, frozen=True, dict=True):
     """rules/speed.yaml."""
 
     source: str
     as_of: str
     command: str
     coefficients: dict[str, Coefficient]
-    unseen: dict[str, Unseen]
-    spread: dict[str, dict[str, Spread]]
+    unseen: dict[str, HeldOutErrors]
+    spread: dict[str, dict[str, HeldOutSpread]]
 
 
-class Keys(NamedTuple):
+class EfficiencyKeys(NamedTuple):
     """What is known about a deployment, as the factors are named."""
 
     family: str
@@ -81,7 +81,7 @@ class Efficiencies(NamedTuple):
 
     decode: Efficiency
     prefill: Efficiency
-    waits: Waits
+    waits: WaitFactors
 
 
 DECODE = ("memory", "experts", "cache", "host", "products", "attention", "layer", "moe_layer", "exchange", "link")
@@ -99,26 +99,26 @@ def engine_generation(entry: Engine, version: str | None) -> str:
     return next((g.name for g in entry.speed.generations if is_before(version, g.before)), "")
 
 
-def format_class(q: Quantization) -> str:
+def format_class(quantization: Quantization) -> str:
     """Formats whose kernels are alike."""
-    name = q.id.removeprefix("UD-")
-    if q.family == "none":
+    name = quantization.id.removeprefix("UD-")
+    if quantization.family == "none":
         return "16-bit"
     if "MXFP4" in name:
         return "mxfp4"
-    if q.family in ("exl3", "mlc", "litert", "openvino"):
-        return q.family
-    if q.family == "mlx":
-        return "mlx-8bit" if q.bits_nominal > 7 else "mlx-4bit"
-    if q.family == "hf":
+    if quantization.family in ("exl3", "mlc", "litert", "openvino"):
+        return quantization.family
+    if quantization.family == "mlx":
+        return "mlx-8bit" if quantization.bits_nominal > 7 else "mlx-4bit"
+    if quantization.family == "hf":
         known = {"NVFP4": "nvfp4", "FP8": "fp8"}
-        wide = "int8" if q.bits_nominal >= 8 else "int4"
+        wide = "int8" if quantization.bits_nominal >= 8 else "int4"
         return known.get(name, "bitsandbytes" if "bitsandbytes" in name.lower() else wide)
     if name.startswith("Q8"):
         return "q8_0"
     if name in ("Q4_0", "Q4_1", "Q5_0", "Q5_1"):
         return "q4_0"
-    return "i-quant" if name.startswith(("IQ", "TQ")) or q.bits_nominal < 4 else "k-quant"
+    return "i-quant" if name.startswith(("IQ", "TQ")) or quantization.bits_nominal < 4 else "k-quant"
 
 
 def hardware_class(device: Device | None, rules: Catalog) -> str:
@@ -136,25 +136,25 @@ def hardware_class(device: Device | None, rules: Catalog) -> str:
     return device.vendor
 
 
-def rules_of(rules: Catalog) -> Rules:
+def load_speed_rules(rules: Catalog) -> SpeedRules:
     """rules/speed.yaml. Raises BadInput when an overlay spoiled it."""
-    return typed(rules, "speed.yaml", Rules)
+    return decode_document(rules, "speed.yaml", SpeedRules)
 
 
 @memoize_by_identity
-def of_table(table: Rules, k: Keys) -> Efficiencies:
+def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
     """The efficiencies by these rules."""
-    names = k.all()
+    names = keys.all()
 
     def value(name: str) -> float:
-        c = table.coefficients[name]
-        out = c.base
+        coefficient = table.coefficients[name]
+        out = coefficient.base
         for n in names:
-            out *= c.factors.get(n, 1.0)
+            out *= coefficient.factors.get(n, 1.0)
         return min(out, AT_MOST.get(name, out))
 
     return Efficiencies(
         decode=Efficiency(*(value(n) for n in DECODE)),
         prefill=Efficiency(*(value(n) for n in PREFILL)),
-        waits=Waits(*(value(n) for n in WAITS)),
+        waits=WaitFactors(*(value(n) for n in WAITS)),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import typed
+from advisor.catalog.documents import decode_document
 
 
-class Acceptance(msgspec.Struct, frozen=True):
+class DraftAcceptance(msgspec.Struct, frozen=True):
     """Tokens drafted a round by default, and the share of them that the model accepts."""
 
     tokens: int
@@ -24,9 +24,9 @@ class EngineRules(msgspec.Struct, frozen=True):
     source: str
     as_of: str
     tensor_split: tuple[str, ...]
-    speculation: dict[str, Acceptance]
+    speculation: dict[str, DraftAcceptance]
 
 
-def engine_rules(rules: Catalog) -> EngineRules:
+def load_engine_rules(rules: Catalog) -> EngineRules:
     """The document. Raises BadInput when an overlay spoiled it."""
-    return typed(rules, "speed-engines.yaml", EngineRules)
+    return decode_document(rules, "speed-engines.yaml", EngineRules)

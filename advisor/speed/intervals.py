@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from advisor.speed.efficiencies import Keys, Rules
+from advisor.speed.efficiencies import EfficiencyKeys, SpeedRules
 
 WIDER = 1.5  # for hardware of a vendor, or an engine family, that no row is of: the bounds of its parent, times this
 NO_ROWS = 3.0
 
 
-class Bound(NamedTuple):
+class ErrorBound(NamedTuple):
     """The factor around a value, and which rows it rests on."""
 
     factor: float
     text: str
 
 
-def bound(table: Rules, k: Keys, *kinds: str) -> Bound:
+def find_error_bound(table: SpeedRules, keys: EfficiencyKeys, *kinds: str) -> ErrorBound:
     """The factor around a value, from rows of the first of these kinds that the narrowest known class has.
 
     Kinds are near to each other (a prefill rate and a time to first token): rows of the same hardware and engines of a
     neighbouring kind say more than rows of other hardware.
     """
-    names = (f"{k.family}/{k.hardware}", f"{k.family}/{k.vendor}", k.family, "all")
+    names = (f"{keys.family}/{keys.hardware}", f"{keys.family}/{keys.vendor}", keys.family, "all")
     for i, name in enumerate(names):
         for kind in kinds:
             found = table.spread.get(kind, {}).get(name)
             if found is not None:
                 whose = "other hardware and engines" if name == "all" else name
-                return Bound(found.bound * WIDER ** max(0, i - 1), f"{kind}: {found.rows} rows of {whose}")
-    return Bound(NO_ROWS, f"{kinds[0]}: no rows")
+                return ErrorBound(found.bound * WIDER ** max(0, i - 1), f"{kind}: {found.rows} rows of {whose}")
+    return ErrorBound(NO_ROWS, f"{kinds[0]}: no rows")

@@ -37,7 +37,7 @@ class Efficiency(NamedTuple):
     link: Any
 
 
-class Waits(NamedTuple):
+class WaitFactors(NamedTuple):
     """What a request waits for besides its own passes."""
 
     mixing: Any  # part of the others' prompts that delays a running request
@@ -45,7 +45,7 @@ class Waits(NamedTuple):
     fixed: Any  # seconds a request costs whatever its length: HTTP, tokenizer, scheduling
 
 
-class Times(NamedTuple):
+class LoadTimes(NamedTuple):
     """Seconds and rates of a load."""
 
     step: Any  # one decode step of the batch
@@ -56,35 +56,51 @@ class Times(NamedTuple):
     rate: Any  # output tokens a second, all requests
 
 
-def seconds(p: Any, e: Efficiency) -> Any:
+def pass_seconds(cost: Any, efficiency: Efficiency) -> Any:
     """Seconds of one pass."""
-    memory = p.weights_s / e.memory + p.experts_s / (e.memory * e.experts) + p.cache_s / (e.memory * e.cache)
-    products = p.products_s / e.products + p.attention_s / e.attention
+    memory = (
+        cost.weights_s / efficiency.memory
+        + cost.experts_s / (efficiency.memory * efficiency.experts)
+        + cost.cache_s / (efficiency.memory * efficiency.cache)
+    )
+    products = cost.products_s / efficiency.products + cost.attention_s / efficiency.attention
     both = (memory**OVERLAP + products**OVERLAP + 1e-30) ** (1 / OVERLAP)
-    launched = p.layers * e.layer + p.moe_layers * e.moe_layer
-    return both + launched + p.exchanges * e.exchange + p.link_s / e.link + p.host_s / e.host
+    launched = cost.layers * efficiency.layer + cost.moe_layers * efficiency.moe_layer
+    return (
+        both
+        + launched
+        + cost.exchanges * efficiency.exchange
+        + cost.link_s / efficiency.link
+        + cost.host_s / efficiency.host
+    )
 
 
-def added(p: Any, e: Efficiency) -> Any:
+def added_seconds(cost: Any, efficiency: Efficiency) -> Any:
     """Seconds that a prompt's chunk adds to passes that run anyway: weights and launches are paid already."""
-    return p.products_s / e.products + p.attention_s / e.attention + p.link_s / e.link
+    return (
+        cost.products_s / efficiency.products + cost.attention_s / efficiency.attention + cost.link_s / efficiency.link
+    )
 
 
-def times(s: Any, output: Any, decode: Efficiency, prefill: Efficiency, w: Waits, step: Any = None) -> Times:
+def compute_times(
+    s: Any, output: Any, decode: Efficiency, prefill: Efficiency, waits: WaitFactors, step: Any = None
+) -> LoadTimes:
     """Times of a load. `s` holds the passes (steps.Steps), `output` tokens of a request.
 
     `step` replaces the seconds of a decode step per token (speculative decoding makes several at once).
     """
-    step = seconds(s.decode, decode) if step is None else step
-    prompt = seconds(s.prefill, prefill) * s.chunks
+    step = pass_seconds(s.decode, decode) if step is None else step
+    prompt = pass_seconds(s.prefill, prefill) * s.chunks
     others = s.batch - 1
-    joined = s.joins * added(s.prefill, prefill) * s.chunks + (1 - s.joins) * prompt  # what a prompt takes from others
-    between = step + others * w.mixing * joined / s.side_by_side / output
-    request = output * between + prompt + w.fixed
+    joined = (
+        s.joins * added_seconds(s.prefill, prefill) * s.chunks + (1 - s.joins) * prompt
+    )  # what a prompt takes from others
+    between = step + others * waits.mixing * joined / s.side_by_side / output
+    request = output * between + prompt + waits.fixed
     busy = s.batch * joined / request  # part of the time that prompts are worked on
     queued = (s.asked / s.running - 1) * request
-    first = prompt * (1 + w.queue * others * busy / (1 + busy)) + w.fixed + step + queued
-    return Times(
+    first = prompt * (1 + waits.queue * others * busy / (1 + busy)) + waits.fixed + step + queued
+    return LoadTimes(
         step=step,
         prompt=prompt,
         between=between,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Load(msgspec.Struct, frozen=True, kw_only=True):
+class RequestLoad(msgspec.Struct, frozen=True, kw_only=True):
     """What the requests look like. Tokens; `depth` are in the cache before the prompt."""
 
     concurrency: int = 1

@@ -11,10 +11,10 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.machines.types import Device
 from advisor.record import Record
-from advisor.speed.placing import INTEGER, Placed
+from advisor.speed.parallel_plan import INTEGER, ParallelPlan
 
 
-class Rates(Record, frozen=True, kw_only=True):
+class PeakRates(Record, frozen=True, kw_only=True):
     """Peak rates of one rank; 0 = no device. Of a tensor split the slowest rank's, of stages their mean by share."""
 
     gbs: float
@@ -27,23 +27,25 @@ class Rates(Record, frozen=True, kw_only=True):
     host_tflops: float | None  # None = the processor is not known
 
 
-def rates(d: Deployment, p: Placed, q: Quantization, rules: Catalog) -> Rates | None:
+def compute_peak_rates(
+    deployment: Deployment, plan: ParallelPlan, quantization: Quantization, rules: Catalog
+) -> PeakRates | None:
     """Peak rates of the deployment's ranks; None where a device's bandwidth or compute peak is not known."""
-    devices = fitting.devices(d)
+    devices = fitting.used_devices(deployment)
     gbs = tflops = 0.0
     if devices:
         known = []
-        for x in devices[: p.devices]:
-            b, c = bandwidth(x, rules), peak(x, rules, p.compute_bits(q))
+        for device in devices[: plan.devices]:
+            b, c = device_bandwidth(device, rules), peak_tflops(device, rules, plan.compute_bits(quantization))
             if b is None or c is None:
                 return None
             known.append((b, c))
-        gbs, tflops = _of_ranks(known, p)
-    link, direct = _link(d, p, rules)
-    host = host_bandwidth(d, rules)
+        gbs, tflops = _of_ranks(known, plan)
+    link, direct = _link(deployment, plan, rules)
+    host = host_bandwidth(deployment, rules)
     pcie = link_gbs(devices[0], rules, False)[0] if devices and not devices[0].unified else None
     host_gbs = host or UNKNOWN_HOST_GBS
-    return Rates(
+    return PeakRates(
         gbs=gbs,
         tflops=tflops,
         link_gbs=link,
@@ -51,28 +53,30 @@ def rates(d: Deployment, p: Placed, q: Quantization, rules: Catalog) -> Rates | 
         host_gbs=host_gbs,
         host_known=host is not None,
         host_prompt_gbs=min(host_gbs, pcie) if pcie else host_gbs,
-        host_tflops=host_tflops(d),
+        host_tflops=host_tflops(deployment),
     )
 
 
-def _of_ranks(known: list[tuple[float, float]], p: Placed) -> tuple[float, float]:
-    if p.stages == 1 or len(p.shares) != len(known):
+def _of_ranks(known: list[tuple[float, float]], plan: ParallelPlan) -> tuple[float, float]:
+    if plan.stages == 1 or len(plan.shares) != len(known):
         return min(b for b, _ in known), min(c for _, c in known)
-    pairs = list(zip(p.shares, known, strict=True))
+    pairs = list(zip(plan.shares, known, strict=True))
     return 1 / sum(x / b for x, (b, _) in pairs), 1 / sum(x / c for x, (_, c) in pairs)
 
 
-def _link(d: Deployment, p: Placed, rules: Catalog) -> tuple[float, bool]:
-    devices = fitting.devices(d)
-    if not devices or max(p.tensor, p.expert_ranks) == 1:
+def _link(deployment: Deployment, plan: ParallelPlan, rules: Catalog) -> tuple[float, bool]:
+    devices = fitting.used_devices(deployment)
+    if not devices or max(plan.tensor, plan.expert_ranks) == 1:
         return PCIE_GBS[3], False
-    said = d.machine.interconnect if d.machine else None
+    said = deployment.machine.interconnect if deployment.machine else None
     nvlink = None if said is None else "nvlink" in said or "xgmi" in said
     link, direct = link_gbs(devices[0], rules, nvlink)
-    return (link, True) if direct else (link * 2 / max(2, p.tensor), False)  # all ranks share the way through the host
+    return (
+        (link, True) if direct else (link * 2 / max(2, plan.tensor), False)
+    )  # all ranks share the way through the host
 
 
-def bandwidth(device: Device, rules: Catalog) -> float | None:
+def device_bandwidth(device: Device, rules: Catalog) -> float | None:
     """Memory bandwidth of a device, GB/s: read from it, or the catalogue's; a MIG slice has its share of the memory."""
     if device.bandwidth_gbs:
         return device.bandwidth_gbs
@@ -86,7 +90,7 @@ def bandwidth(device: Device, rules: Catalog) -> float | None:
     return entry.bandwidth_gbs / entry.devices_per_card
 
 
-def peak(device: Device, rules: Catalog, bits: float) -> float | None:
+def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
     """Dense TFLOPS at the width a format multiplies in: 4, 8 or 16 bit, or the next wider one that the device has.
 
     8 bits means FP8 for servers; `INTEGER` the integer rate, which llama.cpp's kernels use.
@@ -144,14 +148,14 @@ def _module(entry: Accelerator) -> bool:
 UNKNOWN_HOST_GBS = 40.0
 
 
-def host_bandwidth(d: Deployment, rules: Catalog) -> float | None:
+def host_bandwidth(deployment: Deployment, rules: Catalog) -> float | None:
     """Bandwidth of the host's memory, GB/s over all sockets; None when the platform is not known."""
-    if d.machine is None:
+    if deployment.machine is None:
         return None
-    entry = rules.cpu_platforms().get(d.machine.cpu.platform or "")
+    entry = rules.cpu_platforms().get(deployment.machine.cpu.platform or "")
     if entry is None or entry.bandwidth_gbs_per_socket is None:
         return None
-    return entry.bandwidth_gbs_per_socket * (d.machine.cpu.sockets or 1)
+    return entry.bandwidth_gbs_per_socket * (deployment.machine.cpu.sockets or 1)
 
 
 # A core's products: two units of 8 fused multiply-adds at 3 GHz (AVX2), more where the processor says so. Assumed
@@ -159,9 +163,9 @@ CORE_TFLOPS = 0.096
 WIDER = (("amx_int8", 8.0), ("avx512f", 2.0))
 
 
-def host_tflops(d: Deployment) -> float | None:
+def host_tflops(deployment: Deployment) -> float | None:
     """Peak of the processor's cores, TFLOPS; None when their number is not known."""
-    cpu = d.machine.cpu if d.machine else None
+    cpu = deployment.machine.cpu if deployment.machine else None
     cores = (cpu.usable_cores or cpu.physical_cores) if cpu else None
     if cpu is None or not cores:
         return None

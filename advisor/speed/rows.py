@@ -15,42 +15,42 @@ import msgspec
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError, BadFile
-from advisor.estimation import LoadSpec, Request, deployment, estimate
+from advisor.estimation import EstimateRequest, LoadSpec, estimate, resolve_request
 from advisor.files import read_text
 from advisor.machines.types import Machine
 from advisor.speed import laws
-from advisor.speed.efficiencies import Keys, Rules, of_table
-from advisor.speed.estimator import keys_of
-from advisor.speed.load import Load
-from advisor.speed.steps import Steps, steps
+from advisor.speed.efficiencies import EfficiencyKeys, SpeedRules, find_efficiencies
+from advisor.speed.estimator import make_efficiency_keys
+from advisor.speed.load import RequestLoad
+from advisor.speed.steps import LoadPasses, plan_passes
 
 # kind of a row -> the quantity that is measured (Times, or derived from them)
 KINDS = ("decode", "prefill", "closed", "static", "offline", "tpot", "ttft")
 
 
-class Measured(NamedTuple):
+class MeasuredRow(NamedTuple):
     """One measured quantity."""
 
     id: str
     kind: str
     value: float
-    request: Request
-    load: Load
+    request: EstimateRequest
+    load: RequestLoad
     group: str
     hardware_class: str
     source: str
     date: str
 
 
-class Sample(NamedTuple):
+class FitSample(NamedTuple):
     """A measured quantity with what the laws need to predict it."""
 
-    row: Measured
-    steps: Steps
-    keys: Keys
+    row: MeasuredRow
+    steps: LoadPasses
+    keys: EfficiencyKeys
 
 
-def read(path: Path) -> Iterator[Measured]:
+def read_measured_rows(path: Path) -> Iterator[MeasuredRow]:
     """The rows of a file. Raises BadFile."""
     for r in csv.DictReader(read_text(path).splitlines()):
         try:
@@ -59,13 +59,13 @@ def read(path: Path) -> Iterator[Measured]:
             raise BadFile(path, f"row {r.get('id')}: {e}") from None
 
 
-def _measured(r: dict[str, str]) -> Iterator[Measured]:
+def _measured(r: dict[str, str]) -> Iterator[MeasuredRow]:
     settings = msgspec.json.decode(r["settings"]) if r["settings"] else {}
-    load = Load(
+    load = RequestLoad(
         concurrency=int(r["concurrency"]), prompt=int(r["prompt_tokens"]), output=int(r["output_tokens"]),
         depth=int(r["depth_tokens"]),
     )  # fmt: skip
-    request = Request(
+    request = EstimateRequest(
         model=r["model"], engine=r["engine"], engine_version=r["engine_version"] or None,
         quantization=r["quantization"] or None, hardware=r["hardware"], kv_cache_type=r["kv_cache_type"] or None,
         settings=settings,
@@ -75,13 +75,15 @@ def _measured(r: dict[str, str]) -> Iterator[Measured]:
     )  # fmt: skip
     for kind in KINDS:
         if r[kind]:
-            yield Measured(r["id"], kind, float(r[kind]), request, load, r["group"], r["class"], r["source"], r["date"])
+            yield MeasuredRow(
+                r["id"], kind, float(r[kind]), request, load, r["group"], r["class"], r["source"], r["date"]
+            )
 
 
-def samples(rows: list[Measured], rules: Catalog) -> list[Sample]:
+def make_samples(rows: list[MeasuredRow], rules: Catalog) -> list[FitSample]:
     """Rows that the estimator can answer, with their passes; the others are left out."""
     machines: dict[str, Machine] = {}
-    kept: dict[tuple[int, Load], Sample | None] = {}
+    kept: dict[tuple[int, RequestLoad], FitSample | None] = {}
     out = []
     for row in rows:
         key = (id(row.request), row.load)
@@ -93,24 +95,35 @@ def samples(rows: list[Measured], rules: Catalog) -> list[Sample]:
     return out
 
 
-def predict(s: Sample, table: Rules) -> float:
+def predict_sample(sample: FitSample, table: SpeedRules) -> float:
     """What the rules say of a row's quantity."""
-    e = of_table(table, s.keys)
-    t = laws.times(s.steps, s.row.load.output, e.decode, e.prefill, e.waits)
+    efficiencies = find_efficiencies(table, sample.keys)
+    times = laws.compute_times(
+        sample.steps, sample.row.load.output, efficiencies.decode, efficiencies.prefill, efficiencies.waits
+    )
     values = {
-        "decode": 1 / t.step, "static": 1 / t.step, "prefill": s.row.load.prompt / t.prompt, "closed": t.rate,
-        "offline": t.rate, "tpot": t.between, "ttft": t.first,
-    }  # fmt: skip
-    return float(values[s.row.kind])
+        "decode": 1 / times.step,
+        "static": 1 / times.step,
+        "prefill": sample.row.load.prompt / times.prompt,
+        "closed": times.rate,
+        "offline": times.rate,
+        "tpot": times.between,
+        "ttft": times.first,
+    }
+    return float(values[sample.row.kind])
 
 
-def _sample(row: Measured, rules: Catalog, machines: dict[str, Machine]) -> Sample | None:
+def _sample(row: MeasuredRow, rules: Catalog, machines: dict[str, Machine]) -> FitSample | None:
     try:
-        d, _ = deployment(row.request, rules, machines)
-        m = estimate(d, rules)
-        entry = engines.find(d.engine, rules.engines())[1]
-        q = rules.quantization(d.quantization)
-        made = steps(d, m, entry, q, rules, row.load)
+        deployment, _ = resolve_request(row.request, rules, machines)
+        memory_estimate = estimate(deployment, rules)
+        entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+        quantization = rules.quantization(deployment.quantization)
+        made = plan_passes(deployment, memory_estimate, entry, quantization, rules, row.load)
     except AdvisorError:
         return None
-    return None if made is None else Sample(row, made[0], keys_of(d, q, made[1], made[0].link, rules))
+    return (
+        None
+        if made is None
+        else FitSample(row, made[0], make_efficiency_keys(deployment, quantization, made[1], made[0].link, rules))
+    )

@@ -14,31 +14,31 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
-from advisor.engines.base import get, integer
-from advisor.speed.engine_rules import Acceptance, engine_rules
+from advisor.engines.base import get_integer, get_setting
+from advisor.speed.engine_rules import DraftAcceptance, load_engine_rules
 
-Method = Literal["draft", "prediction", "ngram"]
+SpeculationMethod = Literal["draft", "prediction", "ngram"]
 
 
 class Speculation(NamedTuple):
     """What a deployment's settings ask for."""
 
-    method: Method
+    method: SpeculationMethod
     tokens: int  # drafted a round
-    accepts: Acceptance
+    accepts: DraftAcceptance
 
 
 _JSON = ("speculative-config", "speculative_config")
 _COUNT = ("draft-max", "draft", "spec-draft-n-max", "num_speculative_tokens", "speculative-num-draft-tokens")
 
 
-def asked(d: Deployment, entry: Engine, rules: Catalog) -> Speculation | None:
+def find_speculation(deployment: Deployment, entry: Engine, rules: Catalog) -> Speculation | None:
     """The speculation that the settings ask for; None without. Raises BadInput for a count that is none."""
-    config = _config(get(d.settings, *_JSON))
+    config = _config(get_setting(deployment.settings, *_JSON))
     method = str(config.get("method", "")).lower()
-    named = get(d.settings, *entry.draft.model) if entry.draft and entry.draft.model else None
-    kind: Method
-    if d.draft is not None:
+    named = get_setting(deployment.settings, *entry.draft.model) if entry.draft and entry.draft.model else None
+    kind: SpeculationMethod
+    if deployment.draft is not None:
         kind = "draft"
     elif "ngram" in method or (isinstance(named, str) and "ngram" in named.lower()):
         kind = "ngram"
@@ -46,11 +46,11 @@ def asked(d: Deployment, entry: Engine, rules: Catalog) -> Speculation | None:
         kind = "prediction"
     else:
         return None
-    count = integer(d.settings, *_COUNT, least=1, most=64)
+    count = get_integer(deployment.settings, *_COUNT, least=1, most=64)
     said = config.get("num_speculative_tokens")
     if count is None and isinstance(said, int) and 1 <= said <= 64:
         count = said
-    usual = engine_rules(rules).speculation[kind]
+    usual = load_engine_rules(rules).speculation[kind]
     return Speculation(kind, count or usual.tokens, usual)
 
 
@@ -62,13 +62,17 @@ def _config(value: Setting | None) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def accepted(rate: float, tokens: int) -> float:
+def accepted_tokens(rate: float, tokens: int) -> float:
     """Tokens a round yields on average, the model's own included."""
     return tokens + 1.0 if rate >= 1 else (1 - rate ** (tokens + 1)) / (1 - rate)
 
 
-def per_token(check: float, draft: float, s: Speculation) -> tuple[float, float, float]:
+def seconds_per_token(check: float, draft: float, speculation: Speculation) -> tuple[float, float, float]:
     """Seconds a token (low, value, high) when a check costs `check` and a drafted token `draft` seconds."""
-    a = s.accepts
-    cost = check + s.tokens * draft
-    return cost / accepted(a.high, s.tokens), cost / accepted(a.value, s.tokens), cost / accepted(a.low, s.tokens)
+    draft_acceptance = speculation.accepts
+    cost = check + speculation.tokens * draft
+    return (
+        cost / accepted_tokens(draft_acceptance.high, speculation.tokens),
+        cost / accepted_tokens(draft_acceptance.value, speculation.tokens),
+        cost / accepted_tokens(draft_acceptance.low, speculation.tokens),
+    )

@@ -14,7 +14,7 @@ from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors, gguf_weights, hf_weights
-from advisor.memory.gguf_tensors import NoLayout, order
+from advisor.memory.gguf_tensors import NoLayout, layer_order
 from advisor.memory.layers import cache_layers
 from advisor.models import types as t
 from advisor.record import Record
@@ -22,7 +22,7 @@ from advisor.record import Record
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight")
 
 
-class Work(Record, frozen=True, kw_only=True):
+class ModelWork(Record, frozen=True, kw_only=True):
     """One model in one weight format. Params are multiplied-in elements; bytes are read once per pass."""
 
     dense_bytes: float  # all but routed experts, output matrix included
@@ -42,7 +42,7 @@ class Work(Record, frozen=True, kw_only=True):
         return self.top_k / self.experts if self.experts else 0.0
 
 
-class Attention(Record, frozen=True, kw_only=True):
+class AttentionCost(Record, frozen=True, kw_only=True):
     """`n` layers that read the same cache rows. Elements per cached token; products per (query, cached token)."""
 
     n: int
@@ -57,65 +57,78 @@ class Attention(Record, frozen=True, kw_only=True):
     products: float
 
 
-def work(d: Deployment, q: Quantization) -> Work | None:
+def count_work(deployment: Deployment, quantization: Quantization) -> ModelWork | None:
     """Costs of the deployment's model in its format; None where the layout is a stub."""
-    if d.model.layout is None:
+    if deployment.model.layout is None:
         return None
-    if d.model_path and Path(d.model_path).is_file():
-        return _summed(d.model, gguf_weights.from_file(Path(d.model_path)))
-    return _of_model(d.model, q)
+    if deployment.model_path and Path(deployment.model_path).is_file():
+        return _summed(deployment.model, gguf_weights.weights_from_file(Path(deployment.model_path)))
+    return _of_model(deployment.model, quantization)
 
 
-def _summed(model: t.Model, w: gguf_weights.GgufWeights) -> Work:
+def _summed(model: t.Model, weights: gguf_weights.GgufWeights) -> ModelWork:
     """From a GGUF tensor table."""
-    sizes = {x.name: x.file_bytes for x in w.weights if not x.mtp}
-    return _work(model, [(x, 1, sizes.get(x.name, 0)) for x in gguf_tensors.tensors(model) if not x.mtp], w.tied)
+    sizes = {x.name: x.file_bytes for x in weights.weights if not x.mtp}
+    return _work(
+        model, [(x, 1, sizes.get(x.name, 0)) for x in gguf_tensors.list_tensors(model) if not x.mtp], weights.tied
+    )
 
 
 @memoize_by_identity
-def _of_model(model: t.Model, q: Quantization) -> Work:
+def _of_model(model: t.Model, quantization: Quantization) -> ModelWork:
     lay = model.layout
     assert lay is not None
     try:
-        if q.family == "gguf":
-            return _summed(model, gguf_weights.from_model(model, q.id))
-        kept = re.compile(model.kept_16bit[q.id]) if q.id in model.kept_16bit else None
-        tensors = [(x, 1) for x in gguf_tensors.tensors(model) if not x.mtp] if kept else gguf_tensors.counted(model)
+        if quantization.family == "gguf":
+            return _summed(model, gguf_weights.weights_from_model(model, quantization.id))
+        kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
+        tensors = (
+            [(x, 1) for x in gguf_tensors.list_tensors(model) if not x.mtp]
+            if kept
+            else gguf_tensors.count_equal_tensors(model)
+        )
         sizes = [
-            (x, n, n * prod(x.ne) * (q.bits_nominal if hf_weights.covered(x, q) and not _in(kept, x) else 16) / 8)
+            (
+                x,
+                n,
+                n
+                * prod(x.ne)
+                * (quantization.bits_nominal if hf_weights.is_quantized(x, quantization) and not _in(kept, x) else 16)
+                / 8,
+            )
             for x, n in tensors
         ]
         return _work(model, sizes, lay.tie_embeddings)
     except (NoLayout, KeyError):
-        return _from_count(model, q)
+        return _from_count(model, quantization)
 
 
-def _in(kept: re.Pattern[str] | None, x: gguf_tensors.Tensor) -> bool:
-    return kept is not None and kept.search(x.name) is not None
+def _in(kept: re.Pattern[str] | None, tensor: gguf_tensors.GgufTensor) -> bool:
+    return kept is not None and kept.search(tensor.name) is not None
 
 
-def _work(model: t.Model, tensors: Iterable[tuple[gguf_tensors.Tensor, int, float]], tied: bool) -> Work:
+def _work(model: t.Model, tensors: Iterable[tuple[gguf_tensors.GgufTensor, int, float]], tied: bool) -> ModelWork:
     """From tensors with how many there are of each and the bytes of all of them."""
     dense_bytes = expert_bytes = dense = head = experts = 0.0
-    for x, count, size in tensors:
-        n = prod(x.ne) * count
-        if x.name in LOOKED_UP:
-            if x.name == LOOKED_UP[0] and tied:
+    for tensor, count, size in tensors:
+        n = prod(tensor.ne) * count
+        if tensor.name in LOOKED_UP:
+            if tensor.name == LOOKED_UP[0] and tied:
                 dense_bytes += size
                 head += n
-        elif x.expert:
+        elif tensor.expert:
             expert_bytes += size
             experts += n
         else:
             dense_bytes += size
-            if x.name == "output.weight":
+            if tensor.name == "output.weight":
                 head += n
-            elif len(x.ne) > 1:
+            elif len(tensor.ne) > 1:
                 dense += n
     return _with_counts(model, dense_bytes, expert_bytes, dense, head, experts)
 
 
-def _from_count(model: t.Model, q: Quantization) -> Work:
+def _from_count(model: t.Model, quantization: Quantization) -> ModelWork:
     """Parameters x bits, for layouts whose tensors are not known."""
     lay = model.layout
     assert lay is not None
@@ -127,22 +140,27 @@ def _from_count(model: t.Model, q: Quantization) -> Work:
     routed = min(routed, model.params_total)
     head = lay.vocab_size * lay.hidden_size
     dense = max(0, (model.params_text or model.params_total) - routed - head * (1 if lay.tie_embeddings else 2))
-    wide = 16 if q.covers in ("linear", "experts") else q.bits_nominal
-    body = 16 if q.covers == "experts" else q.bits_nominal
+    wide = 16 if quantization.covers in ("linear", "experts") else quantization.bits_nominal
+    body = 16 if quantization.covers == "experts" else quantization.bits_nominal
     return _with_counts(
-        model, (dense * body + head * wide) / 8, routed * q.bits_nominal / 8, float(dense), float(head), float(routed)
+        model,
+        (dense * body + head * wide) / 8,
+        routed * quantization.bits_nominal / 8,
+        float(dense),
+        float(head),
+        float(routed),
     )
 
 
 def _with_counts(
     model: t.Model, dense_bytes: float, expert_bytes: float, dense: float, head: float, experts: float
-) -> Work:
+) -> ModelWork:
     lay = model.layout
     assert lay is not None
     moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
     widest = max(moe, key=lambda g: g.n, default=None)
-    kinds = order(lay.ffn, lay.ffn_order, lay.n_layers)
-    return Work(
+    kinds = layer_order(lay.ffn, lay.ffn_order, lay.n_layers)
+    return ModelWork(
         dense_bytes=dense_bytes,
         expert_bytes=expert_bytes,
         dense_params=dense,
@@ -157,51 +175,65 @@ def _with_counts(
 
 
 @memoize_by_identity
-def attention(model: t.Model) -> tuple[Attention, ...]:
+def attention_costs(model: t.Model) -> tuple[AttentionCost, ...]:
     """The layers that read a cache, like ones counted together."""
     lay = model.layout
     if lay is None:
         return ()
     n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
-    kinds = order(lay.attention, lay.attention_order, n)
-    out: list[Attention] = []
-    for k, g in enumerate(lay.attention):
+    kinds = layer_order(lay.attention, lay.attention_order, n)
+    out: list[AttentionCost] = []
+    for k, full in enumerate(lay.attention):
         count = kinds.count(k)
-        for part in g.parts if isinstance(g, t.Parallel) else (g,):
+        for part in full.parts if isinstance(full, t.Parallel) else (full,):
             out += _reads(part, count)
     return tuple(x for x in out if x.n)
 
 
-def _reads(g: t.AttentionGroup, n: int) -> list[Attention]:
-    if isinstance(g, (t.Full, t.Sliding, t.Chunked)):
-        v = g.v_head_dim or g.head_dim
+def _reads(group: t.AttentionGroup, n: int) -> list[AttentionCost]:
+    if isinstance(group, (t.Full, t.Sliding, t.Chunked)):
+        v = group.v_head_dim or group.head_dim
         return [
-            Attention(
-                n=n, k=g.n_kv_heads * g.head_dim, v=g.n_kv_heads * v, kv_heads=g.n_kv_heads, latent=False,
-                window=None if isinstance(g, t.Full) else g.window, per_tokens=1, index=g.index_key_dim or 0, most=None,
-                products=float(g.n_heads * (g.head_dim + v)),
+            AttentionCost(
+                n=n,
+                k=group.n_kv_heads * group.head_dim,
+                v=group.n_kv_heads * v,
+                kv_heads=group.n_kv_heads,
+                latent=False,
+                window=None if isinstance(group, t.Full) else group.window,
+                per_tokens=1,
+                index=group.index_key_dim or 0,
+                most=None,
+                products=float(group.n_heads * (group.head_dim + v)),
             )
-        ]  # fmt: skip
-    if isinstance(g, t.Mla):
-        sparse = g.indexer
+        ]
+    if isinstance(group, t.Mla):
+        sparse = group.indexer
         return [
-            Attention(
-                n=n, k=g.kv_lora_rank + g.qk_rope_head_dim, v=0, kv_heads=1, latent=True, window=None, per_tokens=1,
-                index=sparse.dim if sparse and not sparse.shared else 0, most=sparse.top_k if sparse else None,
-                products=float(g.n_heads * (2 * g.kv_lora_rank + g.qk_rope_head_dim)),
+            AttentionCost(
+                n=n,
+                k=group.kv_lora_rank + group.qk_rope_head_dim,
+                v=0,
+                kv_heads=1,
+                latent=True,
+                window=None,
+                per_tokens=1,
+                index=sparse.dim if sparse and not sparse.shared else 0,
+                most=sparse.top_k if sparse else None,
+                products=float(group.n_heads * (2 * group.kv_lora_rank + group.qk_rope_head_dim)),
             )
-        ]  # fmt: skip
-    if isinstance(g, t.Compressed):
-        row = Attention(
-            n=n, k=g.head_dim, v=0, kv_heads=1, latent=True, window=g.window, per_tokens=1, index=0, most=None,
-            products=float(2 * g.n_heads * g.head_dim),
+        ]
+    if isinstance(group, t.Compressed):
+        row = AttentionCost(
+            n=n, k=group.head_dim, v=0, kv_heads=1, latent=True, window=group.window, per_tokens=1, index=0, most=None,
+            products=float(2 * group.n_heads * group.head_dim),
         )  # fmt: skip
-        if not g.compress_ratio:
+        if not group.compress_ratio:
             return [row]
-        past = Attention(
-            n=n, k=g.head_dim, v=0, kv_heads=1, latent=True, window=None, per_tokens=g.compress_ratio,
-            index=g.indexer.dim if g.indexer and not g.indexer.shared else 0,
-            most=g.indexer.top_k if g.indexer else None, products=float(2 * g.n_heads * g.head_dim),
+        past = AttentionCost(
+            n=n, k=group.head_dim, v=0, kv_heads=1, latent=True, window=None, per_tokens=group.compress_ratio,
+            index=group.indexer.dim if group.indexer and not group.indexer.shared else 0,
+            most=group.indexer.top_k if group.indexer else None, products=float(2 * group.n_heads * group.head_dim),
         )  # fmt: skip
         return [row, past]
     return []
@@ -215,12 +247,16 @@ def cache_bytes(
     `keys`, `values` are bytes an element. Latent rows are not divided over ranks, heads are by at most their number.
     """
     total = 0.0
-    for a in attention(model):
-        tokens = min(depth, a.window) if a.window and windows else depth
-        rows = tokens / a.per_tokens
-        seen = min(rows, a.most) if a.most else rows
-        share = 1 if a.latent else min(ranks, a.kv_heads)
-        total += a.n * ((a.k * keys + a.v * values) * seen + a.index * keys * rows) / share
+    for attention_cost in attention_costs(model):
+        tokens = min(depth, attention_cost.window) if attention_cost.window and windows else depth
+        rows = tokens / attention_cost.per_tokens
+        seen = min(rows, attention_cost.most) if attention_cost.most else rows
+        share = 1 if attention_cost.latent else min(ranks, attention_cost.kv_heads)
+        total += (
+            attention_cost.n
+            * ((attention_cost.k * keys + attention_cost.v * values) * seen + attention_cost.index * keys * rows)
+            / share
+        )
     return total
 
 
@@ -233,12 +269,12 @@ def state_bytes(model: t.Model) -> float:
 def pair_products(model: t.Model, tokens: float, before: float, windows: bool = True) -> float:
     """Multiply-adds of attention for `tokens` new tokens after `before` cached ones, causal."""
     total = 0.0
-    for a in attention(model):
+    for attention_cost in attention_costs(model):
         mean = before + tokens / 2
-        if a.window and windows:
-            mean = min(mean, float(a.window))
-        mean /= a.per_tokens
-        if a.most:
-            mean = min(mean, float(a.most))
-        total += a.n * a.products * mean * tokens
+        if attention_cost.window and windows:
+            mean = min(mean, float(attention_cost.window))
+        mean /= attention_cost.per_tokens
+        if attention_cost.most:
+            mean = min(mean, float(attention_cost.most))
+        total += attention_cost.n * attention_cost.products * mean * tokens
     return total

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 import advisor
-from advisor.advice.compare import compare, source_tables
+from advisor.advice.compare import compare_engines, source_tables
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
@@ -101,16 +101,16 @@ def test_fits_80_columns_and_the_schema(words: tuple[str, ...]) -> None:
 
 
 def test_hardware_decides_the_row_and_the_refusals() -> None:
-    here = compare(["vllm", "mlx-lm"], advisor.machine("M3 Max 64GB"), RULES)
+    here = compare_engines(["vllm", "mlx-lm"], advisor.machine("M3 Max 64GB"), RULES)
     row = next(line for line in here.lines if line.label == "this hardware")
     assert [c.value for c in row.cells] == ["partial", "yes"]
-    volta = compare(["vllm", "lmdeploy"], advisor.machine("Tesla V100 16GB, linux"), RULES)
+    volta = compare_engines(["vllm", "lmdeploy"], advisor.machine("Tesla V100 16GB, linux"), RULES)
     assert set(volta.refused) == {"vllm"}
     assert "7.5" in volta.refused["vllm"][0]
 
 
 def test_bad_questions() -> None:
     with pytest.raises(BadInput, match="at least two"):
-        compare(["vllm", "vllm"], None, RULES)
+        compare_engines(["vllm", "vllm"], None, RULES)
     with pytest.raises(UnknownName):
-        compare(["vllm", "vlmm"], None, RULES)
+        compare_engines(["vllm", "vlmm"], None, RULES)

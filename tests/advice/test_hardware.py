@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.advice import money
-from advisor.advice.budget_rules import budget_rules
-from advisor.advice.price_list import days_old
+from advisor.advice.budget_rules import load_budget_rules
+from advisor.advice.price_list import count_days_old
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
 from advisor.errors import BadInput
 
 RULES = catalog([shipped_root()])
-BUDGET = budget_rules(RULES)
+BUDGET = load_budget_rules(RULES)
 RATES = BUDGET.rates
 
 
@@ -51,28 +51,28 @@ def asked(tmp_path: Path, offers: dict[str, Any], *words: str) -> tuple[int, dic
     ],
 )
 def test_amounts(text: str, amount: float, currency: str, per: str) -> None:
-    m = money.parse(text, "--budget", RATES)
+    m = money.parse_money(text, "--budget", RATES)
     assert (m.amount, m.currency, m.per) == (pytest.approx(amount), currency, per)
 
 
 @pytest.mark.parametrize("text", ["3000", "EUR", "-5EUR", "0EUR", "3000XYZ", "lots", "1e9EUR", "3000EUR/decade"])
 def test_amounts_that_are_none(text: str) -> None:
     with pytest.raises(BadInput):
-        money.parse(text, "--budget", RATES)
+        money.parse_money(text, "--budget", RATES)
 
 
 @given(st.floats(1, 1e6), st.sampled_from(sorted(RATES)), st.sampled_from(sorted(RATES)))
 @settings(max_examples=50)
 def test_conversion_goes_back(amount: float, a: str, b: str) -> None:
-    assert money.convert(money.convert(amount, a, b, RATES), b, a, RATES) == pytest.approx(amount)
+    assert money.convert_currency(money.convert_currency(amount, a, b, RATES), b, a, RATES) == pytest.approx(amount)
 
 
 def test_ages_of_dates() -> None:
     today = datetime.date(2026, 11, 21)
-    assert days_old("2026-11-20", today) == 1
-    assert days_old("2026-10", today) == 24
-    assert days_old("2026", today) == 0  # some day of the year: not called old
-    assert days_old("unknown", today) is None
+    assert count_days_old("2026-11-20", today) == 1
+    assert count_days_old("2026-10", today) == 24
+    assert count_days_old("2026", today) == 0  # some day of the year: not called old
+    assert count_days_old("unknown", today) is None
 
 
 def test_the_budget_is_a_limit_and_the_reason_is_said(tmp_path: Path) -> None:

@@ -6,25 +6,25 @@ from typing import Any
 
 import pytest
 
-from advisor.advice.explain import Question, explain
-from advisor.advice.limits import Limits, largest
+from advisor.advice.explain import ExplainRequest, explain
+from advisor.advice.limits import DeploymentLimits, find_largest
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root
-from advisor.estimation import Request, deployment, estimate
+from advisor.estimation import EstimateRequest, estimate, resolve_request
 
 RULES = catalog([shipped_root()])
 
 
-def found(model: str, engine: str, quant: str, hardware: str, context: int = 8192, n: int = 1) -> Limits:
-    q = Question(model, quant, engine, parse_hardware(hardware, RULES), context, n)
+def found(model: str, engine: str, quant: str, hardware: str, context: int = 8192, n: int = 1) -> DeploymentLimits:
+    q = ExplainRequest(model, quant, engine, parse_hardware(hardware, RULES), context, n)
     x = explain(q, RULES).limits
     assert x is not None
     return x
 
 
 def fits(**fields: Any) -> bool | None:
-    return estimate(deployment(Request(**fields), RULES)[0], RULES).fits
+    return estimate(resolve_request(EstimateRequest(**fields), RULES)[0], RULES).fits
 
 
 CASES = [
@@ -76,5 +76,5 @@ def test_a_smaller_cache_type_reaches_further() -> None:
 def test_nothing_fits_is_none() -> None:
     x = found("llama3.3:70b", "llama.cpp", "Q8_0", "RTX 3060 12GB, 64GB RAM")
     assert (x.largest_context, x.most_sequences) == (None, None)
-    assert largest(lambda n: None, 10) is None
-    assert largest(lambda n: n <= 7, 10) == 7
+    assert find_largest(lambda n: None, 10) is None
+    assert find_largest(lambda n: n <= 7, 10) == 7

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from advisor.advice import live_prices
-from advisor.advice.price_list import Priced, PriceList
+from advisor.advice.price_list import DeviceOffer, PriceList
 from advisor.catalog import catalog
-from advisor.catalog.documents import typed
-from advisor.cli.main import run
+from advisor.catalog.documents import decode_document
+from advisor.cli.main import run_command_line
 
 # it leaves the answers of clouds that fail to the garbage collector
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -74,7 +74,7 @@ def clouds() -> Iterator[str]:
 
 def test_the_cheapest_of_each_card_per_device_and_hour(clouds: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", clouds)
-    found = live_prices.live(RULES)
+    found = live_prices.fetch_live_prices(RULES)
     got = {(p.accelerator, p.kind): (p.per_hour, p.provider) for p in found.prices}
     assert got == {
         ("rtx-4090", "on-demand"): (0.9, "runpod"), ("rtx-4090", "spot"): (0.3, "runpod"),
@@ -87,15 +87,19 @@ def test_the_cheapest_of_each_card_per_device_and_hour(clouds: str, monkeypatch:
 
 
 def test_what_is_bought_stays() -> None:
-    buy = Priced(accelerator="rtx-4090", buy=1.0, currency="EUR", date="2026-01", kind="new", source="x")
-    rent = Priced(accelerator="rtx-4090", per_hour=1.0, currency="USD", date="2026-01", kind="on-demand", source="x")
-    made = live_prices.with_live(PriceList(prices=(buy, rent), counts=(1,)), live_prices.Live((), ("said",)))
+    buy = DeviceOffer(accelerator="rtx-4090", buy=1.0, currency="EUR", date="2026-01", kind="new", source="x")
+    rent = DeviceOffer(
+        accelerator="rtx-4090", per_hour=1.0, currency="USD", date="2026-01", kind="on-demand", source="x"
+    )
+    made = live_prices.replace_rentals(
+        PriceList(prices=(buy, rent), counts=(1,)), live_prices.LivePrices((), ("said",))
+    )
     assert made.prices == (buy,)
     assert made.notes == ("said",)
 
 
 def test_every_name_is_a_card_of_the_catalogue_with_that_memory() -> None:
-    for name, accelerator in typed(RULES, "live-prices.yaml", live_prices.Names).names.items():
+    for name, accelerator in decode_document(RULES, "live-prices.yaml", live_prices.LivePriceNames).names.items():
         entry = RULES.accelerators()[accelerator]
         gigabytes = float(name.rpartition(" ")[2])
         sizes = [entry.memory_bytes / 2**30] if entry.memory_bytes else list(entry.memory_options_gb)
@@ -104,7 +108,7 @@ def test_every_name_is_a_card_of_the_catalogue_with_that_memory() -> None:
 
 def test_no_cloud_answers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", "http://127.0.0.1:9")
-    assert run(["hardware", "--model", "8B", "--rent", "500USD/month", "--online"]) == 2
+    assert run_command_line(["hardware", "--model", "8B", "--rent", "500USD/month", "--online"]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert lines[-1].startswith("advise: live offers could not be read:")
     assert len(lines) == 2  # what is being done, and the error
@@ -112,7 +116,7 @@ def test_no_cloud_answers(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 
 def test_the_answer_uses_them(clouds: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", clouds)
-    assert run(["hardware", "--model", "8B", "--rent", "2000USD/month", "--online", "-q"]) == 0
+    assert run_command_line(["hardware", "--model", "8B", "--rent", "2000USD/month", "--online", "-q"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "RTX 4090" in said
     assert "live offers of lambdalabs, runpod" in said
@@ -121,4 +125,7 @@ def test_the_answer_uses_them(clouds: str, monkeypatch: pytest.MonkeyPatch, caps
 def test_a_closed_list_stays_closed(tmp_path: Any) -> None:
     file = tmp_path / "p.json"
     file.write_text('{"unit": "EUR once", "prices": {"rtx-3090": 700}}')
-    assert run(["hardware", "--model", "8B", "--budget", "900EUR", "--prices", str(file), "--online", "-q"]) == 2
+    assert (
+        run_command_line(["hardware", "--model", "8B", "--budget", "900EUR", "--prices", str(file), "--online", "-q"])
+        == 2
+    )

@@ -15,7 +15,7 @@ from advisor.advice.migrate import migrate
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
-from advisor.engines.flag_tables import flag_table
+from advisor.engines.flag_tables import load_flag_table
 from advisor.errors import BadInput, UnknownName
 
 RULES = catalog([shipped_root()])
@@ -86,7 +86,7 @@ def test_bad_questions() -> None:
         migrate("vlmm", "sglang", RULES)
 
 
-READ = {e: table for e in ENGINES if (table := flag_table(e, RULES)) is not None and table.flags}
+READ = {e: table for e in ENGINES if (table := load_flag_table(e, RULES)) is not None and table.flags}
 
 
 def test_the_flags_of_most_engines_were_read() -> None:

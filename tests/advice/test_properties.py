@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.advice.recommend import Question, recommend
+from advisor.advice.recommend import RecommendRequest, recommend
 from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.errors import AdvisorError
-from advisor.estimation import machine_of
+from advisor.estimation import find_machine
 
 RULES = catalog()
 CARDS = [
@@ -48,7 +48,7 @@ questions = st.tuples(hardware, st.sampled_from(MODELS), loads)
 
 
 def ask(hw: str, model: str, load: Workload, **more: object):
-    return recommend(Question(machine_of(hw, RULES), load, model, **more), RULES)
+    return recommend(RecommendRequest(find_machine(hw, RULES), load, model, **more), RULES)
 
 
 @settings(max_examples=120)
@@ -117,7 +117,7 @@ def test_picks_are_in_the_catalogue_and_one_fits_everywhere() -> None:
             "8x H100 80GB SXM, 1TB RAM",
             "1x GTX 1050 Ti, 16GB RAM",
         ):
-            advice = recommend(Question(machine_of(hw, RULES), Workload(use_case=use)), RULES)
+            advice = recommend(RecommendRequest(find_machine(hw, RULES), Workload(use_case=use)), RULES)
             assert advice.chosen is not None, (use, hw)
             assert advice.chosen.memory is not None
             assert advice.chosen.memory.fits, (use, hw, advice.chosen.model)

@@ -13,7 +13,7 @@ import pytest
 import advisor
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.engines.flags import own_flag
+from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "engines"))
@@ -57,7 +57,7 @@ def refused(seed: int, n: int) -> tuple[list[str], int, int]:
         for plan in (advice.chosen, *advice.alternatives):
             if plan is None or plan.engine not in ("vllm", "sglang"):
                 continue
-            flag = own_flag(rules.engine(plan.engine), "tensor_parallel")
+            flag = find_own_flag(rules.engine(plan.engine), "tensor_parallel")
             size = int(plan.settings.get(flag or "", 1))
             given += 1
             several += size > 1

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from advisor.advice.workload import FIELDS, unknown_fields
-from advisor.cli.workload import pairs, workload
+from advisor.advice.workload import FIELDS, find_unknown_fields
+from advisor.cli.workload import build_workload, parse_pairs
 from advisor.errors import BadInput
 
 
 def made(*more: str, **given: Any):
-    return workload(given, pairs(more, "--workload"))
+    return build_workload(given, parse_pairs(more, "--workload"))
 
 
 def test_fields_by_name() -> None:
@@ -57,5 +57,5 @@ def test_wrong_values_are_named(text: str) -> None:
 
 
 def test_unknown_fields_are_said_and_not_used() -> None:
-    assert any("concurency" in t and "concurrency" in t for t in unknown_fields(made("concurency=4")))
-    assert not unknown_fields(made("hours_per_month=160"))
+    assert any("concurency" in t and "concurrency" in t for t in find_unknown_fields(made("concurency=4")))
+    assert not find_unknown_fields(made("hours_per_month=160"))

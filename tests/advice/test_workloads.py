@@ -10,17 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 import advisor
-from advisor.advice.guides import looked_at
-from advisor.advice.question import judge_all, main_guide
-from advisor.advice.recommend import Question, recommend
+from advisor.advice.guides import trace_named_guide
+from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend_request import ask_guide, load_main_guide
 from advisor.advice.types import Advice
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
-from advisor.decision.additions import additions
-from advisor.decision.conditions import Problem
-from advisor.decision.evaluate import compared, evaluate
-from advisor.decision.fields import FIELDS, fields_in, filled
+from advisor.decision.additions import find_additions
+from advisor.decision.conditions import GuideFault
+from advisor.decision.evaluate import evaluate_guide, list_thresholds
+from advisor.decision.fields import FIELDS, fill_value, find_fields
 from advisor.decision.guides import load_guide
 from advisor.deployment import Workload
 from advisor.errors import BadFile
@@ -30,7 +30,7 @@ RULES = catalog([shipped_root()])
 
 
 def ask(hardware: str, model: str, engine: str | None = None, models: tuple[str, ...] = (), **load: Any) -> Advice:
-    q = Question(
+    q = RecommendRequest(
         advisor.machine(hardware), msgspec.convert(load, Workload), model, None, engine, 1 + len(models), models
     )
     return recommend(q, RULES)
@@ -127,11 +127,11 @@ def test_growth_does_not_announce_what_is_so_already() -> None:
 
 def test_the_guide_is_asked_again_only_where_a_condition_turns() -> None:
     """Skipping counts of users that no condition tells apart changes no answer."""
-    guide = main_guide(RULES)
-    turns = compared(guide, "workload.concurrency")
-    q = Question(advisor.machine("RTX 4090, 64GB RAM"), Workload(), "llama3.1:8b")
-    seen = judge_all(q, RULES.find_model("llama3.1:8b"), guide, RULES).facts
-    answers = {n: evaluate(guide, {**seen, "workload.concurrency": n}) for n in range(1, 400)}
+    guide = load_main_guide(RULES)
+    turns = list_thresholds(guide, "workload.concurrency")
+    q = RecommendRequest(advisor.machine("RTX 4090, 64GB RAM"), Workload(), "llama3.1:8b")
+    seen = ask_guide(q, RULES.find_model("llama3.1:8b"), guide, RULES).facts
+    answers = {n: evaluate_guide(guide, {**seen, "workload.concurrency": n}) for n in range(1, 400)}
     for n in range(2, 400):
         if not any(n - 1 <= t <= n for t in turns):
             assert (answers[n].engines, answers[n].held_back) == (answers[n - 1].engines, answers[n - 1].held_back)
@@ -139,29 +139,29 @@ def test_the_guide_is_asked_again_only_where_a_condition_turns() -> None:
 
 
 def test_braces_in_texts_are_fields_that_exist() -> None:
-    assert fields_in("{model.heads} of {gpu.count}") == ("model.heads", "gpu.count")
-    assert filled("{model.heads}", {"model.heads": 64}) == 64
-    assert filled("a {model.heads} b", {"model.heads": 64}) == "a 64 b"
-    assert filled("a {model.heads} b", {"model.heads": None}) is None
+    assert find_fields("{model.heads} of {gpu.count}") == ("model.heads", "gpu.count")
+    assert fill_value("{model.heads}", {"model.heads": 64}) == 64
+    assert fill_value("a {model.heads} b", {"model.heads": 64}) == "a 64 b"
+    assert fill_value("a {model.heads} b", {"model.heads": None}) is None
     raw = {
         "name": "x", "title": "x", "kind": "advice", "as_of": "2026", "sources": {"s": {"title": "t"}},
         "trees": [{"name": "t", "role": "settings", "order": "none", "nodes": [
             {"id": "n", "if": {"field": "gpu.count", "above": 1}, "settings": {"x": "{model.headz}"},
              "because": "b", "source": "s"}]}],
     }  # fmt: skip
-    with pytest.raises((BadFile, Problem), match="headz"):
+    with pytest.raises((BadFile, GuideFault), match="headz"):
         load_guide(raw, "x")
 
 
 def test_a_setting_whose_field_is_unknown_is_left_out() -> None:
-    from advisor.advice.question import main_guide
+    from advisor.advice.recommend_request import load_main_guide
 
     known = {**dict.fromkeys(FIELDS), "workload.lora_adapters": 2}
-    assert "max-lora-rank" not in additions(main_guide(RULES), known, "vllm").settings
+    assert "max-lora-rank" not in find_additions(load_main_guide(RULES), known, "vllm").settings
 
 
 def test_the_guide_as_a_tree_with_the_path_marked() -> None:
-    guide, tree, held = looked_at(
+    guide, tree, held = trace_named_guide(
         "advisor", None, {}, advisor.machine("Tesla V100 16GB, linux"), Workload(concurrency=9), RULES
     )
     assert held["nvidia-volta"] is True

@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 
 from advisor.catalog import catalog
-from advisor.cli.main import run
+from advisor.cli.main import run_command_line
 
 SEED = 20261122
 USES = ("chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop")
@@ -131,7 +131,7 @@ def answer(words: list[str]) -> dict[str, object]:
     """Exit status, standard output and standard error of one command line."""
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        status = run(words)
+        status = run_command_line(words)
     texts = []
     for stream in (out, err):
         stream.flush()

@@ -11,11 +11,11 @@ import statistics
 import sys
 import time
 
-from advisor.advice.recommend import Question, recommend
+from advisor.advice.recommend import RecommendRequest, recommend
 from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.errors import AdvisorError
-from advisor.estimation import machine_of
+from advisor.estimation import find_machine
 
 WARM = 100  # questions before: what is timed comes after start-up, with each engine's tables and templates read
 USES = ("chat", "rag", "agent", "code", "batch", "voice")
@@ -26,12 +26,14 @@ def main(count: int) -> None:
     rules, rng = catalog(), random.Random(20261121)
     cards = [a.id for a in rules.accelerators().values() if a.memory_bytes and a.form != "laptop"]
     models = [m.id for m in rules.model_index() if not m.stub and m.kind == "chat"]
-    machines = [machine_of(f"{rng.choice((1, 1, 2, 4, 8))}x {rng.choice(cards)}, 128GB RAM", rules) for _ in range(100)]
+    machines = [
+        find_machine(f"{rng.choice((1, 1, 2, 4, 8))}x {rng.choice(cards)}, 128GB RAM", rules) for _ in range(100)
+    ]
     took, refused = [], 0
     for i in range(-WARM, count):
         use = rng.choice(USES)
         load = Workload(use_case=use, concurrency=rng.choice((1, 2, 8, 32)), context=rng.choice((None, 4096, 16384)))
-        q = Question(rng.choice(machines), load, rng.choice(models))
+        q = RecommendRequest(rng.choice(machines), load, rng.choice(models))
         began = time.process_time()
         try:
             refused += recommend(q, rules).chosen is None

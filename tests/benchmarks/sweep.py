@@ -16,7 +16,7 @@ from datetime import date
 from itertools import islice
 from pathlib import Path
 
-from advisor.batch import answers
+from advisor.batch import answer_lines
 from advisor.catalog import Catalog, catalog
 
 GGUF = ("Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0")
@@ -53,7 +53,7 @@ def peak_bytes() -> int:
 def measure(count: int | None, jobs: int) -> dict[str, float]:
     """One run over the first `count` requests."""
     began, n, errors, fits = time.perf_counter(), 0, 0, 0
-    for a in answers(islice(requests(catalog()), count), None, jobs):
+    for a in answer_lines(islice(requests(catalog()), count), None, jobs):
         n += 1
         errors += a.startswith(b'{"id":null,"error"')
         fits += b'"fits":true' in a

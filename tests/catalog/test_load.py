@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rule_folder import CARDS, MODELS, QUANTIZATIONS, small, write
 
-from advisor.catalog.compiled import build
+from advisor.catalog.compiled_rules import compile_rules
 from advisor.catalog.roots import rule_roots, shipped_root
 from advisor.catalog.store import catalog
 from advisor.errors import AdvisorError, BadFile, BadInput, UnknownName
@@ -22,7 +22,7 @@ def no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def fault(root: Path) -> str:
     with pytest.raises(BadFile) as e:
-        build([root])
+        compile_rules([root])
     line = e.value.line()
     assert "\n" not in line
     return line.replace(f"{root}/", "")
@@ -213,5 +213,5 @@ def test_hostile_yaml_is_refused_in_one_line(tmp_path: Path) -> None:
     for text in (bomb, "[" * 5000, "a: !!python/object/apply:os.system ['true']\n", "\x00", "? {a: 1}\n: 2\n"):
         root = write(tmp_path / "rules", {"guides/x.yaml": text, "quantizations.yaml": QUANTIZATIONS})
         with pytest.raises(AdvisorError) as e:
-            build([root])
+            compile_rules([root])
         assert "guides/x.yaml" in e.value.line()

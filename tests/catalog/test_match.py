@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from advisor.catalog import catalog
-from advisor.catalog.match import attach, candidates, capacity, match_cpu, match_device
-from advisor.catalog.recognised import known_engines
+from advisor.catalog.known_engines import find_known_engines
+from advisor.catalog.match import find_accelerators, join_catalogue, match_cpu, match_device, usable_capacity_bytes
 from advisor.catalog.types import Accelerator
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Vendor
 from advisor.units import GIB, MIB
@@ -91,7 +91,7 @@ def test_every_reported_name_leads_back_or_to_twins() -> None:
     for entry in ACCELERATORS.values():
         for name in entry.reported_names:
             size = entry.usable_bytes or int((entry.memory_bytes or 0) * 0.96)
-            found = candidates(device(name, gib=size / GIB), ACCELERATORS)
+            found = find_accelerators(device(name, gib=size / GIB), ACCELERATORS)
             assert entry in found or "super" in entry.id, (name, entry.id)
             assert len({a.memory_bytes for a in found}) == 1, (name, [a.id for a in found])
 
@@ -123,7 +123,9 @@ def test_apple_tiers_need_the_core_count() -> None:
 
 def test_attach_fills_what_the_device_did_not_tell() -> None:
     card = device("nvidia device [10de:2204]", pci_id="10de:2204", driver_missing=True)
-    machine = attach(Machine(devices=(card,), cpu=Cpu(model="AMD EPYC 9354 32-Core Processor")), ACCELERATORS, CPUS)
+    machine = join_catalogue(
+        Machine(devices=(card,), cpu=Cpu(model="AMD EPYC 9354 32-Core Processor")), ACCELERATORS, CPUS
+    )
     (d,) = machine.devices
     assert (d.accelerator, d.name, d.compute_capability) == ("rtx-3090", "GeForce RTX 3090", "8.6")
     assert (d.total_bytes, d.total_basis) == (24576 * MIB, "catalogue")
@@ -133,14 +135,14 @@ def test_attach_fills_what_the_device_did_not_tell() -> None:
 
 def test_attach_keeps_what_the_driver_said() -> None:
     card = device("NVIDIA GeForce RTX 4090", gib=20.0, total_basis="reported", compute_capability="8.9")
-    (d,) = attach(Machine(devices=(card,)), ACCELERATORS, CPUS).devices
+    (d,) = join_catalogue(Machine(devices=(card,)), ACCELERATORS, CPUS).devices
     assert (d.total_bytes, d.total_basis) == (20 * GIB, "reported")
 
 
 def test_attach_says_what_is_ambiguous_or_unknown() -> None:
     twins = device("AMD GPU [1002:7550]", "amd", 15.9, pci_id="1002:7550")
     stranger = device("NVIDIA Graphics Device", gib=94)
-    machine = attach(Machine(devices=(twins, stranger)), ACCELERATORS, CPUS)
+    machine = join_catalogue(Machine(devices=(twins, stranger)), ACCELERATORS, CPUS)
     assert [d.accelerator for d in machine.devices] == [None, None]
     assert any("RX 9070 XT" in n for n in machine.notes)
     assert any("not in the catalogue" in n for n in machine.notes)
@@ -149,7 +151,7 @@ def test_attach_says_what_is_ambiguous_or_unknown() -> None:
 def test_attach_does_not_invent_memory_for_shared_memory() -> None:
     igpu = device("Intel GPU", "intel", unified=True)
     arm = device("NVIDIA GB10", unified=True)
-    machine = attach(Machine(devices=(igpu, arm), memory=HostMemory()), ACCELERATORS, CPUS)
+    machine = join_catalogue(Machine(devices=(igpu, arm), memory=HostMemory()), ACCELERATORS, CPUS)
     assert [d.total_bytes for d in machine.devices] == [None, None]
 
 
@@ -157,7 +159,7 @@ def test_assumed_share_is_below_every_known_driver_figure() -> None:
     for entry in ACCELERATORS.values():
         if entry.usable_bytes is not None and entry.memory_bytes is not None:
             share = 0.98 if entry.name.startswith("GeForce") else None
-            guess, basis = capacity(msgspec.structs.replace(entry, usable_bytes=None, usable_share=share))
+            guess, basis = usable_capacity_bytes(msgspec.structs.replace(entry, usable_bytes=None, usable_share=share))
             assert basis == "assumed"
             assert guess is not None
             assert guess <= entry.usable_bytes, entry.id
@@ -191,6 +193,6 @@ def test_apple_processor_tiers_by_gpu_cores() -> None:
 
 
 def test_llama_cpp_builds_come_from_the_catalogue() -> None:
-    builds = known_engines(catalog([RULES]).engines()).builds
+    builds = find_known_engines(catalog([RULES]).engines()).builds
     assert builds["llama.cpp"]["b11434"] == "0.6.0-dev"
     assert "b1" not in builds["llama.cpp"]

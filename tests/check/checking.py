@@ -8,9 +8,9 @@ from pathlib import Path
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch
-from advisor.checks.one_file import FileResult, Options, check_source
-from advisor.checks.readers.context import Context
-from advisor.checks.readers.detect import read_text
+from advisor.checks.one_file import CheckOptions, FileResult, check_source
+from advisor.checks.readers.context import ReaderContext
+from advisor.checks.readers.detect import read_launches
 from advisor.checks.rules import Rulebook
 
 
@@ -25,11 +25,11 @@ def every_rule() -> Rulebook:
 
 
 def check_text(source: str, name: str = "x", folder: Path | None = None, **options: object) -> FileResult:
-    return check_source(source, name, folder, knowledge(), every_rule(), Options(**options), {})  # type: ignore[arg-type]
+    return check_source(source, name, folder, knowledge(), every_rule(), CheckOptions(**options), {})  # type: ignore[arg-type]
 
 
 def launches(source: str, name: str = "x", folder: Path | None = None, **variables: str) -> list[Launch]:
-    return read_text(source, name, 1, Context(name, knowledge(), variables, folder))
+    return read_launches(source, name, 1, ReaderContext(name, knowledge(), variables, folder))
 
 
 def rules_of(found: FileResult) -> set[str]:

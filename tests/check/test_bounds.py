@@ -8,8 +8,8 @@ import pytest
 from checking import check_text, launches
 from effort import peak_bytes
 
-from advisor.checks.one_file import Options
-from advisor.checks.run import check
+from advisor.checks.one_file import CheckOptions
+from advisor.checks.run import check_paths
 from advisor.errors import BadFile
 
 BOMBS = {
@@ -48,7 +48,7 @@ def test_a_bad_file_is_a_problem_not_a_crash(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text("a: [b\nc: d\n")
     (tmp_path / "b.yaml").write_bytes(b"a: \xff\xfe\n")
     (tmp_path / "c.sh").write_text("vllm serve Qwen/Qwen3-8B\n")
-    report = check([tmp_path], Options(fit=False))
+    report = check_paths([tmp_path], CheckOptions(fit=False))
     assert [Path(p.file).name for p in report.problems] == ["a.yaml", "b.yaml"]
     assert len(report.deployments) == 1
     assert report.status() == 2

@@ -12,7 +12,7 @@ import advisor
 from advisor.catalog import catalog
 from advisor.checks import model_names
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import Options, check_file
+from advisor.checks.one_file import CheckOptions, check_file
 from advisor.checks.rules import Rulebook
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
@@ -33,7 +33,7 @@ def test_each_is_read() -> None:
     know = Knowledge(rules)
     book = Rulebook(know)
     for r in rows():
-        found = check_file(str(CORPUS / r["file"]), know, book, Options(), {})
+        found = check_file(str(CORPUS / r["file"]), know, book, CheckOptions(), {})
         assert found.problem is None or found.problem.message, r["case_id"]
 
 
@@ -81,7 +81,7 @@ UNTOLD = {
 
 
 def in_catalogue(model: str | None) -> bool:
-    return model is not None and model_names.find(model, Knowledge(catalog())) is not None
+    return model is not None and model_names.find_named_model(model, Knowledge(catalog())) is not None
 
 
 def test_declared_hardware_is_not_refused() -> None:

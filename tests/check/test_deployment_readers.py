@@ -297,7 +297,7 @@ def test_dollars_of_kubernetes() -> None:
 )
 def test_words_of_systemd(line: str, words: list[str]) -> None:
     """Examples after systemd.service(5) and systemd.syntax(7)."""
-    assert [str(w) for w in systemd.words(line, known={"X": "1 2"})] == words
+    assert [str(w) for w in systemd.split_exec_words(line, known={"X": "1 2"})] == words
 
 
 SCENARIO = """

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from checking import check_text, knowledge, launches, rules_of
 
-from advisor.checks import settings
+from advisor.checks import arguments
 
 FOLDER = Path(__file__).resolve().parents[2] / "rules" / "flags"
 PROGRAMS = {
@@ -31,7 +31,7 @@ def test_every_flag_of_the_parser_is_known(engine: str) -> None:
     unknown = []
     for flag in flags:
         (launch,) = launches(f"{PROGRAMS[engine]} {flag} 1\n")
-        found = settings.read(launch, knowledge())
+        found = arguments.read_arguments(launch, knowledge())
         if not all(a.known and not a.abbreviated for a in found.given):
             unknown.append(flag)
     assert unknown == []
@@ -40,7 +40,7 @@ def test_every_flag_of_the_parser_is_known(engine: str) -> None:
 def test_a_made_up_flag_is_not() -> None:
     for engine, program in PROGRAMS.items():
         (launch,) = launches(f"{program} --no-such-flag-here 1\n")
-        assert not all(a.known for a in settings.read(launch, knowledge()).given), engine
+        assert not all(a.known for a in arguments.read_arguments(launch, knowledge()).given), engine
 
 
 @pytest.mark.parametrize(

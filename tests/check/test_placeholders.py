@@ -11,7 +11,7 @@ import pytest
 
 import advisor
 from advisor.checks import placeholders, shell
-from advisor.checks.findings import Report
+from advisor.checks.findings import CheckReport
 
 FORMS = (
     "${SIZE}", "${SIZE:?}", "$(SIZE)", "{{ size }}", "{{ .Values.size }}", "${{ inputs.size }}", "__SIZE__", "@@SIZE@@",
@@ -56,7 +56,7 @@ FILES = {
 }  # fmt: skip
 
 
-def report(name: str, source: str, folder: Path) -> Report:
+def report(name: str, source: str, folder: Path) -> CheckReport:
     path = folder / name
     path.write_text(source, encoding="utf-8")
     return advisor.check(path, on="8x H100 80GB SXM")
@@ -131,7 +131,7 @@ def test_names(value: str, names: tuple[str, ...]) -> None:
     ],
 )
 def test_a_digit_is_a_descriptor_only_where_it_touches(source: str, argv: list[str], tmp_path: Path) -> None:
-    assert [str(w) for w in shell.commands(source)[-1].words] == argv
+    assert [str(w) for w in shell.split_commands(source)[-1].words] == argv
     bash = shutil.which("bash")
     if bash is not None:  # the same as bash itself takes it
         (tmp_path / "input").write_text("")

@@ -1,4 +1,4 @@
-"""What `render` writes, `check` reads back: engine, model, weight format, memory to the byte, and no error."""
+"""What `render_files` writes, `check` reads back: engine, model, weight format, memory to the byte, and no error."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from advisor.catalog import catalog
 from advisor.errors import AdvisorError
-from advisor.estimation import Request, deployment, estimate
-from advisor.render import render, targets
+from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.render import list_targets, render_files
 
 RULES = catalog()
 LAUNCHES = ("command", "docker", "compose", "systemd", "kubernetes", "kserve", "skypilot", "slurm", "llama-swap")
@@ -25,17 +25,17 @@ def test_round_trip(engine: str, data: st.DataObject) -> None:
     model = data.draw(st.sampled_from(("qwen3:8b", "llama3.1:8b") if gguf else ("Qwen/Qwen3-8B", "Qwen/Qwen3-4B")))
     hardware = data.draw(st.sampled_from(["1x H100 80GB SXM, linux", "1x RTX 3090, linux"]))
     length = data.draw(st.sampled_from([2048, 4096, 8192]))
-    asked = Request(
+    asked = EstimateRequest(
         model=model, engine=engine, hardware=hardware, context_length=length, quantization="Q4_K_M" if gguf else None
     )
-    d, _ = deployment(asked, RULES)
+    d, _ = resolve_request(asked, RULES)
     wanted = estimate(d, RULES)
     # a systemd unit and a pod of Ollama's server name no model: clients do
     for target in ("command", "docker", "compose", "ollama") if engine == "ollama" else LAUNCHES:
-        if target not in targets(engine, RULES):
+        if target not in list_targets(engine, RULES):
             continue
         try:
-            files = render(d, target, RULES)
+            files = render_files(d, target, RULES)
         except AdvisorError:
             continue  # this machine has no image for that
         for f in files:

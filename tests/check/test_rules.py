@@ -7,7 +7,7 @@ import re
 import pytest
 from checking import check_text, every_rule, rules_of
 
-from advisor.checks.edits import apply
+from advisor.checks.edits import apply_edits
 from advisor.checks.rules import RuleEntry
 from advisor.errors import BadInput, UnknownName
 
@@ -53,7 +53,7 @@ def test_safe_fix(e: RuleEntry) -> None:
     found = check_text(e.bad)
     edits = [x for f in found.findings if f.rule == e.id for x in f.edits]
     assert edits
-    after = apply(e.bad, edits)
+    after = apply_edits(e.bad, edits)
     assert e.id not in rules_of(check_text(after))
     touched = {x.line for x in edits}
     kept = [line for n, line in enumerate(e.bad.splitlines(), 1) if n not in touched]
@@ -139,7 +139,7 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
 
     from advisor.catalog import catalog, rule_roots
     from advisor.checks.knowledge import Knowledge
-    from advisor.checks.rules import load
+    from advisor.checks.rules import load_check_rules
 
     root = Path(str(tmp_path))
     (root / "checks" / "rules").mkdir(parents=True)
@@ -148,4 +148,4 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
     )
     rules = catalog([*rule_roots(), root])
     with pytest.raises(BadInput, match=r"mine\.yaml: mine: when\.field: unknown field 'modle\.moe'.*model\.moe"):
-        load(rules, Knowledge(rules))
+        load_check_rules(rules, Knowledge(rules))

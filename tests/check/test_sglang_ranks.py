@@ -10,11 +10,11 @@ import pytest
 import advisor
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.checks.findings import Report
-from advisor.engines.flag_tables import flag_table
+from advisor.checks.findings import CheckReport
+from advisor.engines.flag_tables import load_flag_table
 
 
-def report(source: str, folder: Path, on: str = "8x H100 80GB SXM") -> Report:
+def report(source: str, folder: Path, on: str = "8x H100 80GB SXM") -> CheckReport:
     path = folder / "serve.sh"
     path.write_text(source, encoding="utf-8")
     return advisor.check(path, on=on)
@@ -58,14 +58,14 @@ def test_an_abbreviation_is_a_warning(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ["sglang", "vllm", "lmdeploy"])
 def test_prefixes_are_those_that_argparse_takes(engine: str, tmp_path: Path) -> None:
     """Python's own parser with the engine's flags as the witness, for every prefix of four characters and more."""
-    table = flag_table(engine, catalog([shipped_root()]))
+    table = load_flag_table(engine, catalog([shipped_root()]))
     assert table is not None
     parser = argparse.ArgumentParser(exit_on_error=False, add_help=False)
     for name, flag in table.flags.items():
         names = [f"--{name}", *(a for a in flag.a if a.startswith("--") and not a.startswith("--no-"))]
         parser.add_argument(*dict.fromkeys(names), dest=name)
+    from advisor.checks.arguments import _lookup
     from advisor.checks.knowledge import Knowledge
-    from advisor.checks.settings import _lookup
 
     lookup = Knowledge(catalog([shipped_root()])).flags(engine)
     assert lookup is not None

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
 
-from advisor.checks.shell import MAX_VALUE, MAX_WORDS, commands, words
+from advisor.checks.shell import MAX_VALUE, MAX_WORDS, split_commands, split_words
 
 PLAIN = st.text("abcXYZ019-_=./,:@%+", min_size=1, max_size=8).filter(lambda s: not s.startswith("="))
 INSIDE = st.text("ab 1-_=.,:;|&<>()#{}[]*?!~\t", max_size=10)
@@ -38,12 +38,12 @@ def test_words_are_bashs(parts: list[str]) -> None:
     wanted = said.stdout.decode().split("\0")[:-1]
     if not wanted and said.returncode == 0:
         wanted = []
-    found = [c for c in commands(PREFIX + line) if c.words and c.words[0] == "cmd"]
+    found = [c for c in split_commands(PREFIX + line) if c.words and c.words[0] == "cmd"]
     assert [str(w) for w in found[0].words[1:]] == (wanted if wanted != [""] or len(found[0].words) > 1 else [])
 
 
 def test_lines_and_continuations() -> None:
-    found = commands("export X=1\nvllm serve \\\n  m \\\n  --a b # c\nother\n")
+    found = split_commands("export X=1\nvllm serve \\\n  m \\\n  --a b # c\nother\n")
     assert [(c.line, [str(w) for w in c.words]) for c in found] == [
         (2, ["vllm", "serve", "m", "--a", "b"]),
         (5, ["other"]),
@@ -53,23 +53,23 @@ def test_lines_and_continuations() -> None:
 
 
 def test_what_is_not_known_is_named() -> None:
-    (c,) = commands("serve --a $X --b $(nproc) --c ${Y} --d `date` $1\n")
+    (c,) = split_commands("serve --a $X --b $(nproc) --c ${Y} --d `date` $1\n")
     assert [w.unknown for w in c.words if w.unknown] == [("X",), ("$(nproc)",), ("Y",), ("$(date)",), ("$1",)]
 
 
 def test_positional_words() -> None:
-    (c,) = commands('exec serve "$@" --b $1', positional=commands("m 'x y'")[0].words)
+    (c,) = split_commands('exec serve "$@" --b $1', positional=split_commands("m 'x y'")[0].words)
     assert [str(w) for w in c.words] == ["exec", "serve", "m", "x y", "--b", "m"]
 
 
 def test_loop_over_arguments() -> None:
     source = 'ARGS=()\nfor a in "$@"; do ARGS+=("$a"); done\nserve "${ARGS[@]}"\n'
-    given_ = commands("--a 1 --b 2")[0].words
-    assert [str(w) for w in commands(source, positional=given_)[-1].words] == ["serve", "--a", "1", "--b", "2"]
+    given_ = split_commands("--a 1 --b 2")[0].words
+    assert [str(w) for w in split_commands(source, positional=given_)[-1].words] == ["serve", "--a", "1", "--b", "2"]
 
 
 def test_heredoc() -> None:
-    found = commands("cat <<'E' | bash\nvllm serve x\nE\nnext\n")
+    found = split_commands("cat <<'E' | bash\nvllm serve x\nE\nnext\n")
     assert [str(c.heredoc) for c in found if c.heredoc is not None] == ["vllm serve x\n"]
     assert found[-1].words == ("next",)
 
@@ -85,10 +85,10 @@ def test_heredoc() -> None:
     ],
 )
 def test_bounded(text: str) -> None:
-    found = commands(text)
+    found = split_commands(text)
     assert all(len(w) <= MAX_VALUE for c in found for w in c.words)
     assert sum(len(c.words) for c in found) <= 2 * MAX_WORDS + 100
 
 
 def test_words_of_a_command_over_lines() -> None:
-    assert words("a\n  b 'c d'") == ["a", "b", "c d"]
+    assert split_words("a\n  b 'c d'") == ["a", "b", "c d"]

@@ -237,7 +237,7 @@ def test_an_internal_error_is_2_and_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     import advisor.advice.explain
-    from advisor.cli.main import run as main
+    from advisor.cli.main import run_command_line as main
 
     def broken(*_: object) -> None:
         raise RuntimeError("two\nlines")

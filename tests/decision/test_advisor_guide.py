@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decision.evaluate import answer_of, evaluate, for_engine, touched, walk
+from advisor.decision.evaluate import count_held_nodes, evaluate_guide, evaluate_tree, find_engine_hints, walk_nodes
 from advisor.decision.fields import FIELDS, Field
 from advisor.decision.guides import check_guide, load_guide_file
-from advisor.decision.reach import examples
+from advisor.decision.reach import find_examples
 from advisor.decision.types import Decision
 
 ROOT = Path(__file__).parents[2] / "rules"
@@ -137,13 +137,13 @@ def facts(known: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("leaf", "known", "engines"), LEAVES)
 def test_every_leaf_gives_its_answer(leaf: str, known: dict[str, Any], engines: str) -> None:
-    decision = evaluate(GUIDE, facts(known))
+    decision = evaluate_guide(GUIDE, facts(known))
     assert decision.rules == (f"advisor/engine/{leaf}",)
     assert decision.engines == tuple(engines.split())
 
 
 def test_the_table_reaches_every_leaf_of_the_engine_tree() -> None:
-    counts = touched(GUIDE, [facts(known) for _, known, _ in LEAVES])
+    counts = count_held_nodes(GUIDE, [facts(known) for _, known, _ in LEAVES])
     never = [rule for rule, n in counts.items() if rule.startswith("advisor/engine/") and not n]
     assert never == []
 
@@ -151,11 +151,11 @@ def test_the_table_reaches_every_leaf_of_the_engine_tree() -> None:
 def test_facts_made_from_the_tree_reach_every_node() -> None:
     for tree in GUIDE.trees:
         reached = set()
-        for rule, example in examples(GUIDE, tree):
-            steps = {s.rule: s.held for s in answer_of(GUIDE, tree, example).trace}
+        for rule, example in find_examples(GUIDE, tree):
+            steps = {s.rule: s.held for s in evaluate_tree(GUIDE, tree, example).trace}
             assert steps[rule] is True, f"{rule} with {example}"
             reached.add(rule.rsplit("/")[-1])
-        assert reached == {n.id for n in walk(tree.nodes)}
+        assert reached == {n.id for n in walk_nodes(tree.nodes)}
 
 
 def test_nothing_in_the_guide_is_unreachable() -> None:
@@ -164,7 +164,7 @@ def test_nothing_in_the_guide_is_unreachable() -> None:
 
 def test_a_leaf_taken_has_a_reason_and_a_source_that_exists() -> None:
     for tree in GUIDE.trees:
-        for node in walk(tree.nodes):
+        for node in walk_nodes(tree.nodes):
             if not node.nodes:
                 assert node.because, node.id
                 assert node.source, node.id
@@ -191,7 +191,7 @@ ADDED: list[tuple[dict[str, Any], str, Any]] = [
 
 @pytest.mark.parametrize(("known", "what", "expected"), ADDED)
 def test_what_is_added_to_the_engine(known: dict[str, Any], what: str, expected: object) -> None:
-    assert getattr(evaluate(GUIDE, facts(known)), what) == expected
+    assert getattr(evaluate_guide(GUIDE, facts(known)), what) == expected
 
 
 HELD_BACK: list[tuple[dict[str, Any], str, str | None]] = [
@@ -209,7 +209,7 @@ HELD_BACK: list[tuple[dict[str, Any], str, str | None]] = [
 
 @pytest.mark.parametrize(("known", "engine", "code"), HELD_BACK)
 def test_what_may_not_come_first(known: dict[str, Any], engine: str, code: str | None) -> None:
-    reasons = evaluate(GUIDE, facts(known)).held_back.get(engine, ())
+    reasons = evaluate_guide(GUIDE, facts(known)).held_back.get(engine, ())
     assert [r.code for r in reasons] == ([code] if code else [])
     assert all(r.text and r.source for r in reasons)
 
@@ -235,7 +235,7 @@ QUANTIZATIONS: list[tuple[dict[str, Any], str, str, str]] = [
 
 @pytest.mark.parametrize(("known", "engine", "first", "avoid"), QUANTIZATIONS)
 def test_quantization_preference(known: dict[str, Any], engine: str, first: str, avoid: str) -> None:
-    preferred, avoided, _ = for_engine(GUIDE, facts({**ONE, **known}), engine)
+    preferred, avoided, _ = find_engine_hints(GUIDE, facts({**ONE, **known}), engine)
     assert preferred[0] == first
     assert avoided == tuple(avoid.split())
 
@@ -263,11 +263,11 @@ NOTES: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("known", "engine", "word"), NOTES)
 def test_notes_for_an_engine(known: dict[str, Any], engine: str, word: str) -> None:
-    assert word in " | ".join(for_engine(GUIDE, facts(known), engine)[2])
+    assert word in " | ".join(find_engine_hints(GUIDE, facts(known), engine)[2])
 
 
 def test_a_note_stays_away_where_it_does_not_apply() -> None:
-    notes = " ".join(for_engine(GUIDE, facts({**ONE, **ADA}), "vllm")[2])
+    notes = " ".join(find_engine_hints(GUIDE, facts({**ONE, **ADA}), "vllm")[2])
     assert "CUDA 12" not in notes
     assert "OLLAMA" not in notes
 
@@ -289,15 +289,15 @@ ANY_FACTS = st.fixed_dictionaries({name: any_value(field) for name, field in FIE
 
 @given(ANY_FACTS)
 def test_any_facts_give_an_answer_and_always_the_same(known: dict[str, Any]) -> None:
-    decision = evaluate(GUIDE, known)
+    decision = evaluate_guide(GUIDE, known)
     assert decision.engines
     assert len(decision.rules) == 1
-    assert decision == evaluate(GUIDE, dict(reversed(known.items())))
+    assert decision == evaluate_guide(GUIDE, dict(reversed(known.items())))
 
 
 @given(ANY_FACTS)
 def test_the_trace_is_complete(known: dict[str, Any]) -> None:
-    decision = evaluate(GUIDE, known)
+    decision = evaluate_guide(GUIDE, known)
     _assert_complete(decision, known)
 
 
@@ -326,7 +326,7 @@ def _assert_complete(decision: Decision, known: dict[str, Any]) -> None:
 
 
 def test_an_unknown_fact_is_named_in_the_trace() -> None:
-    step = next(s for s in evaluate(GUIDE, facts(ONE)).trace if s.rule.endswith("/no-accelerator"))
+    step = next(s for s in evaluate_guide(GUIDE, facts(ONE)).trace if s.rule.endswith("/no-accelerator"))
     assert step.held is None
     assert step.because == "unknown: gpu.vendor"
     assert step.conditions[0].seen is None

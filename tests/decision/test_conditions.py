@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decision.conditions import Problem, checks, describe, outcome, parse_condition
-from advisor.decision.fields import FIELDS, version_key
-from advisor.decision.reach import find
+from advisor.decision.conditions import GuideFault, check_tests, describe_condition, evaluate_condition, parse_condition
+from advisor.decision.fields import FIELDS, parse_version
+from advisor.decision.reach import find_example
 from advisor.decision.types import Condition
 
 BOOLS = ("cpu.avx2", "cpu.amx", "gpu.unified")
@@ -51,7 +51,7 @@ def plain(raw: Any, facts: dict[str, Any]) -> bool:
 
 @given(RAW, KNOWN)
 def test_an_outcome_that_is_known_holds_for_every_value_of_the_unknown(raw: Any, facts: dict[str, Any]) -> None:
-    got = outcome(condition(raw), facts, FIELDS)
+    got = evaluate_condition(condition(raw), facts, FIELDS)
     unknown = [f for f, v in facts.items() if v is None]
     worlds = [
         plain(raw, {**facts, **dict(zip(unknown, values, strict=True))})
@@ -67,10 +67,10 @@ def test_an_outcome_that_is_known_holds_for_every_value_of_the_unknown(raw: Any,
 def test_the_search_finds_facts_exactly_when_there_are_some(raw: Any) -> None:
     it = condition(raw)
     possible = any(plain(raw, dict(zip(DOMAIN, values, strict=True))) for values in itertools.product(*DOMAIN.values()))
-    found = find([it], [], FIELDS)
+    found = find_example([it], [], FIELDS)
     assert (found is not None) is possible
     if found is not None:
-        assert outcome(it, found, FIELDS) is True
+        assert evaluate_condition(it, found, FIELDS) is True
 
 
 VERSIONS: list[tuple[str, Any, str, bool | None]] = [
@@ -88,13 +88,13 @@ VERSIONS: list[tuple[str, Any, str, bool | None]] = [
 @pytest.mark.parametrize(("op", "value", "seen", "expected"), VERSIONS)
 def test_versions_compare_number_by_number(op: str, value: Any, seen: str, expected: bool | None) -> None:
     it = condition({"field": "driver.cuda", op: value})
-    assert outcome(it, {"driver.cuda": seen}, FIELDS) is expected
+    assert evaluate_condition(it, {"driver.cuda": seen}, FIELDS) is expected
 
 
 def test_exists_is_never_unknown() -> None:
-    assert outcome(condition({"field": "npu", "exists": True}), {}, FIELDS) is False
-    assert outcome(condition({"field": "npu", "exists": False}), {}, FIELDS) is True
-    assert outcome(condition({"field": "npu", "exists": True}), {"npu": "intel"}, FIELDS) is True
+    assert evaluate_condition(condition({"field": "npu", "exists": True}), {}, FIELDS) is False
+    assert evaluate_condition(condition({"field": "npu", "exists": False}), {}, FIELDS) is True
+    assert evaluate_condition(condition({"field": "npu", "exists": True}), {"npu": "intel"}, FIELDS) is True
 
 
 def test_a_condition_reads_as_a_sentence() -> None:
@@ -106,12 +106,12 @@ def test_a_condition_reads_as_a_sentence() -> None:
         ]
     }
     words = "nodes above 1 and not (os is windows) and (cpu.amx is true or gpu.generation in (ada, hopper))"
-    assert describe(condition(raw)) == words
+    assert describe_condition(condition(raw)) == words
 
 
 def test_every_test_is_in_the_trace_with_what_it_saw() -> None:
     it = condition({"any": [{"field": "nodes", "above": 1}, {"field": "cpu.amx", "is": True}]})
-    seen = checks(it, {"nodes": 2}, FIELDS)
+    seen = check_tests(it, {"nodes": 2}, FIELDS)
     assert [(c.field, c.op, c.value, c.seen, c.outcome) for c in seen] == [
         ("nodes", "above", 1, 2, True),
         ("cpu.amx", "is", True, None, None),
@@ -121,14 +121,14 @@ def test_every_test_is_in_the_trace_with_what_it_saw() -> None:
 def test_terms_and_settings_are_put_in_place() -> None:
     many = parse_condition({"field": "workload.concurrency", "above": {"setting": "n"}}, (), FIELDS, {}, {"n": 4})
     assert parse_condition("many", (), FIELDS, {"many": many}, {}) == many
-    assert describe(many) == "workload.concurrency above 4"
+    assert describe_condition(many) == "workload.concurrency above 4"
 
 
 def test_a_setting_of_the_wrong_type_is_refused() -> None:
-    with pytest.raises(Problem, match="is a number"):
+    with pytest.raises(GuideFault, match="is a number"):
         parse_condition({"field": "nodes", "above": {"setting": "n"}}, (), FIELDS, {}, {"n": "four"})
 
 
 @pytest.mark.parametrize(("text", "key"), [("580.95.05", (580, 95, 5)), ("v0.33.0-rc2", (0, 33)), ("13.0", (13,))])
 def test_version_keys(text: str, key: tuple[int, ...]) -> None:
-    assert version_key(text) == key
+    assert parse_version(text) == key

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.types import Accelerator, Engine, Floor, Health
-from advisor.decision.facts import cuda_version, facts, main_devices
-from advisor.decision.fields import FIELDS, value_problem
+from advisor.decision.facts import compute_facts, cuda_version, main_devices
+from advisor.decision.fields import FIELDS, find_value_problem
 from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation, vendor_of_generation
 from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
@@ -44,7 +44,7 @@ def card(name: str, index: int = 0, **more: Any) -> Device:
 
 
 def on(*devices: Device, **more: Any) -> dict[str, Any]:
-    return facts(Machine(os="linux", devices=devices, **more), None, Workload(), CATALOGUE)
+    return compute_facts(Machine(os="linux", devices=devices, **more), None, Workload(), CATALOGUE)
 
 
 def test_one_nvidia_card() -> None:
@@ -122,7 +122,7 @@ def test_rocm_lists_come_from_the_engines() -> None:
     }
 
     def got(*devices: Device, os: Any = "linux") -> tuple[Any, Any]:
-        found = facts(Machine(os=os, devices=devices), None, Workload(), CATALOGUE, engines)
+        found = compute_facts(Machine(os=os, devices=devices), None, Workload(), CATALOGUE, engines)
         return found["gpu.vllm_gfx"], found["gpu.ollama_gfx"]
 
     assert got(card("rx-7900-xtx")) == (True, False)
@@ -133,17 +133,17 @@ def test_rocm_lists_come_from_the_engines() -> None:
 
 
 def test_wsl_counts_as_linux() -> None:
-    found = facts(Machine(os="windows", wsl=True, os_version="11"), None, Workload(), {})
+    found = compute_facts(Machine(os="windows", wsl=True, os_version="11"), None, Workload(), {})
     assert found["os"] == "linux"
     assert found["os.version"] is None, "the version is that of Windows"
 
 
 def test_cpu_flags_are_unknown_until_read_and_absent_on_arm() -> None:
-    assert facts(Machine(arch="x86_64"), None, Workload(), {})["cpu.amx"] is None
+    assert compute_facts(Machine(arch="x86_64"), None, Workload(), {})["cpu.amx"] is None
     flags = Cpu(flags=("avx2", "avx512f", "amx_int8"))
-    got = facts(Machine(arch="x86_64", cpu=flags), None, Workload(), {})
+    got = compute_facts(Machine(arch="x86_64", cpu=flags), None, Workload(), {})
     assert (got["cpu.avx2"], got["cpu.avx512"], got["cpu.amx"]) == (True, True, True)
-    assert facts(Machine(arch="arm64"), None, Workload(), {})["cpu.avx512"] is False
+    assert compute_facts(Machine(arch="arm64"), None, Workload(), {})["cpu.avx512"] is False
 
 
 @pytest.mark.parametrize(
@@ -151,12 +151,12 @@ def test_cpu_flags_are_unknown_until_read_and_absent_on_arm() -> None:
     [("Ryzen AI", "ryzen_ai"), ("AMD XDNA 2", "ryzen_ai"), ("Intel AI Boost", "intel"), ("Hexagon", "other")],
 )
 def test_npu(name: str, kind: str) -> None:
-    assert facts(Machine(npu=name), None, Workload(), {})["npu"] == kind
+    assert compute_facts(Machine(npu=name), None, Workload(), {})["npu"] == kind
 
 
 def test_memory_limit_of_a_container_counts() -> None:
     memory = HostMemory(total_bytes=64 * GIB, limit_bytes=16 * GIB)
-    assert facts(Machine(memory=memory), None, Workload(), {})["host.memory_gib"] == 16
+    assert compute_facts(Machine(memory=memory), None, Workload(), {})["host.memory_gib"] == 16
 
 
 def model(*ffn: Any, **more: Any) -> Model:
@@ -166,36 +166,38 @@ def model(*ffn: Any, **more: Any) -> Model:
 
 
 def test_model_facts() -> None:
-    dense = facts(Machine(), model(Dense(n=2, intermediate=64), native_quant="MXFP4"), Workload(), {})
+    dense = compute_facts(Machine(), model(Dense(n=2, intermediate=64), native_quant="MXFP4"), Workload(), {})
     assert dense["model.moe"] is False
     assert dense["model.native_quantization"] == "mxfp4"
     assert dense["model.params_b"] == 10
-    moe = facts(Machine(), model(Moe(n=2, n_experts=8, top_k=2, moe_intermediate=8)), Workload(), {})
+    moe = compute_facts(Machine(), model(Moe(n=2, n_experts=8, top_k=2, moe_intermediate=8)), Workload(), {})
     assert moe["model.moe"] is True
-    assert facts(Machine(), model(params_active=1_000_000_000), Workload(), {})["model.moe"] is True
-    assert facts(Machine(), model(), Workload(), {})["model.moe"] is None
-    assert facts(Machine(), None, Workload(), {})["model.given"] is False
+    assert compute_facts(Machine(), model(params_active=1_000_000_000), Workload(), {})["model.moe"] is True
+    assert compute_facts(Machine(), model(), Workload(), {})["model.moe"] is None
+    assert compute_facts(Machine(), None, Workload(), {})["model.given"] is False
 
 
 def test_workload_facts() -> None:
     workload = Workload(concurrency=7, endpoint="http://x/v1", extra={"distributed": "true", "migrate_from": "tgi"})
-    got = facts(Machine(os="android"), None, workload, {})
+    got = compute_facts(Machine(os="android"), None, workload, {})
     assert got["workload.concurrency"] == 7
     assert got["workload.endpoint"] is True
     assert got["workload.distributed"] is True
     assert got["workload.migrate_from"] == "tgi"
     assert got["workload.form_factor"] == "phone"
-    assert facts(Machine(), None, Workload(), {})["workload.distributed"] is None
-    assert facts(Machine(os="linux"), None, Workload(), {})["workload.form_factor"] is None
+    assert compute_facts(Machine(), None, Workload(), {})["workload.distributed"] is None
+    assert compute_facts(Machine(os="linux"), None, Workload(), {})["workload.form_factor"] is None
 
 
 def test_more_facts_win_and_are_checked() -> None:
-    got = facts(Machine(), None, Workload(), {}, **{"model.ram_enough": True, "workload.models": 2, "os": "ios"})
+    got = compute_facts(
+        Machine(), None, Workload(), {}, **{"model.ram_enough": True, "workload.models": 2, "os": "ios"}
+    )
     assert (got["model.ram_enough"], got["workload.models"], got["os"]) == (True, 2, "ios")
     with pytest.raises(UnknownName, match=r"unknown field 'model\.ram_enogh'"):
-        facts(Machine(), None, Workload(), {}, **{"model.ram_enogh": True})
+        compute_facts(Machine(), None, Workload(), {}, **{"model.ram_enogh": True})
     with pytest.raises(BadInput, match="true or false"):
-        facts(Machine(), None, Workload(), {}, **{"model.ram_enough": "yes"})
+        compute_facts(Machine(), None, Workload(), {}, **{"model.ram_enough": "yes"})
 
 
 @pytest.mark.parametrize(
@@ -260,7 +262,7 @@ def test_every_generation_of_an_accelerator_has_a_vendor() -> None:
     )
 )
 def test_any_machine_gives_every_field_a_value_it_may_have(machine: Machine) -> None:
-    got = facts(machine, None, Workload(), {})
+    got = compute_facts(machine, None, Workload(), {})
     assert set(got) == set(FIELDS)
     for name, value in got.items():
-        assert value is None or value_problem(FIELDS[name], value) is None
+        assert value is None or find_value_problem(FIELDS[name], value) is None

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.catalog.types import Engine, Floor, Health, Image, Quantization, QuantOnHardware, Source, Support
+from advisor.catalog.types import ContainerImage, Engine, Floor, Health, Quantization, QuantOnHardware, Source, Support
 from advisor.decision.fields import FIELDS
-from advisor.decision.filters import judge, reject
+from advisor.decision.filters import find_rejections, judge_engine
 from advisor.decision.floors import python_matches
 from advisor.decision.nodes import REASON_CODES
 from advisor.deployment import Workload
@@ -49,7 +49,8 @@ ADA = {"os": "linux", "gpu.vendor": "nvidia", "gpu.compute_capability": 8.9, "gp
 def codes(it: Engine, known: dict[str, Any], **more: Any) -> list[str]:
     workload = more.pop("workload", Workload())
     return [
-        r.code for r in reject(it, known, more.pop("quantization", None), more.pop("model", None), workload, **more)
+        r.code
+        for r in find_rejections(it, known, more.pop("quantization", None), more.pop("model", None), workload, **more)
     ]
 
 
@@ -64,7 +65,7 @@ def test_nothing_known_refuses_nothing() -> None:
 def test_archived_is_refused_unless_it_was_asked_for() -> None:
     it = engine(health=Health(status="archived", note="since March"))
     assert codes(it, ADA) == ["archived"]
-    asked = judge(it, ADA, None, None, Workload(), asked=["e"])
+    asked = judge_engine(it, ADA, None, None, Workload(), asked=["e"])
     assert asked.reasons == ()
     assert [w.code for w in asked.warnings] == ["archived"]
     assert "since March" in asked.warnings[0].text
@@ -72,7 +73,7 @@ def test_archived_is_refused_unless_it_was_asked_for() -> None:
 
 def test_operating_systems() -> None:
     assert codes(engine(), {**ADA, "os": "windows"}) == ["os_unsupported"]
-    assert "WSL2" in reject(engine(), {"os": "windows"}, None, None, Workload())[0].text
+    assert "WSL2" in find_rejections(engine(), {"os": "windows"}, None, None, Workload())[0].text
     assert codes(engine(), {"os": "macos"}) == [], "partial never refuses"
     assert codes(engine(), {"os": "ios"}) == ["os_unsupported"], "who supports phones says so"
     assert codes(engine(os={"web": YES}), {"os": "browser"}) == []
@@ -84,7 +85,7 @@ def test_vendors_and_the_cpu() -> None:
     assert codes(engine(), {"os": "linux", "gpu.vendor": "none"}) == ["needs_accelerator"]
     assert codes(engine(), {"os": "linux", "gpu.vendor": "google"}) == [], "unknown never refuses"
     assert codes(engine(), {"os": "linux", "gpu.vendor": "habana"}) == ["vendor_not_supported"], "named nowhere"
-    text = reject(engine(), {"gpu.vendor": "none"}, None, None, Workload())[0].text
+    text = find_rejections(engine(), {"gpu.vendor": "none"}, None, None, Workload())[0].text
     assert "NVIDIA GPUs, AMD GPUs" in text
 
 
@@ -94,7 +95,7 @@ def floors(**lanes: Floor) -> Engine:
 
 def test_the_capability_floor_names_both_values_and_its_source() -> None:
     it = floors(default=Floor(nvidia_compute_capability="7.5", src=("docs",)))
-    (reason,) = reject(it, {**ADA, "gpu.compute_capability": 6.1}, None, None, Workload())
+    (reason,) = find_rejections(it, {**ADA, "gpu.compute_capability": 6.1}, None, None, Workload())
     assert reason.code == "compute_capability_below_floor"
     assert reason.text == "compute capability 6.1 is below Engine's floor 7.5 (Engine 1.2.0)"
     assert reason.source == "The documentation, 1.2.0"
@@ -107,13 +108,13 @@ def test_one_build_that_works_is_enough() -> None:
     it = floors(cuda12=Floor(nvidia_compute_capability="5.0"), cuda13=Floor(nvidia_compute_capability="7.5"))
     assert codes(it, {**ADA, "gpu.compute_capability": 6.1}) == []
     assert codes(it, {**ADA, "gpu.compute_capability": 3.5}) == ["compute_capability_below_floor"]
-    warned = judge(it, {**ADA, "gpu.compute_capability": 6.1}, None, None, Workload()).warnings
+    warned = judge_engine(it, {**ADA, "gpu.compute_capability": 6.1}, None, None, Workload()).warnings
     assert any("cuda13 build" in w.text for w in warned)
 
 
 def test_below_the_safe_capability_is_a_warning() -> None:
     it = floors(default=Floor(nvidia_compute_capability="7.5", nvidia_safe_compute_capability="8.0"))
-    got = judge(it, {**ADA, "gpu.compute_capability": 7.5}, None, None, Workload())
+    got = judge_engine(it, {**ADA, "gpu.compute_capability": 7.5}, None, None, Workload())
     assert got.reasons == ()
     assert [w.code for w in got.warnings] == ["below_safe_floor"]
 
@@ -134,7 +135,7 @@ def test_cuda_and_driver(cuda: str | None, driver: str | None, expected: list[st
 
 
 def test_a_newer_minor_release_of_cuda_is_a_warning() -> None:
-    got = judge(floors(default=Floor(cuda="12.9")), {**ADA, "driver.cuda": "12.4"}, None, None, Workload())
+    got = judge_engine(floors(default=Floor(cuda="12.9")), {**ADA, "driver.cuda": "12.4"}, None, None, Workload())
     assert got.reasons == ()
     assert "minor version compatibility" in got.warnings[0].text
 
@@ -149,9 +150,9 @@ def test_gfx_lists() -> None:
     assert codes(it, {**RADEON, "gpu.gfx": "gfx1030,gfx1100"}) == ["gfx_not_listed"], "every card must be listed"
     assert codes(it, {**RADEON, "os": "windows"}) == ["os_unsupported"], "Windows has its own list"
     with_vulkan = engine(
-        floors={"rocm": Floor(amd_gfx=("gfx942",))}, images=(Image(lane="vulkan", repository="r", tag="t"),)
+        floors={"rocm": Floor(amd_gfx=("gfx942",))}, images=(ContainerImage(lane="vulkan", repository="r", tag="t"),)
     )
-    got = judge(with_vulkan, RADEON, None, None, Workload())
+    got = judge_engine(with_vulkan, RADEON, None, None, Workload())
     assert got.reasons == ()
     assert "Vulkan" in got.warnings[0].text
 
@@ -169,11 +170,11 @@ def test_versions_of_the_system_architectures_and_generations() -> None:
 
 def test_another_python_is_a_warning() -> None:
     it = floors(default=Floor(python=">=3.11,<3.15"), rocm=Floor(python="==3.12.*"))
-    assert [w.code for w in judge(it, {**ADA, "python": "3.10.2"}, None, None, Workload()).warnings] == [
+    assert [w.code for w in judge_engine(it, {**ADA, "python": "3.10.2"}, None, None, Workload()).warnings] == [
         "python_version"
     ]
-    assert judge(it, {**ADA, "python": "3.11"}, None, None, Workload()).warnings == ()
-    got = judge(it, {**RADEON, "python": "3.11"}, None, None, Workload())
+    assert judge_engine(it, {**ADA, "python": "3.11"}, None, None, Workload()).warnings == ()
+    got = judge_engine(it, {**RADEON, "python": "3.11"}, None, None, Workload())
     assert [w.code for w in got.warnings] == ["python_version"]
 
 
@@ -223,7 +224,7 @@ def test_quantization_on_a_generation(name: str, generation: str, expected: list
     it = engine(quantization_on=ROWS)
     known = {**ADA, "gpu.generation": generation}
     assert codes(it, known, quantization=quantization(name.upper(), name)) == expected
-    warned = [w.code for w in judge(it, known, quantization(name.upper(), name), None, Workload()).warnings]
+    warned = [w.code for w in judge_engine(it, known, quantization(name.upper(), name), None, Workload()).warnings]
     assert ("weight_only" in warned) is (name == "nvfp4" and generation == "hopper")
 
 
@@ -271,7 +272,7 @@ def test_only_a_no_refuses(os: Any, hardware: Any, formats: Any, system: str | N
     it = engine(os=os, hardware=hardware, formats=formats, features={}, quantization={})
     known = {**dict.fromkeys(FIELDS), "os": system, "gpu.vendor": vendor}
     workload = Workload(checkpoint_format="gguf", structured_output=True)
-    assert reject(it, known, None, None, workload) == ()
+    assert find_rejections(it, known, None, None, workload) == ()
 
 
 # the catalogue's own entries: (facts, workload, engine, code or None, a word of the text)
@@ -319,7 +320,7 @@ def test_the_catalogue_refuses_what_it_must(
 ) -> None:
     from advisor.catalog import catalog
 
-    reasons = reject(catalog().engine(name), known, None, None, workload)
+    reasons = find_rejections(catalog().engine(name), known, None, None, workload)
     if code is None:
         assert reasons == ()
     else:
@@ -332,4 +333,6 @@ def test_every_code_of_the_catalogue_is_a_known_one() -> None:
 
     for it in catalog().engines().values():
         for known in (P40, MI100, MAC, {"os": "browser"}, {"os": "windows", "gpu.vendor": "none"}):
-            assert {r.code for r in reject(it, known, None, None, Workload(cloud="forbidden"))} <= set(REASON_CODES)
+            assert {r.code for r in find_rejections(it, known, None, None, Workload(cloud="forbidden"))} <= set(
+                REASON_CODES
+            )

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.decision.evaluate import evaluate
-from advisor.decision.guides import check_guide, load_guide, load_guide_file, parse_answers, tree_named
+from advisor.decision.evaluate import evaluate_guide
+from advisor.decision.guides import check_guide, find_tree, load_guide, load_guide_file, parse_answers
 from advisor.errors import AdvisorError, BadFile, BadInput, UnknownName
 
 ENGINE_IDS = {"vllm", "llama.cpp", "ollama"}
@@ -55,8 +55,8 @@ def load(tmp_path: Path, text: str) -> Any:
 
 def test_the_guide_without_a_mistake_loads(tmp_path: Path) -> None:
     guide = load(tmp_path, GOOD)
-    assert evaluate(guide, {"workload.concurrency": 5, "gpu.vendor": "nvidia"}).engines == ("vllm",)
-    assert evaluate(guide, {"workload.concurrency": 4, "gpu.vendor": "nvidia"}).engines == ("llama.cpp",)
+    assert evaluate_guide(guide, {"workload.concurrency": 5, "gpu.vendor": "nvidia"}).engines == ("vllm",)
+    assert evaluate_guide(guide, {"workload.concurrency": 4, "gpu.vendor": "nvidia"}).engines == ("llama.cpp",)
     assert check_guide(guide) == []
 
 
@@ -149,7 +149,7 @@ def test_complements_leave_only_the_unknown_to_the_default(tmp_path: Path) -> No
         "if: {field: driver.cuda, at_least: '13.0'}", "if: {not: many}"
     )
     guide = load(tmp_path, text)  # the default is reached when the concurrency is unknown, so this is right
-    assert evaluate(guide, {}).rules == ("mine/engine/rest",)
+    assert evaluate_guide(guide, {}).rules == ("mine/engine/rest",)
 
 
 def test_child_conditions_count_what_stands_above(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ trees:
     with pytest.raises(BadFile, match=r"guide\.yaml:7: .*no default"):
         load(tmp_path, text)
     guide = load(tmp_path, text.replace("  order: none\n", "  order: none\n  gaps: It says no more.\n"))
-    assert evaluate(guide, {"gpu": "amd"}).notes == ("It says no more.",)
+    assert evaluate_guide(guide, {"gpu": "amd"}).notes == ("It says no more.",)
     with pytest.raises(BadFile, match="has no verdict"):
         load(tmp_path, text.replace("    verdict: {claims: D-1, word: 'true'}\n", ""))
     with pytest.raises(BadFile, match=r"quoted"):
@@ -202,7 +202,7 @@ trees:
 
 def test_answers_are_read_as_the_question_wants(tmp_path: Path) -> None:
     guide = load_guide_file(Path(__file__).parents[2] / "rules" / "guides" / "inference-engine-comparison.yaml")
-    tree = tree_named(guide)
+    tree = find_tree(guide)
     assert parse_answers(tree, {"has_gpu": "yes"})["has_gpu"] is True
     assert parse_answers(tree, {"has_gpu": "false"})["has_gpu"] is False
     assert parse_answers(tree, {})["production"] is None
@@ -212,13 +212,13 @@ def test_answers_are_read_as_the_question_wants(tmp_path: Path) -> None:
     with pytest.raises(BadInput, match="true or false"):
         parse_answers(tree, {"has_gpu": "maybe"})
     with pytest.raises(UnknownName, match="flowchart"):
-        tree_named(guide, "flowchat")
+        find_tree(guide, "flowchat")
 
 
 def test_a_budget_is_read_as_a_number() -> None:
     name = "understanding-llms-and-modern-inference-engines.yaml"
     guide = load_guide_file(Path(__file__).parents[2] / "rules" / "guides" / name)
-    tree = tree_named(guide, "budget")
+    tree = find_tree(guide, "budget")
     assert parse_answers(tree, {"eur_once": "9000"})["eur_once"] == 9000
     assert parse_answers(tree, {"eur_once": "1500.5"})["eur_once"] == 1500.5
     for wrong in ("much", "nan"):
@@ -257,7 +257,7 @@ def test_a_guide_with_one_value_replaced_is_loaded_or_refused_with_one_line(data
         said = e.line()
     else:
         said = ""
-        assert evaluate(guide, {}).trace
+        assert evaluate_guide(guide, {}).trace
     assert "\n" not in said
 
 

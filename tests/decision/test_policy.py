@@ -11,13 +11,13 @@ import pytest
 from commands import advise
 
 import advisor
-from advisor.advice.recommend import Question, recommend
+from advisor.advice.recommend import RecommendRequest, recommend
 from advisor.advice.types import Advice
 from advisor.catalog import catalog
-from advisor.catalog.load import read_document
+from advisor.catalog.load import read_rule_document
 from advisor.catalog.roots import rule_files, shipped_root
 from advisor.deployment import Workload
-from advisor.report.rule_schemas import KINDS, kind_of, texts
+from advisor.report.rule_schemas import KINDS, find_rule_kind, make_schema_files
 
 SCHEMAS = Path(advisor.__file__).parent / "schemas/rules"
 pytestmark = pytest.mark.usefixtures("own_cache")
@@ -32,7 +32,7 @@ def overlay(folder: Path, text: str, name: str = "policy/house.yaml") -> Path:
 
 def advice(folder: Path, hardware: str = "RTX 4090, 64GB RAM, linux") -> Advice:
     rules = catalog([shipped_root(), folder])
-    return recommend(Question(advisor.machine(hardware), Workload(concurrency=8), "llama3.1:8b"), rules)
+    return recommend(RecommendRequest(advisor.machine(hardware), Workload(concurrency=8), "llama3.1:8b"), rules)
 
 
 def test_forbidden_engines_are_refused_with_the_reason(tmp_path: Path) -> None:
@@ -70,18 +70,18 @@ def test_a_rule_says_why() -> None:
 
 
 def shipped_files() -> list[tuple[str, str]]:
-    return [(n, k) for n, _ in rule_files(shipped_root()) if (k := kind_of(n)) is not None]
+    return [(n, k) for n, _ in rule_files(shipped_root()) if (k := find_rule_kind(n)) is not None]
 
 
 @pytest.mark.parametrize(("name", "kind"), shipped_files())
 def test_shipped_files_hold_to_the_schema_of_their_kind(name: str, kind: str) -> None:
     schema = json.loads((SCHEMAS / f"{kind}.json").read_text())
-    document: Any = read_document(shipped_root() / name)
+    document: Any = read_rule_document(shipped_root() / name)
     jsonschema.Draft202012Validator(schema).validate(document)
 
 
 def test_schema_files_are_what_the_types_say() -> None:
-    for name, text in texts().items():
+    for name, text in make_schema_files().items():
         assert (SCHEMAS / name).read_text() == text, "python -m advisor.report.rule_schemas advisor/schemas/rules"
         jsonschema.Draft202012Validator.check_schema(json.loads(text))
     assert {p.stem for p in SCHEMAS.glob("*.json")} == set(KINDS)
@@ -89,6 +89,6 @@ def test_schema_files_are_what_the_types_say() -> None:
 
 def test_schemas_refuse_a_misspelt_field() -> None:
     schema = json.loads((SCHEMAS / "engine.json").read_text())
-    entry = read_document(shipped_root() / "engines/vllm.yaml")
+    entry = read_rule_document(shipped_root() / "engines/vllm.yaml")
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.Draft202012Validator(schema).validate({**entry, "licence": "x"})

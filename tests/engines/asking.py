@@ -5,7 +5,7 @@ from __future__ import annotations
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, Setting
-from advisor.estimation import Request, deployment, estimate
+from advisor.estimation import EstimateRequest, estimate, resolve_request
 
 RULES = catalog([shipped_root()])
 GIB = 2**30
@@ -15,7 +15,7 @@ def deployed(engine: str, model: str, hardware: str, *, quant: str | None = None
              context: int | None = None, sequences: int | None = None, kv: str | dict[str, str] | None = None,
              **settings: Setting) -> Deployment:  # fmt: skip
     """A deployment; settings by keyword with `_` for `-`."""
-    request = Request(
+    request = EstimateRequest(
         model=model,
         engine=engine,
         engine_version=version,
@@ -29,7 +29,7 @@ def deployed(engine: str, model: str, hardware: str, *, quant: str | None = None
             for k, v in settings.items()
         },
     )
-    return deployment(request, RULES)[0]
+    return resolve_request(request, RULES)[0]
 
 
 def asked(*args: str, **more: object) -> MemoryEstimate:

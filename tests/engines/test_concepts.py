@@ -11,15 +11,15 @@ from asking import RULES, deployed
 from advisor import engines
 from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
-from advisor.engines.flag_tables import FlagTable, accepted, flag_table
-from advisor.engines.flags import ConceptName, concept
-from advisor.engines.pool import constants, resolve
-from advisor.engines.versions import key
+from advisor.engines.flag_tables import FlagTable, list_accepted_values, load_flag_table
+from advisor.engines.flags import ConceptName, find_concept
+from advisor.engines.pool import read_constants, resolve_pool_settings
+from advisor.engines.versions import version_key
 from advisor.errors import BadInput
 
 NAMES: tuple[ConceptName, ...] = get_args(ConceptName)
 ENTRIES = list(RULES.engines().values())
-WITH_TABLE = [(e, t) for e in ENTRIES if (t := flag_table(e.id, RULES)) is not None]
+WITH_TABLE = [(e, t) for e in ENTRIES if (t := load_flag_table(e.id, RULES)) is not None]
 
 # (engine, flag) -> why it is in no table of its server's flags
 NOT_IN_TABLE = {
@@ -38,7 +38,7 @@ def ids(value: object) -> str | None:
 
 def flags_of(entry: Engine) -> set[str]:
     """Every flag that the entry names for a concept."""
-    found = [concept(entry, n) for n in NAMES]
+    found = [find_concept(entry, n) for n in NAMES]
     return {f for c in found for f in (*c.flags, *([c.launch] if c.launch else []))}
 
 
@@ -59,40 +59,40 @@ def test_flags_are_those_of_the_server(entry: Engine, table: FlagTable) -> None:
 
 @pytest.mark.parametrize(("entry", "table"), WITH_TABLE, ids=ids)
 def test_variables_are_those_of_the_server(entry: Engine, table: FlagTable) -> None:
-    named = {v for n in NAMES for v in concept(entry, n).environment}
+    named = {v for n in NAMES for v in find_concept(entry, n).environment}
     assert named <= {*table.variables, *(f.e for f in table.flags.values() if f.e)}
 
 
 @pytest.mark.parametrize(("entry", "table"), WITH_TABLE, ids=ids)
 def test_accepted_values_are_those_of_the_server(entry: Engine, table: FlagTable) -> None:
     for name in NAMES:
-        c = concept(entry, name)
+        c = find_concept(entry, name)
         listed = table.flags[c.flags[0]].c if c.flags and c.flags[0] in table.flags else ()
         if c.accepts and listed:
             assert set(c.accepts) >= set(listed), f"{name}: the server takes more"
 
 
 def test_values_come_from_the_flags_table_where_the_entry_says_none() -> None:
-    assert accepted(RULES.engine("vllm"), "lora_rank", RULES)[:3] == ("1", "8", "16")
-    assert accepted(RULES.engine("ollama"), "kv_cache_type", RULES) == ("f16", "q8_0", "q4_0")
-    assert accepted(RULES.engine("sglang"), "lora_rank", RULES) == ()
+    assert list_accepted_values(RULES.engine("vllm"), "lora_rank", RULES)[:3] == ("1", "8", "16")
+    assert list_accepted_values(RULES.engine("ollama"), "kv_cache_type", RULES) == ("f16", "q8_0", "q4_0")
+    assert list_accepted_values(RULES.engine("sglang"), "lora_rank", RULES) == ()
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=ids)
 def test_no_flag_means_two_things(entry: Engine) -> None:
     """But for the address: some engines take host and port in one."""
-    named = [(f, n) for n in NAMES for f in concept(entry, n).flags if n not in ("address", "port")]
+    named = [(f, n) for n in NAMES for f in find_concept(entry, n).flags if n not in ("address", "port")]
     assert len({f for f, _ in named}) == len(named)
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=ids)
 def test_defaults_by_version_end_with_one_that_holds(entry: Engine) -> None:
     for name in NAMES:
-        bounds = [x.before for x in concept(entry, name).default]
+        bounds = [x.before for x in find_concept(entry, name).default]
         if bounds:
             assert bounds.count(None) == 1
             assert bounds[-1] is None
-            known = [key(b) for b in bounds[:-1] if b]
+            known = [version_key(b) for b in bounds[:-1] if b]
             assert known == sorted(known)
             assert all(known)
 
@@ -106,7 +106,7 @@ def test_a_default_stands_in_one_place(entry: Engine) -> None:
         "total_context": "reserved" in entry.memory,
     }
     for name in NAMES:
-        c = concept(entry, name)
+        c = find_concept(entry, name)
         if c.default or said.get(name):
             plain = {k for k, v in entry.defaults.items() if not isinstance(v, dict)}  # a formula is no second number
             assert not {f.replace("-", "_") for f in c.flags} & plain, name
@@ -115,7 +115,7 @@ def test_a_default_stands_in_one_place(entry: Engine) -> None:
 def resolved(text: str) -> tuple[int, int]:
     """(tokens of a step, running requests) that vLLM would take by itself on one such device."""
     entry = RULES.engine("vllm")
-    r = resolve(deployed("vllm", "llama3.1:8b", text, context=8192), entry, constants(entry))
+    r = resolve_pool_settings(deployed("vllm", "llama3.1:8b", text, context=8192), entry, read_constants(entry))
     return r.batched_tokens, r.sequences
 
 
@@ -143,24 +143,24 @@ def test_an_engine_needs_no_module_where_its_memory_is_of_a_family(like: str) ->
     """The same figures and settings as the engine whose entry it copies, under a name no module has."""
     d = deployed(like, "llama3.1:8b", "RTX 4090, 64GB RAM", context=4096)
     q = RULES.quantization(d.quantization)
-    theirs, inner = engines.find(like, RULES.engines())
+    theirs, inner = engines.find_engine_module(like, RULES.engines())
     entries = overlaid({}, like)
-    module, entry = engines.find("new-engine", entries)
+    module, entry = engines.find_engine_module("new-engine", entries)
     assert entry.id == "new-engine"
     assert module.memory(d, entry, q) == theirs.memory(d, inner, q)
-    assert module.settings(d, entry, q) == theirs.settings(d, inner, q)
+    assert module.launch_settings(d, entry, q) == theirs.launch_settings(d, inner, q)
     assert engines.settings_entry("new-engine", entries) is entry
 
 
 def test_a_family_that_is_none_is_told() -> None:
     with pytest.raises(BadInput, match=r"memory: family 'heap' is none of pool, plain"):
-        engines.find("new-engine", overlaid({"memory": {"family": "heap"}}, "tgi"))
+        engines.find_engine_module("new-engine", overlaid({"memory": {"family": "heap"}}, "tgi"))
 
 
 def test_names_of_a_wrappers_settings_are_those_of_what_it_runs() -> None:
     entries = RULES.engines()
     assert engines.settings_entry("ramalama", entries).id == "llama.cpp"
     assert engines.settings_entry("ollama", entries).id == "ollama"
-    assert engines.find("ollama", entries)[1].id == "llama.cpp"
+    assert engines.find_engine_module("ollama", entries)[1].id == "llama.cpp"
     with pytest.raises(BadInput, match="does not run models on this machine"):
         engines.settings_entry("remote-openai", entries)

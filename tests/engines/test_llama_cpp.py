@@ -105,7 +105,7 @@ def test_settings_written_out_give_the_same_bytes_again() -> None:
     for kv in (None, "q8_0"):
         d = deployed("llama.cpp", L8, "RTX 4090", quant="Q4_K_M", context=8192, sequences=3, kv=kv)
         entry = RULES.engine("llama.cpp")
-        decided = llama_cpp.settings(d, entry, RULES.quantization("Q4_K_M"))
+        decided = llama_cpp.launch_settings(d, entry, RULES.quantization("Q4_K_M"))
         flags = {x.name.replace("-", "_"): x.value for x in decided}
         first = asked("llama.cpp", L8, "RTX 4090", quant="Q4_K_M", context=8192, sequences=3, kv=kv)
         again = asked("llama.cpp", L8, "RTX 4090", quant="Q4_K_M", sequences=3, no_kv_unified=True, **flags)
@@ -113,7 +113,7 @@ def test_settings_written_out_give_the_same_bytes_again() -> None:
 
 
 def test_ollama_defaults_by_vram() -> None:
-    tiers = own_defaults(RULES.engine("ollama"), ollama.Usual).context_by_total_vram
+    tiers = own_defaults(RULES.engine("ollama"), ollama.OllamaDefaults).context_by_total_vram
     assert [default_context(n * GIB, tiers) for n in (0, 8, 24, 48)] == [4096, 4096, 32768, 262144]
     m = asked("ollama", L8, "RTX 4090")
     assert m.context_length == 32768
@@ -135,7 +135,9 @@ def test_ollama_takes_one_card_where_it_can() -> None:
 def test_ollama_settings_and_cache_types() -> None:
     d = deployed("ollama", L8, "RTX 4090", context=8192, sequences=3, kv="q8_0")
     server = ollama.bind(RULES.engine("ollama"))
-    decided = {x.name: x.value for x in server.settings(d, RULES.engine("llama.cpp"), RULES.quantization("Q4_K_M"))}
+    decided = {
+        x.name: x.value for x in server.launch_settings(d, RULES.engine("llama.cpp"), RULES.quantization("Q4_K_M"))
+    }
     assert decided == {
         "OLLAMA_CONTEXT_LENGTH": 8192,
         "OLLAMA_NUM_PARALLEL": 3,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from programs import ELSEWHERE
 
-from advisor.cli.main import run
+from advisor.cli.main import run_command_line
 from advisor.engines import llama_cpp_verify
-from advisor.engines.llama_cpp_verify import rows_of
+from advisor.engines.llama_cpp_verify import parse_rows
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "e2e"))
 import tiny_model
@@ -42,7 +42,7 @@ def test_agreement(
 ) -> None:
     """What the program printed for this file with llama.cpp b11434 (`Host 0 1 5`) agrees with ours."""
     stand_in(tmp_path, monkeypatch, "echo 'a line of the log'; echo 'Host 0 1 5 '")
-    status = run(["explain", "--model", str(model), "--verify", "--context", "4096", "--json"])
+    status = run_command_line(["explain", "--model", str(model), "--verify", "--context", "4096", "--json"])
     said = json.loads(capsys.readouterr().out)
     assert said["verified"]["agrees"] is True
     assert {p["part"] for p in said["verified"]["parts"]} == {"weights", "context", "compute"}
@@ -54,7 +54,7 @@ def test_a_difference_is_an_error(
     tmp_path: Path, model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], row: str
 ) -> None:
     stand_in(tmp_path, monkeypatch, f"echo '{row}'")
-    assert run(["explain", "--model", str(model), "--verify", "--context", "4096"]) == 1
+    assert run_command_line(["explain", "--model", str(model), "--verify", "--context", "4096"]) == 1
     assert "differs" in capsys.readouterr().out
 
 
@@ -72,20 +72,20 @@ def test_what_is_wrong_is_said(
     words: str,
 ) -> None:  # fmt: skip
     stand_in(tmp_path, monkeypatch, body)
-    assert run(["explain", "--model", str(model), "--verify"]) == 2
+    assert run_command_line(["explain", "--model", str(model), "--verify"]) == 2
     assert words in capsys.readouterr().err
 
 
 def test_it_needs_the_program_and_a_file(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(llama_cpp_verify, "program", lambda: None)
+    monkeypatch.setattr(llama_cpp_verify, "find_planner", lambda: None)
     for words, wanted in (
         (["--model", str(model)], "is installed"),
         (["--model", "70B", "--engine", "vllm"], "no program"),
         (["--model", str(model), "--on", "RTX 4090"], "leave --on"),
     ):
-        assert run(["explain", *words, "--verify"]) == 2
+        assert run_command_line(["explain", *words, "--verify"]) == 2
         assert wanted in capsys.readouterr().err
 
 
@@ -99,7 +99,7 @@ BREAKDOWN = """0.51 I common_memory_breakdown_print: | memory breakdown [MiB] | 
 
 def test_breakdown_of_a_server() -> None:
     """The first table counts; what the processor repacks is the host's."""
-    assert [(r.name, r.weights >> 20, r.context >> 20, r.compute >> 20) for r in rows_of(BREAKDOWN)] == [
+    assert [(r.name, r.weights >> 20, r.context >> 20, r.compute >> 20) for r in parse_rows(BREAKDOWN)] == [
         ("CUDA0", 17904, 384, 898),
         ("Host", 234, 21, 20),
     ]
@@ -110,13 +110,13 @@ def test_a_server_is_stopped_at_its_plan(
 ) -> None:
     table = "| x |\\n|   - Host   | 7 = 0 + 1 + 5 |\\nprojected to use 7 MiB"
     stand_in(tmp_path, monkeypatch, f"printf '{table}\\n'; exec sleep 100", "llama-server")
-    run(["explain", "--model", str(model), "--verify", "--context", "4096", "--json"])
+    run_command_line(["explain", "--model", str(model), "--verify", "--context", "4096", "--json"])
     assert json.loads(capsys.readouterr().out)["verified"]["agrees"] is True
 
 
 def test_rows() -> None:
     text = "main: printing\nCUDA0 100 20 3 \nHost 5 0 1 \nhuge 1 2 " + "9" * 40
-    assert [(r.name, r.weights, r.context, r.compute) for r in rows_of(text)] == [
+    assert [(r.name, r.weights, r.context, r.compute) for r in parse_rows(text)] == [
         ("CUDA0", 100 << 20, 20 << 20, 3 << 20),
         ("Host", 5 << 20, 0, 1 << 20),
     ]

@@ -11,7 +11,7 @@ import pytest
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
 from advisor.engines import parallel
-from advisor.engines.parallel import Launch, allowed_sizes, refusals, weight_block
+from advisor.engines.parallel import ParallelLaunch, allowed_sizes, find_size_refusals, find_weight_block
 from advisor.models.types import Full, Model
 
 ROWS = {row["id"]: row for row in engine_shapes.rows()}
@@ -29,7 +29,7 @@ def test_sizes_are_those_that_the_classes_take(engine: str, rules: Catalog) -> N
     for name, row in ROWS.items():
         model = rules.find_model(name)
         for tp in range(1, 17):
-            mine = not refusals(entry, model, tp, Launch(vendor="nvidia"))
+            mine = not find_size_refusals(entry, model, tp, ParallelLaunch(vendor="nvidia"))
             assert mine == engine_shapes.starts(row, tp, engine), (name, tp)
             refused += not mine
     assert len(ROWS) > 300
@@ -47,13 +47,13 @@ def test_sizes_are_those_that_the_classes_take(engine: str, rules: Catalog) -> N
     ],
 )
 def test_reasons(model: str, size: int, says: str, rules: Catalog) -> None:
-    texts = [r.text for r in refusals(rules.engine("vllm"), rules.find_model(model), size)]
+    texts = [r.text for r in find_size_refusals(rules.engine("vllm"), rules.find_model(model), size)]
     assert any(says in t for t in texts), texts
 
 
 def test_latent_attention_has_no_heads_to_divide(rules: Catalog) -> None:
     model = rules.find_model("deepseek-ai/DeepSeek-V3")
-    assert "kv_heads" not in parallel.quantities(model)
+    assert "kv_heads" not in parallel.count_quantities(model)
     assert allowed_sizes(rules.engine("vllm"), model, 8) == (1, 2, 4, 8)
 
 
@@ -87,10 +87,10 @@ def test_engines_that_repeat_kv_heads_and_those_that_do_not(
 )
 def test_settings_that_lift_an_assertion(engine: str, settings: dict[str, object], what: str, rules: Catalog) -> None:
     entry, model = rules.engine(engine), rules.find_model("Qwen/Qwen3-30B-A3B-Instruct-2507")
-    assert what in {r.divides for r in refusals(entry, model, 7)}
-    assert what not in {r.divides for r in refusals(entry, model, 7, Launch(settings=settings))}
+    assert what in {r.divides for r in find_size_refusals(entry, model, 7)}
+    assert what not in {r.divides for r in find_size_refusals(entry, model, 7, ParallelLaunch(settings=settings))}
     off = {k: False if v is True else 1 if isinstance(v, int) else "none" for k, v in settings.items()}
-    assert what in {r.divides for r in refusals(entry, model, 7, Launch(settings=off))}
+    assert what in {r.divides for r in find_size_refusals(entry, model, 7, ParallelLaunch(settings=off))}
 
 
 @pytest.mark.parametrize(
@@ -116,21 +116,21 @@ def test_checkpoints_in_blocks(
     engine: str, version: str | None, vendor: str | None, model: str, size: int, refused: bool, rules: Catalog
 ) -> None:
     found = rules.find_model(model)
-    block = weight_block(found, "FP8")
+    block = find_weight_block(found, "FP8")
     assert block == 128
     entry = rules.engine(engine)
-    launch = Launch(version=version, vendor=vendor, block=block)
-    assert bool([r for r in refusals(entry, found, size, launch) if r.whole_blocks]) is refused
-    assert not [r for r in refusals(entry, found, size, launch._replace(block=None)) if r.whole_blocks]
+    launch = ParallelLaunch(version=version, vendor=vendor, block=block)
+    assert bool([r for r in find_size_refusals(entry, found, size, launch) if r.whole_blocks]) is refused
+    assert not [r for r in find_size_refusals(entry, found, size, launch._replace(block=None)) if r.whole_blocks]
 
 
 def test_blocks_are_facts_of_a_repository(rules: Catalog) -> None:
     """Not of a format: what stands in no file is not known."""
     glm = rules.find_model("zai-org/GLM-4.5")
     assert glm.quantized_repos["FP8"] == "zai-org/GLM-4.5-FP8"
-    assert weight_block(glm, "FP8") is None
-    assert weight_block(rules.find_model("Qwen/Qwen3-4B"), "AWQ") is None
-    assert weight_block(rules.find_model("deepseek-ai/DeepSeek-V3"), "FP8") == 128
+    assert find_weight_block(glm, "FP8") is None
+    assert find_weight_block(rules.find_model("Qwen/Qwen3-4B"), "AWQ") is None
+    assert find_weight_block(rules.find_model("deepseek-ai/DeepSeek-V3"), "FP8") == 128
     for name in ROWS:
         model = rules.find_model(name)
         if model.weight_blocks:
@@ -142,9 +142,9 @@ def test_what_is_not_known_is_not_refused(rules: Catalog) -> None:
         m for row in rules.model_index() if (m := rules.find_model(row.id)).layout is None and m.stub is not None
     )
     silent = msgspec.structs.replace(rules.engine("vllm"), tensor_parallel=None)
-    assert not refusals(silent, rules.find_model("microsoft/phi-4"), 3)
+    assert not find_size_refusals(silent, rules.find_model("microsoft/phi-4"), 3)
     unknown = msgspec.structs.replace(stub, stub=None)
-    assert not refusals(rules.engine("vllm"), unknown, 3)
+    assert not find_size_refusals(rules.engine("vllm"), unknown, 3)
 
 
 def test_an_overlay_states_its_own(tmp_path: Path) -> None:
@@ -161,5 +161,5 @@ def test_an_overlay_states_its_own(tmp_path: Path) -> None:
     layout = msgspec.structs.replace(model.layout, attention=(layer,), vocab_size=128 * 6 - 1)
     mine: Model = msgspec.structs.replace(model, layout=layout)
     assert allowed_sizes(entry, mine, 8) == (1, 2, 3, 4, 6, 8)
-    (found,) = refusals(entry, mine, 5)
+    (found,) = find_size_refusals(entry, mine, 5)
     assert found.text == "vocabulary size (767, padded to 768) must be divisible by tensor parallel size (5)"

@@ -45,8 +45,8 @@ def test_cache_modes_that_are_none(mode: str) -> None:
 
 def test_the_reserved_cache_is_written_out() -> None:
     d = deployed("exllamav3", L8, "RTX 4090", context=8192, sequences=4)
-    module, entry = engines.find(d.engine, RULES.engines())
-    said = {s.name: s.value for s in module.settings(d, entry, RULES.quantization(d.quantization))}
+    module, entry = engines.find_engine_module(d.engine, RULES.engines())
+    said = {s.name: s.value for s in module.launch_settings(d, entry, RULES.quantization(d.quantization))}
     assert said["max_seq_len"] == 8192
     assert said["cache_size"] == 32768
     assert said["cache_mode"] == "FP16"

@@ -7,7 +7,7 @@ import pytest
 from asking import GIB, RULES, asked, deployed
 
 from advisor.deployment import Deployment
-from advisor.engines.pool import constants, resolve
+from advisor.engines.pool import read_constants, resolve_pool_settings
 from advisor.engines.sglang import static_fraction
 from advisor.errors import BadInput
 from advisor.estimation import estimate
@@ -18,7 +18,7 @@ L8 = "llama3.1:8b"
 def resolved(hardware: str, **settings: object) -> tuple[int, int]:
     d = deployed("vllm", L8, hardware, context=8192, **settings)  # type: ignore[arg-type]
     entry = RULES.engine("vllm")
-    r = resolve(d, entry, constants(entry))
+    r = resolve_pool_settings(d, entry, read_constants(entry))
     return r.batched_tokens, r.sequences
 
 
@@ -106,7 +106,7 @@ def test_expert_parallel_switch_is_rendered_and_numbers_are_refused() -> None:
     d = deployed("vllm", "Qwen/Qwen3-30B-A3B", "4x H100 80GB SXM", quant="BF16", context=8192,
                  tensor_parallel_size=4, enable_expert_parallel=True)  # fmt: skip
     entry = RULES.engine("vllm")
-    decided = {x.name: x.value for x in vllm.settings(d, entry, RULES.quantization("BF16"))}
+    decided = {x.name: x.value for x in vllm.launch_settings(d, entry, RULES.quantization("BF16"))}
     assert decided["enable-expert-parallel"] is True
     assert decided["tensor-parallel-size"] == 4
 
@@ -235,7 +235,7 @@ def test_packed_cache_types_hold_what_vllm_logged() -> None:
     2026-04-17 that changed the cache type alone: a published table of vLLM's own log lines."""
     logged = {"turboquant_k8v4": 38_528, "turboquant_4bit_nc": 57_120, "turboquant_k3v4_nc": 64_960,
               "turboquant_3bit_nc": 75_488}  # fmt: skip
-    packed = constants(RULES.engine("vllm")).packed_kv
+    packed = read_constants(RULES.engine("vllm")).packed_kv
     slots = {kind: packed[kind].slot(256, 256) for kind in logged}
     for kind, tokens in logged.items():
         assert tokens * slots[kind] == pytest.approx(logged["turboquant_k8v4"] * slots["turboquant_k8v4"], rel=0.005)

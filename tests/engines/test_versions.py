@@ -6,24 +6,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.launch_types import VersionedNumber
-from advisor.engines.versions import is_before, key, pick
+from advisor.engines.versions import is_before, pick_version, version_key
 
 TWO = (VersionedNumber(number=0.9, before="0.21", source="old"), VersionedNumber(number=0.92, source="new"))
 
 
 def test_pick_by_version() -> None:
-    assert pick(TWO, "0.19.0").number == 0.9
-    assert pick(TWO, "v0.20.2rc1").number == 0.9
-    assert pick(TWO, "0.21").number == 0.92
-    assert pick(TWO, "0.33.0").number == 0.92
-    assert pick(TWO, None).number == 0.92
-    assert pick(TWO, "nightly").number == 0.92
+    assert pick_version(TWO, "0.19.0").number == 0.9
+    assert pick_version(TWO, "v0.20.2rc1").number == 0.9
+    assert pick_version(TWO, "0.21").number == 0.92
+    assert pick_version(TWO, "0.33.0").number == 0.92
+    assert pick_version(TWO, None).number == 0.92
+    assert pick_version(TWO, "nightly").number == 0.92
 
 
 def test_versions_compare_as_numbers_not_text() -> None:
-    assert key("0.9.2") < key("0.19") < key("0.21.0")
-    assert key("v1.2rc3") == (1, 2)
-    assert key("b11434") == (11434,)
+    assert version_key("0.9.2") < version_key("0.19") < version_key("0.21.0")
+    assert version_key("v1.2rc3") == (1, 2)
+    assert version_key("b11434") == (11434,)
 
 
 def test_builds_and_versions_are_not_compared() -> None:
@@ -43,7 +43,7 @@ def test_builds_and_versions_are_not_compared() -> None:
 def test_pick_takes_the_first_bound_above_the_version(bounds: list[tuple[int, int]], version: tuple[int, int]) -> None:
     values = [VersionedNumber(number=float(i), before=f"{a}.{b}", source="s") for i, (a, b) in enumerate(bounds)]
     values.append(VersionedNumber(number=-1.0, source="newest"))
-    got = pick(values, f"{version[0]}.{version[1]}")
+    got = pick_version(values, f"{version[0]}.{version[1]}")
     above = [b for b in bounds if version < b]
     if not above:
         assert got.number == -1.0

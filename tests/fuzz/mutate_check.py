@@ -18,7 +18,7 @@ from typing import Any
 
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import Options, check_source
+from advisor.checks.one_file import CheckOptions, check_source
 from advisor.checks.rules import Rulebook
 from advisor.errors import BadFile
 
@@ -145,7 +145,7 @@ def main() -> int:
     texts = seeds()
     for t in texts:  # decode tables before memory is bounded
         try:
-            check_source(t, "x", None, know, book, Options(), {})
+            check_source(t, "x", None, know, book, CheckOptions(), {})
         except BadFile:
             continue
     used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -161,7 +161,7 @@ def main() -> int:
         began = time.process_time()
         ACTIVE.append(True)
         try:
-            found = check_source(text, r.choice(NAMES), folder, know, book, Options(), {})
+            found = check_source(text, r.choice(NAMES), folder, know, book, CheckOptions(), {})
             launches += len(found.verdicts)
         except BadFile:
             refused += 1

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from advisor.catalog import catalog
 from advisor.errors import AdvisorError
-from advisor.estimation import Request, deployment, estimate
+from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.memory import gguf_weights
 from advisor.models.gguf import read_gguf
 from advisor.models.gguf_model import model_from_gguf
@@ -125,14 +125,14 @@ def index_seeds(folder: Path) -> list[bytes]:
 def read_one_gguf(path: Path) -> None:
     model_from_gguf(read_gguf(path), str(path))
     gguf_weights._from_file.cache_clear()
-    gguf_weights.from_file(path)
+    gguf_weights.weights_from_file(path)
 
 
 def read_config(rules: object) -> Callable[[Path], None]:
     def read(path: Path) -> None:
         read_model_dir(path)
-        d, _ = deployment(
-            Request(model=str(path), engine="vllm", hardware="H100 80GB SXM", context_length=4096),
+        d, _ = resolve_request(
+            EstimateRequest(model=str(path), engine="vllm", hardware="H100 80GB SXM", context_length=4096),
             rules,  # type: ignore[arg-type]
         )
         estimate(d, rules)  # type: ignore[arg-type]

@@ -14,10 +14,10 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent / "engines"))
 from asking import GIB, RULES, asked, deployed
 
-from advisor.cli.main import run
+from advisor.cli.main import run_command_line
 from advisor.estimation import estimate
 from advisor.models.hf_config import model_from_config
-from advisor.speed.roofline import decode
+from advisor.speed.roofline import estimate_midway_speed
 
 V19 = "0.19.0"
 
@@ -102,7 +102,7 @@ def test_t8_no_means_no(capsys: pytest.CaptureFixture[str]) -> None:
     """Exit status 1, a reason a program can read, no launch command."""
     line = ["recommend", "--on", "8x A100 80GB SXM", "--model", "deepseek-ai/DeepSeek-V3", "--quant", "FP8", "--engine",
             "vllm", "--json"]  # fmt: skip
-    assert run(line) == 1
+    assert run_command_line(line) == 1
     said = json.loads(capsys.readouterr().out)
     assert said["chosen"] is None
     reasons = [r for x in said["rejected"] if x["engine"] == "vllm" for r in x["reasons"]]
@@ -118,7 +118,7 @@ def test_t9_memory_is_what_the_driver_shows() -> None:
 
 def test_t10_a_batch_reads_the_weights_once() -> None:
     d = deployed("vllm", "llama3.1:8b", "1x H100 80GB SXM", quant="BF16", version=V19, context=2048, sequences=32)
-    one, many = (decode(d, estimate(d, RULES), RULES, n) for n in (1, 32))
+    one, many = (estimate_midway_speed(d, estimate(d, RULES), RULES, n) for n in (1, 32))
     assert one is not None
     assert many is not None
     assert one.decode_tps is not None

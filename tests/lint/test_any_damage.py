@@ -14,11 +14,11 @@ from mini import mini
 from shipped import files
 
 from advisor.catalog.roots import shipped_root
-from advisor.catalog.tables import TYPES, entries
-from advisor.lint.kinds import kind_of
-from advisor.lint.pruning import original, pruned
+from advisor.catalog.tables import TYPES, read_entries
+from advisor.lint.kinds import find_kind
+from advisor.lint.pruning import find_original_place, prune_flaws
 from advisor.lint.run import lint
-from advisor.lint.shape import flaws
+from advisor.lint.shape import find_flaws
 
 VALUES: tuple[Any, ...] = (None, True, 7, -1, 1e30, "", "text", "2026-99-99", "(", [], [1], {}, {"a": 1}, "\x00")
 
@@ -43,12 +43,12 @@ def typed() -> list[tuple[Any, Any]]:
     """Plain data of the shipped rules, each with its type."""
     out: list[tuple[Any, Any]] = []
     for file in files():
-        kind = kind_of(file.name)
+        kind = find_kind(file.name)
         assert kind is not None
         if kind.type is not None:
             out.append((file.data, kind.type()))
         else:
-            out += [(e.data, TYPES[e.table]) for e in list(entries(file.name, file.data))[:1]]
+            out += [(e.data, TYPES[e.table]) for e in list(read_entries(file.name, file.data))[:1]]
     return out
 
 
@@ -59,7 +59,7 @@ def test_what_has_no_flaw_decodes_and_what_decodes_has_none() -> None:
     for data, kind in typed():
         for _ in range(4):
             broken = damaged(data, chance)
-            found = [f for f in flaws(broken, kind) if f.code != "pattern"]
+            found = [f for f in find_flaws(broken, kind) if f.code != "pattern"]
             try:
                 msgspec.convert(broken, kind)
                 decodes = True
@@ -68,18 +68,18 @@ def test_what_has_no_flaw_decodes_and_what_decodes_has_none() -> None:
             assert decodes or found, broken
             assert not decodes or all(f.code == "unknown_key" for f in found), found  # which the program passes over
             seen[bool(found)] += 1
-            left = pruned(broken, kind)
-            assert left is None or flaws(left, kind) == []
+            left = prune_flaws(broken, kind)
+            assert left is None or find_flaws(left, kind) == []
     assert min(seen.values()) > 200
 
 
 def test_places_in_pruned_data_are_those_of_the_file() -> None:
     data = [{"a": [1, "x", 2, "y", 3]}, 7, {"a": [4]}]
-    left = pruned(data, list[dict[str, list[int]]])
+    left = prune_flaws(data, list[dict[str, list[int]]])
     assert left == [{"a": [1, 2, 3]}, {"a": [4]}]
-    assert original(left, (0, "a", 2)) == (0, "a", 4)
-    assert original(left, (1, "a", 0)) == (2, "a", 0)
-    assert original(left, (1, "b")) == (2, "b")
+    assert find_original_place(left, (0, "a", 2)) == (0, "a", 4)
+    assert find_original_place(left, (1, "a", 0)) == (2, "a", 0)
+    assert find_original_place(left, (1, "b")) == (2, "b")
 
 
 def test_the_linter_answers_any_damage_of_a_small_folder(tmp_path: Path) -> None:

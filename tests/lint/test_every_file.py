@@ -10,11 +10,11 @@ from mini import mini
 from shipped import files
 
 from advisor.catalog.roots import rule_files, shipped_root
-from advisor.catalog.tables import AS_OF, TYPES, entries
+from advisor.catalog.tables import AS_OF, TYPES, read_entries
 from advisor.lint.house import memory_type
-from advisor.lint.kinds import KINDS, kind_of
+from advisor.lint.kinds import KINDS, find_kind
 from advisor.lint.run import lint
-from advisor.lint.shape import flaws
+from advisor.lint.shape import find_flaws
 
 NOT_SHIPPED = ("policy/*.yaml",)  # what only overlays have
 UNKNOWN = {"no_such_block": 1}
@@ -24,11 +24,11 @@ def test_every_yaml_file_has_a_decoder() -> None:
     names = [n for n, _ in rule_files(shipped_root())]
     assert len(names) > 200
     assert sorted(f.name for f in files()) == names
-    assert [n for n in names if kind_of(n) is None] == []
+    assert [n for n in names if find_kind(n) is None] == []
 
 
 def test_every_kind_of_file_is_shipped() -> None:
-    used = {kind_of(f.name) for f in files()}
+    used = {find_kind(f.name) for f in files()}
     unused = [k.pattern for k in KINDS if k not in used and not k.pattern.endswith(".yml")]
     assert unused == list(NOT_SHIPPED)
 
@@ -36,11 +36,11 @@ def test_every_kind_of_file_is_shipped() -> None:
 def test_every_document_is_decoded_and_an_unknown_block_is_a_fault() -> None:
     seen = 0
     for file in files():
-        kind = kind_of(file.name)
+        kind = find_kind(file.name)
         assert kind is not None
         if kind.type is not None:
-            assert flaws(file.data, kind.type()) == [], file.name
-            assert [f.code for f in flaws(file.data | UNKNOWN, kind.type())] == ["unknown_key"], file.name
+            assert find_flaws(file.data, kind.type()) == [], file.name
+            assert [f.code for f in find_flaws(file.data | UNKNOWN, kind.type())] == ["unknown_key"], file.name
             seen += 1
     assert seen > 50
 
@@ -48,18 +48,18 @@ def test_every_document_is_decoded_and_an_unknown_block_is_a_fault() -> None:
 def test_every_entry_is_decoded_and_an_unknown_block_is_a_fault() -> None:
     seen = 0
     for file in files():
-        kind = kind_of(file.name)
+        kind = find_kind(file.name)
         if kind is None or kind.type is not None:
             continue
-        found = list(entries(file.name, file.data))
+        found = list(read_entries(file.name, file.data))
         assert found, file.name
         for entry in found:
-            assert flaws(entry.data, TYPES[entry.table]) == [], entry.id
-            assert [f.code for f in flaws(entry.data | UNKNOWN, TYPES[entry.table])] == ["unknown_key"], entry.id
+            assert find_flaws(entry.data, TYPES[entry.table]) == [], entry.id
+            assert [f.code for f in find_flaws(entry.data | UNKNOWN, TYPES[entry.table])] == ["unknown_key"], entry.id
             seen += 1
         if not file.name.startswith("engines/"):
             wrong: list[object] = []
-            list(entries(file.name, file.data | UNKNOWN, wrong.append))
+            list(read_entries(file.name, file.data | UNKNOWN, wrong.append))
             assert len(wrong) == 1
             assert set(file.data) - {AS_OF} <= {e.table for e in found} | {"vendor", "family"}
     assert seen > 700
@@ -72,9 +72,9 @@ def test_memory_of_every_engine_has_the_type_of_what_reads_it() -> None:
             continue
         kind = memory_type(msgspec.convert(file.data, TYPES["engines"]))
         assert kind is not None, file.name
-        assert flaws(file.data["memory"], kind) == [], file.name
-        assert flaws(file.data["memory"] | UNKNOWN, kind)[0].code == "unknown_key", file.name
-        assert flaws(file.data["memory"] | {"source": 7}, kind)[0].code == "wrong_value", file.name
+        assert find_flaws(file.data["memory"], kind) == [], file.name
+        assert find_flaws(file.data["memory"] | UNKNOWN, kind)[0].code == "unknown_key", file.name
+        assert find_flaws(file.data["memory"] | {"source": 7}, kind)[0].code == "wrong_value", file.name
         seen.add(kind)
     assert len(seen) == 3  # a share of the device, as it grows, llama.cpp
 

@@ -10,7 +10,7 @@ from commands import advise
 from mini import CARDS, OFFER, mini, write
 
 from advisor.catalog.roots import shipped_root
-from advisor.cli.main import run
+from advisor.cli.main import run_command_line
 
 WRONG = {
     "prices/mine.yaml": OFFER.replace("card-a", "card-x"),
@@ -32,16 +32,16 @@ def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_no_faults(shipped: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["rules", "lint"]) == 0
+    assert run_command_line(["rules", "lint"]) == 0
     assert capsys.readouterr() == ("rules: no faults\n", "")
-    assert run(["rules", "lint", "--quiet"]) == 0
-    assert run(["rules", "lint", "--json"]) == 0
+    assert run_command_line(["rules", "lint", "--quiet"]) == 0
+    assert run_command_line(["rules", "lint", "--json"]) == 0
     assert capsys.readouterr() == ("[]\n", "")
 
 
 def test_all_faults_together_one_line_each(shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "mine", WRONG)
-    assert run(["rules", "lint", "mine"]) == 1
+    assert run_command_line(["rules", "lint", "mine"]) == 1
     out, err = capsys.readouterr()
     assert out.splitlines() == [
         "mine/hardware/mine.yaml:1: is not valid YAML: did not find expected node content",
@@ -55,7 +55,7 @@ def test_all_faults_together_one_line_each(shipped: Path, tmp_path: Path, capsys
 
 def test_json_is_a_list_of_faults(shipped: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(tmp_path / "mine", WRONG)
-    assert run(["rules", "lint", "--json", "mine"]) == 1
+    assert run_command_line(["rules", "lint", "--json", "mine"]) == 1
     faults = json.loads(capsys.readouterr().out)
     assert [set(f) for f in faults] == [{"file", "line", "code", "message", "near"}] * 4
     assert [(f["file"], f["line"], f["code"]) for f in faults] == [
@@ -73,17 +73,17 @@ def test_folders_are_laid_over_each_other_in_their_order(
     write(tmp_path / "one", {"prices/mine.yaml": WRONG["prices/mine.yaml"].replace("provider: p", "provider: q")})
     write(tmp_path / "two", {"hardware/x.yaml": CARDS.replace("card-a", "card-x").replace("Card A", "Card X")
                              .replace("10de:0001", "10de:0009").split("- id: card-b")[0]})  # fmt: skip
-    assert run(["rules", "lint", "one"]) == 1
-    assert run(["rules", "lint", "one", "two"]) == 0
+    assert run_command_line(["rules", "lint", "one"]) == 1
+    assert run_command_line(["rules", "lint", "one", "two"]) == 0
     assert capsys.readouterr().out.endswith("one, two: no faults\n")
     monkeypatch.setenv("ADVISOR_RULES", str(tmp_path / "one"))  # the rules in force
-    assert run(["rules", "lint"]) == 1
+    assert run_command_line(["rules", "lint"]) == 1
     assert "one/prices/mine.yaml:3: " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [["nowhere"], ["--jsn"], ["shipped/prices/p.yaml"]])
 def test_usage(shipped: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["rules", "lint", *words]) == 2
+    assert run_command_line(["rules", "lint", *words]) == 2
     assert capsys.readouterr().out == ""
 
 

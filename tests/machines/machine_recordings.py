@@ -15,7 +15,7 @@ from typing import Any
 import pynvml
 import yaml
 
-from advisor.machines.probe import Readers, probe
+from advisor.machines.probe import ProbeReaders, probe_machine
 from advisor.machines.types import Machine
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -127,14 +127,14 @@ def write_tree(root: Path, files: dict[str, Any]) -> Path:
     return root
 
 
-def readers(recording: dict[str, Any], **other: Any) -> Readers:
+def readers(recording: dict[str, Any], **other: Any) -> ProbeReaders:
     """Readers that answer from a recording; a command that was not recorded is absent."""
     commands = recording.get("commands", {})
 
     def run(argv: Sequence[str]) -> str | None:
         return commands.get(" ".join(argv[:2])) or commands.get(argv[0])
 
-    return Readers(
+    return ProbeReaders(
         system=recording.get("system", "linux"),
         arch=recording.get("arch", "x86_64"),
         run=run,
@@ -149,4 +149,4 @@ def replay(name: str, root: Path, env: dict[str, str] | None = None, **other: An
     """The real probe over a recording. `env` is added to the recorded environment."""
     recording = load(name)
     write_tree(root, recording.get("files", {}))
-    return probe(root, {**recording.get("env", {}), **(env or {})}, readers=readers(recording, **other))
+    return probe_machine(root, {**recording.get("env", {}), **(env or {})}, readers=readers(recording, **other))

@@ -97,12 +97,12 @@ def test_cpu_lists_count_what_the_kernel_would_write(cpus: set[int]) -> None:
         else:
             runs.append([n, n])
     text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-    assert limits.cpu_list(text) == len(cpus)
+    assert limits.count_listed_cpus(text) == len(cpus)
 
 
 @pytest.mark.parametrize("text", ["", "a", "3-1", "1-", "-1"])
 def test_cpu_lists_that_are_none(text: str) -> None:
-    assert limits.cpu_list(text) is None
+    assert limits.count_listed_cpus(text) is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason=f"{ELSEWHERE}/proc is wanted")
@@ -114,8 +114,8 @@ def test_affinity_agrees_with_the_kernel_call() -> None:
 def test_meminfo_agrees_with_psutil() -> None:
     import psutil
 
-    assert host.meminfo(Path("/")).total_bytes == psutil.virtual_memory().total
-    assert host.psutil_memory().total_bytes == psutil.virtual_memory().total
+    assert host.read_meminfo(Path("/")).total_bytes == psutil.virtual_memory().total
+    assert host.read_psutil_memory().total_bytes == psutil.virtual_memory().total
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_meminfo_agrees_with_psutil() -> None:
     ],
 )
 def test_containers(tmp_path: Path, files: dict[str, object], env: dict[str, str], kind: str | None) -> None:
-    assert host.container(write_tree(tmp_path, files), env) == kind
+    assert host.detect_container(write_tree(tmp_path, files), env) == kind
 
 
 def test_windows_processor_through_py_cpuinfo() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from machine_recordings import load, readers, replay
 
-from advisor.machines.apple import working_set
-from advisor.machines.probe import probe
+from advisor.machines.apple import default_working_set
+from advisor.machines.probe import probe_machine
 from advisor.units import GIB, MIB
 
 
@@ -51,7 +51,7 @@ def test_container_without_gpu_is_hidden_not_missing(tmp_path: Path) -> None:
 
 def test_apple_property_wins(tmp_path: Path) -> None:
     recording = load("apple-m3max") | {"metal": 51539607552}
-    (d,) = probe(tmp_path, {}, readers=readers(recording)).devices
+    (d,) = probe_machine(tmp_path, {}, readers=readers(recording)).devices
     assert (d.total_bytes, d.total_basis) == (51539607552, "reported")
 
 
@@ -68,7 +68,7 @@ def test_apple_wired_limit(tmp_path: Path) -> None:
     recording = load("apple-m3max")
     key = "sysctl machdep.cpu.brand_string"
     recording["commands"][key] = recording["commands"][key].replace("wired_limit_mb: 0", "wired_limit_mb: 57344")
-    (d,) = probe(tmp_path, {}, readers=readers(recording)).devices
+    (d,) = probe_machine(tmp_path, {}, readers=readers(recording)).devices
     assert (d.total_bytes, d.total_basis) == (57344 * MIB, "reported")
 
 
@@ -78,7 +78,7 @@ def test_apple_wired_limit(tmp_path: Path) -> None:
 def test_apple_without_a_core_count(tmp_path: Path, answer: str | None) -> None:
     recording = load("apple-m3max")
     recording["commands"]["system_profiler SPDisplaysDataType"] = answer
-    (d,) = probe(tmp_path, {}, readers=readers(recording)).devices
+    (d,) = probe_machine(tmp_path, {}, readers=readers(recording)).devices
     assert d.gpu_cores is None
 
 
@@ -96,6 +96,6 @@ def test_intel_mac(tmp_path: Path) -> None:
     [(16, 10.67), (16, 11.84), (24, 16.0), (24, 17.76), (32, 21.33), (128, 107.52)],
 )
 def test_stock_fraction_stays_below_what_was_measured(ram_gib: int, measured_gib: float) -> None:
-    share = working_set(ram_gib * GIB) / GIB
+    share = default_working_set(ram_gib * GIB) / GIB
     assert share <= measured_gib * 1.01
     assert share >= measured_gib * 0.88

@@ -137,8 +137,8 @@ def test_library_mismatch_is_not_no_gpu(tmp_path: Path) -> None:
 
 
 def test_without_a_trace_of_nvidia_the_module_is_not_loaded(tmp_path: Path) -> None:
-    assert nvidia.load(tmp_path, {}, "linux") is None
-    assert nvidia.load(tmp_path, {}, "darwin") is None
+    assert nvidia.load_nvml(tmp_path, {}, "linux") is None
+    assert nvidia.load_nvml(tmp_path, {}, "darwin") is None
 
 
 @pytest.mark.parametrize(
@@ -147,9 +147,9 @@ def test_without_a_trace_of_nvidia_the_module_is_not_loaded(tmp_path: Path) -> N
 def test_any_trace_of_nvidia_loads_the_module(tmp_path: Path, trace: str) -> None:
     (tmp_path / trace).parent.mkdir(parents=True)
     (tmp_path / trace).write_text("no library")  # preloading a broken WSL library must not raise
-    assert nvidia.load(tmp_path, {}, "linux") is pynvml
+    assert nvidia.load_nvml(tmp_path, {}, "linux") is pynvml
 
 
 def test_library_on_the_search_path_counts(tmp_path: Path) -> None:
     (tmp_path / "libnvidia-ml.so.1").write_text("")
-    assert nvidia.load(tmp_path / "root", {"LD_LIBRARY_PATH": f"/nowhere:{tmp_path}"}, "linux") is pynvml
+    assert nvidia.load_nvml(tmp_path / "root", {"LD_LIBRARY_PATH": f"/nowhere:{tmp_path}"}, "linux") is pynvml

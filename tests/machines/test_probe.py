@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from machine_recordings import FIXTURES, load, readers, replay, write_tree
 from programs import ELSEWHERE
 
-from advisor.machines.probe import probe, recorded_readers
+from advisor.machines.probe import probe_machine, recorded_readers
 from advisor.machines.types import Machine
 
 FILES = sorted({f for p in FIXTURES.glob("*.yaml") for f in load(p.stem).get("files", {})})
@@ -31,7 +31,7 @@ class Broken:
 
 
 def test_an_empty_tree_is_a_machine_without_answers(tmp_path: Path) -> None:
-    m = probe(tmp_path)
+    m = probe_machine(tmp_path)
     assert m.devices == ()
     assert m.memory.total_bytes is None
     assert m.cpu.model is None
@@ -42,7 +42,7 @@ def test_an_empty_tree_is_a_machine_without_answers(tmp_path: Path) -> None:
 def test_broken_nvml_is_a_note(tmp_path: Path) -> None:
     recording = load("amd-7900xtx")
     write_tree(tmp_path, recording["files"])
-    m = probe(tmp_path, {}, readers=readers(recording)._replace(nvml=Broken()))
+    m = probe_machine(tmp_path, {}, readers=readers(recording)._replace(nvml=Broken()))
     assert len(m.devices) == 2
     assert any("NVML" in n for n in m.notes)
 
@@ -58,7 +58,7 @@ def test_a_broken_source_does_not_hide_the_others(tmp_path: Path) -> None:
         raise RuntimeError("boom")
 
     both = recorded_readers("darwin", "arm64")._replace(run=run, metal=metal)
-    m = probe(tmp_path, {}, readers=both)
+    m = probe_machine(tmp_path, {}, readers=both)
     assert m.os == "macos"
     assert sum("boom" in n for n in m.notes) >= 2
 
@@ -77,7 +77,7 @@ def test_rubbish_in_system_files_never_raises(
         target = root / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
-    m = probe(root)
+    m = probe_machine(root)
     assert isinstance(m, Machine)
     assert not any("could not be read" in n for n in m.notes)
     json.dumps(m.to_dict())
@@ -86,7 +86,7 @@ def test_rubbish_in_system_files_never_raises(
 def test_indices_are_unique_across_vendors(tmp_path: Path) -> None:
     recording = load("nvidia-rtx4090x2")
     write_tree(tmp_path, recording["files"] | load("intel-mixed")["files"] | load("no-driver")["files"])
-    m = probe(tmp_path, {}, readers=readers(recording))
+    m = probe_machine(tmp_path, {}, readers=readers(recording))
     assert [d.index for d in m.devices] == list(range(len(m.devices)))
     assert [d.pci_bus for d in m.devices].count("0000:01:00.0") == 1  # NVML's card is not listed again from the bus
 
@@ -104,7 +104,7 @@ def test_unknown_stays_unknown_in_json(tmp_path: Path) -> None:
 def test_without_a_gpu_nothing_heavy_is_loaded() -> None:
     code = (
         "import sys, json, msgspec; before = set(sys.modules);"  # on Python 3.10 msgspec itself brings subprocess
-        "from advisor.machines.probe import probe; from pathlib import Path; probe(Path('/'), {});"
+        "from advisor.machines.probe import probe_machine; from pathlib import Path; probe_machine(Path('/'), {});"
         "heavy = {'pynvml', 'psutil', 'yaml', 'cpuinfo', 'amdsmi', 'subprocess'};"
         "print(json.dumps(sorted(heavy & (set(sys.modules) - before))))"
     )

@@ -40,30 +40,30 @@ MACHINES = st.builds(
 @pytest.mark.parametrize("name", sorted(p.stem for p in FIXTURES.glob("*.yaml")))
 def test_recordings_round_trip(tmp_path: Path, name: str) -> None:
     machine = replay(name, tmp_path / "root")
-    snapshot.save(machine, tmp_path / "snap.json")
-    assert snapshot.load(tmp_path / "snap.json") == machine
+    snapshot.save_snapshot(machine, tmp_path / "snap.json")
+    assert snapshot.load_snapshot(tmp_path / "snap.json") == machine
 
 
 @settings(max_examples=60)
 @given(machine=MACHINES)
 def test_any_machine_round_trips(tmp_path: Path, machine: Machine) -> None:
-    snapshot.save(machine, tmp_path / "snap.json", force=True)
-    assert snapshot.load(tmp_path / "snap.json") == machine
+    snapshot.save_snapshot(machine, tmp_path / "snap.json", force=True)
+    assert snapshot.load_snapshot(tmp_path / "snap.json") == machine
 
 
 def test_an_existing_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "snap.json"
     path.write_text("mine")
     with pytest.raises(BadFile, match="exists"):
-        snapshot.save(Machine(), path)
+        snapshot.save_snapshot(Machine(), path)
     assert path.read_text() == "mine"
-    snapshot.save(Machine(), path, force=True)
-    assert snapshot.load(path) == Machine()
+    snapshot.save_snapshot(Machine(), path, force=True)
+    assert snapshot.load_snapshot(path) == Machine()
 
 
 def test_it_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(BadFile, match="cannot be written"):
-        snapshot.save(Machine(), tmp_path / "no" / "folder.json")
+        snapshot.save_snapshot(Machine(), tmp_path / "no" / "folder.json")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_garbage_is_one_line(tmp_path: Path, content: str) -> None:
     path = tmp_path / "snap.json"
     path.write_text(content)
     with pytest.raises(BadFile) as e:
-        snapshot.load(path)
+        snapshot.load_snapshot(path)
     assert "\n" not in e.value.line()
     assert str(path) in e.value.line()
 
@@ -87,7 +87,7 @@ def test_bytes_never_crash(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "snap.json"
     path.write_bytes(data)
     with pytest.raises(BadFile):
-        snapshot.load(path)
+        snapshot.load_snapshot(path)
 
 
 @settings(max_examples=80)
@@ -98,4 +98,4 @@ def test_a_damaged_snapshot_is_refused_or_is_a_machine(tmp_path: Path, data: st.
     path = tmp_path / "snap.json"
     path.write_text(whole[:at] + data.draw(st.characters(max_codepoint=127)) + whole[at + 1 :])
     with contextlib.suppress(BadFile):  # anything else is a crash
-        assert isinstance(snapshot.load(path), Machine)
+        assert isinstance(snapshot.load_snapshot(path), Machine)

@@ -11,7 +11,7 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import BadFile
-from advisor.estimation import Request, deployment, estimate
+from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.memory import checkpoint_weights, hf_weights
 
 RULES = catalog([shipped_root()])
@@ -61,11 +61,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 def first_rank(folder: Path, tp: int, pp: int = 1) -> list[int | None]:
-    request = Request(
+    request = EstimateRequest(
         model=str(folder), engine="vllm", hardware=f"{tp * pp}x H100 80GB SXM", context_length=8192,
         settings={"tensor-parallel-size": tp, "pipeline-parallel-size": pp},
     )  # fmt: skip
-    m = estimate(deployment(request, RULES)[0], RULES)
+    m = estimate(resolve_request(request, RULES)[0], RULES)
     assert m.basis["weights"] == "exact"
     return [x.weights_bytes for x in m.devices]
 
@@ -80,8 +80,8 @@ def test_vllm_loads_these_bytes(folder: Path) -> None:
 def test_ranks_as_from_the_architecture(folder: Path, tp: int, pp: int) -> None:
     write(folder / "model.safetensors", llama())
     model, q = RULES.find_model("llama3.1:8b"), RULES.quantization("BF16")
-    ours = checkpoint_weights.per_rank(model, folder, tp, pp)
-    theirs = hf_weights.per_rank(model, q, tp, pp)
+    ours = checkpoint_weights.checkpoint_rank_weights(model, folder, tp, pp)
+    theirs = hf_weights.rank_weights(model, q, tp, pp)
     assert ours.stages == theirs.stages
     assert ours.outside == theirs.outside
 

@@ -10,8 +10,8 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import MemoryEstimate
-from advisor.estimation import deployment, estimate
-from advisor.report.measured import llama_request
+from advisor.estimation import estimate, resolve_request
+from advisor.report.measured_rows import make_llama_request
 
 _LINES = (Path(__file__).parent.parent / "data" / "llamacpp_rows.csv").read_text().splitlines()
 ROWS = list(csv.DictReader(line for line in _LINES if not line.startswith("#")))
@@ -20,7 +20,7 @@ MIB = 2**20
 
 
 def estimated(r: dict[str, str]) -> MemoryEstimate:
-    return estimate(deployment(llama_request(r), RULES)[0], RULES)
+    return estimate(resolve_request(make_llama_request(r), RULES)[0], RULES)
 
 
 def planned(r: dict[str, str]) -> dict[str, tuple[int, int, int]]:

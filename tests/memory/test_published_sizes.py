@@ -31,7 +31,7 @@ def test_mlx_repositories() -> None:
     errors = []
     for name, quant, size in _published():
         m: Model = RULES.find_model(name)
-        errors.append(abs(sum(hf_weights.per_rank(m, RULES.quantization(quant), 1, 1).stages) / size - 1))
+        errors.append(abs(sum(hf_weights.rank_weights(m, RULES.quantization(quant), 1, 1).stages) / size - 1))
     assert len(errors) >= 60
     assert sum(e <= 0.002 for e in errors) / len(errors) >= 0.66
     assert statistics.median(errors) <= 0.0005

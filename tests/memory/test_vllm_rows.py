@@ -10,7 +10,7 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, Setting
-from advisor.estimation import estimate, machine_of
+from advisor.estimation import estimate, find_machine
 
 _LINES = (Path(__file__).parent.parent / "data" / "vllm_kv_rows.csv").read_text().splitlines()
 ROWS = list(csv.DictReader(line for line in _LINES if not line.startswith("#")))
@@ -35,7 +35,7 @@ def estimated(r: dict[str, str], length: int, sequences: int = 1) -> MemoryEstim
             engine="vllm",
             engine_version="0.33.0",
             quantization=r["quant"],
-            machine=machine_of(f"{r['tp']}x H100 80GB SXM", RULES),
+            machine=find_machine(f"{r['tp']}x H100 80GB SXM", RULES),
             sequences=sequences,
             settings=settings,
         ),

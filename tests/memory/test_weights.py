@@ -48,14 +48,14 @@ PARAMS = {
 
 def elements(model: str) -> int:
     """Parameters of the file, from the F32 file: four bytes each."""
-    return gguf_weights.from_model(RULES.find_model(model), "F32").file_bytes // 4
+    return gguf_weights.weights_from_model(RULES.find_model(model), "F32").file_bytes // 4
 
 
 @pytest.mark.parametrize("model", TABLE)
 def test_bits_per_weight(model: str) -> None:
     n = elements(model)
     for mix, want in zip(MIXES, TABLE[model], strict=False):
-        size = gguf_weights.from_model(RULES.find_model(model), mix).file_bytes
+        size = gguf_weights.weights_from_model(RULES.find_model(model), mix).file_bytes
         assert size * 8 / n == pytest.approx(want, abs=0.0051), mix
 
 
@@ -67,7 +67,7 @@ def test_parameters_of_the_file(model: str, billions: float) -> None:
 @pytest.mark.parametrize("model", TABLE)
 def test_part_of_the_file_on_the_gpu(model: str) -> None:
     """The token embedding stays in host memory; tied models put a copy on the GPU; a next-token block stays on disk."""
-    w = gguf_weights.from_model(RULES.find_model(model), "Q4_K_M")
+    w = gguf_weights.weights_from_model(RULES.find_model(model), "Q4_K_M")
     on_device = sum(x.device_bytes for x in w.weights if not x.mtp and x.name != "token_embd.weight")
     if w.tied:
         on_device += next(x.device_bytes for x in w.weights if x.name == "token_embd.weight")
@@ -82,7 +82,7 @@ def test_published_file_sizes() -> None:
         ("openai/gpt-oss-120b", "MXFP4_MOE", 63.4),
         ("meta-llama/Llama-3.1-8B-Instruct", "Q4_K_M", 4.92),
     ):
-        size = gguf_weights.from_model(RULES.find_model(model), mix).file_bytes
+        size = gguf_weights.weights_from_model(RULES.find_model(model), mix).file_bytes
         assert size / 1e9 == pytest.approx(gb, rel=0.003), (model, mix)
 
 
@@ -99,15 +99,15 @@ def test_rows_and_device_padding_by_hand() -> None:
 def test_unknown_mix_is_a_key_error_and_dynamic_mixes_are_said_to_be_estimates() -> None:
     model = RULES.find_model("Qwen/Qwen3-8B")
     with pytest.raises(KeyError):
-        gguf_weights.from_model(model, "Q9_X")
-    dynamic = gguf_weights.from_model(model, "UD-Q4_K_XL")
+        gguf_weights.weights_from_model(model, "Q9_X")
+    dynamic = gguf_weights.weights_from_model(model, "UD-Q4_K_XL")
     assert not dynamic.exact
     assert dynamic.note
 
 
 def test_every_mix_gives_more_bytes_than_one_with_fewer_bits() -> None:
     model = RULES.find_model("meta-llama/Llama-3.1-8B-Instruct")
-    size = {m: gguf_weights.from_model(model, m).file_bytes for m in BASE if m != "MXFP4_MOE"}
+    size = {m: gguf_weights.weights_from_model(model, m).file_bytes for m in BASE if m != "MXFP4_MOE"}
     order = (
         "IQ1_S",
         "IQ2_XXS",

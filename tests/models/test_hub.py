@@ -21,8 +21,8 @@ from test_safetensors import Spec, write
 
 from advisor.catalog.roots import cache_dir
 from advisor.errors import BadFile
-from advisor.models.headers import origin
-from advisor.models.hub import wanted
+from advisor.models.headers import read_origin
+from advisor.models.hub import parse_hub_reference
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = {
@@ -212,18 +212,18 @@ def test_what_goes_wrong_is_one_line(hub: Hub, tmp_path: Path, name: str, env: d
 
 
 def test_names_that_are_hub_names() -> None:
-    assert wanted("org/name") == ("org/name", None)
-    assert wanted("hf.co/org/name:Q4_K_M") == ("org/name", "Q4_K_M")
-    assert wanted("https://huggingface.co/org/name/sub/file.gguf") == ("org/name", "sub/file.gguf")
-    assert wanted("llama3.1:8b") is None
-    assert wanted("/tmp/x") is None
+    assert parse_hub_reference("org/name") == ("org/name", None)
+    assert parse_hub_reference("hf.co/org/name:Q4_K_M") == ("org/name", "Q4_K_M")
+    assert parse_hub_reference("https://huggingface.co/org/name/sub/file.gguf") == ("org/name", "sub/file.gguf")
+    assert parse_hub_reference("llama3.1:8b") is None
+    assert parse_hub_reference("/tmp/x") is None
 
 
 def test_only_the_mark_makes_a_header_folder(tmp_path: Path) -> None:
-    assert origin(tmp_path) is None
+    assert read_origin(tmp_path) is None
     (tmp_path / "advise-headers.json").write_text("{}")
     with pytest.raises(BadFile, match="not what --online writes"):
-        origin(tmp_path)
+        read_origin(tmp_path)
 
 
 def test_a_downloaded_repository_is_found_in_the_hub_cache(hub: Hub, tmp_path: Path) -> None:

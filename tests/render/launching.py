@@ -13,8 +13,8 @@ import msgspec
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment
-from advisor.estimation import Request, deployment
-from advisor.render import File, render
+from advisor.estimation import EstimateRequest, resolve_request
+from advisor.render import LaunchFile, render_files
 
 RULES = catalog([shipped_root()])
 ENGINES = ("llama.cpp", "ollama", "vllm", "sglang")
@@ -27,12 +27,14 @@ def launch(engine: str, *, hardware: str = "RTX 4090", model: str = "llama3.1:8b
 
 @cache
 def _plain(engine: str, hardware: str, model: str) -> Deployment:
-    return deployment(Request(model=model, engine=engine, hardware=hardware, context_length=8192), RULES)[0]
+    return resolve_request(EstimateRequest(model=model, engine=engine, hardware=hardware, context_length=8192), RULES)[
+        0
+    ]
 
 
-def rendered(d: Deployment, target: str) -> File:
+def rendered(d: Deployment, target: str) -> LaunchFile:
     """The one file of a target."""
-    (file,) = render(d, target, RULES)
+    (file,) = render_files(d, target, RULES)
     return file
 
 

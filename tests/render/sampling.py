@@ -11,7 +11,7 @@ from launching import RULES
 
 from advisor.deployment import Deployment
 from advisor.errors import AdvisorError
-from advisor.estimation import Request, deployment
+from advisor.estimation import EstimateRequest, resolve_request
 from advisor.machines.types import Machine
 
 NVIDIA = (
@@ -69,11 +69,11 @@ def deployments(every: int = 1, only: str | None = None) -> Iterator[Deployment]
             count += 1
             if count % every:
                 continue
-            request = Request(
+            request = EstimateRequest(
                 model=model, engine=entry.id, hardware=hw, context_length=length, sequences=at_once, settings=settings
             )
             try:
-                d, _ = deployment(request, RULES, MACHINES)
+                d, _ = resolve_request(request, RULES, MACHINES)
             except AdvisorError:
                 continue
             more: dict[str, Any] = {}

@@ -15,10 +15,10 @@ from reading import read_yaml
 
 from advisor import engines
 from advisor.errors import BadInput
-from advisor.estimation import Request, deployment
-from advisor.render import File, command, render, targets
-from advisor.render.environment import environment
-from advisor.render.files import write
+from advisor.estimation import EstimateRequest, resolve_request
+from advisor.render import LaunchFile, list_targets, render_command, render_files
+from advisor.render.environment import make_environment
+from advisor.render.files import write_files
 
 FLAGS = Path(__file__).parent.parent / "data" / "flags"
 COMMAND_ONLY = ("tensorrt-llm", "lmdeploy", "max", "tgi", "mlx-lm", "mlc-llm", "transformers")
@@ -37,7 +37,7 @@ def known(engine: str) -> set[str]:
 @pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "sglang", "lmdeploy", "max", "tgi", "tensorrt-llm", "mlx-lm"])
 def test_decided_flags_are_flags_of_the_engine(engine: str, hardware: str) -> None:
     entry = RULES.engine(engine)
-    module, inner = engines.find(engine, RULES.engines())
+    module, inner = engines.find_engine_module(engine, RULES.engines())
     special: dict[str, dict[str, object]] = {
         "llama.cpp": {"cpu-moe": True, "embeddings": True, "cache-type-k": "q8_0", "cache-type-v": "q8_0"},
         "vllm": {"tensor-parallel-size": 2, "pipeline-parallel-size": 2, "data-parallel-size": 2, "enforce-eager": True,
@@ -46,12 +46,12 @@ def test_decided_flags_are_flags_of_the_engine(engine: str, hardware: str) -> No
         "lmdeploy": {"tp": 2}, "tgi": {"num-shard": 2}, "tensorrt-llm": {"tensor_parallel_size": 2},
     }  # fmt: skip
     for settings in ({}, special.get(engine, {})):
-        request = Request(
+        request = EstimateRequest(
             model="Qwen/Qwen3-30B-A3B", engine=engine, hardware=hardware, context_length=4096, settings=settings
         )
-        d, _ = deployment(request, RULES)
+        d, _ = resolve_request(request, RULES)
         d = msgspec.structs.replace(d, served_name="x")
-        for x in module.settings(d, inner, RULES.quantization(d.quantization)):
+        for x in module.launch_settings(d, inner, RULES.quantization(d.quantization)):
             assert f"--{x.name}" in known(entry.id), x.name
             assert x.because
 
@@ -118,7 +118,7 @@ def test_compose_files_have_the_shape_compose_wants(engine: str, hardware: str) 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("target", ["command", "docker", "compose"])
 def test_scripts_are_shell_and_listen_on_loopback(engine: str, target: str, tmp_path: Path) -> None:
-    assert target in targets(engine, RULES)
+    assert target in list_targets(engine, RULES)
     file = rendered(launch(engine), target)
     if file.name.endswith(".sh"):
         assert file.executable
@@ -139,7 +139,7 @@ def test_the_pasted_command_is_the_scripts_own() -> None:
         "ramalama",
     ):
         d = launch(engine, served_name="it's $(mine)")
-        assert rendered(d, "command").content.split("exec ", 1)[1].strip() == command(d, RULES)
+        assert rendered(d, "command").content.split("exec ", 1)[1].strip() == render_command(d, RULES)
 
 
 def test_addresses_of_version_6_are_bracketed() -> None:
@@ -149,9 +149,9 @@ def test_addresses_of_version_6_are_bracketed() -> None:
 
 def test_what_there_is_no_template_or_image_for() -> None:
     with pytest.raises(BadInput, match="unknown target 'composee'"):
-        render(launch("vllm"), "composee", RULES)
+        render_files(launch("vllm"), "composee", RULES)
     with pytest.raises(BadInput, match="no ray file: Ray Serve LLM drives vLLM"):
-        render(launch("llama.cpp"), "ray", RULES)
+        render_files(launch("llama.cpp"), "ray", RULES)
     with pytest.raises(BadInput, match="no container image"):
         rendered(launch("vllm", hardware="M3 Max 64GB"), "docker")
 
@@ -164,7 +164,7 @@ def own_template(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> No
 
 def test_a_users_template_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_template(tmp_path, monkeypatch, "mine {{ model.repository | sh }}\n")
-    assert command(launch("vllm"), RULES) == "mine meta-llama/Llama-3.1-8B-Instruct"
+    assert render_command(launch("vllm"), RULES) == "mine meta-llama/Llama-3.1-8B-Instruct"
 
 
 @pytest.mark.parametrize(
@@ -189,29 +189,29 @@ def test_wrong_templates_are_one_clear_error(
     """Undefined names fail (no silent gaps), and the sandbox lets nothing reach the program."""
     own_template(tmp_path, monkeypatch, text)
     with pytest.raises(BadInput, match=r"template vllm/command\.j2") as e:
-        command(launch("vllm"), RULES)
+        render_command(launch("vllm"), RULES)
     assert words in e.value.message
 
 
 def test_the_environment_escapes_nothing_by_itself(tmp_path: Path) -> None:
     (tmp_path / "t.j2").write_text("{{ x }}|{{ x | sh }}|{{ x | yaml }}|{{ x | compose }}")
-    made = environment((tmp_path,)).get_template("t.j2").render(x="a $b")
+    made = make_environment((tmp_path,)).get_template("t.j2").render(x="a $b")
     assert made == 'a $b|\'a $b\'|"a $b"|"a $$b"'
 
 
-ONE = (File(name="run.sh", content="#!/bin/sh\n", executable=True),)
+ONE = (LaunchFile(name="run.sh", content="#!/bin/sh\n", executable=True),)
 
 
 def test_nothing_is_overwritten_unless_forced(tmp_path: Path) -> None:
-    (path,) = write(ONE, tmp_path / "new" / "folder")
+    (path,) = write_files(ONE, tmp_path / "new" / "folder")
     assert path.stat().st_mode & 0o111
     path.write_text("mine")
-    two = (File(name="other", content="x"), *ONE)
+    two = (LaunchFile(name="other", content="x"), *ONE)
     with pytest.raises(BadInput, match=r"run\.sh is there already; --force"):
-        write(two, path.parent)
+        write_files(two, path.parent)
     assert path.read_text() == "mine"
     assert not (path.parent / "other").exists()
-    write(two, path.parent, force=True)
+    write_files(two, path.parent, force=True)
     assert path.read_text() == "#!/bin/sh\n"
 
 
@@ -223,8 +223,8 @@ def test_links_are_replaced_not_followed(tmp_path: Path) -> None:
         folder.mkdir()
         (folder / "run.sh").symlink_to(points_to)
         with pytest.raises(BadInput, match="already"):
-            write(ONE, folder)
-        write(ONE, folder, force=True)
+            write_files(ONE, folder)
+        write_files(ONE, folder, force=True)
         assert not (folder / "run.sh").is_symlink()
     assert target.read_text() == "keep"
     assert not (tmp_path / "absent").exists()
@@ -235,4 +235,4 @@ def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "d" / "run.sh").mkdir(parents=True)
     for folder in (tmp_path / "file", tmp_path / "d", tmp_path / "a\0b"):
         with pytest.raises(BadInput):
-            write(ONE, folder, force=True)
+            write_files(ONE, folder, force=True)

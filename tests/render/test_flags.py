@@ -12,7 +12,7 @@ from reading import READERS, argv, tabby_config
 from sampling import deployments
 
 from advisor.errors import BadInput
-from advisor.render import flags, matrix, render, targets
+from advisor.render import flags, list_targets, matrix, render_files
 
 FLAGGED = {*PROGRAMS, *SAME_AS}
 
@@ -22,9 +22,9 @@ def check(every: int) -> Counter[str]:
     seen: Counter[str] = Counter()
     wrong: list[str] = []
     for d in deployments(every):
-        for target in targets(d.engine, RULES):
+        for target in list_targets(d.engine, RULES):
             try:
-                (file,) = render(d, target, RULES)
+                (file,) = render_files(d, target, RULES)
             except BadInput as e:
                 if not re.search("no container image|rents accelerators|image is for NVIDIA|cannot stand", e.message):
                     raise
@@ -49,7 +49,7 @@ def _server(engine: str, target: str) -> str:
 def test_a_thousand_files_hold_only_flags_of_the_engine() -> None:
     seen = check(every=97)
     assert sum(seen.values()) >= 900, seen
-    assert set(seen) == set(matrix.table(RULES).targets), "a target that no sample reached"
+    assert set(seen) == set(matrix.load_targets(RULES).targets), "a target that no sample reached"
 
 
 @pytest.mark.slow
@@ -81,7 +81,7 @@ def test_every_file_of_a_deployment_says_the_same() -> None:
     for engine in ("llama.cpp", "vllm", "sglang", "lmdeploy", "max", "tgi", "tensorrt-llm"):
         d = launch(engine, hardware="2x RTX 3090", served_name="a b")
         want = _without_place(engine, argv("command", rendered(d, "command").content, None) or [])
-        for target in targets(engine, RULES):
+        for target in list_targets(engine, RULES):
             if target not in READERS or target in ("dynamo", "llm-d", "command"):
                 continue
             content = rendered(d, target).content
@@ -125,7 +125,7 @@ def test_flag_tables_are_consistent() -> None:
         assert known["file"]["version"]
         for names in known["file"].get("since", {}).values():
             assert {f"--{n}" for n in names} <= set(known["kinds"]), set(names) - set(known["file"]["flags"])
-        table = flags.flag_table(path, RULES)
+        table = flags.load_flag_table(path, RULES)
         assert table is not None
         assert set(table.spellings()) == set(known["kinds"])
 
@@ -149,7 +149,7 @@ def test_flag_tables_are_consistent() -> None:
     ],
 )
 def test_flags_by_version(engine: str, flag: str, version: str, says: str | None) -> None:
-    why = flags.lacking(flags.flag_table(engine, RULES), flag, version)
+    why = flags.explain_missing_flag(flags.load_flag_table(engine, RULES), flag, version)
     assert why is None if says is None else why is not None and says in why
 
 

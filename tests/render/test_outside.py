@@ -18,7 +18,7 @@ from reading import documents, read_all_yaml, read_yaml
 
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
-from advisor.render import render, targets
+from advisor.render import list_targets, render_files
 
 HARDWARE = ("RTX 4090", "cpu, 64GB RAM", "RX 7900 XTX", "8x H100 80GB SXM, 2 nodes", "Arc B580", "M3 Max 64GB")
 HOSTILE = 'it\'s "$(x)" `y` %n ${Z} \\ #: - &*!|>{}[]\tü😀 \u2028\n- a: b'
@@ -27,7 +27,7 @@ HOSTILE = 'it\'s "$(x)" `y` %n ${Z} \\ #: - &*!|>{}[]\tü😀 \u2028\n- a: b'
 def samples(target: str) -> Iterator[tuple[str, str]]:
     """(what, content) of a target: every engine on unlike machines, from a hub, from disk, open to others, hostile."""
     for entry in RULES.engines().values():
-        if entry.kind == "client" or target not in targets(entry.id, RULES):
+        if entry.kind == "client" or target not in list_targets(entry.id, RULES):
             continue
         for n, hardware in enumerate(HARDWARE):
             kinds: tuple[dict[str, Any], ...] = (
@@ -44,7 +44,7 @@ def samples(target: str) -> Iterator[tuple[str, str]]:
 
 def one(d: Deployment, target: str) -> str | None:
     try:
-        (file,) = render(d, target, RULES)
+        (file,) = render_files(d, target, RULES)
     except BadInput as e:
         if re.search("no container image|rents accelerators|image is for NVIDIA|cannot stand", e.message):
             return None

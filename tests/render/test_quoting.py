@@ -20,8 +20,8 @@ from reading import argv, unit_split, unit_word
 
 from advisor.errors import BadInput
 from advisor.render import environment as environment_module
-from advisor.render import targets
-from advisor.render.environment import comment, compose_scalar, shell, yaml_scalar
+from advisor.render import list_targets
+from advisor.render.environment import compose_scalar, quote_comment, quote_shell, yaml_scalar
 
 
 @given(TEXT)
@@ -39,7 +39,7 @@ def test_a_compose_scalar_expands_nothing(text: str) -> None:
 
 @given(TEXT)
 def test_a_comment_stays_on_its_line(text: str) -> None:
-    shown = comment(text)
+    shown = quote_comment(text)
     assert len(shown.splitlines()) <= 1
     assert yaml.safe_load(f"# {shown}\na: 1\n") == {"a": 1}
 
@@ -48,7 +48,7 @@ def test_a_comment_stays_on_its_line(text: str) -> None:
 def test_a_shell_word_reads_back(text: str) -> None:
     import shlex
 
-    assert shlex.split(shell(text)) == [text]
+    assert shlex.split(quote_shell(text)) == [text]
 
 
 # engine -> program, and where in its arguments the model is
@@ -286,7 +286,7 @@ def test_python_clients_hold_exactly_the_address(url: str, name: str) -> None:
 def test_ten_thousand_hostile_deployments(file: str, served: str, target: str) -> None:
     """Seven engines each: the words are those of the shell command wherever they stand."""
     for engine in ("vllm", "sglang", "llama.cpp", "lmdeploy", "max", "tgi", "tensorrt-llm"):
-        if target not in targets(engine, RULES):
+        if target not in list_targets(engine, RULES):
             continue
         words = other_files(engine, target, model_path=f"/srv/m/{file}", served_name=served)
         plain = other_files(engine, target, model_path="/srv/m/plain", served_name="plain")

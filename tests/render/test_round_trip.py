@@ -1,4 +1,4 @@
-"""`read` is the inverse of `render`: what a launch file starts is the deployment it was rendered from."""
+"""`read` is the inverse of `render_files`: what a launch file starts is the deployment it was rendered from."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from launching import RULES
 from sampling import HARDWARE, LENGTHS, MODELS, NVIDIA, SETTINGS
 from test_quoting import NAMES, TEXT
 
-from advisor.checks.inverse import deployments
+from advisor.checks.inverse import read_deployments
 from advisor.checks.knowledge import Knowledge
 from advisor.deployment import Deployment, Setting
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import Request, deployment
-from advisor.render import render, targets
-from advisor.render.context import context, text
+from advisor.estimation import EstimateRequest, resolve_request
+from advisor.render import list_targets, render_files
+from advisor.render.context import make_template_context, setting_text
 
 TARGETS = ("command", "docker", "compose", "systemd", "kubernetes", "llama-swap", "ollama")
 ENGINES = ("llama.cpp", "vllm", "sglang", "ollama", "lmdeploy", "tensorrt-llm", "tgi", "max", "mlx-lm", "transformers")
@@ -31,10 +31,10 @@ MAKER = {"MODEL": "someone/checkpoint"}  # what the user sets where no checkpoin
 @cache
 def resolved(engine: str, hardware: str, model: str, option: int, length: int, at_once: int) -> Deployment | None:
     """A deployment; None where the engine cannot run it."""
-    request = Request(model=model, engine=engine, hardware=hardware, context_length=length, sequences=at_once,
+    request = EstimateRequest(model=model, engine=engine, hardware=hardware, context_length=length, sequences=at_once,
                       settings=SETTINGS.get(engine, ({},))[option])  # fmt: skip
     try:
-        return deployment(request, RULES)[0]
+        return resolve_request(request, RULES)[0]
     except AdvisorError:
         return None
 
@@ -56,12 +56,12 @@ def rendered(draw: st.DrawFn) -> tuple[Deployment, str]:
         host=draw(st.sampled_from((None, "127.0.0.1", "0.0.0.0", "::1", "10.0.0.5", "localhost"))),
         port=draw(st.none() | st.integers(1024, 65535)),
     )
-    return d, draw(st.sampled_from([t for t in TARGETS if t in targets(engine, RULES)]))
+    return d, draw(st.sampled_from([t for t in TARGETS if t in list_targets(engine, RULES)]))
 
 
 def words_of(d: Deployment, target: str) -> dict[str, str | None]:
     """What the flags of the file say, by the engine's own names for them."""
-    seen = context(d, RULES.engine(d.engine), RULES, target)
+    seen = make_template_context(d, RULES.engine(d.engine), RULES, target)
     if target == "ollama":
         return {"num_ctx": str(seen["modelfile_context"])}
     if d.engine == "ollama":
@@ -76,19 +76,19 @@ def words_of(d: Deployment, target: str) -> dict[str, str | None]:
 
 
 def said(value: Setting) -> str | None:
-    return None if value is True else text(value)
+    return None if value is True else setting_text(value)
 
 
 def read_back(d: Deployment, target: str) -> Deployment | None:
     """The deployment that the file of `d` starts; None where the file cannot hold its names, which is said."""
     try:
-        (file,) = render(d, target, RULES)
+        (file,) = render_files(d, target, RULES)
     except BadInput as e:
         if "cannot" in e.message or "no container image" in e.message:
             return None
         raise
     assert d.machine is not None
-    (back,) = deployments(file.content, file.name, RULES, d.machine.text, MAKER)
+    (back,) = read_deployments(file.content, file.name, RULES, d.machine.text, MAKER)
     return back
 
 
@@ -105,7 +105,7 @@ def check(d: Deployment, target: str) -> None:
         assert back.served_name == d.served_name
     if d.engine != "ollama" or target == "ollama":  # its server is told the path by the command that follows
         assert back.model_path == (d.model_path or (MAKER["MODEL"] if back.model_path else None))
-    seen = context(d, RULES.engine(d.engine), RULES, target)
+    seen = make_template_context(d, RULES.engine(d.engine), RULES, target)
     if target in ("docker", "compose"):
         assert (back.host, back.port) == (seen["host"].replace("localhost", "127.0.0.1"), seen["port"])
     elif target in ("command", "systemd") and d.engine != "ollama":

@@ -9,16 +9,18 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.report import accuracy, activation_fit, measured
+from advisor.report import accuracy, activation_fit, measured_rows
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "tests" / "data"
 RULES = catalog([shipped_root()])
-ROWS = [c for r in measured.read_rows(DATA / "vram_logs.csv") if (c := measured.compare(r, RULES)) is not None]
+ROWS = [
+    c for r in measured_rows.read_rows(DATA / "vram_logs.csv") if (c := measured_rows.compare_row(r, RULES)) is not None
+]
 
 
 def test_the_page_is_made_from_the_rows() -> None:
-    assert (ROOT / "docs" / "accuracy.md").read_text() == accuracy.page(DATA, RULES), (
+    assert (ROOT / "docs" / "accuracy.md").read_text() == accuracy.make_accuracy_page(DATA, RULES), (
         "run: python -m advisor.report.accuracy tests/data docs/accuracy.md"
     )
 
@@ -50,6 +52,6 @@ def test_nothing_that_was_refused_is_called_a_fit() -> None:
 @pytest.mark.parametrize("fit", [False, True])
 def test_activation_peaks(fit: bool) -> None:
     """Also with coefficients fitted without the group that is judged."""
-    errors = [abs(a - b) / b for _, a, b in activation_fit.peak_errors(activation_fit.peaks(DATA), RULES, fit)]
+    errors = [abs(a - b) / b for _, a, b in activation_fit.peak_errors(activation_fit.read_peaks(DATA), RULES, fit)]
     assert statistics.median(errors) <= 0.08
     assert sorted(errors)[-2] <= 0.15  # all but one

@@ -18,7 +18,7 @@ RULES = catalog([shipped_root()])
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, str]:
-    return engine_pages.pages(RULES)
+    return engine_pages.make_engine_pages(RULES)
 
 
 def test_the_pages_are_those_of_the_rules(made: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 import advisor
 from advisor.cli.main import root
-from advisor.report.schema import SHAPES, texts
+from advisor.report.schema import SHAPES, make_schema_files
 
 FOLDER = Path(advisor.__file__).parent / "schemas"
 
@@ -30,7 +30,7 @@ def run(*words: str, stdin: str | None = None) -> Any:
 
 
 def test_files_are_what_the_shapes_say() -> None:
-    for name, text in texts().items():
+    for name, text in make_schema_files().items():
         assert (FOLDER / name).read_text() == text, f"python -m advisor.report.schema {FOLDER}"
     assert {p.stem for p in FOLDER.glob("*.json")} == set(SHAPES)
 

@@ -9,10 +9,10 @@ import msgspec
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
-from advisor.estimation import Request, deployment, estimate
+from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.machines.types import Device
-from advisor.speed.estimator import speed
-from advisor.speed.load import Load
+from advisor.speed.estimator import estimate_speed
+from advisor.speed.load import RequestLoad
 
 RULES = catalog([shipped_root()])
 ROWS = Path(__file__).parent.parent / "data" / "speed_rows.csv"
@@ -20,17 +20,17 @@ ROWS = Path(__file__).parent.parent / "data" / "speed_rows.csv"
 
 def made(model: str, quant: str | None, hardware: str, engine: str = "llama.cpp", context: int = 8192, **more):
     """(deployment, memory) of one request line."""
-    r = Request(
+    r = EstimateRequest(
         model=model, quantization=quant, hardware=hardware, engine=engine, context_length=context,
         sequences=more.pop("sequences", 1), settings=more.pop("settings", {}), **more,
     )  # fmt: skip
-    d, _ = deployment(r, RULES)
+    d, _ = resolve_request(r, RULES)
     return d, estimate(d, RULES)
 
 
 def ask(d: Deployment, m: MemoryEstimate, **load: int) -> SpeedEstimate:
     """The speed, which must be known."""
-    found = speed(d, m, RULES, Load(**load))
+    found = estimate_speed(d, m, RULES, RequestLoad(**load))
     assert found is not None
     return found
 

@@ -15,8 +15,8 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.estimation import answer_line, estimate
 from advisor.speed.efficiencies import format_class, hardware_class
-from advisor.speed.estimator import speed
-from advisor.speed.load import Load
+from advisor.speed.estimator import estimate_speed
+from advisor.speed.load import RequestLoad
 
 FIELDS = ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps")
 
@@ -80,7 +80,7 @@ def test_a_processor_of_unknown_cores_is_not_timed_at_what_needs_them() -> None:
 
 def test_unknown_is_none() -> None:
     d, m = made("bge-m3", "F16", "RTX 4090")
-    assert speed(d, m, RULES, Load()) is None  # encoders do not decode
+    assert estimate_speed(d, m, RULES, RequestLoad()) is None  # encoders do not decode
 
 
 def test_hardware_that_no_row_is_of_has_wider_bounds_than_its_kin() -> None:
@@ -141,6 +141,8 @@ def test_the_command_does_not_overwrite_and_reads_more_than_one_file(tmp_path: P
 def test_speed_costs_little_beside_the_memory_estimate(engine: str, quant: str, hardware: str, settings: dict) -> None:
     """In calls of functions, which no load of the machine changes; a batch runs at some 4,000 a second."""
     d, m = made("70B", quant, hardware, engine, settings=settings)
-    speed(d, m, RULES, Load())  # tables are read once
-    ours, memory = (calls(w, c_too=True) for w in (lambda: speed(d, m, RULES, Load()), lambda: estimate(d, RULES)))
+    estimate_speed(d, m, RULES, RequestLoad())  # tables are read once
+    ours, memory = (
+        calls(w, c_too=True) for w in (lambda: estimate_speed(d, m, RULES, RequestLoad()), lambda: estimate(d, RULES))
+    )
     assert ours < 2 * memory

@@ -16,12 +16,12 @@ from speed_asking import ROWS, RULES
 
 from advisor.report.speed_accuracy import PUBLISHED_ROOFLINE
 from advisor.speed.calibrate import Calibration, calibrate
-from advisor.speed.calibrated import QUANTITIES, Error, quantile, unseen
-from advisor.speed.efficiencies import Coefficient, Rules, of_table, rules_of
-from advisor.speed.intervals import bound
-from advisor.speed.rows import Sample, predict, read, samples
+from advisor.speed.calibration_text import QUANTITIES, HeldOutPrediction, held_out_errors, quantile
+from advisor.speed.efficiencies import Coefficient, SpeedRules, find_efficiencies, load_speed_rules
+from advisor.speed.intervals import find_error_bound
+from advisor.speed.rows import FitSample, make_samples, predict_sample, read_measured_rows
 
-TABLE = rules_of(RULES)
+TABLE = load_speed_rules(RULES)
 # quantity -> (median, 90th percentile) of the absolute error, percent, on rows a fit had not seen
 BARS = {
     "decode, one request": (15, 50),
@@ -35,24 +35,24 @@ Figures = tuple[float, float]  # median and 90th percentile of the absolute erro
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[Sample]:
-    return samples(list(read(ROWS)), RULES)
+def rows() -> list[FitSample]:
+    return make_samples(list(read_measured_rows(ROWS)), RULES)
 
 
 @pytest.fixture(scope="module")
-def shipped(rows: list[Sample]) -> list[Error]:
+def shipped(rows: list[FitSample]) -> list[HeldOutPrediction]:
     """Every row as the shipped rules predict it."""
-    return [Error(s, predict(s, TABLE)) for s in rows]
+    return [HeldOutPrediction(s, predict_sample(s, TABLE)) for s in rows]
 
 
-def figures(errors: Iterable[Error]) -> Figures:
+def figures(errors: Iterable[HeldOutPrediction]) -> Figures:
     found = [100 * e.relative for e in errors]
     return quantile(found, 0.5), quantile(found, 0.9)
 
 
-def by_class(errors: Iterable[Error]) -> dict[tuple[str, str], Figures]:
+def by_class(errors: Iterable[HeldOutPrediction]) -> dict[tuple[str, str], Figures]:
     """Figures of each kind of row and class (engine family, with vendor, with hardware) that has rows enough."""
-    found: dict[tuple[str, str], list[Error]] = defaultdict(list)
+    found: dict[tuple[str, str], list[HeldOutPrediction]] = defaultdict(list)
     for e in errors:
         k = e.sample.keys
         for name in dict.fromkeys(("all", k.family, f"{k.family}/{k.vendor}", f"{k.family}/{k.hardware}")):
@@ -60,7 +60,7 @@ def by_class(errors: Iterable[Error]) -> dict[tuple[str, str], Figures]:
     return {c: figures(mine) for c, mine in found.items() if len(mine) >= JUDGED}
 
 
-def changed(**factors: float) -> Rules:
+def changed(**factors: float) -> SpeedRules:
     """The shipped rules with some bases multiplied."""
     other = dict(TABLE.coefficients)
     for name, factor in factors.items():
@@ -69,22 +69,22 @@ def changed(**factors: float) -> Rules:
     return msgspec.structs.replace(TABLE, coefficients=other)
 
 
-def test_nearly_every_row_can_be_asked(rows: list[Sample]) -> None:
-    assert len(rows) >= 0.99 * sum(1 for _ in read(ROWS))
+def test_nearly_every_row_can_be_asked(rows: list[FitSample]) -> None:
+    assert len(rows) >= 0.99 * sum(1 for _ in read_measured_rows(ROWS))
 
 
-def test_known_efficiencies_are_found_again(rows: list[Sample]) -> None:
+def test_known_efficiencies_are_found_again(rows: list[FitSample]) -> None:
     """Rows made by the laws with other efficiencies: a fit from the same priors must predict them."""
     table = changed(memory=0.8, prompt_products=0.6, layer=1.5, products=0.7)
     some = [s for s in rows if s.row.kind in ("decode", "prefill", "tpot")][::3]
-    known = [Sample(s.row._replace(value=predict(s, table)), s.steps, s.keys) for s in some]
+    known = [FitSample(s.row._replace(value=predict_sample(s, table)), s.steps, s.keys) for s in some]
     off = [e.relative for e in calibrate(known, validate=False).fitted]
     assert quantile(off, 0.5) < 0.03
     assert quantile(off, 0.9) < 0.1
 
 
 @pytest.mark.parametrize("quantity", BARS)
-def test_bars_hold_fitted_and_unseen(quantity: str, shipped: list[Error]) -> None:
+def test_bars_hold_fitted_and_unseen(quantity: str, shipped: list[HeldOutPrediction]) -> None:
     median, most = BARS[quantity]
     mine = [e for e in shipped if e.sample.row.kind in QUANTITIES[quantity]]
     found = figures(mine)
@@ -96,14 +96,14 @@ def test_bars_hold_fitted_and_unseen(quantity: str, shipped: list[Error]) -> Non
 
 
 @pytest.mark.parametrize("quantity", PUBLISHED_ROOFLINE)
-def test_better_than_the_published_roofline(quantity: str, shipped: list[Error]) -> None:
+def test_better_than_the_published_roofline(quantity: str, shipped: list[HeldOutPrediction]) -> None:
     median, most = (float(x) for x in PUBLISHED_ROOFLINE[quantity].split(" / "))
     found = figures(e for e in shipped if e.sample.row.kind in QUANTITIES[quantity])
     assert found[0] < 0.75 * median
     assert found[1] < 0.75 * most
 
 
-def worse_than_said(errors: Iterable[Error]) -> dict[tuple[str, str], Figures]:
+def worse_than_said(errors: Iterable[HeldOutPrediction]) -> dict[tuple[str, str], Figures]:
     """Classes with an error above what `spread` states of rows that a fit had not seen, by more than a margin."""
     out = {}
     for (kind, name), (median, most) in by_class(errors).items():
@@ -113,7 +113,7 @@ def worse_than_said(errors: Iterable[Error]) -> dict[tuple[str, str], Figures]:
     return out
 
 
-def test_no_class_is_predicted_worse_than_the_rules_say(shipped: list[Error]) -> None:
+def test_no_class_is_predicted_worse_than_the_rules_say(shipped: list[HeldOutPrediction]) -> None:
     """Rows that a fit had seen are not predicted worse than those it had not."""
     assert worse_than_said(shipped) == {}
 
@@ -121,25 +121,25 @@ def test_no_class_is_predicted_worse_than_the_rules_say(shipped: list[Error]) ->
 @pytest.mark.parametrize(
     ("name", "factor"), [("memory", 1.25), ("memory", 0.8), ("prompt_products", 0.6), ("layer", 3)]
 )
-def test_a_coefficient_that_is_off_shows(rows: list[Sample], name: str, factor: float) -> None:
+def test_a_coefficient_that_is_off_shows(rows: list[FitSample], name: str, factor: float) -> None:
     table = changed(**{name: factor})
-    assert worse_than_said(Error(s, predict(s, table)) for s in rows)
+    assert worse_than_said(HeldOutPrediction(s, predict_sample(s, table)) for s in rows)
 
 
-def test_bounds_hold_most_rows_and_are_narrow(shipped: list[Error]) -> None:
+def test_bounds_hold_most_rows_and_are_narrow(shipped: list[HeldOutPrediction]) -> None:
     inside, wide = [], []
     for e in shipped:
-        b = bound(TABLE, e.sample.keys, e.sample.row.kind).factor
+        b = find_error_bound(TABLE, e.sample.keys, e.sample.row.kind).factor
         inside.append(1 / b <= e.sample.row.value / e.predicted <= b)
         wide.append(b * b)
     assert 0.75 <= sum(inside) / len(inside) <= 0.95
     assert statistics.median(wide) <= 2.5
 
 
-def test_efficiencies_are_possible(rows: list[Sample]) -> None:
+def test_efficiencies_are_possible(rows: list[FitSample]) -> None:
     """Shares of peak bandwidth stay below 1 for every deployment of the rows; launches cost microseconds."""
     for k in {s.keys for s in rows}:
-        e = of_table(TABLE, k)
+        e = find_efficiencies(TABLE, k)
         assert 0.05 < e.decode.memory < 1
         assert 0.1 < e.decode.cache <= 1
         assert 1e-6 < e.decode.layer < 1e-3
@@ -147,13 +147,13 @@ def test_efficiencies_are_possible(rows: list[Sample]) -> None:
 
 
 @pytest.fixture(scope="module")
-def fresh(rows: list[Sample]) -> Calibration:
+def fresh(rows: list[FitSample]) -> Calibration:
     """A fit of all rows, and each group by a fit without it."""
     return calibrate(rows)
 
 
 @pytest.mark.slow
-def test_the_shipped_rules_predict_as_well_as_a_fresh_fit(shipped: list[Error], fresh: Calibration) -> None:
+def test_the_shipped_rules_predict_as_well_as_a_fresh_fit(shipped: list[HeldOutPrediction], fresh: Calibration) -> None:
     """By their errors, class by class: coefficients may differ, and do from one numpy to another."""
     assert set(fresh.coefficients) == set(TABLE.coefficients)
     best = by_class(fresh.fitted)
@@ -171,7 +171,7 @@ def test_the_shipped_rules_predict_as_well_as_a_fresh_fit(shipped: list[Error], 
 
 @pytest.mark.slow
 def test_the_errors_that_the_rules_state_are_not_better_than_a_cross_validation(fresh: Calibration) -> None:
-    for name, found in unseen(fresh.unseen).items():
+    for name, found in held_out_errors(fresh.unseen).items():
         written = TABLE.unseen[name]
         assert written.rows == found["rows"]
         assert written.median_error >= 0.93 * found["median_error"] - 0.5

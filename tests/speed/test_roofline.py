@@ -9,21 +9,21 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.deployment import Deployment
-from advisor.estimation import Request, deployment, estimate
+from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Moe
-from advisor.speed.roofline import decode
-from advisor.speed.steps import touched
+from advisor.speed.roofline import estimate_midway_speed
+from advisor.speed.steps import touched_share
 
 RULES = catalog()
 
 
 def rate(model: str, quant: str, hardware: str, context: int = 1024, concurrency: int = 1, **settings: object):
-    r = Request(
+    r = EstimateRequest(
         model=model, quantization=quant, hardware=hardware, context_length=context, sequences=concurrency,
         settings={"n-gpu-layers": "all"} | settings,
     )  # fmt: skip
-    d, _ = deployment(r, RULES)
-    return decode(d, estimate(d, RULES), RULES, concurrency)
+    d, _ = resolve_request(r, RULES)
+    return estimate_midway_speed(d, estimate(d, RULES), RULES, concurrency)
 
 
 # XiongjieDai, GPU benchmarks on LLM inference (llama.cpp, 2024-05): text generation of 1024 tokens, one stream
@@ -70,14 +70,14 @@ def test_experts_touched_by_a_batch() -> None:
     assert model.layout is not None
     moe = next(g for g in model.layout.ffn if isinstance(g, Moe))
     generator = random.Random(0)
-    assert touched(moe.top_k / moe.n_experts, 1) == pytest.approx(moe.top_k / moe.n_experts)
+    assert touched_share(moe.top_k / moe.n_experts, 1) == pytest.approx(moe.top_k / moe.n_experts)
     for n in (2, 8, 64):
         drawn = [
             len(set().union(*(generator.sample(range(moe.n_experts), moe.top_k) for _ in range(n)))) / moe.n_experts
             for _ in range(300)
         ]
-        assert touched(moe.top_k / moe.n_experts, n) == pytest.approx(sum(drawn) / len(drawn), rel=0.02)
-    assert touched(moe.top_k / moe.n_experts, 10_000) == pytest.approx(1.0)
+        assert touched_share(moe.top_k / moe.n_experts, n) == pytest.approx(sum(drawn) / len(drawn), rel=0.02)
+    assert touched_share(moe.top_k / moe.n_experts, 10_000) == pytest.approx(1.0)
 
 
 def test_a_slice_has_a_slice_of_the_bandwidth() -> None:
@@ -89,10 +89,12 @@ def test_a_slice_has_a_slice_of_the_bandwidth() -> None:
 
 def test_unknown_is_none() -> None:
     assert rate("bge-m3", "F16", "RTX 4090") is None  # encoders do not decode
-    d, _ = deployment(Request(model="8B", quantization="Q4_K_M", hardware="RTX 4090", context_length=1024), RULES)
+    d, _ = resolve_request(
+        EstimateRequest(model="8B", quantization="Q4_K_M", hardware="RTX 4090", context_length=1024), RULES
+    )
     assert d.machine is not None
     nameless = [msgspec.structs.replace(x, accelerator=None) for x in d.machine.devices]
     unknown: Deployment = msgspec.structs.replace(
         d, machine=msgspec.structs.replace(d.machine, devices=tuple(nameless))
     )
-    assert decode(unknown, estimate(unknown, RULES), RULES) is None
+    assert estimate_midway_speed(unknown, estimate(unknown, RULES), RULES) is None

@@ -9,8 +9,8 @@ import pytest
 from speed_asking import RULES, ask, made
 
 from advisor.speed import speculation
-from advisor.speed.engine_rules import engine_rules
-from advisor.speed.speculation import Speculation, accepted, per_token
+from advisor.speed.engine_rules import load_engine_rules
+from advisor.speed.speculation import Speculation, accepted_tokens, seconds_per_token
 
 
 @pytest.mark.parametrize(("rate", "tokens"), [(0.0, 3), (0.5, 1), (0.7, 4), (0.9, 8), (1.0, 5)])
@@ -22,11 +22,13 @@ def test_tokens_of_a_round_against_drawing(rate: float, tokens: int) -> None:
         while run < tokens and generator.random() < rate:
             run += 1
         total += run + 1
-    assert accepted(rate, tokens) == pytest.approx(total / rounds, rel=0.02)
+    assert accepted_tokens(rate, tokens) == pytest.approx(total / rounds, rel=0.02)
 
 
 def test_a_costly_draft_that_is_never_accepted_only_costs() -> None:
-    low, value, high = per_token(0.01, 0.002, Speculation("ngram", 4, engine_rules(RULES).speculation["ngram"]))
+    low, value, high = seconds_per_token(
+        0.01, 0.002, Speculation("ngram", 4, load_engine_rules(RULES).speculation["ngram"])
+    )
     assert low < value < high
     assert high == pytest.approx(0.018)  # nothing accepted at the low end: a whole round for one token
 
@@ -34,7 +36,7 @@ def test_a_costly_draft_that_is_never_accepted_only_costs() -> None:
 def test_settings_that_ask_for_it() -> None:
     def method(engine: str, settings: dict[str, object], model: str = "70B") -> tuple[str, int] | None:
         d, _ = made(model, None, "4x H100 80GB SXM", engine, settings=settings)
-        found = speculation.asked(d, RULES.engine(engine), RULES)
+        found = speculation.find_speculation(d, RULES.engine(engine), RULES)
         return found and (found.method, found.tokens)
 
     tp = {"tensor-parallel-size": 4}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from speed_asking import RULES, made
 
-from advisor.speed.load import Load
-from advisor.speed.steps import steps
-from advisor.speed.work import attention, cache_bytes, pair_products, work
+from advisor.speed.load import RequestLoad
+from advisor.speed.steps import plan_passes
+from advisor.speed.work import attention_costs, cache_bytes, count_work, pair_products
 
 # params a token goes through, as the makers publish them (model cards), and whether they count the input embedding,
 # which is looked up and not read
@@ -26,7 +26,7 @@ PUBLISHED_ACTIVE = [
 def test_active_parameters_are_the_published_ones(name: str, published: float, with_embedding: bool) -> None:
     model = RULES.find_model(name)
     d, _ = made(name, "BF16", "8x B200 SXM", "vllm", settings={"tensor-parallel-size": 8})
-    w = work(d, RULES.quantization("BF16"))
+    w = count_work(d, RULES.quantization("BF16"))
     assert w is not None
     assert model.layout is not None
     active = w.dense_params + w.head_params + w.active_share * w.expert_params
@@ -54,7 +54,7 @@ def test_attention_products_grow_with_the_square_of_the_prompt() -> None:
 
 def test_windows_stop_growing() -> None:
     model = RULES.find_model("google/gemma-3-27b-it")
-    groups = attention(model)
+    groups = attention_costs(model)
     assert {g.window is None for g in groups} == {True, False}
     short, long = (cache_bytes(model, n, 2, 2, 1) for n in (1024, 65_536))
     assert long < 64 * short / 3  # five of six layers look back 1024 tokens
@@ -63,13 +63,13 @@ def test_windows_stop_growing() -> None:
 def test_gguf_weights_read_are_the_file_without_the_looked_up_embedding() -> None:
     """Meta-Llama-3-8B-Instruct Q4_K_M: 4.92 GB on the hub, of which the embedding (Q4_K) is 0.295."""
     d, _ = made("meta-llama/Meta-Llama-3-8B-Instruct", "Q4_K_M", "RTX 4090")
-    w = work(d, RULES.quantization("Q4_K_M"))
+    w = count_work(d, RULES.quantization("Q4_K_M"))
     assert w is not None
     assert w.dense_bytes == pytest.approx(4.92e9 - 128256 * 4096 * 144 / 256, rel=0.01)
 
 
 def test_ranks_share_the_reading_and_replicas_the_requests() -> None:
-    name, load = "openai/gpt-oss-120b", Load(concurrency=8)
+    name, load = "openai/gpt-oss-120b", RequestLoad(concurrency=8)
     single = {"tensor-parallel-size": 1}
     passes = {}
     for label, hardware, settings in (
@@ -78,7 +78,7 @@ def test_ranks_share_the_reading_and_replicas_the_requests() -> None:
         ("replicas", "4x B200 SXM", {"tensor-parallel-size": 1, "data-parallel-size": 4}),
     ):
         d, m = made(name, "MXFP4", hardware, "vllm", settings=settings)
-        found = steps(d, m, RULES.engine("vllm"), RULES.quantization("MXFP4"), RULES, load)
+        found = plan_passes(d, m, RULES.engine("vllm"), RULES.quantization("MXFP4"), RULES, load)
         assert found is not None
         passes[label] = found[0]
     one, tensor, replicas = (passes[x] for x in ("one", "tensor", "replicas"))

@@ -8,41 +8,48 @@ from typing import Any
 import msgspec
 
 from advisor.checks import shell
-from advisor.checks.docker_run import exposure, gpus_option, published, size
-from advisor.checks.launch import Launch, Mount, Probe, Setup
-from advisor.checks.located import (
+from advisor.checks.docker_run import add_gpus, find_exposure, parse_container_size, parse_published_port
+from advisor.checks.launch import HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.located_text import (
     Map,
     Text,
-    at,
-    documents,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
     line_of,
     lines_of,
-    mapping,
-    sequence,
-    string,
-    text,
-    truth,
-    whole,
+    make_text,
+    parse_documents,
+    value_at,
 )
-from advisor.checks.readers.context import Context, environment, expand, finder, inside, made
-from advisor.checks.readers.envfile import variables_of
-from advisor.checks.recognise import Started
+from advisor.checks.readers.context import (
+    ReaderContext,
+    expand_variables,
+    find_inside,
+    make_finder,
+    make_launches,
+    read_environment,
+)
+from advisor.checks.readers.envfile import read_variables
+from advisor.checks.recognise import StartedEngine
 from advisor.errors import BadFile
 
 MAX_EXTENDS = 8
 
 
-def read(source: str, ctx: Context) -> list[Launch]:
+def read(source: str, ctx: ReaderContext) -> list[Launch]:
     """The launches of a compose file."""
     out: list[Launch] = []
-    for doc in documents(source, ctx.file, ctx.line):
+    for doc in parse_documents(source, ctx.file, ctx.line):
         out += read_document(doc, ctx)
     return out
 
 
-def read_document(doc: Any, ctx: Context) -> list[Launch]:
+def read_document(doc: Any, ctx: ReaderContext) -> list[Launch]:
     """The launches of one compose document."""
-    services = at(doc, "services")
+    services = value_at(doc, "services")
     if not isinstance(services, dict):
         return []
     known = {**_dotenv(ctx), **ctx.variables}
@@ -54,7 +61,7 @@ def read_document(doc: Any, ctx: Context) -> list[Launch]:
     return _pulled(out, ctx)
 
 
-def _pulled(found: list[Launch], ctx: Context) -> list[Launch]:
+def _pulled(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
     """A server and the service that pulls its models (`ollama pull`) are one launch a model."""
     clients = [x for x in found if x.argv[:1] and x.argv[0] in ctx.know.client_words(x.engine)]
     servers = [x for x in found if clients and x.engine == clients[0].engine and x not in clients]
@@ -62,42 +69,42 @@ def _pulled(found: list[Launch], ctx: Context) -> list[Launch]:
         return found
     (server,) = servers
     models = [x.argv[1] for x in clients if len(x.argv) > 1]
-    merged = [msgspec.structs.replace(server, argv=(text("run"), m)) for m in models] or [server]
+    merged = [msgspec.structs.replace(server, argv=(make_text("run"), m)) for m in models] or [server]
     return [y for x in found if x not in clients for y in (merged if x is server else [x])]
 
 
-def _dotenv(ctx: Context) -> dict[str, str]:
-    path = inside(ctx.folder, ".env")
+def _dotenv(ctx: ReaderContext) -> dict[str, str]:
+    path = find_inside(ctx.folder, ".env")
     if path is None:
         return {}
     from advisor.files import read_text
 
     try:
-        return dict(variables_of(read_text(path, 2**20)))
+        return dict(read_variables(read_text(path, 2**20)))
     except BadFile:
         return {}
 
 
-def _extended(raw: dict[str, Any], services: Mapping[str, Any], ctx: Context, depth: int) -> dict[str, Any]:
+def _extended(raw: dict[str, Any], services: Mapping[str, Any], ctx: ReaderContext, depth: int) -> dict[str, Any]:
     """A service with what it extends merged below it."""
     e = raw.get("extends")
     if e is None or depth >= MAX_EXTENDS:
         return raw
-    name = string(e) or string(at(e, "service"))
-    source = string(at(e, "file"))
+    name = as_string(e) or as_string(value_at(e, "service"))
+    source = as_string(value_at(e, "file"))
     base: Any = None
     if source is None:
         base = services.get(name) if name else None
     else:
-        path = inside(ctx.folder, source)
+        path = find_inside(ctx.folder, source)
         if path is not None:
             from advisor.files import read_text
 
             try:
-                docs = documents(read_text(path, 2**20), path)
+                docs = parse_documents(read_text(path, 2**20), path)
             except BadFile:
                 docs = []
-            others = mapping(at(docs, 0, "services")) if docs else {}
+            others = as_mapping(value_at(docs, 0, "services")) if docs else {}
             base = others.get(name) if name else None
             services = others
     if not isinstance(base, dict):
@@ -121,7 +128,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 def _expanded(value: Any, known: Mapping[str, str]) -> Any:
     if isinstance(value, Text):
-        return expand(value, known)
+        return expand_variables(value, known)
     if isinstance(value, dict):
         made_ = Map((k, _expanded(v, known)) for k, v in value.items())
         made_.line = line_of(value)
@@ -134,12 +141,12 @@ def _expanded(value: Any, known: Mapping[str, str]) -> Any:
 def _words(value: Any) -> list[Text]:
     """`command:` as words; a text is split as a shell would, with variables already filled in."""
     if isinstance(value, Text):
-        found = shell.words(value.replace("$", "\\$"), line_of(value) + (1 if value.block else 0), value.column)
+        found = shell.split_words(value.replace("$", "\\$"), line_of(value) + (1 if value.block else 0), value.column)
         if value.block:
             found = shell_lines(value)
         left = value.unknown
-        return [text(w, line_of(w), w.column, tuple(u for u in left if u in w)) for w in found]
-    return [w for w in sequence(value) if isinstance(w, Text)]
+        return [make_text(w, line_of(w), w.column, tuple(u for u in left if u in w)) for w in found]
+    return [w for w in as_sequence(value) if isinstance(w, Text)]
 
 
 def shell_lines(value: Text) -> list[Text]:
@@ -148,57 +155,63 @@ def shell_lines(value: Text) -> list[Text]:
     joined = " \\\n".join(
         x.rstrip().removesuffix("\\").rstrip() if not x.lstrip().startswith("#") else "" for x in lines
     )
-    return [w for c in shell.commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
+    return [w for c in shell.split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
 
 
-def _service(name: str, s: Mapping[str, Any], ctx: Context, line: int) -> list[Launch]:
-    env, elsewhere = environment(s.get("environment"))
-    for item in sequence(s.get("env_file")):
-        path = inside(ctx.folder, string(item) or string(at(item, "path")) or "")
+def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: int) -> list[Launch]:
+    env, elsewhere = read_environment(service.get("environment"))
+    for item in as_sequence(service.get("env_file")):
+        path = find_inside(ctx.folder, as_string(item) or as_string(value_at(item, "path")) or "")
         if path is not None:
             from advisor.files import read_text
 
             try:
-                env = {**variables_of(read_text(path, 2**20)), **env}
+                env = {**read_variables(read_text(path, 2**20)), **env}
             except BadFile:
                 continue
     for k in elsewhere:
-        env.setdefault(k, text(f"${{{k}}}", line, 0, (k,)))
-    setup = _setup(s)
-    entry = _words(s["entrypoint"]) if s.get("entrypoint") else None
-    found = finder(ctx).container(string(s.get("image")), entry, _words(s.get("command")), env, setup)
+        env.setdefault(k, make_text(f"${{{k}}}", line, 0, (k,)))
+    setup = _setup(service)
+    entry = _words(service["entrypoint"]) if service.get("entrypoint") else None
+    found = make_finder(ctx).container(
+        as_string(service.get("image")), entry, _words(service.get("command")), env, setup
+    )
     engine = next((e for n, e in ctx.know.engine_variables.items() if env.get(n)), None)
-    if not found and engine is not None and s.get("build") is not None:
-        found = [Started(engine, None, (), env, setup=setup, unresolved=("what the image that is built here starts",))]
-    out = made(ctx, "compose", found, name)
-    out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(s) or line) for x in out]
+    if not found and engine is not None and service.get("build") is not None:
+        found = [
+            StartedEngine(engine, None, (), env, setup=setup, unresolved=("what the image that is built here starts",))
+        ]
+    out = make_launches(ctx, "compose", found, name)
+    out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(service) or line) for x in out]
     return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
 
 
-def _setup(s: Mapping[str, Any]) -> Setup:
+def _setup(service: Mapping[str, Any]) -> LaunchSetup:
     """What is around a service's process."""
-    x = Setup(container=True, image=string(s.get("image")), gpu_granted=False)
-    x = _gpus(x, s)
+    setup = LaunchSetup(container=True, image=as_string(service.get("image")), gpu_granted=False)
+    setup = _gpus(setup, service)
     ports = []
-    for p in sequence(s.get("ports")):
+    for p in as_sequence(service.get("ports")):
         if isinstance(p, Text):
-            port = published(p)
+            port = parse_published_port(p)
             if port is not None:
                 ports.append(port)
         elif isinstance(p, dict):
-            ports.append((string(p.get("host_ip")), whole(p.get("published")), whole(p.get("target"))))
-    mounts = [m for v in sequence(s.get("volumes")) if (m := _mount(v)) is not None]
-    for t in sequence(s.get("tmpfs")):
+            ports.append(
+                (as_string(p.get("host_ip")), as_whole_number(p.get("published")), as_whole_number(p.get("target")))
+            )
+    mounts = [mount for v in as_sequence(service.get("volumes")) if (mount := _mount(v)) is not None]
+    for t in as_sequence(service.get("tmpfs")):
         if isinstance(t, Text):
             mounts.append(Mount(target=t.partition(":")[0], kind="memory"))
-    host_network = str(s.get("network_mode")) == "host"
-    limits = at(s, "deploy", "resources", "limits")
-    memory = string(s.get("mem_limit")) or string(at(limits, "memory"))
-    probe = s.get("healthcheck")
-    shm = string(s.get("shm_size"))
+    host_network = str(service.get("network_mode")) == "host"
+    limits = value_at(service, "deploy", "resources", "limits")
+    memory = as_string(service.get("mem_limit")) or as_string(value_at(limits, "memory"))
+    probe = service.get("healthcheck")
+    shm = as_string(service.get("shm_size"))
     places = {
-        k: line_of(v) or line_of(s)
-        for k, v in s.items()
+        k: line_of(v) or line_of(service)
+        for k, v in service.items()
         if k
         in (
             "ports",
@@ -214,53 +227,57 @@ def _setup(s: Mapping[str, Any]) -> Setup:
         )
     }
     return msgspec.structs.replace(
-        x,
+        setup,
         ports=tuple(ports),
-        exposed=exposure(ports, host_network),
+        exposed=find_exposure(ports, host_network),
         host_network=host_network,
-        ipc_host=str(s.get("ipc", "")).startswith(("host", "shareable", "service:")),
-        shm_bytes=size(shm) if shm and "$" not in shm else None,
+        ipc_host=str(service.get("ipc", "")).startswith(("host", "shareable", "service:")),
+        shm_bytes=parse_container_size(shm) if shm and "$" not in shm else None,
         mounts=tuple(mounts),
-        memory_limit=size(memory) if memory else None,
-        privileged=truth(s.get("privileged")) is True,
-        host_pid=str(s.get("pid")) == "host",
-        restart=string(s.get("restart")),
-        user=string(s.get("user")),
-        probes=(_health(probe),) if isinstance(probe, dict) and truth(probe.get("disable")) is not True else (),
+        memory_limit=parse_container_size(memory) if memory else None,
+        privileged=as_boolean(service.get("privileged")) is True,
+        host_pid=str(service.get("pid")) == "host",
+        restart=as_string(service.get("restart")),
+        user=as_string(service.get("user")),
+        probes=(_health(probe),) if isinstance(probe, dict) and as_boolean(probe.get("disable")) is not True else (),
         places=places,
     )
 
 
-def _gpus(x: Setup, s: Mapping[str, Any]) -> Setup:
+def _gpus(setup: LaunchSetup, service: Mapping[str, Any]) -> LaunchSetup:
     wrong: list[str] = []
-    all_ = str(s.get("gpus", ""))
+    all_ = str(service.get("gpus", ""))
     if all_:
-        x = gpus_option(x, all_) if isinstance(s.get("gpus"), Text) else _reserved(x, sequence(s.get("gpus")), wrong)
-    if str(s.get("runtime")) in ("nvidia", "habana"):
+        setup = (
+            add_gpus(setup, all_)
+            if isinstance(service.get("gpus"), Text)
+            else _reserved(setup, as_sequence(service.get("gpus")), wrong)
+        )
+    if str(service.get("runtime")) in ("nvidia", "habana"):
         ids = (
-            str(mapping(s.get("environment")).get("NVIDIA_VISIBLE_DEVICES", "all"))
-            if isinstance(s.get("environment"), dict)
+            str(as_mapping(service.get("environment")).get("NVIDIA_VISIBLE_DEVICES", "all"))
+            if isinstance(service.get("environment"), dict)
             else "all"
         )
-        x = msgspec.structs.replace(x, gpu_granted=True, gpu_all=ids == "all")
-    for d in sequence(s.get("devices")):
+        setup = msgspec.structs.replace(setup, gpu_granted=True, gpu_all=ids == "all")
+    for d in as_sequence(service.get("devices")):
         if isinstance(d, Text) and any(
             w in d for w in ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
         ):
-            x = msgspec.structs.replace(x, gpu_granted=True, gpu_all=x.gpu_all or "=all" in d)
-    if truth(s.get("privileged")) is True:
-        x = msgspec.structs.replace(x, gpu_granted=True)
-    devices = at(s, "deploy", "resources", "reservations", "devices")
+            setup = msgspec.structs.replace(setup, gpu_granted=True, gpu_all=setup.gpu_all or "=all" in d)
+    if as_boolean(service.get("privileged")) is True:
+        setup = msgspec.structs.replace(setup, gpu_granted=True)
+    devices = value_at(service, "deploy", "resources", "reservations", "devices")
     if devices is not None:
-        x = _reserved(x, sequence(devices), wrong)
-    return msgspec.structs.replace(x, gpu_block=tuple(wrong))
+        setup = _reserved(setup, as_sequence(devices), wrong)
+    return msgspec.structs.replace(setup, gpu_block=tuple(wrong))
 
 
-def _reserved(x: Setup, devices: list[Any], wrong: list[str]) -> Setup:
+def _reserved(setup: LaunchSetup, devices: list[Any], wrong: list[str]) -> LaunchSetup:
     for d in devices:
         if not isinstance(d, dict):
             continue
-        words = [str(c) for c in sequence(d.get("capabilities"))]
+        words = [str(c) for c in as_sequence(d.get("capabilities"))]
         ids, count = d.get("device_ids"), d.get("count")
         if not words:
             wrong.append("`capabilities` is missing, and it is required")
@@ -270,16 +287,18 @@ def _reserved(x: Setup, devices: list[Any], wrong: list[str]) -> Setup:
             wrong.append("`device_ids` must be a list")
         if words and not {"gpu", "compute", "utility", "nvidia"} & set(words):
             continue
-        x = msgspec.structs.replace(x, gpu_granted=True)
+        setup = msgspec.structs.replace(setup, gpu_granted=True)
         if isinstance(ids, list):
             named = tuple(str(i) for i in ids if not getattr(i, "unknown", ()))
             flat = tuple(p for i in named for p in i.split(",") if p)
-            x = msgspec.structs.replace(x, gpu_ids=flat, gpu_count=len(flat) if len(named) == len(ids) else None)
+            setup = msgspec.structs.replace(
+                setup, gpu_ids=flat, gpu_count=len(flat) if len(named) == len(ids) else None
+            )
         elif count is None or str(count) in ("all", "-1"):
-            x = msgspec.structs.replace(x, gpu_all=True)
+            setup = msgspec.structs.replace(setup, gpu_all=True)
         else:
-            x = msgspec.structs.replace(x, gpu_count=whole(count))
-    return x
+            setup = msgspec.structs.replace(setup, gpu_count=as_whole_number(count))
+    return setup
 
 
 def _mount(v: Any) -> Mount | None:
@@ -290,12 +309,12 @@ def _mount(v: Any) -> Mount | None:
         return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
     if isinstance(v, dict) and isinstance(v.get("target"), Text):
         kind = str(v.get("type", "volume"))
-        bytes_ = size(string(at(v, "tmpfs", "size")))
+        bytes_ = parse_container_size(as_string(value_at(v, "tmpfs", "size")))
         return Mount(
             target=str(v["target"]),
             kind="memory" if kind == "tmpfs" else kind,
             size_bytes=bytes_,
-            source=string(v.get("source")),
+            source=as_string(v.get("source")),
         )
     return None
 
@@ -313,23 +332,23 @@ def _split_volume(v: str) -> list[str]:
     return [*out, now]
 
 
-def _health(p: Mapping[str, Any]) -> Probe:
+def _health(port: Mapping[str, Any]) -> HealthProbe:
     import re
 
-    words = " ".join(str(w) for w in sequence(p.get("test")))
+    words = " ".join(str(w) for w in as_sequence(port.get("test")))
     m = re.search(r"https?://[^\s/'\"]+?(?::(\d{2,5}))?(/[\w./-]*)?(?=[\s'\"|)]|$)", words)
-    return Probe(
+    return HealthProbe(
         kind="healthcheck",
         path=(m[2] or "/") if m else None,
         port=m[1] if m else None,
-        delay=seconds(p.get("start_period")),
-        period=seconds(p.get("interval")),
-        failures=whole(p.get("retries")),
-        line=line_of(p),
+        delay=parse_seconds(port.get("start_period")),
+        period=parse_seconds(port.get("interval")),
+        failures=as_whole_number(port.get("retries")),
+        line=line_of(port),
     )
 
 
-def seconds(value: Any) -> float | None:
+def parse_seconds(value: Any) -> float | None:
     """`1m30s`, `90s`, `90` in seconds; None for anything else."""
     import re
 

@@ -8,12 +8,23 @@ from typing import Any
 
 import msgspec
 
-from advisor.checks.launch import SWAP_FILE, Launch, Setup
-from advisor.checks.located import Text, at, like, line_of, lines_of, mapping, sequence, string, text, truth
-from advisor.checks.readers.context import Context, environment, finder, made
+from advisor.checks.launch import SWAP_FILE, Launch, LaunchSetup
+from advisor.checks.located_text import (
+    Text,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    line_of,
+    lines_of,
+    make_text,
+    place_like,
+    value_at,
+)
+from advisor.checks.readers.context import ReaderContext, make_finder, make_launches, read_environment
 
 
-def flags_of(doc: Any, ctx: Context) -> str | None:
+def find_flags_engine(doc: Any, ctx: ReaderContext) -> str | None:
     """The engine whose configuration file this mapping is, by the names of its keys; None for anything else."""
     if not isinstance(doc, dict) or not doc or len(doc) > 200:
         return None
@@ -33,28 +44,28 @@ def flags_of(doc: Any, ctx: Context) -> str | None:
     return None
 
 
-def flags_file(doc: Mapping[str, Any], engine: str, ctx: Context) -> list[Launch]:
+def read_flags_file(doc: Mapping[str, Any], engine: str, ctx: ReaderContext) -> list[Launch]:
     """A file of flags: keys are the engine's flags without dashes."""
     settings: dict[str, Text] = {}
     argv: list[Text] = []
     kind = dict(ctx.know.config_files).get(engine)
     if kind is not None and kind.nested is not None:
-        for k, v in {**doc, **mapping(doc.get(kind.nested))}.items():
+        for k, v in {**doc, **as_mapping(doc.get(kind.nested))}.items():
             if isinstance(v, Text):
                 settings[kind.nested_names.get(str(k), str(k)) if v in kind.nested_values else str(k)] = v
     else:
         for k, v in doc.items():
             name = f"--{str(k).replace('_', '-')}"
             if isinstance(v, Text):
-                word = truth(v) if v.lower() in ("true", "false") else None
+                word = as_boolean(v) if v.lower() in ("true", "false") else None
                 if word is None:
-                    argv += [like(name, k), like(v, v)]
+                    argv += [place_like(name, k), place_like(v, v)]
                 elif word:
-                    argv.append(like(name, k))
+                    argv.append(place_like(name, k))
             elif isinstance(v, list):
-                argv += [like(name, k), *(w for w in v if isinstance(w, Text))]
+                argv += [place_like(name, k), *(w for w in v if isinstance(w, Text))]
             elif isinstance(v, dict):
-                argv += [like(name, k), like(_json(v), k)]
+                argv += [place_like(name, k), place_like(_json(v), k)]
     return [
         Launch(
             file=ctx.file,
@@ -91,44 +102,47 @@ def _typed(value: Any) -> Any:
     return s
 
 
-def llama_swap(doc: Mapping[str, Any], ctx: Context) -> list[Launch]:
+def read_llama_swap(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
     """llama-swap: each model has a command of its own; macros are filled in."""
-    macros = {str(k): v for k, v in mapping(doc.get("macros")).items() if isinstance(v, Text)}
+    macros = {str(k): v for k, v in as_mapping(doc.get("macros")).items() if isinstance(v, Text)}
     out: list[Launch] = []
     ports: dict[str, int] = {}
-    around = Setup(
+    around = LaunchSetup(
         places={"timeout": line_of(doc.get("healthCheckTimeout")), **_swap_faults(doc)},
         unit={"healthCheckTimeout": str(doc.get("healthCheckTimeout") or 120)},
     )
-    for name, m in mapping(doc.get("models")).items():
-        command = string(at(m, "cmd"))
+    for name, m in as_mapping(doc.get("models")).items():
+        command = as_string(value_at(m, "cmd"))
         if command is None:
             continue
-        own = {**macros, **{str(k): v for k, v in mapping(at(m, "macros")).items() if isinstance(v, Text)}}
+        own = {**macros, **{str(k): v for k, v in as_mapping(value_at(m, "macros")).items() if isinstance(v, Text)}}
         filled = _macros(command, {**{f"env.{k}": v for k, v in ctx.variables.items()}, **own})
-        env, _ = environment(at(m, "env"))
+        env, _ = read_environment(value_at(m, "env"))
         first = line_of(command) + (1 if command.block else 0)
-        found = made(
+        found = make_launches(
             ctx,
             SWAP_FILE,
-            finder(ctx).script(_one_line(filled), first, {"PORT": "5800", "MODEL_ID": str(name)}),
+            make_finder(ctx).script(_one_line(filled), first, {"PORT": "5800", "MODEL_ID": str(name)}),
             str(name),
             around,
         )
         fixed = re.search(r"--port[ =](\d{2,5})", filled)
         places = dict(around.places)
-        proxy = str(at(m, "proxy") or "")
+        proxy = str(value_at(m, "proxy") or "")
         if fixed and fixed[1] not in proxy:
             places["swap-port"] = first
         if fixed and fixed[1] in ports:
             places["swap-port-shared"] = first
         if fixed:
             ports[fixed[1]] = first
-        for x in found:
-            s = x.setup if x.setup.container else around
+        for launch in found:
+            setup = launch.setup if launch.setup.container else around
             out.append(
                 msgspec.structs.replace(
-                    x, line=first, env={**env, **x.env}, setup=msgspec.structs.replace(s, places={**s.places, **places})
+                    launch,
+                    line=first,
+                    env={**env, **launch.env},
+                    setup=msgspec.structs.replace(setup, places={**setup.places, **places}),
                 )
             )
     return out
@@ -139,14 +153,14 @@ def _swap_faults(doc: Mapping[str, Any]) -> dict[str, int]:
     if doc.get("groups") is not None and doc.get("matrix") is not None:
         out["swap-groups-and-matrix"] = line_of(doc.get("matrix"))
     seen: dict[str, str] = {}
-    for g, body in mapping(doc.get("groups")).items():
-        for member in sequence(at(body, "members")):
+    for g, body in as_mapping(doc.get("groups")).items():
+        for member in as_sequence(value_at(body, "members")):
             if str(member) in seen and seen[str(member)] != str(g):
                 out["swap-member-twice"] = line_of(member)
             seen[str(member)] = str(g)
     aliases: set[str] = set()
-    for m in mapping(doc.get("models")).values():
-        for a in sequence(at(m, "aliases")):
+    for m in as_mapping(doc.get("models")).values():
+        for a in as_sequence(value_at(m, "aliases")):
             if str(a) in aliases:
                 out["swap-alias-twice"] = line_of(a)
             aliases.add(str(a))
@@ -160,7 +174,7 @@ def _macros(command: Text, macros: Mapping[str, str]) -> Text:
         out = re.sub(r"\$\{([\w.-]+)\}", lambda m: str(macros.get(m[1], m[0])), out)[:65_536]
         if out == before:
             break
-    return like(out, command)
+    return place_like(out, command)
 
 
 def _one_line(command: str) -> str:
@@ -169,7 +183,7 @@ def _one_line(command: str) -> str:
     )
 
 
-def modelfile(source: str, ctx: Context) -> list[Launch]:
+def read_modelfile(source: str, ctx: ReaderContext) -> list[Launch]:
     """An Ollama Modelfile: FROM and PARAMETER lines."""
     model: Text | None = None
     env: dict[str, Text] = {}
@@ -189,11 +203,11 @@ def modelfile(source: str, ctx: Context) -> list[Launch]:
         if rest.count('"""') == 1:
             fence = '"""'
         if word == "FROM" and model is None:
-            model = text(rest, n, m.start(2) + 1)
+            model = make_text(rest, n, m.start(2) + 1)
         elif word == "PARAMETER":
             p = re.match(r"(\S+)\s*(.*)$", rest)
             if p:
-                settings[p[1]] = text(p[2].strip().strip('"'), n, m.start(2) + 1)
+                settings[p[1]] = make_text(p[2].strip().strip('"'), n, m.start(2) + 1)
                 if re.search(r"\s#", p[2]):
                     places["trailing-comment"] = n
         elif word == "ADAPTER":
@@ -210,6 +224,6 @@ def modelfile(source: str, ctx: Context) -> list[Launch]:
             model=model,
             settings=settings,
             env=env,
-            setup=Setup(places=places, unit=unit),
+            setup=LaunchSetup(places=places, unit=unit),
         )
     ]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.launch import Launch, Setup
-from advisor.checks.located import Text, line_of, string, text
-from advisor.checks.recognise import Finder, Started
+from advisor.checks.launch import Launch, LaunchSetup
+from advisor.checks.located_text import Text, as_string, line_of, make_text
+from advisor.checks.recognise import LaunchFinder, StartedEngine
 
 MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
 MAX_LAUNCHES = 500  # of one file
@@ -20,19 +20,21 @@ _VARIABLE = re.compile(
 )
 
 
-class Context(NamedTuple):
+class ReaderContext(NamedTuple):
     """Where a text comes from and what helps to read it."""
 
     file: str
     know: Knowledge
     variables: Mapping[str, str]  # given with --set, or from `.env` beside the file
     folder: Path | None = None  # files beside it may be read; None = nothing else is read
-    read_text: Callable[[str, str, int, Context], list[Launch]] | None = None  # the dispatcher, for texts inside texts
+    read_text: Callable[[str, str, int, ReaderContext], list[Launch]] | None = (
+        None  # the dispatcher, for texts inside texts
+    )
     depth: int = 0
     line: int = 1  # of the first line of the text in the file
 
 
-def expand(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:
+def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:
     """`$X`, `${X:-default}` and `$$` replaced as docker compose does; what is not set stays and is named."""
     if "$" not in value:
         return value
@@ -48,7 +50,7 @@ def expand(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:
         if "-" in op:
             if depth > 8:
                 return rest
-            inner = expand(text(rest), variables, depth + 1)
+            inner = expand_variables(make_text(rest), variables, depth + 1)
             unknown.extend(inner.unknown)
             return inner
         if "+" in op:
@@ -57,10 +59,10 @@ def expand(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:
         return m[0]
 
     made = _VARIABLE.sub(one, value)
-    return text(made[:65_536], value.line, value.column, tuple(dict.fromkeys(unknown)), value.block)
+    return make_text(made[:65_536], value.line, value.column, tuple(dict.fromkeys(unknown)), value.block)
 
 
-def inside(folder: Path | None, name: str) -> Path | None:
+def find_inside(folder: Path | None, name: str) -> Path | None:
     """A file below the folder of the deployment file; None for anything outside of it, absent or no regular file."""
     if folder is None or not name or "\0" in name or "$" in name:
         return None
@@ -72,8 +74,13 @@ def inside(folder: Path | None, name: str) -> Path | None:
         return None
 
 
-def made(
-    ctx: Context, kind: str, started: list[Started], name: str | None, setup: Setup | None = None, **more: Any
+def make_launches(
+    ctx: ReaderContext,
+    kind: str,
+    started: list[StartedEngine],
+    name: str | None,
+    setup: LaunchSetup | None = None,
+    **more: Any,
 ) -> list[Launch]:
     """Launches from what was found to be started."""
     return [
@@ -88,7 +95,7 @@ def made(
             program=s.program,
             argv=s.argv,
             env=s.env,
-            setup=s.setup if setup is None or s.setup != Setup() else setup,
+            setup=s.setup if setup is None or s.setup != LaunchSetup() else setup,
             unresolved=s.unresolved,
             resource=name or s.name,
             **more,
@@ -97,12 +104,12 @@ def made(
     ]
 
 
-def finder(ctx: Context) -> Finder:
+def make_finder(ctx: ReaderContext) -> LaunchFinder:
     """A finder for one file."""
-    return Finder(ctx.know)
+    return LaunchFinder(ctx.know)
 
 
-def nested(ctx: Context, value: Text, hint: str = "") -> list[Launch]:
+def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]:
     """The launches of a text inside this file (a ConfigMap's script, a heredoc)."""
     if ctx.read_text is None or ctx.depth >= MAX_NESTED or "\n" not in value:
         return []
@@ -110,7 +117,7 @@ def nested(ctx: Context, value: Text, hint: str = "") -> list[Launch]:
     return ctx.read_text(value, hint, first, ctx._replace(depth=ctx.depth + 1))
 
 
-def environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
+def read_environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
     """(variables, names whose value comes from elsewhere) of `K=V` lists, mappings, or name/value lists."""
     out: dict[str, Text] = {}
     elsewhere: list[str] = []
@@ -124,18 +131,18 @@ def environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
                 (
                     elsewhere.append(str(k))
                     if "value" not in v
-                    else out.__setitem__(str(k), string(v["value"]) or text(""))
+                    else out.__setitem__(str(k), as_string(v["value"]) or make_text(""))
                 )
     elif isinstance(value, list):
         for item in value:
             if isinstance(item, Text):
                 k, eq, v = item.partition("=")
                 if eq:
-                    out[k] = text(v, item.line, item.column, item.unknown)
+                    out[k] = make_text(v, item.line, item.column, item.unknown)
                 else:
                     elsewhere.append(k)
             elif isinstance(item, dict) and isinstance(item.get("name"), Text):
-                v = string(item.get("value"))
+                v = as_string(item.get("value"))
                 if v is not None:
                     out[str(item["name"])] = v
                 elif "valueFrom" in item:

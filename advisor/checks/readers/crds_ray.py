@@ -8,40 +8,50 @@ from typing import Any
 import msgspec
 
 from advisor.checks import accelerators
-from advisor.checks.launch import Launch, Setup
-from advisor.checks.located import Text, at, documents, find_all, line_of, mapping, sequence, string, whole
-from advisor.checks.readers.context import Context, environment, finder, made
-from advisor.checks.readers.crds_common import launch, name_of, pod_launches
+from advisor.checks.launch import Launch, LaunchSetup
+from advisor.checks.located_text import (
+    Text,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
+    find_all,
+    line_of,
+    parse_documents,
+    value_at,
+)
+from advisor.checks.readers.context import ReaderContext, make_finder, make_launches, read_environment
+from advisor.checks.readers.crds_common import find_name, make_launch, read_pod
 from advisor.errors import BadFile
 
 
-def ray(o: dict[str, Any], ctx: Context) -> list[Launch]:
+def read_ray(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     """RayService, RayJob, RayCluster: the engine is in the serve config or entry point, GPUs in the groups."""
     from advisor.checks.readers import kubernetes as k
 
-    spec = mapping(o.get("spec"))
-    out = [x for x in pod_launches(o, ctx, name_of(o)) if x.program is not None]
-    workers = sequence(
-        at(spec, "rayClusterConfig", "workerGroupSpecs")
-        or at(spec, "rayClusterSpec", "workerGroupSpecs")
-        or at(spec, "workerGroupSpecs")
+    spec = as_mapping(resource.get("spec"))
+    out = [x for x in read_pod(resource, ctx, find_name(resource)) if x.program is not None]
+    workers = as_sequence(
+        value_at(spec, "rayClusterConfig", "workerGroupSpecs")
+        or value_at(spec, "rayClusterSpec", "workerGroupSpecs")
+        or value_at(spec, "workerGroupSpecs")
     )
-    setup, total = Setup(container=True, cluster=True), 0
+    setup, total = LaunchSetup(container=True, cluster=True), 0
     heads = [
         h
         for h in (
-            at(spec, "rayClusterConfig", "headGroupSpec"),
-            at(spec, "rayClusterSpec", "headGroupSpec"),
-            at(spec, "headGroupSpec"),
+            value_at(spec, "rayClusterConfig", "headGroupSpec"),
+            value_at(spec, "rayClusterSpec", "headGroupSpec"),
+            value_at(spec, "headGroupSpec"),
         )
         if h
     ]
     for w in [*heads, *workers]:
-        for s, _ in k.pod_specs(w):
-            for c in sequence(s.get("containers")):
-                limits, requests = k.resources(mapping(c))
-                found = k.gpu_setup(k.pod_setup(s, ctx, {}), limits, requests, ctx)
-                total += (found.gpu_count or 0) * (whole(at(w, "replicas")) or 1)
+        for s, _ in k.find_pod_specs(w):
+            for c in as_sequence(s.get("containers")):
+                limits, requests = k.read_resources(as_mapping(c))
+                found = k.add_accelerators(k.read_pod_setup(s, ctx, {}), limits, requests, ctx)
+                total += (found.gpu_count or 0) * (as_whole_number(value_at(w, "replicas")) or 1)
                 nvidia = (found.gpu_resource or "").startswith(
                     ("nvidia.com/gpu", "amd.com/gpu")
                 ) or found.gpu_resource is None
@@ -49,46 +59,62 @@ def ray(o: dict[str, Any], ctx: Context) -> list[Launch]:
                 asked = counted if found.gpu_requests == found.gpu_count else found.gpu_requests  # of one pod
                 places = {**setup.places, "ray": 1}
                 setup = msgspec.structs.replace(found, gpu_count=counted, gpu_requests=asked, places=places)
-    entry = string(spec.get("entrypoint"))
+    entry = as_string(spec.get("entrypoint"))
     if entry is not None:
-        out += made(
-            ctx, "kubernetes", finder(ctx).script(entry, line_of(entry) + (1 if entry.block else 0)), name_of(o), setup
+        out += make_launches(
+            ctx,
+            "kubernetes",
+            make_finder(ctx).script(entry, line_of(entry) + (1 if entry.block else 0)),
+            find_name(resource),
+            setup,
         )
-    config = string(spec.get("serveConfigV2"))
+    config = as_string(spec.get("serveConfigV2"))
     if config is not None:
         try:
-            docs = documents(config, ctx.file, line_of(config) + 1)
+            docs = parse_documents(config, ctx.file, line_of(config) + 1)
         except BadFile:
             docs = []
-        out += [x for d in docs for x in _serve_config(d, o, ctx, setup)]
+        out += [x for d in docs for x in _serve_config(d, resource, ctx, setup)]
     return out
 
 
-def _serve_config(doc: Any, o: Mapping[str, Any], ctx: Context, setup: Setup) -> list[Launch]:
+def _serve_config(doc: Any, resource: Mapping[str, Any], ctx: ReaderContext, setup: LaunchSetup) -> list[Launch]:
     out: list[Launch] = []
     kinds = ctx.know.resources
-    for app in sequence(at(doc, "applications")):
-        for llm in sequence(at(app, "args", "llm_configs")):
-            source = string(at(llm, "model_loading_config", "model_source")) or string(
-                at(llm, "model_loading_config", "model_id")
+    for app in as_sequence(value_at(doc, "applications")):
+        for llm in as_sequence(value_at(app, "args", "llm_configs")):
+            source = as_string(value_at(llm, "model_loading_config", "model_source")) or as_string(
+                value_at(llm, "model_loading_config", "model_id")
             )
             settings = {
-                str(k).replace("_", "-"): v for k, v in mapping(at(llm, "engine_kwargs")).items() if isinstance(v, Text)
+                str(k).replace("_", "-"): v
+                for k, v in as_mapping(value_at(llm, "engine_kwargs")).items()
+                if isinstance(v, Text)
             }
-            words = accelerators.accelerator(str(at(llm, "accelerator_type") or ""), ctx.know)
-            s = msgspec.structs.replace(setup, hardware=setup.hardware or words)
-            out.append(launch(ctx, o, llm, kinds["ray-serve-llm"].engine, model=source, settings=settings, setup=s))
-        env, _ = environment(at(app, "runtime_env", "env_vars"))
+            words = accelerators.find_accelerator_words(str(value_at(llm, "accelerator_type") or ""), ctx.know)
+            launch_setup = msgspec.structs.replace(setup, hardware=setup.hardware or words)
+            out.append(
+                make_launch(
+                    ctx,
+                    resource,
+                    llm,
+                    kinds["ray-serve-llm"].engine,
+                    model=source,
+                    settings=settings,
+                    setup=launch_setup,
+                )
+            )
+        env, _ = read_environment(value_at(app, "runtime_env", "env_vars"))
         model = next((env[k] for k in ("MODEL_ID", "MODEL_NAME", "MODEL", "HF_MODEL") if k in env), None)
         told = kinds["ray-serve-variables"]
-        if model is not None and told.engine in f"{app.get('import_path', '')} {_software(o, app)}".lower():
+        if model is not None and told.engine in f"{app.get('import_path', '')} {_software(resource, app)}".lower():
             settings = {f: env[k] for k, f in told.flags.items() if k in env}
-            out.append(launch(ctx, o, model, told.engine, model=model, settings=settings, setup=setup))
+            out.append(make_launch(ctx, resource, model, told.engine, model=model, settings=settings, setup=setup))
     return out
 
 
-def _software(o: Mapping[str, Any], app: Any) -> str:
+def _software(resource: Mapping[str, Any], app: Any) -> str:
     """Packages and images that an application runs with."""
-    pins = " ".join(str(p) for p in sequence(at(app, "runtime_env", "pip")))
-    images = " ".join(str(m.get("image")) for m in find_all(o, "image"))
+    pins = " ".join(str(p) for p in as_sequence(value_at(app, "runtime_env", "pip")))
+    images = " ".join(str(m.get("image")) for m in find_all(resource, "image"))
     return f"{pins} {images}"

@@ -6,11 +6,22 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from advisor.checks.launch import Launch, Setup
-from advisor.checks.located import Text, at, documents, find_all, line_of, lines_of, mapping, sequence, string, truth
+from advisor.checks.launch import Launch, LaunchSetup
+from advisor.checks.located_text import (
+    Text,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    find_all,
+    line_of,
+    lines_of,
+    parse_documents,
+    value_at,
+)
 from advisor.checks.readers import compose, configs, envfile, helm, kubernetes, launchers, units
-from advisor.checks.readers.context import Context, environment, finder, made, nested
-from advisor.checks.recognise import image_of
+from advisor.checks.readers.context import ReaderContext, make_finder, make_launches, read_environment, read_nested
+from advisor.checks.recognise import parse_image
 from advisor.errors import BadFile
 
 _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
@@ -19,34 +30,34 @@ _ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
 _COMMENT = re.compile(r"^\s*(#|$)")
 
 
-def read_text(source: str, name: str, line: int, ctx: Context) -> list[Launch]:
+def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list[Launch]:
     """All launches of a text. Raises BadFile for what claims to be YAML and is none."""
-    here = ctx._replace(line=line, read_text=read_text)
-    kind = kind_of(source, name)
+    here = ctx._replace(line=line, read_text=read_launches)
+    kind = detect_kind(source, name)
     if kind == "shell":
-        return units.script(source, here)
+        return units.read_script(source, here)
     if kind == "systemd":
-        return units.systemd(source, here)
+        return units.read_systemd(source, here)
     if kind == "dockerfile":
-        return units.dockerfile(source, here)
+        return units.read_dockerfile(source, here)
     if kind == "modelfile":
-        return configs.modelfile(source, here)
+        return configs.read_modelfile(source, here)
     if kind == "env":
         return envfile.read(source, here)
     if kind == "markdown":
         return _fenced(source, here)
     try:
-        docs = documents(source, here.file, line)
+        docs = parse_documents(source, here.file, line)
     except BadFile:
         if name.lower().endswith((".yaml", ".yml", ".json")):
             raise
-        return units.script(source, here)
+        return units.read_script(source, here)
     if all(isinstance(d, Text) or d is None for d in docs):
-        return units.script(source, here)
+        return units.read_script(source, here)
     return _documents(docs, here)
 
 
-def kind_of(source: str, name: str) -> str:
+def detect_kind(source: str, name: str) -> str:
     """shell, systemd, dockerfile, modelfile, env, markdown or yaml."""
     base = name.rpartition("/")[2].lower()
     head = source[:20_000]
@@ -82,79 +93,79 @@ def kind_of(source: str, name: str) -> str:
     return "shell"
 
 
-def _documents(docs: list[Any], ctx: Context) -> list[Launch]:
+def _documents(docs: list[Any], ctx: ReaderContext) -> list[Launch]:
     objects = [o for d in docs for o in kubernetes._flat(d) if o.get("apiVersion") is not None]
     out = kubernetes.read_objects(objects, ctx) if objects else []
     for doc in docs:
         if isinstance(doc, dict) and not (doc.get("kind") is not None and doc.get("apiVersion") is not None):
             out += _document(doc, ctx)
         elif isinstance(doc, list):
-            out += generic(doc, ctx)
+            out += read_generic(doc, ctx)
     return out
 
 
-def _document(doc: dict[str, Any], ctx: Context) -> list[Launch]:
+def _document(doc: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     """One YAML or JSON document that is no Kubernetes object."""
     services = doc.get("services")
     if isinstance(services, dict) and any(
         isinstance(s, dict) and ({"image", "build", "command", "extends"} & set(s)) for s in services.values()
     ):
         return compose.read_document(doc, ctx)
-    if any(isinstance(at(m, "cmd"), Text) for m in mapping(doc.get("models")).values()):
-        return configs.llama_swap(doc, ctx)
-    if helm.applies(doc):
+    if any(isinstance(value_at(m, "cmd"), Text) for m in as_mapping(doc.get("models")).values()):
+        return configs.read_llama_swap(doc, ctx)
+    if helm.is_known_chart(doc):
         return helm.read_document(doc, ctx)
     if isinstance(doc.get("containers"), list) and any(
         k in doc for k in ("chain", "forward_stats", "docker", "server", "rate_limit", "startup_wait")
     ):
-        return launchers.infernet(doc, ctx)
-    if isinstance(at(doc, "model", "model_id"), Text):
-        return launchers.recipe(doc, ctx)
-    if isinstance(at(doc, "model", "container"), Text) and isinstance(doc.get("resources"), dict):
-        return launchers.srt_slurm(doc, ctx)
+        return launchers.read_infernet(doc, ctx)
+    if isinstance(value_at(doc, "model", "model_id"), Text):
+        return launchers.read_recipe(doc, ctx)
+    if isinstance(value_at(doc, "model", "container"), Text) and isinstance(doc.get("resources"), dict):
+        return launchers.read_srt_slurm(doc, ctx)
     if isinstance(doc.get("run"), Text) and ("resources" in doc or "envs" in doc or "setup" in doc):
-        return launchers.skypilot(doc, ctx)
-    engine = configs.flags_of(doc, ctx)
+        return launchers.read_skypilot(doc, ctx)
+    engine = configs.find_flags_engine(doc, ctx)
     if engine is not None:
-        return configs.flags_file(doc, engine, ctx)
+        return configs.read_flags_file(doc, engine, ctx)
     found = helm.read_subcharts(doc, ctx)
-    return found or generic(doc, ctx)
+    return found or read_generic(doc, ctx)
 
 
-def generic(doc: Any, ctx: Context) -> list[Launch]:
+def read_generic(doc: Any, ctx: ReaderContext) -> list[Launch]:
     """Launches in YAML of an unknown kind: containers (`image` beside `args`), and texts that hold a command."""
     out: list[Launch] = []
     taken: set[int] = set()
-    for spec, above in kubernetes.pod_specs(doc):
-        pod = kubernetes.pod_setup(spec, ctx, mapping(above[-1].get("metadata")) if above else {})
-        out += kubernetes.containers(spec, pod, None, ctx)
+    for spec, above in kubernetes.find_pod_specs(doc):
+        pod = kubernetes.read_pod_setup(spec, ctx, as_mapping(above[-1].get("metadata")) if above else {})
+        out += kubernetes.read_containers(spec, pod, None, ctx)
         taken.add(id(spec))
     if out:
         return out
     for body in find_all(doc, "image"):
         words = body.get("args") or body.get("command")
-        image = string(body.get("image")) or _repository(body.get("image"))
-        if image is None or words is None or image_of(image, ctx.know).entry is None:
+        image = as_string(body.get("image")) or _repository(body.get("image"))
+        if image is None or words is None or parse_image(image, ctx.know).entry is None:
             continue
-        env, _ = environment(body.get("env"))
-        args = [w for w in sequence(words) if isinstance(w, Text)]
-        found = finder(ctx).container(image, None, args, env, Setup(container=True, image=image))
-        out += made(ctx, "yaml", found, string(body.get("name")))
+        env, _ = read_environment(body.get("env"))
+        args = [w for w in as_sequence(words) if isinstance(w, Text)]
+        found = make_finder(ctx).container(image, None, args, env, LaunchSetup(container=True, image=image))
+        out += make_launches(ctx, "yaml", found, as_string(body.get("name")))
     if out:
         return out
     for body in find_all(doc, "servingEngineSpec"):
-        if isinstance(at(body, "servingEngineSpec", "modelSpec"), list):
+        if isinstance(value_at(body, "servingEngineSpec", "modelSpec"), list):
             out += helm.read_document(body, ctx)
     for body in find_all(doc, "image") if not out else ():
-        image = string(body.get("image")) or _repository(body.get("image"))
-        entry = ctx.know.image(image_of(image, ctx.know).name) if image is not None else None
+        image = as_string(body.get("image")) or _repository(body.get("image"))
+        entry = ctx.know.image(parse_image(image, ctx.know).name) if image is not None else None
         if (
             image is not None
             and entry is not None
             and entry.entry in ("serve", "opaque")
-            and truth(body.get("disabled")) is not True
+            and as_boolean(body.get("disabled")) is not True
         ):
-            setup = Setup(container=True, image=str(image))
+            setup = LaunchSetup(container=True, image=str(image))
             said = ("its arguments: they stand elsewhere",)
             out.append(
                 Launch(
@@ -170,8 +181,8 @@ def generic(doc: Any, ctx: Context) -> list[Launch]:
             elif "\n" in value or " " in value:
                 first = line_of(value) + (1 if value.block else 0)
                 out += (
-                    made(ctx, "yaml", finder(ctx).script(value, first), None)
-                    or nested(ctx, value)
+                    make_launches(ctx, "yaml", make_finder(ctx).script(value, first), None)
+                    or read_nested(ctx, value)
                     or _templated(value, first, ctx)
                 )
     return out
@@ -182,24 +193,26 @@ _MENTIONS = re.compile(
 )
 
 
-def _templated(value: Text, line: int, ctx: Context) -> list[Launch]:
+def _templated(value: Text, line: int, ctx: ReaderContext) -> list[Launch]:
     """A command inside a template's quotes: `{{ 'python3 -m vllm.entrypoints...' if ... }}`."""
     if "{{" not in value:
         return []
     out: list[Launch] = []
     for quoted in (q for q in re.findall(r"'([^']*)'", value[:5000]) if len(q) > 2):
-        found = finder(ctx).script(quoted, line)
-        out += made(ctx, "template", [s._replace(unresolved=("a template around the command",)) for s in found], None)
+        found = make_finder(ctx).script(quoted, line)
+        out += make_launches(
+            ctx, "template", [s._replace(unresolved=("a template around the command",)) for s in found], None
+        )
     return out
 
 
 def _repository(image: Any) -> Text | None:
-    repository, tag = string(at(image, "repository")), string(at(image, "tag"))
+    repository, tag = as_string(value_at(image, "repository")), as_string(value_at(image, "tag"))
     if repository is None:
         return None
-    from advisor.checks.located import like
+    from advisor.checks.located_text import place_like
 
-    return like(f"{repository}:{tag}", repository) if tag else repository
+    return place_like(f"{repository}:{tag}", repository) if tag else repository
 
 
 def _texts(doc: Any) -> Iterator[Text]:
@@ -214,7 +227,7 @@ def _texts(doc: Any) -> Iterator[Text]:
             stack.extend(reversed(here))
 
 
-def _fenced(source: str, ctx: Context) -> list[Launch]:
+def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:
     """The launches of the fenced code blocks of a Markdown text."""
     out: list[Launch] = []
     block: list[str] = []
@@ -224,7 +237,7 @@ def _fenced(source: str, ctx: Context) -> list[Launch]:
             if begin:
                 body = "\n".join(block)
                 if _MENTIONS.search(body):
-                    out += made(ctx, "markdown", finder(ctx).script(body, begin + 1), None)
+                    out += make_launches(ctx, "markdown", make_finder(ctx).script(body, begin + 1), None)
                 begin, block = 0, []
             else:
                 begin = n

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 
 from advisor.checks.launch import Launch
-from advisor.checks.located import Text, lines_of, text
-from advisor.checks.readers.context import Context
+from advisor.checks.located_text import Text, lines_of, make_text
+from advisor.checks.readers.context import ReaderContext
 
 _LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
 
 
-def variables_of(source: str, first: int = 1) -> dict[str, Text]:
+def read_variables(source: str, first: int = 1) -> dict[str, Text]:
     """The variables of an env file."""
     out: dict[str, Text] = {}
     for n, line in enumerate(lines_of(source), first):
@@ -23,13 +23,13 @@ def variables_of(source: str, first: int = 1) -> dict[str, Text]:
             value = value[1:-1]
         else:
             value = re.sub(r"\s#.*$", "", value).strip()
-        out[m[1]] = text(value, n, m.start(2) + 1)
+        out[m[1]] = make_text(value, n, m.start(2) + 1)
     return out
 
 
-def read(source: str, ctx: Context) -> list[Launch]:
+def read(source: str, ctx: ReaderContext) -> list[Launch]:
     """The server that an env file sets up, if one reads it."""
-    env = variables_of(source, ctx.line)
+    env = read_variables(source, ctx.line)
     for engine, kind in ctx.know.env_files:
         mine = [v for k, v in env.items() if k in kind.names or (kind.pattern and re.match(kind.pattern, k))]
         if mine:

@@ -9,49 +9,49 @@ from typing import Any
 import msgspec
 
 from advisor.checks import accelerators
-from advisor.checks.docker_run import size
-from advisor.checks.launch import TAKEN_SERVICE_NAME, Launch, Mount, Probe, Setup
-from advisor.checks.located import (
+from advisor.checks.docker_run import parse_container_size
+from advisor.checks.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.located_text import (
     Map,
     Text,
-    at,
-    documents,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
     find_all,
     line_of,
-    mapping,
-    sequence,
-    string,
-    text,
-    truth,
-    whole,
+    make_text,
+    parse_documents,
+    value_at,
 )
 from advisor.checks.readers import crds
-from advisor.checks.readers.context import Context, environment, finder, made, nested
+from advisor.checks.readers.context import ReaderContext, make_finder, make_launches, read_environment, read_nested
 
 IGNORE = "advise.check/ignore-"
 _SKIP = frozenset(("CustomResourceDefinition", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"))
 
 
-def read(source: str, ctx: Context) -> list[Launch]:
+def read(source: str, ctx: ReaderContext) -> list[Launch]:
     """The launches of a manifest: several documents, Lists, objects that hold pod templates."""
-    objects = [o for d in documents(source, ctx.file, ctx.line) for o in _flat(d)]
+    objects = [o for d in parse_documents(source, ctx.file, ctx.line) for o in _flat(d)]
     return read_objects(objects, ctx)
 
 
-def read_objects(objects: list[Any], ctx: Context) -> list[Launch]:
+def read_objects(objects: list[Any], ctx: ReaderContext) -> list[Launch]:
     """The launches of parsed objects; services and volume claims among them say what surrounds the pods."""
-    around = _Around(objects)
+    around = _PodSurroundings(objects)
     out: list[Launch] = []
     for o in objects:
         kind = str(o.get("kind", ""))
         if kind in _SKIP:
             continue
-        name = string(at(o, "metadata", "name"))
+        name = as_string(value_at(o, "metadata", "name"))
         ignore = _ignored(o)
         if kind in ("ConfigMap", "Secret"):
-            for key, value in mapping(o.get("data")).items():
+            for key, value in as_mapping(o.get("data")).items():
                 if isinstance(value, Text):
-                    out += nested(ctx, value, str(key))
+                    out += read_nested(ctx, value, str(key))
             continue
         special = crds.read(kind, o, ctx)
         found = special if special is not None else _pods(o, kind, name, ctx, around)
@@ -67,20 +67,24 @@ def _flat(doc: Any) -> Iterator[dict[str, Any]]:
         yield doc
 
 
-def _ignored(o: Mapping[str, Any]) -> dict[str, str]:
-    notes = mapping(at(o, "metadata", "annotations"))
+def _ignored(resource: Mapping[str, Any]) -> dict[str, str]:
+    notes = as_mapping(value_at(resource, "metadata", "annotations"))
     return {str(k)[len(IGNORE) :]: str(v) for k, v in notes.items() if str(k).startswith(IGNORE)}
 
 
-class _Around:
+class _PodSurroundings:
     """Services, claims and names of one file that matter to its pods."""
 
     def __init__(self, objects: list[dict[str, Any]]) -> None:
         self.services = [o for o in objects if o.get("kind") == "Service"]
         self.ingress = any(o.get("kind") in ("Ingress", "Route", "VirtualService") for o in objects)
-        self.service_names = {str(at(o, "metadata", "name")): line_of(at(o, "metadata", "name")) for o in self.services}
+        self.service_names = {
+            str(value_at(o, "metadata", "name")): line_of(value_at(o, "metadata", "name")) for o in self.services
+        }
         self.claims = {
-            str(at(o, "metadata", "name")): size(string(at(o, "spec", "resources", "requests", "storage")))
+            str(value_at(o, "metadata", "name")): parse_container_size(
+                as_string(value_at(o, "spec", "resources", "requests", "storage"))
+            )
             for o in objects
             if o.get("kind") == "PersistentVolumeClaim"
         }
@@ -88,10 +92,10 @@ class _Around:
     def exposed(self, labels: Mapping[str, Any]) -> str | None:
         """How pods with these labels are reachable from beyond the cluster; None when they are not."""
         for s in self.services:
-            wanted = mapping(at(s, "spec", "selector"))
-            kind = str(at(s, "spec", "type") or "ClusterIP")
+            wanted = as_mapping(value_at(s, "spec", "selector"))
+            kind = str(value_at(s, "spec", "type") or "ClusterIP")
             if kind in ("NodePort", "LoadBalancer") and wanted and all(labels.get(k) == v for k, v in wanted.items()):
-                notes = " ".join(f"{k}={v}" for k, v in mapping(at(s, "metadata", "annotations")).items())
+                notes = " ".join(f"{k}={v}" for k, v in as_mapping(value_at(s, "metadata", "annotations")).items())
                 if re.search(r"internal", notes, re.I):
                     continue
                 return f"a Service of type {kind}"
@@ -100,94 +104,102 @@ class _Around:
     def port(self, labels: Mapping[str, Any]) -> tuple[int, int] | None:
         """(target port, line) of the Service that selects these pods, where it is a number."""
         for s in self.services:
-            wanted = mapping(at(s, "spec", "selector"))
+            wanted = as_mapping(value_at(s, "spec", "selector"))
             if wanted and all(labels.get(k) == v for k, v in wanted.items()):
-                for p in sequence(at(s, "spec", "ports")):
-                    target = whole(at(p, "targetPort")) or (
-                        whole(at(p, "port")) if at(p, "targetPort") is None else None
+                for p in as_sequence(value_at(s, "spec", "ports")):
+                    target = as_whole_number(value_at(p, "targetPort")) or (
+                        as_whole_number(value_at(p, "port")) if value_at(p, "targetPort") is None else None
                     )
                     if target:
                         return target, line_of(p)
         return None
 
 
-def pod_specs(o: Any, depth: int = 0, above: tuple[Any, ...] = ()) -> Iterator[tuple[dict[str, Any], tuple[Any, ...]]]:
+def find_pod_specs(
+    resource: Any, depth: int = 0, above: tuple[Any, ...] = ()
+) -> Iterator[tuple[dict[str, Any], tuple[Any, ...]]]:
     """Every mapping with a list of containers, and the mappings it lies in (the nearest last)."""
     if depth > 30:
         return
-    if isinstance(o, dict):
-        c = o.get("containers")
+    if isinstance(resource, dict):
+        c = resource.get("containers")
         if isinstance(c, list) and any(
             isinstance(x, dict) and ({"image", "command", "args", "name"} & set(x)) for x in c
         ):
-            yield o, above
-        for k, v in o.items():
+            yield resource, above
+        for k, v in resource.items():
             if k not in ("containers", "initContainers") and isinstance(v, (dict, list)):
-                yield from pod_specs(v, depth + 1, (*above, o))
-    elif isinstance(o, list):
-        for x in o:
-            yield from pod_specs(x, depth + 1, above)
+                yield from find_pod_specs(v, depth + 1, (*above, resource))
+    elif isinstance(resource, list):
+        for x in resource:
+            yield from find_pod_specs(x, depth + 1, above)
 
 
-def _pods(o: dict[str, Any], kind: str, name: str | None, ctx: Context, around: _Around) -> list[Launch]:
+def _pods(
+    resource: dict[str, Any], kind: str, name: str | None, ctx: ReaderContext, around: _PodSurroundings
+) -> list[Launch]:
     out: list[Launch] = []
-    for spec, above in pod_specs(o):
-        labels = mapping(at(above[-1], "metadata", "labels")) if above else mapping(at(o, "metadata", "labels"))
-        pod = pod_setup(spec, ctx, mapping(above[-1].get("metadata")) if above else {})
-        owner = mapping(o.get("spec"))
+    for spec, above in find_pod_specs(resource):
+        labels = (
+            as_mapping(value_at(above[-1], "metadata", "labels"))
+            if above
+            else as_mapping(value_at(resource, "metadata", "labels"))
+        )
+        pod = read_pod_setup(spec, ctx, as_mapping(above[-1].get("metadata")) if above else {})
+        owner = as_mapping(resource.get("spec"))
         pod = msgspec.structs.replace(
             pod,
             exposed=around.exposed(labels) or ("the host's network" if pod.host_network else None),
-            replicas=whole(owner.get("replicas")),
-            progress_deadline=whole(owner.get("progressDeadlineSeconds")),
+            replicas=as_whole_number(owner.get("replicas")),
+            progress_deadline=as_whole_number(owner.get("progressDeadlineSeconds")),
             rolling=_rolling(kind, owner),
             nodes=_nodes(kind, above, owner),
-            places={**pod.places, "object": line_of(o), "kind:" + kind: 1},
+            places={**pod.places, "object": line_of(resource), "kind:" + kind: 1},
         )
-        out += containers(spec, pod, name, ctx, around, labels)
+        out += read_containers(spec, pod, name, ctx, around, labels)
     if not out:  # resources that fill a pod in from one container (`mainContainer`)
-        for body in find_all(o, "image"):
+        for body in find_all(resource, "image"):
             if isinstance(body.get("image"), Text) and (
                 body.get("args") is not None or body.get("command") is not None
             ):
-                out += containers({"containers": [body]}, pod_setup({}, ctx, {}), name, ctx)
+                out += read_containers({"containers": [body]}, read_pod_setup({}, ctx, {}), name, ctx)
     return out
 
 
-def containers(
+def read_containers(
     spec: Mapping[str, Any],
-    pod: Setup,
+    pod: LaunchSetup,
     name: str | None,
-    ctx: Context,
-    around: _Around | None = None,
+    ctx: ReaderContext,
+    around: _PodSurroundings | None = None,
     labels: Mapping[str, Any] | None = None,
     kind: str = "kubernetes",
 ) -> list[Launch]:
     """The launches of a pod spec's containers."""
     out: list[Launch] = []
-    here = [c for c in sequence(spec.get("containers")) if isinstance(c, dict)]
+    here = [c for c in as_sequence(spec.get("containers")) if isinstance(c, dict)]
     for c in here:
-        setup = container_setup(c, spec, pod, ctx, around)
-        env, elsewhere = environment(c.get("env"))
+        setup = read_container_setup(c, spec, pod, ctx, around)
+        env, elsewhere = read_environment(c.get("env"))
         for k in elsewhere:
-            env[k] = text(f"$({k})", line_of(c), 0, (k,))
-        for k, v in env.items():
+            env[k] = make_text(f"$({k})", line_of(c), 0, (k,))
+        for k, word in env.items():
             if k not in elsewhere:
-                env[k] = _filled(v, env)
+                env[k] = _filled(word, env)
         if c.get("envFrom") is not None:
             setup = msgspec.structs.replace(setup, places={**setup.places, "envFrom": line_of(c)})
-        command = [w for w in sequence(c.get("command")) if isinstance(w, Text)]
-        args = [w for w in sequence(c.get("args")) if isinstance(w, Text)]
-        started = finder(ctx).container(
-            string(c.get("image")),
+        command = [w for w in as_sequence(c.get("command")) if isinstance(w, Text)]
+        args = [w for w in as_sequence(c.get("args")) if isinstance(w, Text)]
+        started = make_finder(ctx).container(
+            as_string(c.get("image")),
             [_filled(w, env) for w in command] or None,
             [_filled(w, env) for w in args],
             env,
             setup,
         )
-        own = string(c.get("name"))
+        own = as_string(c.get("name"))
         label = name if len(here) == 1 or own is None else f"{name or 'pod'}/{own}"
-        found = made(ctx, kind, started, label)
+        found = make_launches(ctx, kind, started, label)
         target = around.port(labels or {}) if around is not None else None
         if target is not None and found:
             ports = (*found[0].setup.ports, (None, None, target[0]))
@@ -204,7 +216,7 @@ def containers(
     return out
 
 
-def _with_taken_name(launch: Launch, around: _Around, ctx: Context) -> Launch:
+def _with_taken_name(launch: Launch, around: _PodSurroundings, ctx: ReaderContext) -> Launch:
     """The launch with the line of a Service whose name sets a variable that its server misreads."""
     known = ctx.know.server(launch.engine)
     line = around.service_names.get(known.taken_service_name or "", 0) if known is not None else 0
@@ -233,66 +245,75 @@ def _filled(word: Text, env: Mapping[str, Text]) -> Text:
         return value
 
     made_ = re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", one, word)
-    return text(made_[:65_536], word.line, word.column, tuple(dict.fromkeys(unknown)), word.block)
+    return make_text(made_[:65_536], word.line, word.column, tuple(dict.fromkeys(unknown)), word.block)
 
 
 def _rolling(kind: str, owner: Mapping[str, Any]) -> bool | None:
     if kind != "Deployment":
         return None
-    strategy = mapping(owner.get("strategy"))
+    strategy = as_mapping(owner.get("strategy"))
     if str(strategy.get("type")) == "Recreate":
         return False
-    surge = str(at(strategy, "rollingUpdate", "maxSurge") or "25%")
+    surge = str(value_at(strategy, "rollingUpdate", "maxSurge") or "25%")
     return surge not in ("0", "0%")
 
 
 def _nodes(kind: str, above: tuple[Any, ...], owner: Mapping[str, Any]) -> int | None:
     if kind == "LeaderWorkerSet":
-        return whole(at(owner, "leaderWorkerTemplate", "size"))
+        return as_whole_number(value_at(owner, "leaderWorkerTemplate", "size"))
     return None
 
 
-def pod_setup(spec: Mapping[str, Any], ctx: Context, metadata: Mapping[str, Any]) -> Setup:
+def read_pod_setup(spec: Mapping[str, Any], ctx: ReaderContext, metadata: Mapping[str, Any]) -> LaunchSetup:
     """What the pod says for all its containers."""
-    labels = {str(k): str(v) for k, v in mapping(spec.get("nodeSelector")).items() if isinstance(v, Text)}
+    labels = {str(k): str(v) for k, v in as_mapping(spec.get("nodeSelector")).items() if isinstance(v, Text)}
     affinity = list(_affinity(spec.get("affinity")))
     for key, values in affinity:
         if len(values) == 1:
             labels.setdefault(key, values[0])
-    found = accelerators.from_labels(labels, ctx.know)
+    found = accelerators.find_labelled_accelerator(labels, ctx.know)
     tolerates = any(
-        "gpu" in str(at(t, "key") or "") or at(t, "key") is None or "nvidia" in str(t)
-        for t in sequence(spec.get("tolerations"))
+        "gpu" in str(value_at(t, "key") or "") or value_at(t, "key") is None or "nvidia" in str(t)
+        for t in as_sequence(spec.get("tolerations"))
     )
-    return Setup(
+    return LaunchSetup(
         container=True,
         cluster=True,
         hardware=found[0] if found else None,
         hardware_source=found[1] if found else None,
-        host_network=truth(spec.get("hostNetwork")) is True,
-        host_pid=truth(spec.get("hostPID")) is True,
-        ipc_host=truth(spec.get("hostIPC")) is True,
+        host_network=as_boolean(spec.get("hostNetwork")) is True,
+        host_pid=as_boolean(spec.get("hostPID")) is True,
+        ipc_host=as_boolean(spec.get("hostIPC")) is True,
         tolerates_gpu=tolerates,
         selects_node=bool(labels or affinity or spec.get("runtimeClassName") or spec.get("resourceClaims")),
-        service_links=truth(spec.get("enableServiceLinks")),
+        service_links=as_boolean(spec.get("enableServiceLinks")),
         gpu_granted=True if spec.get("resourceClaims") else None,
     )
 
 
 def _affinity(value: Any) -> Iterator[tuple[str, list[str]]]:
-    terms = sequence(at(value, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms"))
+    terms = as_sequence(
+        value_at(value, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+    )
     for t in terms:
-        for e in sequence(at(t, "matchExpressions")):
-            if str(at(e, "operator")) == "In" and isinstance(at(e, "key"), Text):
-                yield str(at(e, "key")), [str(v) for v in sequence(at(e, "values")) if isinstance(v, Text)]
+        for e in as_sequence(value_at(t, "matchExpressions")):
+            if str(value_at(e, "operator")) == "In" and isinstance(value_at(e, "key"), Text):
+                yield (
+                    str(value_at(e, "key")),
+                    [str(v) for v in as_sequence(value_at(e, "values")) if isinstance(v, Text)],
+                )
 
 
-def resources(c: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def read_resources(container: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """(limits, requests) of a container."""
-    return mapping(at(c, "resources", "limits")), mapping(at(c, "resources", "requests"))
+    return as_mapping(value_at(container, "resources", "limits")), as_mapping(
+        value_at(container, "resources", "requests")
+    )
 
 
-def gpu_setup(setup: Setup, limits: Mapping[str, Any], requests: Mapping[str, Any], ctx: Context) -> Setup:
+def add_accelerators(
+    setup: LaunchSetup, limits: Mapping[str, Any], requests: Mapping[str, Any], ctx: ReaderContext
+) -> LaunchSetup:
     """A Setup with the accelerators that resource limits hand over."""
     limit = next(((str(k), v) for k, v in limits.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
     wanted = next(((str(k), v) for k, v in requests.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
@@ -300,11 +321,11 @@ def gpu_setup(setup: Setup, limits: Mapping[str, Any], requests: Mapping[str, An
     fraction = any(
         v is not None and re.fullmatch(r"\d*\.\d+|\d+m", str(v)) for _, v in (limit or ("", None), wanted or ("", None))
     )
-    count = whole(limit[1]) if limit else None
+    count = as_whole_number(limit[1]) if limit else None
     setup = msgspec.structs.replace(
         setup,
         gpu_count=count,
-        gpu_requests=whole(wanted[1]) if wanted else None,
+        gpu_requests=as_whole_number(wanted[1]) if wanted else None,
         gpu_granted=(count is None or count > 0) if limit else bool(setup.gpu_granted or wanted),
         gpu_resource=named[0] if named else None,
         gpu_fraction=fraction,
@@ -312,47 +333,53 @@ def gpu_setup(setup: Setup, limits: Mapping[str, Any], requests: Mapping[str, An
     if named and setup.hardware is None:
         plain = named[0].partition("/")[2]
         if named[0].startswith("nvidia.com/") and plain not in ("gpu", "gpu.shared") and not plain.startswith("mig-"):
-            words = accelerators.accelerator(plain, ctx.know)
+            words = accelerators.find_accelerator_words(plain, ctx.know)
             if words:
                 setup = msgspec.structs.replace(setup, hardware=words, hardware_source=named[0])
     return setup
 
 
-def container_setup(
-    c: Mapping[str, Any], spec: Mapping[str, Any], pod: Setup, ctx: Context, around: _Around | None
-) -> Setup:
+def read_container_setup(
+    container: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    pod: LaunchSetup,
+    ctx: ReaderContext,
+    around: _PodSurroundings | None,
+) -> LaunchSetup:
     """What is around a container's process."""
-    limits, requests = resources(c)
-    setup = gpu_setup(pod, limits, requests, ctx)
-    if at(c, "resources", "claims") is not None:
+    limits, requests = read_resources(container)
+    setup = add_accelerators(pod, limits, requests, ctx)
+    if value_at(container, "resources", "claims") is not None:
         setup = msgspec.structs.replace(setup, gpu_granted=True)
-    volumes = {str(at(v, "name")): v for v in sequence(spec.get("volumes")) if isinstance(v, dict)}
-    mounts, disk = _mounts(c, volumes, around)
+    volumes = {str(value_at(v, "name")): v for v in as_sequence(spec.get("volumes")) if isinstance(v, dict)}
+    mounts, disk = _mounts(container, volumes, around)
     shm = next((m for m in mounts if m.target.rstrip("/") == "/dev/shm"), None)  # noqa: S108 - a mount point, not a file
-    security = mapping(c.get("securityContext"))
+    security = as_mapping(container.get("securityContext"))
     probes = tuple(
         _probe(kind, p)
         for kind, key in (("startup", "startupProbe"), ("liveness", "livenessProbe"), ("readiness", "readinessProbe"))
-        if isinstance(p := c.get(key), dict)
+        if isinstance(p := container.get(key), dict)
     )
-    ports = tuple((None, None, whole(at(p, "containerPort"))) for p in sequence(c.get("ports")))
+    ports = tuple(
+        (None, None, as_whole_number(value_at(p, "containerPort"))) for p in as_sequence(container.get("ports"))
+    )
     places = {
-        "resources": line_of(c.get("resources")) or line_of(c),
-        "image": line_of(c.get("image")) or line_of(c),
-        "ports": line_of(c.get("ports")) or line_of(c),
-        "privileged": line_of(security.get("privileged")) or line_of(c),
-        "volumeMounts": line_of(c.get("volumeMounts")) or line_of(c),
-        "env": line_of(c.get("env")) or line_of(c),
+        "resources": line_of(container.get("resources")) or line_of(container),
+        "image": line_of(container.get("image")) or line_of(container),
+        "ports": line_of(container.get("ports")) or line_of(container),
+        "privileged": line_of(security.get("privileged")) or line_of(container),
+        "volumeMounts": line_of(container.get("volumeMounts")) or line_of(container),
+        "env": line_of(container.get("env")) or line_of(container),
     }
-    memory, cpu = string(limits.get("memory")), string(limits.get("cpu"))
+    memory, cpu = as_string(limits.get("memory")), as_string(limits.get("cpu"))
     return msgspec.structs.replace(
         setup,
-        image=string(c.get("image")),
+        image=as_string(container.get("image")),
         mounts=tuple(mounts),
         shm_bytes=shm.size_bytes if shm else None,
-        memory_limit=size(memory) if memory and not memory.unknown else None,
+        memory_limit=parse_container_size(memory) if memory and not memory.unknown else None,
         cpu_limit=_cpu(cpu) if cpu else None,
-        privileged=truth(security.get("privileged")) is True,
+        privileged=as_boolean(security.get("privileged")) is True,
         probes=probes,
         ports=ports,
         disk_bytes=disk,
@@ -360,45 +387,52 @@ def container_setup(
     )
 
 
-def _mounts(c: Mapping[str, Any], volumes: Mapping[str, Any], around: _Around | None) -> tuple[list[Mount], int | None]:
+def _mounts(
+    container: Mapping[str, Any], volumes: Mapping[str, Any], around: _PodSurroundings | None
+) -> tuple[list[Mount], int | None]:
     out: list[Mount] = []
     disk: int | None = None
-    for m in sequence(c.get("volumeMounts")):
-        target, name = string(at(m, "mountPath")), str(at(m, "name"))
+    for m in as_sequence(container.get("volumeMounts")):
+        target, name = as_string(value_at(m, "mountPath")), str(value_at(m, "name"))
         if target is None:
             continue
         v = volumes.get(name)
         kind, bytes_, source = "volume", None, name
-        if at(v, "emptyDir") is not None or (isinstance(v, Map) and "emptyDir" in v):
-            memory = str(at(v, "emptyDir", "medium")) == "Memory"
-            kind, bytes_ = "memory" if memory else "scratch", size(string(at(v, "emptyDir", "sizeLimit")))
-        elif at(v, "hostPath") is not None:
-            kind, source = "host", str(at(v, "hostPath", "path"))
-        elif at(v, "persistentVolumeClaim") is not None:
+        if value_at(v, "emptyDir") is not None or (isinstance(v, Map) and "emptyDir" in v):
+            memory = str(value_at(v, "emptyDir", "medium")) == "Memory"
+            kind, bytes_ = (
+                "memory" if memory else "scratch",
+                parse_container_size(as_string(value_at(v, "emptyDir", "sizeLimit"))),
+            )
+        elif value_at(v, "hostPath") is not None:
+            kind, source = "host", str(value_at(v, "hostPath", "path"))
+        elif value_at(v, "persistentVolumeClaim") is not None:
             kind = "pvc"
-            claim = str(at(v, "persistentVolumeClaim", "claimName"))
+            claim = str(value_at(v, "persistentVolumeClaim", "claimName"))
             if around is not None and around.claims.get(claim):
                 disk = around.claims[claim]
-        elif at(v, "ephemeral") is not None:
+        elif value_at(v, "ephemeral") is not None:
             kind = "pvc"
-            disk = size(string(at(v, "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage")))
-        elif at(v, "configMap") is not None:
+            disk = parse_container_size(
+                as_string(value_at(v, "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage"))
+            )
+        elif value_at(v, "configMap") is not None:
             kind = "config"
-        elif at(v, "secret") is not None:
+        elif value_at(v, "secret") is not None:
             kind = "secret"
         out.append(Mount(target=str(target), kind=kind, size_bytes=bytes_, source=source))
     return out, disk
 
 
-def _probe(kind: str, p: Mapping[str, Any]) -> Probe:
-    http = mapping(p.get("httpGet"))
-    return Probe(
+def _probe(kind: str, p: Mapping[str, Any]) -> HealthProbe:
+    http = as_mapping(p.get("httpGet"))
+    return HealthProbe(
         kind=kind,
-        path=string(http.get("path")) or ("/" if http else None),
-        port=string(http.get("port")) or string(at(p, "tcpSocket", "port")),
-        delay=float(whole(p.get("initialDelaySeconds")) or 0),
-        period=float(whole(p.get("periodSeconds")) or 10),
-        failures=whole(p.get("failureThreshold")) or 3,
+        path=as_string(http.get("path")) or ("/" if http else None),
+        port=as_string(http.get("port")) or as_string(value_at(p, "tcpSocket", "port")),
+        delay=float(as_whole_number(p.get("initialDelaySeconds")) or 0),
+        period=float(as_whole_number(p.get("periodSeconds")) or 10),
+        failures=as_whole_number(p.get("failureThreshold")) or 3,
         line=line_of(p),
     )
 

@@ -1,0 +1,110 @@
+"""Weight formats and cache types that are tried on an engine, best first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor import formats
+from advisor.advice.defaults import WorkloadDefaults, load_workload_defaults
+from advisor.advice.search_request import SearchRequest
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine
+from advisor.decision.evaluate import find_engine_hints
+from advisor.decision.filters import judge_engine
+from advisor.decision.types import Reason
+from advisor.engines.flags import list_smaller_caches
+from advisor.errors import BadInput
+
+FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml
+
+
+def order_formats(found: list[formats.FormatChoice], caches: list[str]) -> Iterator[tuple[str, formats.FormatChoice]]:
+    """Formats of four bits and more with every cache type, then lower ones: a smaller cache costs less than weights."""
+    for low in (False, True):
+        for kv in caches:
+            for chosen in found:
+                if (chosen.quantization.quality < FOUR_BIT_QUALITY) is low:
+                    yield kv, chosen
+
+
+def find_usable_formats(
+    entry: Engine, search: SearchRequest, rules: Catalog, refused: list[Reason]
+) -> Iterator[formats.FormatChoice]:
+    """Weight formats worth trying, best first; unusable ones go to `refused`."""
+    for chosen in _wanted_formats(entry, search, rules):
+        verdict = judge_engine(
+            entry,
+            search.facts,
+            chosen.quantization,
+            search.model,
+            search.workload,
+            asked=search.asked,
+            requires=search.requires,
+        )
+        hard = [r for r in verdict.reasons if r.code in ("format_not_loadable", "quantization_not_supported")]
+        if hard:
+            refused += hard
+        else:
+            yield chosen
+
+
+def _wanted_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Iterator[formats.FormatChoice]:
+    if search.quantization is not None:
+        try:
+            yield formats.choose_format(search.quantization, entry, search.model, rules)
+        except BadInput:
+            return
+        return
+    kin, defaults = formats.format_family(entry, rules), load_workload_defaults(rules)
+    if kin == "gguf":
+        native = formats.choose_format(None, entry, search.model, rules)
+        if native.quantization.id == "MXFP4_MOE":
+            yield native
+            return
+        names = [*_easy(search, defaults, rules), *defaults.gguf.tight]
+    elif kin == "hf":
+        names = _hf_names(entry, search, defaults, rules)
+    else:
+        names = list(getattr(defaults, kin, []))
+    for n in dict.fromkeys(names):
+        yield formats.FormatChoice(rules.quantization(n))
+
+
+def _easy(search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> list[str]:
+    """Larger GGUF formats, where they take a small share of the memory and speed is not what was asked for."""
+    if search.workload.priority in ("throughput", "latency") or not search.machine.usable_devices:
+        return []
+    totals = [d.total_bytes for d in search.machine.usable_devices]
+    room = sum(t for t in totals if t is not None) if all(totals) else 0
+    share = defaults.gguf.easy_share
+    return [
+        n
+        for n in defaults.gguf.easy
+        if search.model.params_total * rules.quantization(n).bits_nominal / 8 <= share * room
+    ]
+
+
+def _hf_names(entry: Engine, search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> list[str]:
+    native = formats.native_format(search.model)
+    if native is not None:
+        return [native, *([] if native in ("MXFP4", "NVFP4") else ["AWQ"])]
+    cc = search.facts.get("gpu.compute_capability")
+    plain = "F16" if isinstance(cc, (int, float)) and cc < 8.0 else "BF16"
+    hints = find_engine_hints(search.guide, search.facts, entry.id)
+    names = [plain, *(rules.quantization(n).id for n in hints.quantizations), *(n for n in defaults.hf if n != "BF16")]
+    avoid = {rules.quantization(a).id for a in hints.avoid}
+    return [n for n in dict.fromkeys(names) if n not in avoid]
+
+
+def list_cache_types(entry: Engine, search: SearchRequest) -> list[str]:
+    """The engine's own cache type, then its best smaller one where the cards have kernels for it."""
+    small = list_smaller_caches(entry)[:1]
+    return ["auto", *(k for k in small if not k.startswith("fp8") or _fp8_cache(search))]
+
+
+def _fp8_cache(search: SearchRequest) -> bool:
+    """Whether the cards have kernels for an 8-bit cache: NVIDIA from Ampere on, AMD from CDNA3 on; unknown is no."""
+    cc = search.facts.get("gpu.compute_capability")
+    if search.facts.get("gpu.vendor") == "nvidia":
+        return isinstance(cc, (int, float)) and cc >= 8.0
+    return search.facts.get("gpu.generation") in ("cdna3", "cdna4")

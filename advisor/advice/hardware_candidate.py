@@ -1,0 +1,249 @@
+"""One candidate of `advise hardware`: the deployment on so many cards, whether it fits, how fast it is, why not."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from advisor import estimation, formats
+from advisor.advice.hardware_types import Ask, Axis, BudgetRules
+from advisor.advice.price_list import DeviceOffer
+from advisor.advice.recommend_request import load_main_guide
+from advisor.advice.spread import spread_over_cards
+from advisor.catalog import Catalog
+from advisor.catalog.resolve import ResolvedModel
+from advisor.catalog.types import Accelerator, Engine, Quantization
+from advisor.decision.evaluate import evaluate_guide
+from advisor.decision.facts import compute_facts
+from advisor.decision.filters import judge_engine
+from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
+from advisor.engines import parallel
+from advisor.engines.flags import find_own_flag
+from advisor.errors import AdvisorError, BadInput
+from advisor.machines.types import Machine
+from advisor.models.native import native_format
+from advisor.speed.roofline import estimate_midway_speed
+from advisor.units import format_gib
+
+WHOLE_COMPUTERS = ("sff-system", "apu", "soc")  # several of them are several machines
+
+
+class HardwareCandidate(NamedTuple):
+    """The deployment on this hardware."""
+
+    deployment: Deployment
+    memory: MemoryEstimate
+    speed: SpeedEstimate | None
+    quantization: Quantization
+    engine: Engine
+    why: tuple[str, ...]
+
+
+class HardwareRejection(NamedTuple):
+    """Why this hardware is not it."""
+
+    code: str
+    text: str
+
+
+class HardwareSearch:
+    """What is worked out once for a question: the guide, the machines of cards, the engine of a kind of machine."""
+
+    def __init__(
+        self, request: Ask, found: ResolvedModel, context: int, rules: Catalog, budget_rules: BudgetRules
+    ) -> None:
+        self.request, self.found, self.context, self.rules, self.budget = request, found, context, rules, budget_rules
+        self.guide = load_main_guide(rules)
+        self.engine_asked = rules.engine(request.engine) if request.engine else None
+        self._machines: dict[tuple[str, int, float | None], Machine] = {}
+        self._facts: dict[tuple[str, int, float | None], dict[str, Any]] = {}
+        self._engines: dict[tuple[str, int], Engine | HardwareRejection] = {}
+        self._placed: dict[tuple[str, int, float | None, str], HardwareCandidate | HardwareRejection] = {}
+
+    def machine(self, offer: DeviceOffer, count: int) -> Machine:
+        """So many of the priced device. Raises BadInput for memory that no such device has."""
+        key = (offer.accelerator, count, offer.memory_gb)
+        if key not in self._machines:
+            size = f" {offer.memory_gb:g}GB" if offer.memory_gb else ""
+            self._machines[key] = estimation.find_machine(
+                f"{count}x {offer.accelerator}{size}, linux"
+                if not offer.accelerator.startswith("apple")
+                else f"{offer.accelerator}{size}",
+                self.rules,
+            )
+        return self._machines[key]
+
+    def engine(self, offer: DeviceOffer, count: int) -> Engine | HardwareRejection:
+        """The engine asked for, or the first that the guide puts forward and nothing forbids."""
+        key = (offer.accelerator, count)
+        if key not in self._engines:
+            self._engines[key] = self._engine(offer, count)
+        return self._engines[key]
+
+    def _engine(self, offer: DeviceOffer, count: int) -> Engine | HardwareRejection:
+        seen = self.facts(offer, count)
+        names = (self.engine_asked.id,) if self.engine_asked else evaluate_guide(self.guide, seen).engines
+        first: HardwareRejection | None = None
+        for name in names:
+            entry = self.rules.engine(name)
+            if entry.kind != "engine" and self.engine_asked is None:
+                continue
+            verdict = judge_engine(
+                entry, seen, None, self.found.model, self.request.workload, asked=[name] if self.engine_asked else ()
+            )
+            if not verdict.reasons:
+                return entry
+            first = first or HardwareRejection(verdict.reasons[0].code, verdict.reasons[0].text)
+        return first or HardwareRejection("vendor_not_supported", "no engine is put forward for it")
+
+    def facts(self, offer: DeviceOffer, count: int) -> dict[str, Any]:
+        """What the guide sees of these cards."""
+        key = (offer.accelerator, count, offer.memory_gb)
+        if key not in self._facts:
+            self._facts[key] = compute_facts(
+                self.machine(offer, count),
+                self.found.model,
+                self.request.workload,
+                self.rules.accelerators(),
+                self.rules.engines(),
+            )
+        return self._facts[key]
+
+    def formats(self, entry: Engine, axis: Axis) -> tuple[str, ...]:
+        """Formats to try on an engine, in order: what was asked, what was published, else those of the axis."""
+        model = self.found.model
+        asked = self.request.quantization
+        if asked is not None or self.found.quantization is not None:
+            try:
+                return (
+                    formats.choose_format(asked or self.found.quantization, entry, model, self.rules).quantization.id,
+                )
+            except AdvisorError:
+                return ()
+        kin = formats.format_family(entry, self.rules)
+        if kin == "gguf":
+            native = formats.choose_format(None, entry, model, self.rules).quantization.id
+            return (native,) if native == "MXFP4_MOE" else self.budget.usual_formats.get("gguf", (native,))
+        if kin in self.budget.usual_formats:
+            return self.budget.usual_formats[kin]
+        native_hf = native_format(model) if kin == "hf" else None
+        return (native_hf,) if native_hf else self.budget.formats[axis]
+
+    def place(self, offer: DeviceOffer, count: int, quantization: str) -> HardwareCandidate | HardwareRejection:
+        """The deployment in one format, remembered: prices do not change it."""
+        key = (offer.accelerator, count, offer.memory_gb, quantization)
+        if key not in self._placed:
+            self._placed[key] = self._place(offer, count, quantization)
+        return self._placed[key]
+
+    def _place(self, offer: DeviceOffer, count: int, quantization: str) -> HardwareCandidate | HardwareRejection:
+        entry = self.engine(offer, count)
+        if isinstance(entry, HardwareRejection):
+            return entry
+        weight_format = self.rules.quantization(quantization)
+        own_choice = self.request.quantization is None and native_format(self.found.model) != weight_format.id
+        verdict = judge_engine(
+            entry,
+            self.facts(offer, count),
+            weight_format,
+            self.found.model,
+            self.request.workload,
+            asked=[entry.id] if self.engine_asked else (),
+        )
+        if verdict.reasons:
+            return HardwareRejection(verdict.reasons[0].code, verdict.reasons[0].text)
+        weight_only = next((w for w in verdict.warnings if w.code == "weight_only"), None)
+        if weight_only is not None and own_choice:
+            return HardwareRejection("no_native_format", weight_only.text)
+        deployment = spread_over_cards(
+            Deployment(
+                model=self.found.model,
+                engine=entry.id,
+                quantization=weight_format.id,
+                machine=self.machine(offer, count),
+                context_length=self.context,
+                sequences=self.request.workload.concurrency,
+                model_path=self.found.path,
+            ),
+            entry,
+        )
+        flag = find_own_flag(entry, "tensor_parallel")
+        used = int(deployment.settings.get(flag, count)) if flag else count
+        if used != count:
+            return HardwareRejection(
+                "feature_missing",
+                f"{_uneven(entry, deployment, count)} do not divide by {count}: {entry.name} would use {used} of them",
+            )
+        try:
+            estimate = estimation.estimate(deployment, self.rules)
+        except BadInput as e:
+            return HardwareRejection("does_not_fit", e.message)
+        if estimate.fits is False:
+            return HardwareRejection(
+                "does_not_fit", "; ".join(estimate.short) or estimate.message or "more memory is wanted than there is"
+            )
+        speed = estimate_midway_speed(deployment, estimate, self.rules, deployment.sequences)
+        slow = self._slow(deployment, estimate, speed)
+        return slow or HardwareCandidate(
+            deployment, estimate, speed, weight_format, entry, tuple(w.text for w in verdict.warnings)
+        )
+
+    def _slow(
+        self, deployment: Deployment, estimate: MemoryEstimate, speed: SpeedEstimate | None
+    ) -> HardwareRejection | None:
+        """Whether a wanted rate is missed; None when it is met, or when nothing is known of the speed."""
+        request, share = self.request, self.budget.slowest_share
+        if speed is None:
+            return None
+        said = request.min_decode_tps
+        if request.tpot_s is not None:
+            said = max(said or 0, 1 / request.tpot_s)
+        wanted = self.budget.slowest_decode_tps.get(request.workload.use_case, 0.0) if said is None else said
+        if wanted and speed.decode_tps is not None and speed.decode_tps.value < share * wanted:
+            why = "are wanted" if said is not None else f"are the least for {request.workload.use_case}"
+            rate = _rate(speed.decode_tps.value)
+            return HardwareRejection(
+                "too_slow", f"{rate} tokens/s where {wanted:g} {why}: {self._bandwidth(deployment, estimate)}"
+            )
+        if request.ttft_s is not None and speed.ttft_s is not None and speed.ttft_s.value > request.ttft_s / share:
+            return HardwareRejection(
+                "too_slow", f"first token after {speed.ttft_s.value:.1f} s where {request.ttft_s:g} s are wanted"
+            )
+        return None
+
+    def _bandwidth(self, deployment: Deployment, estimate: MemoryEstimate) -> str:
+        """Why decoding is as slow as it is, in figures."""
+        device = (
+            deployment.machine.usable_devices[0] if deployment.machine and deployment.machine.usable_devices else None
+        )
+        entry: Accelerator | None = self.rules.accelerators().get(device.accelerator or "") if device else None
+        if entry is None or entry.bandwidth_gbs is None:
+            return "decoding is bound by memory bandwidth"
+        read = sum(r.weights_bytes or 0 for r in estimate.devices)
+        active = self.found.model.params_active
+        if active and active < self.found.model.params_total:
+            read = int(read * active / self.found.model.params_total)
+        return f"decoding is bound by memory bandwidth, {entry.bandwidth_gbs:g} GB/s for {format_gib(read)} a token"
+
+
+def _uneven(entry: Engine, deployment: Deployment, count: int) -> str:
+    """What of the model does not divide over so many cards, the first the engine names."""
+    first = parallel.find_size_refusals(
+        entry, deployment.model, count, parallel.make_parallel_launch(deployment, entry)
+    )[0]
+    return parallel.PARTS[first.divides]
+
+
+def _rate(value: float) -> str:
+    return f"{value:.1f}" if value < 10 else f"{value:.0f}"
+
+
+def find_tightest_device(estimate: MemoryEstimate) -> tuple[int | None, int | None]:
+    """(needed, budget) bytes of the device with the least room; None where not known."""
+    rows = [r for r in estimate.devices if r.total_bytes is not None and r.budget_bytes]
+    if not rows:
+        return None, None
+    row = max(rows, key=lambda r: (r.total_bytes or 0) / (r.budget_bytes or 1))
+    return row.total_bytes, row.budget_bytes
+
+
+__all__ = ["WHOLE_COMPUTERS", "HardwareCandidate", "HardwareRejection", "HardwareSearch", "find_tightest_device"]

@@ -1,0 +1,110 @@
+"""What `recommend` is asked, and the guide's decision for it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.advice.defaults import load_workload_defaults
+from advisor.advice.search_request import SearchRequest
+from advisor.catalog import Catalog
+from advisor.catalog.resolve import ResolvedModel, choose_file_format
+from advisor.catalog.types import Engine
+from advisor.decision.evaluate import evaluate_guide
+from advisor.decision.facts import FactValue, compute_facts
+from advisor.decision.guides import load_guide
+from advisor.decision.policy import load_policy
+from advisor.decision.types import Decision, Guide
+from advisor.deployment import Workload
+from advisor.errors import BadInput
+from advisor.machines.types import Machine, Os
+from advisor.memo import memoize_by_identity
+from advisor.models.types import Model
+
+SHORTEST_CONTEXT = 2048
+
+
+class RecommendRequest(NamedTuple):
+    """What `recommend` is asked."""
+
+    machine: Machine
+    workload: Workload
+    model: str | None = None
+    quantization: str | None = None
+    engine: str | None = None
+    models: int = 1
+    others: tuple[str, ...] = ()  # models beside the one that is sized
+    memory_share: float | None = None  # of a card, that resident models leave
+    every_command: bool = True  # False: only the choice's, for answers that show no other
+
+
+def set_os(machine: Machine, system: Os) -> Machine:
+    """The machine with its operating system said. Raises BadInput where it is known to be another."""
+    here = "windows" if machine.wsl and system == "windows" else machine.os
+    if here not in (None, system):
+        raise BadInput(f"--os {system} contradicts the machine, which is {machine.os}")
+    return machine if machine.os else msgspec.structs.replace(machine, os=system)
+
+
+class GuideResult(NamedTuple):
+    decision: Decision
+    facts: dict[str, FactValue]
+
+
+@memoize_by_identity
+def load_main_guide(rules: Catalog) -> Guide:
+    """The guide that decides. The shipped one is checked by the tests, one that an overlay may have changed here."""
+    raw = rules.document("guides/advisor.yaml")
+    return load_guide(raw, "guides/advisor.yaml", None, rules.engines(), check=len(rules.roots) > 1)
+
+
+def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rules: Catalog) -> GuideResult:
+    """The guide's decision for a model on the machine, and the facts it saw."""
+    more: dict[str, FactValue] = {"workload.models": request.models, "workload.memory_share": request.memory_share}
+    if model is not None:
+        four_bit = model.params_total * 4.9 / 8
+        totals = [d.total_bytes for d in request.machine.usable_devices]
+        known = [t for t in totals if t is not None]
+        room = sum(known) * request.machine.nodes
+        if known and len(known) == len(totals):
+            more["model.exceeds_vram_at_4bit"] = four_bit > 0.95 * room
+        ram = request.machine.memory.usable_bytes
+        if ram is not None and len(known) == len(totals):
+            more["model.ram_enough"] = four_bit - room < 0.9 * ram
+    seen = compute_facts(request.machine, model, request.workload, rules.accelerators(), rules.engines(), **more)
+    return GuideResult(evaluate_guide(guide, seen), seen)
+
+
+def build_search_request(
+    request: RecommendRequest,
+    found: ResolvedModel,
+    guide_result: GuideResult,
+    guide: Guide,
+    rules: Catalog,
+    asked: Engine | None,
+) -> SearchRequest:
+    return SearchRequest(
+        model=found.model,
+        path=found.path,
+        quantization=choose_file_format(found, request.quantization, rules),
+        contexts=list_context_lengths(request, found.model, rules),
+        machine=request.machine,
+        workload=request.workload,
+        facts=guide_result.facts,
+        guide=guide,
+        requires=guide_result.decision.requires,
+        asked=frozenset([asked.id] if asked else []),
+        policy=load_policy(rules),
+    )
+
+
+def list_context_lengths(request: RecommendRequest, model: Model, rules: Catalog) -> tuple[int, ...]:
+    """What was asked; else the use's default and its halves down to 2048 tokens."""
+    if request.workload.context:
+        return (request.workload.context,)
+    n = min(load_workload_defaults(rules).context[request.workload.use_case], model.max_context or 2**31)
+    out = [n]
+    while out[-1] // 2 >= SHORTEST_CONTEXT:
+        out.append(out[-1] // 2)
+    return tuple(out)

@@ -1,0 +1,28 @@
+"""What is asked of every engine alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from advisor.decision.policy import Policy
+from advisor.decision.types import Guide
+from advisor.deployment import Workload
+from advisor.machines.types import Machine
+from advisor.models.types import Model
+
+
+class SearchRequest(NamedTuple):
+    """What is asked of every engine alike."""
+
+    model: Model
+    path: str | None
+    quantization: str | None
+    contexts: tuple[int, ...]  # lengths to try, longest first; one when the user said which
+    machine: Machine
+    workload: Workload
+    facts: Mapping[str, Any]
+    guide: Guide
+    requires: tuple[str, ...]
+    asked: frozenset[str]  # engines the user insists on
+    policy: Policy = Policy()

@@ -1,0 +1,221 @@
+"""The compiled form of the rules: one JSON file that is read at start in place of all the YAML.
+
+It cannot be stale. The copy in the user's cache holds the stamp it was made under: path, size, modification and change
+time of every rule file and of the code that defines the types, and serves that very stamp only. The copy that ships in
+a package is used only while its recorded hash over the YAML bytes is right. Otherwise it is built anew;
+`python -m advisor.catalog.compiled_rules OUT` writes the copy to ship.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+
+from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipped_root
+from advisor.errors import AdvisorError
+from advisor.files import read_bytes
+from advisor.record import Record
+
+if TYPE_CHECKING:
+    from advisor.catalog.load import RuleSet
+
+FORMAT = 1
+_KEEP = 4  # compiled files kept in the cache
+_LIMIT = 256 * 2**20
+_FRESH_NS = 200_000_000  # a file changed this shortly before the build could change again within one clock tick
+
+
+class ModelRow(Record, frozen=True, kw_only=True):
+    """A model as a list shows it, without its layout."""
+
+    id: str
+    family: str
+    kind: str
+    params_total: int
+    params_active: int | None = None
+    max_context: int | None = None
+    aliases: tuple[str, ...] = ()
+    stub: bool = False  # names and sizes only
+
+
+class CompiledRules(Record, frozen=True, kw_only=True):
+    """All rules; each section stays undecoded until it is asked for."""
+
+    format: int
+    content: str  # hash over the YAML bytes it was built from
+    stamp: str | None = None  # only in the user's cache
+    model_names: msgspec.Raw
+    models: msgspec.Raw
+    model_index: msgspec.Raw
+    engine_names: msgspec.Raw
+    engines: msgspec.Raw
+    accelerators: msgspec.Raw
+    cpu_platforms: msgspec.Raw
+    quantization_names: msgspec.Raw
+    quantizations: msgspec.Raw
+    cloud_offers: msgspec.Raw
+    documents: msgspec.Raw
+
+
+def load_compiled_rules(roots: Sequence[Path]) -> CompiledRules:
+    """The rules of `roots`, from the cache when nothing changed. Raises BadFile when a rule file is wrong."""
+    began = time.time_ns()
+    mark = make_stamp(roots)
+    cached = cache_dir() / f"rules-{crc32(mark.encode()):08x}.json"
+    found = _decoded(cached)
+    if found is not None and found.stamp == mark:
+        return found
+    built = _shipped(roots) or msgspec.json.decode(compile_rules(roots), type=CompiledRules)
+    if _settled(roots, began):
+        _keep(cached, msgspec.json.encode(msgspec.structs.replace(built, stamp=mark)))
+    return built
+
+
+def make_stamp(roots: Sequence[Path]) -> str:
+    """A text that changes whenever a rule file, the list of files or the types change."""
+    here = Path(__file__).parent
+    lines = [f"{FORMAT} {sys.version_info[:2]}"]
+    for code in (
+        here / "types.py",
+        here / "launch_types.py",
+        here / "load.py",
+        here / "names.py",
+        here.parent / "models" / "types.py",
+    ):
+        lines.append(_signature(code))
+    for root in roots:
+        lines.append(str(root))
+        lines += (f"{file} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}" for file, s in rule_files(root))
+    return "\n".join(lines)
+
+
+def hash_content(roots: Sequence[Path]) -> str:
+    """Hash over relative path and bytes of every rule file."""
+    import hashlib
+
+    h = hashlib.blake2b(digest_size=16)
+    for root in roots:
+        for file, _ in rule_files(root):
+            data = read_bytes(root / file)
+            h.update(f"{file}\0{len(data)}\0".encode())
+            h.update(data)
+        h.update(b"\1")
+    return h.hexdigest()
+
+
+def compile_rules(roots: Sequence[Path]) -> bytes:
+    """The compiled form of `roots` as JSON. Raises BadFile (file, line, place) for the first thing that is wrong."""
+    from advisor.catalog.load import read_rules
+
+    content = hash_content(roots)
+    return encode_rules(read_rules(roots), content)
+
+
+def encode_rules(rules: RuleSet, content: str = "") -> bytes:
+    """Rules that were read, as JSON of the form `CompiledRules`; `content` is the hash over what they were read
+    from."""
+    index = [
+        {
+            **{k: m[k] for k in ModelRow.__struct_fields__ if k in m and k not in ("kind", "stub")},
+            "kind": m.get("kind", "chat"),
+            "stub": m.get("layout") is None,
+        }
+        for m in rules.tables["models"].values()
+    ]
+    whole = {
+        "format": FORMAT,
+        "content": content,
+        "model_names": rules.names["models"],
+        "models": rules.tables["models"],
+        "model_index": index,
+        "engine_names": rules.names["engines"],
+        "engines": rules.tables["engines"],
+        "accelerators": rules.tables["accelerators"],
+        "cpu_platforms": rules.tables["cpu_platforms"],
+        "quantization_names": rules.names["quantizations"],
+        "quantizations": rules.tables["quantizations"],
+        "cloud_offers": [o for offers in rules.offers.values() for o in offers],
+        "documents": rules.documents,
+    }
+    return msgspec.json.encode(whole)
+
+
+def _signature(path: Path) -> str:
+    try:
+        s = path.stat()
+    except OSError:
+        return "-"
+    return f"{s.st_size} {s.st_mtime_ns}"
+
+
+def _settled(roots: Sequence[Path], began: int) -> bool:
+    """Whether every rule file is old enough that a later change must show in its times."""
+    newest = max((max(s.st_mtime_ns, s.st_ctime_ns) for r in roots for _, s in rule_files(r)), default=0)
+    return newest + _FRESH_NS < began
+
+
+def _decoded(path: Path) -> CompiledRules | None:
+    try:
+        with path.open("rb") as f:
+            found = msgspec.json.decode(f.read(_LIMIT), type=CompiledRules)
+    except (OSError, msgspec.MsgspecError, ValueError):
+        return None
+    return found if found.format == FORMAT else None
+
+
+def _shipped(roots: Sequence[Path]) -> CompiledRules | None:
+    """The copy in the package, when only the shipped rules are used and they are what it was built from."""
+    path = shipped_compiled()
+    if tuple(roots) != (shipped_root(),) or not path.is_file():
+        return None
+    found = _decoded(path)
+    return found if found is not None and found.content == hash_content(roots) else None
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Write the cache file in one step and drop the oldest; a cache that cannot be written is no error."""
+    import contextlib
+    import tempfile
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd, name = tempfile.mkstemp(dir=path.parent, prefix=".rules-")
+        try:
+            with os.fdopen(fd, "wb") as f:
+                f.write(data)
+            Path(name).replace(path)
+        except OSError:
+            with contextlib.suppress(OSError):
+                Path(name).unlink()
+            return
+        kept = sorted(path.parent.glob("rules-*.json"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+        for old in kept[_KEEP:]:
+            old.unlink(missing_ok=True)
+    except OSError:
+        return
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the compiled form of the shipped rules, or of a given folder: OUT [ROOT]."""
+    if len(arguments) not in (1, 2):
+        sys.stderr.write("usage: python -m advisor.catalog.compiled_rules OUT [ROOT]\n")
+        return 2
+    root = Path(arguments[1]) if len(arguments) == 2 else shipped_root()
+    try:
+        data = compile_rules([root])
+    except AdvisorError as e:
+        sys.stderr.write(e.line() + "\n")
+        return 2
+    Path(arguments[0]).write_bytes(data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,140 @@
+"""What a calibration leaves: the text of rules/speed.yaml, and its errors per class in words."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from advisor.speed.rows import FitSample
+
+COVERED = 0.87  # share of unseen rows that the bounds are made to hold
+LENT = 15  # rows of the parent that count beside a class's own when its bounds are made
+LEAST = 5  # rows a class needs for bounds of its own
+SMALL = 0.005  # logarithm below which a factor is not worth a line
+
+
+# what is reported together -> kinds of rows
+QUANTITIES = {
+    "decode, one request": ("decode",),
+    "prefill": ("prefill",),
+    "closed loop": ("closed", "static"),
+    "offline throughput": ("offline",),
+    "time between tokens": ("tpot",),
+    "time to first token": ("ttft",),
+}
+
+
+class HeldOutPrediction(NamedTuple):
+    """A row predicted by a fit that had not seen its group."""
+
+    sample: FitSample
+    predicted: float
+
+    @property
+    def log(self) -> float:
+        """Logarithm of predicted over measured."""
+        return math.log(self.predicted / self.sample.row.value)
+
+    @property
+    def relative(self) -> float:
+        """|predicted - measured| / measured."""
+        return abs(self.predicted / self.sample.row.value - 1)
+
+
+def quantile(values: Sequence[float], p: float) -> float:
+    """The nearest-rank quantile of values, which must not be empty."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, round(p * (len(ordered) - 1)))]
+
+
+def held_out_errors(errors: Sequence[HeldOutPrediction]) -> dict[str, dict[str, float]]:
+    """Rows and errors in percent of each quantity."""
+    out = {}
+    for name, kinds in QUANTITIES.items():
+        mine = [100 * e.relative for e in errors if e.sample.row.kind in kinds]
+        if mine:
+            out[name] = {
+                "rows": len(mine),
+                "median_error": round(quantile(mine, 0.5), 1),
+                "p90_error": round(quantile(mine, 0.9), 1),
+            }
+    return out
+
+
+def spread_by_class(errors: Sequence[HeldOutPrediction]) -> dict[str, dict[str, dict[str, float]]]:
+    """Per kind of quantity and class: rows, errors in percent, the bound's factor, what it covers."""
+    by_kind: dict[str, dict[str, list[HeldOutPrediction]]] = defaultdict(lambda: defaultdict(list))
+    for prediction in errors:
+        keys = prediction.sample.keys
+        for name in dict.fromkeys(
+            ("all", keys.family, f"{keys.family}/{keys.vendor}", f"{keys.family}/{keys.hardware}")
+        ):
+            by_kind[prediction.sample.row.kind][name].append(prediction)
+    out: dict[str, dict[str, dict[str, float]]] = {}
+    for kind, classes in by_kind.items():
+        whole = [abs(e.log) for e in classes["all"]]
+        out[kind] = {}
+        for name, mine in sorted(classes.items()):
+            if len(mine) < LEAST and name != "all":
+                continue
+            logs = [abs(e.log) for e in mine]
+            lent = [quantile(whole, (i + 0.5) / LENT) for i in range(LENT)] if name != "all" else []
+            bound = math.exp(max(0.03, quantile([*logs, *lent], COVERED)))
+            out[kind][name] = {
+                "rows": len(mine),
+                "median_error": round(100 * quantile([e.relative for e in mine], 0.5), 1),
+                "p90_error": round(100 * quantile([e.relative for e in mine], 0.9), 1),
+                "bound": round(bound, 3),
+                "covered": round(100 * sum(x <= math.log(bound) for x in logs) / len(logs)),
+            }
+    return out
+
+
+def make_speed_rules(
+    head: Mapping[str, str],
+    coefficients: Mapping[str, tuple[str, str, float, Mapping[str, float]]],
+    figures: Mapping[str, Mapping[str, float]],
+    errors: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> str:
+    """rules/speed.yaml. `coefficients`: name -> unit, meaning, base, factors."""
+    out = [
+        "# How much of the hardware's peak rates inference reaches. Made by the command below from measured rows; a",
+        "# value is the base times every factor that applies (engine family, engine, vendor, hardware class, format",
+        "# class, or two of them); what is not listed has factor 1. Change rows and run the command, not this file.",
+        *(f"{k}: {_quoted(v)}" for k, v in head.items()),
+        "coefficients:",
+    ]
+    for name, (unit, means, base, factors) in coefficients.items():
+        out += [f"  {name}:", f"    unit: {unit}", f"    means: {_quoted(means)}", f"    base: {_number(base)}"]
+        kept = {f: x for f, x in factors.items() if abs(math.log(x)) >= SMALL}
+        if not kept:
+            out.append("    factors: {}")
+            continue
+        out.append("    factors:")
+        out += _wrapped([f"{f}: {_number(x)}" for f, x in sorted(kept.items())], "      ")
+    out += ["# Errors of rows predicted by a fit without their group, percent.", "unseen:"]
+    out += [f"  {name}: {{{', '.join(f'{k}: {v:g}' for k, v in e.items())}}}" for name, e in figures.items()]
+    out += ["# The same per kind of row and class; bounds: value / bound, value x bound.", "spread:"]
+    for kind, classes in errors.items():
+        out.append(f"  {kind}:")
+        for name, e in classes.items():
+            out.append(f"    {name}: {{{', '.join(f'{k}: {v:g}' for k, v in e.items())}}}")
+    return "\n".join(out) + "\n"
+
+
+def _number(x: float) -> str:
+    """Three digits, in a form that YAML 1.1 reads as a number too (`2.0e-05`)."""
+    shown = f"{x:.3g}"
+    mantissa, e, exponent = shown.partition("e")
+    return shown if not e or "." in mantissa else f"{mantissa}.0e{exponent}"
+
+
+def _quoted(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _wrapped(items: Sequence[str], indent: str) -> list[str]:
+    """One item a line: YAML's block form, so that a change shows as the lines it touches."""
+    return [indent + x for x in items]

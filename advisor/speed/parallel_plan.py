@@ -1,0 +1,193 @@
+"""Where the parts of a deployment lie and how its devices work together, as far as speed depends on it.
+
+Read from the engines' own settings and from the one memory estimate.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine, Quantization
+from advisor.deployment import Deployment, MemoryEstimate
+from advisor.engines import fitting, pool_constants, pool_settings
+from advisor.engines.base import get_flag, get_integer, get_setting
+from advisor.engines.llama_cpp_plan import read_constants
+from advisor.memory import hf_weights
+from advisor.memory.ggml import BLOCKS
+from advisor.speed.engine_rules import EngineRules, load_engine_rules
+from advisor.speed.load import RequestLoad
+from advisor.speed.work import ModelWork
+
+INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
+KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
+
+
+class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """How the ranks share the work. Shares are parts of 1."""
+
+    family: str
+    devices: int
+    server: bool = False  # prompts join decode passes, narrow tensor cores, stages work side by side
+    integer: bool = False  # products of quantised weights on integer units
+    tensor: int = 1  # ranks that split every layer
+    stages: int = 1  # groups of layers one after the other
+    replicas: int = 1
+    expert_ranks: int = 1
+    experts_over_replicas: bool = False
+    whole_experts: bool = False  # a rank holds some experts whole, not a slice of each
+    shares: tuple[float, ...] = (1.0,)  # of the layers, per device
+    host_dense: float = 0.0  # parts in host memory
+    host_experts: float = 0.0
+    host_cache: float = 0.0
+    key_bytes: float = 2.0  # per element of the cache
+    value_bytes: float = 2.0
+    chunk: int = 512  # prompt tokens of a pass
+    most_running: int = 10**9  # requests the engine admits
+    pool_tokens: int | None = None  # tokens the cache holds, all replicas
+    pool_sequences: int | None = None
+
+    def compute_bits(self, quantization: Quantization) -> float:
+        """Width that the matrix products run in: servers use narrow tensor cores, others widen to 16 bit."""
+        if self.integer:
+            return INTEGER
+        if not self.server:
+            return 16.0
+        return {"FP8": 8.0, "NVFP4": 4.0, "MXFP4": 4.0}.get(quantization.id, 16.0)
+
+    def running(self, load: RequestLoad) -> tuple[float, bool]:
+        """Requests that decode at once, and whether that is fewer than asked. A request is held at its mean length."""
+        most = float(min(self.most_running * self.replicas, load.concurrency))
+        if self.pool_tokens:
+            length = load.depth + load.prompt + 0.6 * load.output
+            most = min(most, max(float(self.replicas), self.pool_tokens / max(1.0, length)))
+        return max(1.0, most), most < load.concurrency
+
+
+def plan_ranks(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, work: ModelWork, rules: Catalog
+) -> ParallelPlan:
+    """How the deployment's ranks share the work; `entry` is the engine that runs underneath.
+
+    Raises BadInput as the memory estimate does.
+    """
+    known = load_engine_rules(rules)
+    named = rules.engines()[deployment.engine].speed.family or entry.speed.family
+    if "fraction_of" in entry.memory:
+        return _server(deployment, estimate, entry, named or "server")
+    if "compute_width" in entry.memory:
+        return _ggml(deployment, estimate, entry, work, named or "ggml")
+    return _plain(deployment, estimate, named or entry.id, known)
+
+
+def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, family: str) -> ParallelPlan:
+    settings = pool_settings.resolve_pool_settings(deployment, entry, pool_constants.read_constants(entry))
+    tp, dp, tokens = settings.tp, settings.dp, estimate.kv_cache.tokens
+    if settings.dp == 1 and get_flag(
+        deployment.settings, "enable_attention_dp"
+    ):  # TensorRT-LLM: every rank attends for its own requests
+        tp, dp = 1, settings.tp
+        tokens = tokens * dp if tokens and hf_weights.is_mla(deployment.model) else tokens
+    host = 0.0
+    if estimate.host and estimate.devices and settings.cpu_offload:
+        whole = sum(x.weights_bytes or 0 for x in estimate.devices) + (estimate.host.weights_bytes or 0)
+        host = (estimate.host.weights_bytes or 0) / whole if whole else 0.0
+    alone = not fitting.used_devices(deployment)
+    return ParallelPlan(
+        family=family,
+        server=True,
+        devices=settings.ranks,
+        tensor=tp,
+        stages=settings.pp,
+        replicas=dp,
+        expert_ranks=max(settings.ep, settings.tp),
+        experts_over_replicas=max(settings.ep, settings.tp) > tp,
+        whole_experts=_whole_experts(deployment, entry, settings),
+        shares=(1 / settings.pp,) * settings.pp,
+        host_dense=1.0 if alone else host,
+        host_experts=1.0 if alone else host,
+        host_cache=1.0 if alone else 0.0,
+        key_bytes=settings.kv_bytes,
+        value_bytes=settings.kv_bytes,
+        chunk=max(16, settings.batched_tokens),
+        most_running=settings.sequences
+        if settings.sequences_given
+        else max(settings.sequences, entry.speed.admits or 0),
+        pool_tokens=tokens,
+    )
+
+
+def _whole_experts(deployment: Deployment, entry: Engine, settings: pool_settings.PoolSettings) -> bool:
+    """Whether expert parallelism is on, or replicas that are split by attention only share the experts."""
+    concepts = entry.concepts
+    value = get_setting(deployment.settings, *concepts.expert_parallel_switch.flags, *concepts.expert_parallel.flags)
+    return (value is not None and str(value).lower() not in ("0", "1", "false")) and max(settings.ep, settings.tp) > 1
+
+
+def _ggml(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, work: ModelWork, family: str
+) -> ParallelPlan:
+    keys = str(get_setting(deployment.settings, "cache-type-k", "ctk") or deployment.kv_cache_type.k).upper()
+    values = str(get_setting(deployment.settings, "cache-type-v", "ctv") or deployment.kv_cache_type.v).upper()
+    k, v = (BLOCKS.get("F16" if x == "AUTO" else x, (1, 2)) for x in (keys, values))
+    ubatch = (
+        get_integer(deployment.settings, *entry.concepts.batched_tokens.flags, least=1)
+        or read_constants(entry).usual.ubatch_size
+    )
+    rows = [x.weights_bytes or 0 for x in estimate.devices]
+    on = sum(rows)
+    alone = not rows or not on
+    cached = [x.kv_cache_bytes or 0 for x in estimate.devices]
+    host_kv = (estimate.host.kv_cache_bytes or 0) if estimate.host else 0
+    dense = experts = 0.0
+    if alone:
+        dense = experts = 1.0
+    else:
+        missing = max(0.0, work.dense_bytes + work.expert_bytes - on)
+        kept = (*entry.concepts.experts_on_host.flags, *entry.concepts.experts_on_host_layers.flags)
+        if any(x in deployment.settings for x in kept) and work.expert_bytes:
+            experts = min(1.0, missing / work.expert_bytes)
+        elif missing > 0.02 * (work.dense_bytes + work.expert_bytes):
+            dense = experts = missing / (work.dense_bytes + work.expert_bytes)
+    both = host_kv + sum(cached)
+    return ParallelPlan(
+        family=family,
+        integer=True,
+        devices=max(1, len(rows)),
+        stages=max(1, len(rows)),
+        shares=tuple(x / on for x in rows) if on else (1.0,),
+        host_dense=dense,
+        host_experts=experts,
+        host_cache=1.0 if alone else host_kv / both if both else 0.0,
+        key_bytes=k[1] / k[0],
+        value_bytes=v[1] / v[0],
+        chunk=ubatch,
+        most_running=estimate.sequences,
+    )
+
+
+def _plain(deployment: Deployment, estimate: MemoryEstimate, family: str, known: EngineRules) -> ParallelPlan:
+    n = max(1, len(estimate.devices))
+    on = sum(x.weights_bytes or 0 for x in estimate.devices)
+    host = (estimate.host.weights_bytes or 0) if estimate.host else 0
+    alone = not estimate.devices
+    off = 1.0 if alone else host / (on + host) if on + host else 0.0
+    element = KV_BYTES.get(deployment.kv_cache_type.k, 2.0)
+    split = family in known.tensor_split and n > 1
+    return ParallelPlan(
+        family=family,
+        devices=n,
+        tensor=n if split else 1,
+        stages=1 if split else n,
+        expert_ranks=n if split else 1,
+        shares=(1 / n,) * n,
+        host_dense=off,
+        host_experts=off,
+        host_cache=1.0 if alone else 0.0,
+        key_bytes=element,
+        value_bytes=element,
+        chunk=512,
+    )
+
+
+__all__ = ["INTEGER", "ParallelPlan", "plan_ranks"]
