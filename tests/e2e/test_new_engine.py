@@ -35,6 +35,7 @@ concepts:
 recognition:
   programs: {newserve: {after: [run]}}
   server: {port: 9000, host: 127.0.0.1}
+  source: its documentation of 1.0.0, 2026-11-22
 start:
   program: [newserve, run]
   model: [--model, '{model}']
@@ -42,7 +43,7 @@ start:
 targets: [command, systemd]
 memory:
   family: pool
-  source: assumed like vLLM
+  source: 'newserve 1.0.0: assumed like vLLM'
   fraction_of: total
   kv_bytes: {auto: 2, fp8: 1}
   tiers: [{from_gib: 0, batched_tokens: 4096, sequences: 64}]
