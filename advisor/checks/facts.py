@@ -79,10 +79,10 @@ class LaunchFields(dict[str, Field]):
         return made
 
     def __missing__(self, name: str) -> Field:
-        found = self.get(name)
+        found: Field | None = self.get(name)
         if found is None:
             raise KeyError(name)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def _type(self, flag: str) -> FieldType:
         for e in self._engines or self._know.servers():

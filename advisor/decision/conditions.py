@@ -153,13 +153,14 @@ def value_meets_test(test: FieldTest, seen: Scalar | None, version: bool) -> boo
     if isinstance(mine, str) is not isinstance(want, str):
         return None  # a table of flags that an overlay replaced says another type than the one the test was read with
     # else `find_value_problem` made sure that both sides are of the field's ordered type
+    left: Any = mine
     if test.op == "at_least":
-        return mine >= want  # type: ignore[operator]
+        return bool(left >= want)
     if test.op == "at_most":
-        return mine <= want  # type: ignore[operator]
+        return bool(left <= want)
     if test.op == "above":
-        return mine > want  # type: ignore[operator]
-    return mine < want  # type: ignore[operator]
+        return bool(left > want)
+    return bool(left < want)
 
 
 def evaluate_condition(condition: Condition | None, facts: FactValues, fields: Mapping[str, Field]) -> bool | None:
