@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from advisor.decision.fields import OPERATORS, Field, Scalar, find_value_problem, parse_version
 from advisor.decision.types import AllOf, AnyOf, Condition, ConditionOutcome, FieldTest, Not, Value
