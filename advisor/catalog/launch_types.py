@@ -30,7 +30,7 @@ class Concept(Record, frozen=True, kw_only=True):
     launch: FlagName | None = None  # the one that launches write, where it is not the first
     environment: tuple[str, ...] = ()  # variables that set it
     default: tuple[VersionedNumber, ...] = ()  # what holds when nothing is said, by version; empty = by device, or none
-    accepts: tuple[str, ...] = ()  # the values it takes; empty = the flags table says, or any
+    accepts: tuple[str, ...] = ()  # values it takes beside those of the flags table; neither = any, or not known
     unset: tuple[str, ...] = ()  # values that are as if nothing was said
     positional: bool = False  # also the first word that belongs to no flag
 

@@ -6,14 +6,15 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from advisor.checks.concept_flags import find_concept_value, find_launch_concept
+from advisor.checks.concept_flags import find_concept_value
 from advisor.checks.findings import FileEdit
 from advisor.checks.flag_matches import other_values
 from advisor.checks.judge import CheckedLaunch
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.located_text import Text, lines_of
 from advisor.checks.rule_match import RuleMatch, find_place, is_near
-from advisor.engines.flags import ConceptName
+from advisor.engines.flag_tables import list_accepted_values
+from advisor.engines.flags import ConceptName, find_concept
 from advisor.engines.versions import version_key
 from advisor.near import near_matches
 
@@ -140,10 +141,11 @@ def kv_types(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -
     """KV cache types that the engine does not have."""
     if other_values(checked, knowledge):
         return
-    table = knowledge.flags(checked.launch.engine)
+    entry = knowledge.rules.engines().get(checked.launch.engine)
+    if entry is None:
+        return
     for name in CACHE_TYPES:
-        kind = find_launch_concept(checked.launch.engine, name, knowledge)
-        known = kind.accepts or (table.table.kv_cache_dtypes if table else ())
+        kind, known = find_concept(entry, name), list_accepted_values(entry, name, knowledge.rules)
         said = [
             find_concept_value(checked.arguments, checked.launch.engine, knowledge, name),
             *(checked.launch.env.get(n) for n in kind.environment),

@@ -94,7 +94,6 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     quantization_removed_to_plugin: tuple[str, ...] = ()
     quantization_capability: dict[str, float] = {}  # method -> least compute capability
     bfloat16_only: tuple[str, ...] = ()
-    kv_cache_dtypes: tuple[str, ...] = ()
     modelfile_parameters: tuple[str, ...] = ()
     deprecated_parameters: tuple[str, ...] = ()
     modelfile_instructions: tuple[str, ...] = ()
@@ -110,11 +109,12 @@ def _spellings(table: FlagTable) -> Mapping[str, str]:
 
 
 def list_accepted_values(entry: Engine, name: ConceptName, rules: Catalog) -> tuple[str, ...]:
-    """The values an engine takes for a concept: as its entry says, else its flags table; empty = any, or not known."""
+    """The values an engine takes for a concept: those of its flags table, and those its entry adds; empty = any, or not
+    known."""
     found = find_concept(entry, name)
-    table = load_flag_table(entry.id, rules) if found.flags and not found.accepts else None
+    table = load_flag_table(entry.id, rules) if found.flags else None
     listed = table.flags.get(found.flags[0]) if table else None
-    return found.accepts or (listed.c if listed else ())
+    return (*((listed.c or listed.v) if listed else ()), *found.accepts)
 
 
 def load_flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
