@@ -28,7 +28,7 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
     """
     path = Path(name).expanduser()
     if _is_path(name, path):
-        return _from_path(name, path)
+        return _from_path(name, path, rules)
     try:
         return ResolvedModel(rules.find_model(name))
     except UnknownName as unknown:
@@ -37,12 +37,12 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 
             blob = find_ollama_model(name)
             if blob is not None:
-                return _from_gguf(blob, f"{name} was read from Ollama's local store")
+                return _from_gguf(blob, rules, f"{name} was read from Ollama's local store")
         from advisor.models.hub_cache import find_cached_folder
 
         folder = find_cached_folder(name)
         if folder is not None:
-            found = _from_directory(folder)
+            found = _from_directory(folder, rules)
             note = f"{name} was read from Hugging Face's cache on this machine"
             return found._replace(model=msgspec.structs.replace(found.model, id=name), note=note)
         if "/" in name:
@@ -74,35 +74,35 @@ def _is_path(name: str, path: Path) -> bool:
         return False
 
 
-def _from_path(name: str, path: Path) -> ResolvedModel:
+def _from_path(name: str, path: Path, rules: Catalog) -> ResolvedModel:
     try:
         if not path.exists():
             raise BadFile(_shown(name), "no such file or directory")
         if path.is_dir():
-            return _from_directory(path)
+            return _from_directory(path, rules)
     except OSError as e:
         raise BadFile(_shown(name), f"cannot be read: {e.strerror or type(e).__name__}") from None
     except ValueError as e:
         raise BadFile(_shown(name), f"is no path: {e}") from None
     if path.name == "config.json" or path.suffix == ".safetensors":
-        return _from_directory(path.parent)
-    return _from_gguf(path)
+        return _from_directory(path.parent, rules)
+    return _from_gguf(path, rules)
 
 
 def _shown(name: str) -> str:
     return name if len(name) <= 200 else name[:197] + "..."
 
 
-def _from_directory(path: Path) -> ResolvedModel:
+def _from_directory(path: Path, rules: Catalog) -> ResolvedModel:
     if not (path / "config.json").exists():
         files = sorted(path.glob("*.gguf"))
         if len(files) == 1 or (files and "-00001-of-" in files[0].name):
-            return _from_gguf(files[0])
+            return _from_gguf(files[0], rules)
         found = f"{len(files)} .gguf files: name one of them" if files else "neither config.json nor a .gguf file"
         raise BadFile(path, f"holds {found}")
     from advisor.models.hf_config import read_model_dir
 
-    return _named(ResolvedModel(read_model_dir(path), str(path)), path)
+    return _named(ResolvedModel(rules.name_gguf(read_model_dir(path)), str(path)), path)
 
 
 def _named(found: ResolvedModel, path: Path) -> ResolvedModel:
@@ -120,7 +120,7 @@ def _named(found: ResolvedModel, path: Path) -> ResolvedModel:
     return found._replace(model=model, note=note)
 
 
-def _from_gguf(path: Path, note: str | None = None) -> ResolvedModel:
+def _from_gguf(path: Path, rules: Catalog, note: str | None = None) -> ResolvedModel:
     from advisor.models.gguf import read_gguf
     from advisor.models.gguf_model import gguf_quantization, model_from_gguf
 
@@ -128,4 +128,5 @@ def _from_gguf(path: Path, note: str | None = None) -> ResolvedModel:
     missing = file.bytes_missing if file.truncated else 0
     if missing:
         note = f"{path.name} is cut off: {missing:,} bytes of tensor data are missing, so no engine will load it"
-    return _named(ResolvedModel(model_from_gguf(file, path), str(path), gguf_quantization(file), note), path)
+    model = model_from_gguf(file, path, rules.gguf_architectures)
+    return _named(ResolvedModel(model, str(path), gguf_quantization(file), note), path)

@@ -13,7 +13,8 @@ from advisor.catalog.compiled_rules import CompiledRules, ModelRow, load_compile
 from advisor.catalog.names import find_id, find_quantization
 from advisor.catalog.roots import rule_roots
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
-from advisor.errors import UnknownName
+from advisor.errors import BadInput, UnknownName
+from advisor.models.gguf_architecture import GgufArchitectures, find_architecture
 from advisor.models.types import Model
 
 T = TypeVar("T")
@@ -86,8 +87,27 @@ class Catalog:
             hit = find_id("model", name, names, known)
         model = self._decoded.get(hit)
         if model is None:  # the same object every time: estimates keep what they derive from it
-            model = self._decoded.setdefault(hit, msgspec.json.decode(self._models[hit], type=Model))
+            model = self._decoded.setdefault(hit, self.name_gguf(msgspec.json.decode(self._models[hit], type=Model)))
         return model
+
+    def name_gguf(self, model: Model) -> Model:
+        """The model with the architecture that its GGUF file has, where rules/gguf.yaml knows it."""
+        lay = model.layout
+        kinds = {str(x.__struct_config__.tag) for x in (*lay.attention, *lay.ffn)} if lay is not None else set()
+        found = find_architecture(self.gguf_architectures, model.model_type, kinds)
+        if found is None:
+            return model
+        return msgspec.structs.replace(model, gguf_name=found[0], gguf_architecture=found[1])
+
+    @cached_property
+    def gguf_architectures(self) -> GgufArchitectures:
+        """Architectures of GGUF files by name (rules/gguf.yaml)."""
+        if not self.has_document("gguf.yaml"):  # an overlay alone
+            return GgufArchitectures(source="none", architectures={})
+        try:
+            return msgspec.convert(self.document("gguf.yaml"), GgufArchitectures)
+        except msgspec.ValidationError as e:
+            raise BadInput(f"rules/gguf.yaml: {e}") from None
 
     def document(self, path: str) -> Any:
         """The plain data of any other rule file, by its path relative to the rules folder. Raises UnknownName."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from msgspec import structs
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Basis, Deployment
@@ -16,15 +17,14 @@ from advisor.engines import drafts, fitting
 from advisor.engines.base import get_flag, get_setting, own_defaults
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaDefaults, LlamaSettings, resolve_llama_settings
 from advisor.errors import BadInput
-from advisor.meanings import ModelId, ModelType
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml_cache, ggml_compute, gguf_weights
 from advisor.memory.ggml import BLOCKS
-from advisor.memory.ggml_compute import NoFlashWidth
+from advisor.memory.ggml_step import StepShape
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.placement import HOST, find_stretches, layer_devices
-from advisor.models.types import Mla, Model
+from advisor.models.types import Model
 from advisor.record import Record
 
 
@@ -40,10 +40,6 @@ class RangeMib(Record, frozen=True, kw_only=True):
 class MemoryBlock(Record, frozen=True, kw_only=True):
     """`memory:` of rules/engines/llama.cpp.yaml."""
 
-    compute_width: dict[ModelId, int]  # model id -> measured width
-    compute_width_source: str
-    compute_width_no_flash: dict[str, NoFlashWidth]
-    window_model_types: tuple[ModelType, ...]  # architectures whose sliding window the engine uses
     device_overhead_mib: dict[str, RangeMib]  # per backend: context, kernels, pool
     host_overhead_mib: RangeMib
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
@@ -70,6 +66,10 @@ def read_constants(entry: Engine) -> LlamaConstants:
 # Part of the largest borrowed tensor (or layer of the cache) that comes on top of the scratch: 0.5 to 1.2 on 22
 # measured rows with layers or experts in host memory (llama.cpp v0.5.0)
 BORROWED = 0.9
+
+
+# Tables of which rows are looked up: they stay in host memory
+LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
 
 
 class AllocationPlan(Record, frozen=True, kw_only=True):
@@ -107,7 +107,7 @@ def plan_allocation(
     asked = gpu_layers if gpu_layers is not None else settings.gpu_layers
     where = layer_devices(n_file, ALL_LAYERS if asked is None else asked, shares)
     cuda = bool(devices) and devices[0].vendor in ("nvidia", "amd")
-    windows = model.model_type in constants.window_model_types
+    windows = uses_windows(model)
     rows = _rows(model)
     window = next((x.window for x in layers if x.window), None) if windows and rows.window else None
     cells = ggml_cache.count_cells(
@@ -115,7 +115,7 @@ def plan_allocation(
     )
     cache, state = _cache(model, where, cells, settings, cuda, windows)
     borrowed = _borrowed(weights, layers, where, cells, settings) if devices else 0
-    compute, basis = _compute(model, where, cells, settings, constants, windows, len(devices), borrowed)
+    compute, basis = _compute(model, where, cells, settings, len(devices), borrowed)
     per_token = _row(settings, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
     placed = _place_weights(weights, where, settings, bool(devices))
@@ -157,6 +157,13 @@ def plan_allocation(
         compute_basis=basis,
         notes=tuple(notes),
     )
+
+
+def uses_windows(model: Model) -> bool:
+    """Whether the engine limits the cache of windowed layers: as its architecture says, else as the file does."""
+    if model.gguf_architecture is not None:
+        return model.gguf_architecture.windows is not None
+    return model.gguf_name is not None
 
 
 class _CacheRows(NamedTuple):
@@ -229,7 +236,7 @@ def _place_weights(
     out: dict[int, int] = defaultdict(int)
     output_at = where[-1]
     for tensor_weight in gguf_weights.tensors_outside_layers(weights):
-        if tensor_weight.name in ("token_embd.weight", "per_layer_token_embd.weight"):
+        if tensor_weight.name in LOOKED_UP:
             out[HOST] += tensor_weight.file_bytes
             if tensor_weight.name == "token_embd.weight" and weights.tied and output_at != HOST:
                 out[output_at] += tensor_weight.device_bytes  # a second copy serves as output matrix
@@ -278,7 +285,10 @@ def _cache(
     cache: dict[int, int] = defaultdict(int)
     state: dict[int, int] = defaultdict(int)
     places = find_stretches(where[: len(cache_layers(model))])
+    widest = max((x.v for x in cache_layers(model)), default=0)
     for layer, before in _kinds(model):
+        if not settings.flash and layer.v:  # V is stored transposed, with one width for all layers
+            layer = structs.replace(layer, v=widest)
         held, padding = _layer_bytes(layer, cells, kinds, cuda, windows) if layer.attends else (0, 0)
         kept = ggml_cache.state_bytes(layer, settings.slots) if layer.recurrent else 0
         for place, begin, end in places:
@@ -315,39 +325,35 @@ def _compute(
     where: Sequence[int],
     cells: ggml_cache.CacheCells,
     settings: LlamaSettings,
-    constants: LlamaConstants,
-    windows: bool,
     n_devices: int,
     borrowed: int,
 ) -> tuple[dict[int, int], Basis]:
     lay = model.layout
     assert lay is not None
-    heads, query = ggml_compute.query_width(model)
-    seen = _rows(model)
-    has_window = windows and seen.window
-    width = ggml_compute.graph_width(model, constants.compute_width, has_window)
-    kv_row = seen.widest
-    no_flash = ggml_compute.no_flash_width(model, constants.compute_width_no_flash, has_window, kv_row)
-    graph = ggml_compute.GraphShape(
-        ubatch=settings.ubatch,
+    on_host = not n_devices or all(p == HOST for p in where)
+    tokens = ggml_cache.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
+    shape = StepShape(
+        tokens=tokens,
+        sequences=settings.slots,
+        outputs=min(tokens, settings.slots),
         cells=cells.cells,
-        window_cells=cells.window_cells if has_window else 0,
+        window_cells=cells.window_cells if uses_windows(model) and _rows(model).window else 0,
         streams=cells.streams,
         flash=settings.flash,
-        quantized_cache=BLOCKS[settings.cache_k.upper()][0] > 1 or BLOCKS[settings.cache_v.upper()][0] > 1,
-        quantised_k=BLOCKS[settings.cache_k.upper()][0] > 1,
-        n_heads=heads,
-        latent=max((g.kv_lora_rank for g in lay.attention if isinstance(g, Mla)), default=0),
-        query=query,
-        kv_row=kv_row,
-        hidden=lay.hidden_size,
-        attends=seen.attends,
+        gpu=not on_host,
+        quantized_k=BLOCKS[settings.cache_k.upper()][0] > 1,
+        quantized_v=BLOCKS[settings.cache_v.upper()][0] > 1,
     )
-    single = ggml_compute.device_compute(width, no_flash, graph)
-    if not n_devices or all(p == HOST for p in where):
-        return {HOST: single}, "modelled"
-    out = dict(enumerate(ggml_compute.split_compute(single, graph, n_devices)))
+    single = ggml_compute.count_scratch(model, shape)
+    basis: Basis = "exact" if single.known and model.gguf_architecture is not None else "modelled"
+    logits = 4 * lay.vocab_size * settings.slots
+    if on_host:
+        return {HOST: single.device + logits}, basis
+    on_gpus = [(begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST]
+    if n_devices == 1 or HOST in where[:-1] or len(on_gpus) != n_devices:
+        on_gpus = [(0, lay.n_layers)] * n_devices
+    out = dict(enumerate(ggml_compute.split_scratch(model, shape, on_gpus)))
     out[0] += int(BORROWED * borrowed)
-    out[HOST] = ggml_compute.host_compute(graph, lay.vocab_size, settings.slots)
+    out[HOST] = single.host + logits
     whole = n_devices == 1 and HOST not in where[:-1] and settings.cpu_moe_layers is None
-    return out, (width.basis if settings.flash else no_flash.basis) if whole else "modelled"
+    return out, basis if whole else "modelled"

@@ -64,6 +64,9 @@ KINDS = (
     RuleFileKind("live-prices.yaml", "names of live offers", _named("advisor.advice.live_prices", "LivePriceNames")),
     RuleFileKind("shorthands.yaml", "short names of formats", _named("advisor.formats", "ShorthandsFile")),
     RuleFileKind("drafts.yaml", "draft heads", _named("advisor.memory.draft_bound", "DraftsFile")),
+    RuleFileKind(
+        "gguf.yaml", "architectures of GGUF files", _named("advisor.models.gguf_architecture", "GgufArchitectures")
+    ),
     RuleFileKind("speed.yaml", "efficiencies", _named("advisor.speed.efficiencies", "SpeedRules")),
     RuleFileKind("speed-engines.yaml", "speed of engines", _named("advisor.speed.engine_rules", "EngineRules")),
 )

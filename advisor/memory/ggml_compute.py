@@ -1,158 +1,126 @@
 """llama.cpp's compute buffer: scratch of the largest graph, planned before any request.
 
-Source: llamacpp-memory facts, section 4 (measured on llama.cpp v0.5.0, CUDA). Exact for dense models with separate gate
-and up projections; `graph_width` of others comes from `rules/engines/llama.cpp.yaml` (measured) or a MoE formula
-(modelled).
+The graph of one step is laid out layer by layer and placed as ggml's allocator places it, so that nothing is fitted:
+see ggml_layers and ggml_graph. Equal to the byte with the planner of v0.5.0 (CUDA) for most architectures
+(docs/accuracy.md); layers of a kind that is not laid out are sized like the dense layers beside them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 
-from advisor.deployment import Basis
-from advisor.memory.gguf_shapes import FUSED_GATE_UP, FUSED_QKV
+from advisor.memo import memoize_by_identity
+from advisor.memory.ggml_graph import ALIGNMENT, F32, count_peak
+from advisor.memory.ggml_layers import Layer, build_step
+from advisor.memory.ggml_step import F16, StepShape, UnknownLayer
+from advisor.memory.gguf_tensors import layer_order
 from advisor.models import types as t
 from advisor.record import Record
 
 MIB = 2**20
+COPIES = 4  # of a step's inputs where several devices work on batches in turn
+HOST_ALIGNMENT = 32
 
 
-class GraphWidth(Record, frozen=True, kw_only=True):
-    """Live F32 elements per token at the graph's peak, and whether that is exact for the architecture."""
+class Scratch(Record, frozen=True, kw_only=True):
+    """Bytes on one device and beside it in host memory; whether every kind of layer is known."""
 
-    elements: int
-    basis: Basis
+    device: int
+    host: int
+    handed: int  # of `device`: what the host hands over beside the embedding (positions, rows, masks)
+    known: bool
 
 
-def query_width(model: t.Model) -> tuple[int, int]:
-    """(query heads, query elements per token) of the widest attention layer."""
-    best = (0, 0)
+def count_scratch(model: t.Model, shape: StepShape, begin: int = 0, end: int | None = None) -> Scratch:
+    """Scratch of the device on which the layers from `begin` to before `end` lie (None: all that follow)."""
+    if not shape.flash or shape.quantized_k or shape.quantized_v or model.layout is None:
+        return _count(model, shape, begin, end)
+    # the mask lies beside everything else for as long as the step lasts: count it apart, and keep the rest
+    rest = _count(model, shape.without_cells(), begin, end)
+    mask = sum(_round_up(F16 * shape.tokens * cells, ALIGNMENT) for cells in _masks(model, shape))
+    return Scratch(device=rest.device + mask, host=rest.host + mask, handed=rest.handed + mask, known=rest.known)
+
+
+def _masks(model: t.Model, shape: StepShape) -> list[int]:
+    """Cells of each mask that the step needs."""
+    if model.layout is None or (model.gguf_architecture is not None and model.gguf_architecture.encoder):
+        return []
+    groups = model.layout.attention
+    parts = [p for g in groups for p in (g.parts if isinstance(g, t.Parallel) else (g,))]
+    attending = [p for p in parts if isinstance(p, (t.Softmax, t.Mla))]
+    windowed = [isinstance(p, t.Softmax) and bool(p.window) and bool(shape.window_cells) for p in attending]
+    return ([shape.cells] if not all(windowed) else []) + ([shape.window_cells] if any(windowed) else [])
+
+
+@memoize_by_identity
+def _count(model: t.Model, shape: StepShape, begin: int, end: int | None) -> Scratch:
+    layers, known = choose_layers(model, begin, end), True
+    try:
+        tensors, inputs = build_step(model, shape, layers)
+    except UnknownLayer:
+        known = False
+        tensors, inputs = build_step(model, shape, [_like(layer) for layer in layers])
+    sizes = sum(_round_up(x.size, HOST_ALIGNMENT) for x in inputs)
+    # beside them the tokens, and room for embeddings that come instead of tokens, with further rows for images
+    deep = model.gguf_architecture.graph.deepstack if model.gguf_architecture is not None else 0
+    row = F32 * shape.tokens * (model.layout.hidden_size if model.layout is not None else 0)
+    host = sizes + _round_up(row * (1 + deep), HOST_ALIGNMENT) + _round_up(F32 * shape.tokens, HOST_ALIGNMENT)
+    peak = count_peak(tensors, ALIGNMENT if shape.gpu else HOST_ALIGNMENT)
+    return Scratch(device=peak, host=host, handed=sizes - row, known=known)
+
+
+@memoize_by_identity
+def choose_layers(model: t.Model, begin: int = 0, end: int | None = None) -> tuple[Layer, ...]:
+    """Layers in which every eight that follow one another in the model do so, and the last: the peak lies in one."""
+    lay = model.layout
+    assert lay is not None
+    n = lay.n_layers
+    mixers, ffns = layer_order(lay.attention, lay.attention_order, n), layer_order(lay.ffn, lay.ffn_order, n)
+    kinds = list(zip(mixers, ffns, strict=True))[begin:end]
+    seen: set[tuple[tuple[int, int], ...]] = set()
+    chosen = []
+    for i, kind in enumerate(kinds):
+        before = tuple(kinds[max(0, i - 7) : i + 1])
+        if before not in seen or i == len(kinds) - 1:
+            seen.add(before)
+            chosen.append(kind)
+    return tuple((lay.attention[i], lay.ffn[j]) for i, j in chosen)
+
+
+def split_scratch(model: t.Model, shape: StepShape, places: Sequence[tuple[int, int]]) -> list[int]:
+    """Bytes of each device where layers are shared out; `places` are the layers of each, from the first to the last.
+
+    Several batches are under way at once, each with copies of its inputs. Source: planner rows with two and four GPUs
+    (tests/data/llamacpp_rows.csv).
+    """
+    if len(places) == 1:
+        return [count_scratch(model, shape).device]
     assert model.layout is not None
-    for full in model.layout.attention:
-        for p in full.parts if isinstance(full, t.Parallel) else (full,):
-            if isinstance(p, (t.Full, t.Sliding, t.Chunked, t.Encoder)):
-                best = max(best, (p.n_heads, p.n_heads * p.head_dim), key=lambda x: x[1])
-            elif isinstance(p, t.Mla):
-                best = max(best, (p.n_heads, p.n_heads * (p.kv_lora_rank + p.qk_rope_head_dim)), key=lambda x: x[1])
-    return best
+    row = F32 * shape.tokens * model.layout.hidden_size
+    out = []
+    for i, (begin, end) in enumerate(places):
+        own = count_scratch(model, shape, begin, end)
+        out.append(own.device + (COPIES - 1) * own.handed + COPIES * row * (2 if i else 1))
+    return out
 
 
-def graph_width(model: t.Model, measured: dict[str, int], windows: bool) -> GraphWidth:
-    """The factor C of `compute = 4 * ubatch * C + mask`."""
-    if model.id in measured:
-        return GraphWidth(elements=measured[model.id], basis="measured")
-    lay = model.layout
-    assert lay is not None
-    d = lay.hidden_size
-    extra = 9 if windows else 5
-    _, q = query_width(model)
-    dense = [g.intermediate for g in lay.ffn if isinstance(g, t.Dense)]
-    moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
-    simple = all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention)
-    if dense and not moe:
-        if model.model_type in FUSED_GATE_UP or model.model_type in FUSED_QKV:
-            return GraphWidth(elements=3 * max(dense) + 2 * d, basis="modelled")
-        return GraphWidth(elements=3 * max(dense) + 2 * d + q + extra, basis="exact" if simple else "modelled")
-    if moe:
-        m = max(moe, key=lambda g: g.top_k * g.moe_intermediate)
-        routed = 2 * m.top_k * (d + m.moe_intermediate) + 2 * d + q
-        return GraphWidth(elements=max(routed, 3 * max(dense, default=0) + 2 * d + q), basis="modelled")
-    # no feed-forward part: the mixer's own expansion dominates
-    inner = max((g.inner for g in lay.attention if isinstance(g, t.Mamba1)), default=2 * d)
-    return GraphWidth(elements=6 * inner + 2 * d, basis="modelled")
+def _like(layer: Layer) -> Layer:
+    """A layer of a kind that is laid out, about as wide as one that is not."""
+    mixer, ffn = layer
+    if isinstance(mixer, (t.Softmax, t.Mla, t.GatedDeltaNet, t.Mamba1, t.Mamba2, t.ShortConv, t.NoMixer, t.Parallel)):
+        return layer
+    heads, width = _heads(mixer)
+    return t.Full(n=1, n_heads=heads, n_kv_heads=heads, head_dim=width, gate="elementwise"), ffn
 
 
-class NoFlashWidth(Record, frozen=True, kw_only=True):
-    """Live F32 elements per token without flash attention: beside the scores of one attention layer, and elsewhere."""
-
-    attention: int
-    quantised: int  # `attention` with a quantised K cache
-    elsewhere: int = 0  # peak of the feed-forward part; 0 = attention is always larger
-    quantised_bytes: int = 64 * 1024  # constant on top with a quantised K cache
-    basis: Basis = "measured"
+def _heads(mixer: t.AttentionGroup) -> tuple[int, int]:
+    if isinstance(mixer, (t.Kda, t.Lightning, t.Compressed)):
+        return mixer.n_heads, mixer.head_dim
+    return 1, 1
 
 
-def no_flash_width(model: t.Model, measured: Mapping[str, NoFlashWidth], windows: bool, kv_row: int) -> NoFlashWidth:
-    """Widths without flash attention. The formula is exact for dense models with separate q, k, v, gate and up."""
-    if model.id in measured:
-        return measured[model.id]
-    lay = model.layout
-    assert lay is not None
-    d = lay.hidden_size
-    _, q = query_width(model)
-    ff = max((g.intermediate for g in lay.ffn if isinstance(g, t.Dense)), default=0)
-    fused = model.model_type in FUSED_QKV
-    extra = q + 5 if windows else 3
-    attention = 2 * d + kv_row + (0 if fused else 2 * q + extra)
-    plain = not fused and not any(isinstance(g, t.Moe) for g in lay.ffn)
-    return NoFlashWidth(
-        attention=attention,
-        quantised=attention if fused else attention - q,
-        elsewhere=3 * ff + 2 * d + kv_row + extra,
-        quantised_bytes=(512 if windows else 64) * 1024,
-        basis="exact" if plain and all(isinstance(g, (t.Full, t.Sliding)) for g in lay.attention) else "modelled",
-    )
+def _round_up(n: int, step: int) -> int:
+    return -(-n // step) * step
 
 
-class GraphShape(Record, frozen=True, kw_only=True):
-    """What the compute buffer depends on, besides the model."""
-
-    ubatch: int
-    cells: int  # per stream
-    window_cells: int  # 0 without windowed layers
-    streams: int
-    flash: bool
-    quantized_cache: bool
-    quantised_k: bool
-    n_heads: int
-    latent: int  # width of the latent part of an MLA row; 0 without MLA
-    query: int  # query elements per token
-    kv_row: int  # K and V elements per token of the widest layer
-    hidden: int
-    attends: bool  # False: no attention layer at all, hence no mask
-
-
-def mask_bytes(graph: GraphShape) -> int:
-    """The attention mask: F16 with flash attention, F32 without."""
-    return (2 if graph.flash else 4) * graph.ubatch * (graph.cells + graph.window_cells) if graph.attends else 0
-
-
-def device_compute(width: GraphWidth, no_flash: NoFlashWidth, graph: GraphShape) -> int:
-    """Bytes of scratch on a single GPU."""
-    mask = mask_bytes(graph)
-    if graph.attends and not graph.flash:
-        return mask + _scores(no_flash, graph)
-    size = 4 * graph.ubatch * width.elements + mask
-    if graph.quantized_cache and graph.attends:
-        # K and V of one layer are expanded to F16 for the kernel
-        grown = (
-            4 * graph.ubatch * (2 * graph.hidden + 2 * graph.query + 45)
-            + mask
-            + 2 * graph.cells * graph.streams * graph.kv_row
-        )
-        size = max(size + 80 * 1024, grown)
-    return size
-
-
-def _scores(no_flash: NoFlashWidth, graph: GraphShape) -> int:
-    """Peak without flash attention: all scores of one layer at once, unless the feed-forward part is larger."""
-    beside = no_flash.quantised if graph.quantised_k else no_flash.attention
-    size = 4 * graph.ubatch * max(beside + graph.cells * graph.n_heads, no_flash.elsewhere)
-    turned = 2 * graph.latent * graph.cells * graph.streams  # MLA's V is a transposed copy of the latent rows
-    if turned > 4 * graph.ubatch * graph.n_heads * graph.latent:  # smaller copies reuse freed space
-        size += turned
-    return size + (no_flash.quantised_bytes if graph.quantised_k else 0)
-
-
-def split_compute(single: int, graph: GraphShape, devices: int) -> list[int]:
-    """Bytes per device under a layer split: pipeline copies of the inputs come on top."""
-    if devices == 1:
-        return [single]
-    h = 4 * graph.ubatch * graph.hidden
-    first = single + 3 * mask_bytes(graph) + 4 * h
-    return [first] + [first + 4 * h] * (devices - 1)
-
-
-def host_compute(graph: GraphShape, vocab: int, slots: int) -> int:
-    """Scratch and logits in host memory beside GPUs."""
-    return 8 * graph.ubatch * graph.hidden + mask_bytes(graph) + 4 * vocab * slots
+__all__ = ["Scratch", "choose_layers", "count_scratch", "split_scratch"]

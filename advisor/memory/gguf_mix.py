@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import BLOCKS
-from advisor.memory.gguf_tensors import GgufTensor, list_tensors
+from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
 from advisor.models import types as t
 
 # mix -> type of the bulk
@@ -48,7 +48,7 @@ def choose_types(model: t.Model, mix: str) -> list[str]:
 
     Raises NoLayout for a model whose tensors are not known.
     """
-    all_tensors = list_tensors(model)
+    all_tensors = list_file_tensors(model)
     looked = _looked(model)
     facts = _MixInputs(model, mix, looked)
     out = ["F32"] * len(all_tensors)
@@ -69,7 +69,7 @@ class _TensorSummary(NamedTuple):
 
 @memoize_by_identity
 def _looked(model: t.Model) -> _TensorSummary:
-    all_tensors = list_tensors(model)
+    all_tensors = list_file_tensors(model)
     ranked = sorted(range(len(all_tensors)), key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))
     return _TensorSummary(
         order=tuple(i for i in ranked if not _stays(all_tensors[i])),
@@ -103,7 +103,7 @@ class _MixInputs:
         self.n_expert = moe[0].n_experts if moe else 1
         self.gqa = heads_per_kv_head(model)
         # llama.cpp calls any 80-layer Llama (not only the 70B) type "70B"
-        self.is_70b = lay.n_layers == 80 and model.model_type == "llama"
+        self.is_70b = lay.n_layers == 80 and model.gguf_name == "llama"
 
 
 def heads_per_kv_head(model: t.Model) -> int:

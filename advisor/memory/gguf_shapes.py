@@ -8,12 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor.models import types as t
+from advisor.models.gguf_architecture import TensorTraits
 
 Shape = tuple[str, tuple[int, ...]]  # name without the layer, elements per dimension (row first)
-
-# HF classes whose projections the converter keeps in one tensor
-FUSED_QKV = {"phi3", "phimoe_fused", "nomic_bert", "modernbert"}
-FUSED_GATE_UP = {"phi3"}
 
 
 class NoLayout(ValueError):
@@ -30,16 +27,26 @@ def layer_shapes(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> It
     yield from _norms(model, mixer, ffn, d)
 
 
+def read_tensor_traits(model: t.Model) -> TensorTraits:
+    """How the tensors of the model's GGUF file are called; an architecture that is not known is taken as most are."""
+    architecture = model.gguf_architecture
+    if architecture is not None:
+        return architecture.tensors
+    if model.weights.norms_per_layer == 4:
+        return TensorTraits(mixer_norms=("attn_norm", "post_attention_norm"), ffn_norms=("ffn_norm", "post_ffw_norm"))
+    return TensorTraits(ffn_norms=() if model.weights.norms_per_layer == 1 else ("ffn_norm",))
+
+
 def _norms(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup, hidden: int) -> Iterator[Shape]:
-    names = ["attn_norm", "ffn_norm"]
-    if isinstance(ffn, t.NoFfn) or isinstance(mixer, t.NoMixer):
+    traits = read_tensor_traits(model)
+    names: list[str] = []
+    if traits.one_norm:
         names = ["attn_norm"]
-    elif model.weights.norms_per_layer == 4:
-        names += ["post_attention_norm", "post_ffw_norm"]
-    elif model.weights.norms_per_layer == 1:
-        names = ["attn_norm"]
+    else:
+        names += [] if isinstance(mixer, t.NoMixer) else traits.mixer_norms
+        names += [] if isinstance(ffn, t.NoFfn) else traits.ffn_norms
     for n in names:
-        yield f"{n}.weight", (hidden,)
+        yield (n if n in traits.bare_norms else f"{n}.weight"), (hidden,)
         if model.weights.norm_bias:
             yield f"{n}.bias", (hidden,)
 
@@ -73,14 +80,15 @@ def _mixer(model: t.Model, group: t.AttentionGroup, hidden: int) -> Iterator[Sha
 def _softmax(model: t.Model, full: t.Full | t.Sliding | t.Chunked | t.Encoder, hidden: int) -> Iterator[Shape]:
     hd, vd = full.head_dim, full.v_head_dim or full.head_dim
     q, k, v = full.n_heads * hd, full.n_kv_heads * hd, full.n_kv_heads * vd
-    width = 2 * q if full.gate == "elementwise" else q
-    if model.model_type in FUSED_QKV:
+    traits = read_tensor_traits(model)
+    width = 2 * q if full.gate == "elementwise" and not traits.gate_matrix else q
+    if traits.fused_qkv:
         yield "attn_qkv.weight", (hidden, q + k + v)
         if full.qkv_bias:
             yield "attn_qkv.bias", (q + k + v,)
     else:
         yield "attn_q.weight", (hidden, width)
-        if not full.kv_shared:
+        if not full.kv_shared or traits.shared_keeps_matrices:
             yield "attn_k.weight", (hidden, k)
             if not full.k_eq_v:
                 yield "attn_v.weight", (hidden, v)
@@ -94,10 +102,12 @@ def _softmax(model: t.Model, full: t.Full | t.Sliding | t.Chunked | t.Encoder, h
         yield "attn_output.bias", (hidden,)
     if full.gate == "headwise":
         yield "attn_gate.weight", (hidden, full.n_heads)
+    elif full.gate == "elementwise" and traits.gate_matrix:
+        yield "attn_gate.weight", (hidden, full.n_heads * vd)
     widths = {"head": (hd, hd), "full": (q, k), "per_head": (full.n_heads * hd, full.n_kv_heads * hd)}
     if full.qk_norm:
         yield "attn_q_norm.weight", (widths[full.qk_norm][0],)
-        if not full.kv_shared:
+        if not full.kv_shared or traits.shared_keeps_matrices:
             yield "attn_k_norm.weight", (widths[full.qk_norm][1],)
     if full.sinks:
         yield "attn_sinks.weight", (full.n_heads,)
@@ -113,8 +123,11 @@ def _mla(mla: t.Mla, hidden: int) -> Iterator[Shape]:
         yield "attn_q.weight", (hidden, mla.n_heads * (nope + rope))
     yield "attn_kv_a_mqa.weight", (hidden, r + rope)
     yield "attn_kv_a_norm.weight", (r,)
-    yield "attn_k_b.weight", (nope, r, mla.n_heads)
-    yield "attn_v_b.weight", (r, vd, mla.n_heads)
+    if mla.absorbed:
+        yield "attn_k_b.weight", (nope, r, mla.n_heads)
+        yield "attn_v_b.weight", (r, vd, mla.n_heads)
+    else:
+        yield "attn_kv_b.weight", (r, mla.n_heads * (nope + vd))
     yield "attn_output.weight", (mla.n_heads * vd, hidden)
 
 
@@ -122,7 +135,7 @@ def _deltanet(model: t.Model, gated_delta_net: t.GatedDeltaNet, hidden: int) -> 
     key, val = gated_delta_net.k_heads * gated_delta_net.k_dim, gated_delta_net.v_heads * gated_delta_net.v_dim
     yield "attn_qkv.weight", (hidden, 2 * key + val)
     yield "attn_gate.weight", (hidden, val)
-    if model.model_type == "qwen3_next":
+    if read_tensor_traits(model).joined_decay:
         yield "ssm_ba.weight", (hidden, 2 * gated_delta_net.v_heads)
     else:
         yield "ssm_alpha.weight", (hidden, gated_delta_net.v_heads)
@@ -166,33 +179,35 @@ def _mamba2(mamba2: t.Mamba2, hidden: int) -> Iterator[Shape]:
 
 
 def _ffn(model: t.Model, group: t.FfnGroup, hidden: int) -> Iterator[Shape]:
+    traits = read_tensor_traits(model)
     if isinstance(group, t.Dense):
-        yield from _dense(group.intermediate, hidden, group.act, group.bias)
+        yield from _dense(group.intermediate, hidden, group.act, group.bias, traits.fused_gate_up)
     elif isinstance(group, t.Moe):
-        yield from _moe(model, group, hidden)
+        yield from _moe(group, hidden, traits)
+    if traits.layer_scale:
+        yield "layer_output_scale.weight", (1,)
 
 
-def _dense(ff: int, hidden: int, act: str, bias: bool) -> Iterator[Shape]:
-    if act == "gated":
+def _dense(ff: int, hidden: int, act: str, bias: bool, fused: bool) -> Iterator[Shape]:
+    if act == "gated" and not fused:
         yield "ffn_gate.weight", (hidden, ff)
-    yield "ffn_up.weight", (hidden, ff)
+    yield "ffn_up.weight", (hidden, 2 * ff if act == "gated" and fused else ff)
     yield "ffn_down.weight", (ff, hidden)
     if bias:
         yield "ffn_up.bias", (ff,)
         yield "ffn_down.bias", (hidden,)
 
 
-def _moe(model: t.Model, moe: t.Moe, hidden: int) -> Iterator[Shape]:
+def _moe(moe: t.Moe, hidden: int, traits: TensorTraits) -> Iterator[Shape]:
     e, ff, w = moe.n_experts, moe.moe_intermediate, moe.latent or hidden
     yield "ffn_gate_inp.weight", (hidden, moe.router_width or e)
     if moe.router_bias:
-        plain_bias = moe.bias or model.model_type == "gpt_oss"
-        yield ("ffn_gate_inp.bias" if plain_bias else "exp_probs_b.bias"), (moe.router_width or e,)
+        yield ("ffn_gate_inp.bias" if traits.biased_router else "exp_probs_b.bias"), (moe.router_width or e,)
     if moe.act == "gated":
         yield "ffn_gate_exps.weight", (w, ff, e)
     yield "ffn_up_exps.weight", (w, ff, e)
     yield "ffn_down_exps.weight", (ff, w, e)
-    if moe.bias or model.model_type == "gpt_oss":
+    if moe.bias or traits.biased_experts:
         yield "ffn_gate_exps.bias", (ff, e)
         yield "ffn_up_exps.bias", (ff, e)
         yield "ffn_down_exps.bias", (w, e)
@@ -206,5 +221,8 @@ def _moe(model: t.Model, moe: t.Moe, hidden: int) -> Iterator[Shape]:
         yield "ffn_down_shexp.weight", (moe.shared_intermediate, hidden)
         if moe.shared_gate:
             yield "ffn_gate_inp_shexp.weight", (hidden,)
+    if traits.experts_beside_dense:
+        yield "ffn_gate_inp.scale", (hidden,)
+        yield from ((f"{name}.weight", (hidden,)) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"))
     if moe.parallel_dense:
-        yield from _dense(moe.parallel_dense, hidden, "gated", False)
+        yield from _dense(moe.parallel_dense, hidden, "gated", False, traits.fused_gate_up)

@@ -12,7 +12,7 @@ import msgspec
 
 from advisor.memo import KEPT_LARGE, memoize_by_identity
 from advisor.memory.gguf_shapes import NoLayout as NoLayout
-from advisor.memory.gguf_shapes import Shape, layer_shapes
+from advisor.memory.gguf_shapes import Shape, layer_shapes, read_tensor_traits
 from advisor.models import types as t
 from advisor.record import Record
 
@@ -72,9 +72,13 @@ def _all_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
     if not lay.attention_order and sum(g.n for g in lay.attention) > lay.n_layers:
         raise NoLayout(f"the tensors of {model.id}, with more than one block of attention a layer, are not known")
     d, vocab = lay.hidden_size, lay.vocab_size
-    out = [GgufTensor(name="token_embd.weight", ne=(d, vocab)), GgufTensor(name="output_norm.weight", ne=(d,))]
-    if model.weights.norm_bias:
-        out.append(GgufTensor(name="output_norm.bias", ne=(d,)))
+    traits = read_tensor_traits(model)
+    out = [GgufTensor(name="token_embd.weight", ne=(d, vocab))]
+    for norm in (traits.final_norm, traits.embedding_norm):
+        if norm:
+            out.append(GgufTensor(name=f"{norm}.weight", ne=(d,)))
+            if model.weights.norm_bias:
+                out.append(GgufTensor(name=f"{norm}.bias", ne=(d,)))
     if not lay.tie_embeddings:
         out.append(GgufTensor(name="output.weight", ne=(d, vocab)))
     if model.weights.lm_head_bias:
@@ -138,11 +142,15 @@ def _rope_factors(model: t.Model) -> Iterator[GgufTensor]:
     if model.architecture == "LlamaForCausalLM" and model.family.startswith(("llama-3.1", "llama-3.2", "llama-3.3")):
         assert isinstance(first, t.Full)
         yield GgufTensor(name="rope_freqs.weight", ne=(first.head_dim // 2,))
+    elif read_tensor_traits(model).full_rope_factors:
+        full = next((x for x in lay.attention if isinstance(x, t.Full)), None)
+        if full is not None:
+            yield GgufTensor(name="rope_freqs.weight", ne=(full.head_dim // 2,))
 
 
 def _mtp(model: t.Model, lay: t.Layout) -> Iterator[GgufTensor]:
     """The multi-token-prediction block that converters append; it stays on disk unless speculation loads it."""
-    if model.mtp is None or not model.mtp.layers or model.model_type not in MTP_IN_FILE:
+    if model.mtp is None or not model.mtp.layers or not read_tensor_traits(model).prediction:
         return
     d = lay.hidden_size
     for k in range(model.mtp.layers):
@@ -160,4 +168,49 @@ def _mtp(model: t.Model, lay: t.Layout) -> Iterator[GgufTensor]:
             yield _in_layer(i, (name, ne), mtp=True)
 
 
-MTP_IN_FILE = {"glm4_moe"}  # converters of the other families leave the block out
+def list_file_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
+    """All tensors of the model's GGUF file: those of `list_tensors`, and embeddings that only some layers read."""
+    return _in_file(model)
+
+
+def _all_in_file(model: t.Model) -> tuple[GgufTensor, ...]:
+    hidden = model.layout.hidden_size if model.layout is not None else 1
+    named = [
+        GgufTensor(name=x.name, ne=(hidden, x.params // hidden)) for x in model.weights.extras if x.name is not None
+    ]
+    return (*list_tensors(model), *named, *_per_layer(as_gguf(model)))
+
+
+_in_file = memoize_by_identity(_all_in_file, KEPT_LARGE)
+
+
+def _per_layer(model: t.Model) -> Iterator[GgufTensor]:
+    """Embeddings per layer with what brings them into the layers (Gemma 3n and 4); AltUp's and Laurel's matrices."""
+    lay = model.layout
+    if lay is None or lay.per_layer is None:
+        return
+    table, d, n = lay.per_layer, lay.hidden_size, lay.n_layers
+    yield GgufTensor(name="per_layer_token_embd.weight", ne=(table.width * n, table.rows))
+    yield GgufTensor(name="per_layer_model_proj.weight", ne=(d, table.width * n))
+    yield GgufTensor(name="per_layer_proj_norm.weight", ne=(table.width,))
+    each: list[Shape] = [
+        ("inp_gate.weight", (d, table.width)),
+        ("proj.weight", (table.width, d)),
+        ("post_norm.weight", (d,)),
+    ]
+    if table.streams > 1:
+        more = table.streams - 1
+        yield GgufTensor(name="altup_proj.weight", ne=(d, d, more))
+        yield GgufTensor(name="altup_unembd_proj.weight", ne=(d, d, more))
+        each += [
+            ("altup_correct_coef.weight", (table.streams, table.streams)),
+            ("altup_correct_scale.weight", (d,)),
+            ("altup_predict_coef.weight", (table.streams, table.streams**2)),
+            ("altup_router.weight", (d, table.streams)),
+            ("altup_router_norm.weight", (d,)),
+        ]
+    if table.laurel_rank:
+        rank = table.laurel_rank
+        each += [("laurel_l.weight", (d, rank)), ("laurel_r.weight", (rank, d)), ("laurel_post_norm.weight", (d,))]
+    for i in range(n):
+        yield from (_in_layer(i, shape) for shape in each)

@@ -156,7 +156,7 @@ def weights_from_model(model: Model, mix: str) -> GgufWeights:
         if not known:
             raise KeyError(mix)
         note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
-    all_tensors = gguf_tensors.list_tensors(model)
+    all_tensors = gguf_tensors.list_file_tensors(model)
     kinds = gguf_mix.choose_types(model, known)
     weights = tuple(
         TensorWeight(

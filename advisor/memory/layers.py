@@ -64,6 +64,9 @@ def _cache(group: t.AttentionGroup, d: int) -> LayerCache:
         )
     if isinstance(group, t.Mla):
         own = group.indexer.dim if group.indexer and not group.indexer.shared else 0
+        if not group.absorbed:
+            keys = group.n_heads * (group.qk_nope_head_dim + group.qk_rope_head_dim)
+            return LayerCache(k=keys, v=group.n_heads * group.v_head_dim, kv_heads=group.n_heads)
         return LayerCache(k=group.kv_lora_rank + group.qk_rope_head_dim, kv_heads=1, latent=True, index=own)
     if isinstance(group, t.Compressed):
         past: tuple[LayerCache, ...] = ()

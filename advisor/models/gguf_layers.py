@@ -153,6 +153,7 @@ def _mla(metadata: GgufMetadata, block: Block, layer: int) -> Mla:
         qk_rope_head_dim=rope,
         v_head_dim=metadata.divide(metadata.shape(block, "attn_output.weight", 2)[0], heads, "output width"),
         q_lora_rank=q_in if q == "attn_q_b.weight" else None,
+        absorbed=bool(metadata.maybe("attention.key_length_mla") and metadata.maybe("attention.value_length_mla")),
         indexer=Indexer(
             heads=index,
             dim=metadata.need("attention.indexer.key_length"),

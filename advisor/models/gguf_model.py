@@ -1,7 +1,6 @@
 """A Model from a GGUF file: shapes from the tensor table, windows and counts from the metadata.
 
-Which layers are windowed is fixed in llama.cpp per architecture. The patterns of Gemma 2, Gemma 3 and gpt-oss agree
-with cache sizes that llama.cpp v0.5.0 reported; the others are as its loader is known to set them, not measured.
+Which layers are windowed is fixed in llama.cpp per architecture (rules/gguf.yaml), unless the file says it itself.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import msgspec
 from advisor.errors import AdvisorError, BadFile
 from advisor.models.ggml_types import FILE_TYPES
 from advisor.models.gguf import GgufFile
+from advisor.models.gguf_architecture import GgufArchitecture, GgufArchitectures, WindowRule
 from advisor.models.gguf_layers import Block, GgufMetadata, read_feed_forward, read_mixer
 from advisor.models.layers import group_layers
 from advisor.models.types import (
@@ -33,30 +33,12 @@ from advisor.models.types import (
 )
 
 MAX_LAYERS = 4096
-# Architectures whose shapes and windows are known here; others are read by their tensors and said to be so.
-KNOWN = frozenset({
-    "llama", "llama4", "llama-embed", "deci", "qwen2", "qwen2moe", "qwen2vl", "qwen3", "qwen3moe", "qwen3next",
-    "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "phi2", "phi3", "phimoe", "gemma", "gemma2", "gemma3",
-    "gemma3n", "gemma4", "gemma-embedding", "starcoder2", "internlm2", "mamba", "mamba2", "jamba", "command-r",
-    "cohere2", "olmo", "olmo2", "olmoe", "deepseek", "deepseek2", "glm4", "glm4moe", "glm-dsa", "chatglm",
-    "nemotron", "nemotron_h", "nemotron_h_moe", "exaone", "exaone4", "exaone-moe", "granite", "granitemoe",
-    "granitehybrid", "bailingmoe", "bailingmoe2", "dots1", "arcee", "afmoe", "ernie4_5", "ernie4_5-moe",
-    "falcon-h1", "hunyuan-moe", "hunyuan-dense", "smollm3", "gpt-oss", "lfm2", "lfm2moe", "seed_oss", "apertus",
-    "minimax-m2", "mistral3", "mistral4", "mimo2", "step35", "kimi-linear", "bert", "nomic-bert", "modern-bert",
-})  # fmt: skip
-# Architecture -> every how many-th layer is full; negative: the first of each period, else the last.
-PERIODS = {
-    "gemma2": 2, "gemma3": 6, "gemma3n": 5, "gemma4": 6, "gemma-embedding": 6, "gpt-oss": 2, "cohere2": 4, "olmo2": 4,
-    "exaone4": 4, "exaone-moe": 4, "afmoe": 4, "llama4": 4, "modern-bert": -3, "smallthinker": -4,
-}  # fmt: skip
-CHUNK = 8192  # llama4: fixed in llama.cpp
-GEMMA3N_OWN_CACHE = 20  # gemma3n: layers with a cache of their own, fixed in llama.cpp
 POOLING_RANK = 4
 _NOT_WEIGHTS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
 
 
-def model_from_gguf(file: GgufFile, path: Path | str | None = None) -> Model:
-    """The Model that a GGUF file holds. `path` names it (default: the file that was read).
+def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: GgufArchitectures) -> Model:
+    """The Model that a GGUF file holds. `path` names it (None: the file that was read).
 
     `params_total` counts the tensor table without rope factors and the MTP block. Raises BadFile (not a language model,
     or keys and tensors are missing or disagree) and AdvisorError `unknown_architecture`.
@@ -69,8 +51,9 @@ def model_from_gguf(file: GgufFile, path: Path | str | None = None) -> Model:
     blocks = _blocks(metadata, file)
     hidden = metadata.need("embedding_length")
     n = len(blocks)
-    notes = [] if arch in KNOWN else [f"architecture {arch[:60]!r} is not known; read by its tensors"]
-    attention = _windows(metadata, [read_mixer(metadata, b, i) for i, b in enumerate(blocks)], notes)
+    architecture = architectures.architectures.get(arch)
+    notes = [] if architecture else [f"architecture {arch[:60]!r} is not known; read by its tensors"]
+    attention = _windows(metadata, [read_mixer(metadata, b, i) for i, b in enumerate(blocks)], architecture, notes)
     ffn: list[FfnGroup] = [read_feed_forward(metadata, b, hidden) for b in blocks]
     if all(isinstance(m, NoMixer) for m in attention):
         raise AdvisorError("unknown_architecture", f"{name}: no layer of architecture {arch[:60]!r} can be read")
@@ -109,7 +92,9 @@ def model_from_gguf(file: GgufFile, path: Path | str | None = None) -> Model:
         weights=_weights(blocks, hidden),
         license=_text(file, "general.license"),
         published={f"gguf:{quant}": PublishedSize(source=name, bytes=file.file_bytes, file=Path(file.parts[0]).name)},
-        verified=arch in KNOWN,
+        verified=architecture is not None,
+        gguf_name=arch,
+        gguf_architecture=architecture,
         notes="; ".join(notes) or None,
         source=(f"GGUF header of {name}",),
     )
@@ -202,39 +187,55 @@ def _vocabulary(metadata: GgufMetadata, file: GgufFile) -> int:
     return size
 
 
-def _is_full(metadata: GgufMetadata, i: int, n: int) -> bool:
-    """Whether layer `i` is a full one in an architecture with windows."""
-    pattern = metadata.file.metadata.get(f"{metadata.arch}.attention.sliding_window_pattern")
-    if isinstance(pattern, tuple) and len(pattern) >= n:
-        return not pattern[i]
-    period = PERIODS[metadata.arch] if not isinstance(pattern, int) or pattern < 1 else pattern
-    return i % -period == 0 if period < 0 else (i + 1) % period == 0
+def _windowed_layers(metadata: GgufMetadata, rule: WindowRule | None, n: int) -> list[bool]:
+    """Which layers have a window, as llama.cpp takes it: the file's own pattern, else the architecture's."""
+    stored = metadata.file.metadata.get(f"{metadata.arch}.attention.sliding_window_pattern")
+    if isinstance(stored, tuple) and len(stored) >= n:
+        return [bool(x) for x in stored[:n]]
+    period = stored if isinstance(stored, int) and stored > 0 else rule.every if rule is not None else None
+    if period is None:
+        return [False] * n
+    first = rule is not None and rule.first
+    return [bool(i % period) if first else i % period < period - 1 for i in range(n)]
 
 
-def _windows(metadata: GgufMetadata, mixers: list[AttentionGroup], notes: list[str]) -> list[AttentionGroup]:
+def _window_size(metadata: GgufMetadata, rule: WindowRule | None) -> int | None:
+    """Tokens that windowed layers look back; None where none does."""
+    given = metadata.maybe("attention.sliding_window")
+    if rule is None:  # an architecture that is not known: the file says all there is
+        return given
+    if rule.needs_size and not given:
+        return None
+    return None if given == 0 else rule.fixed_size or given or rule.size
+
+
+def _windows(
+    metadata: GgufMetadata, mixers: list[AttentionGroup], architecture: GgufArchitecture | None, notes: list[str]
+) -> list[AttentionGroup]:
     """Windows, bidirectional attention and shared caches on top of the shapes."""
     n = len(mixers)
-    window = CHUNK if metadata.arch == "llama4" else metadata.maybe("attention.sliding_window")
-    patterned = metadata.arch in PERIODS or isinstance(
-        metadata.file.metadata.get(f"{metadata.arch}.attention.sliding_window_pattern"), tuple
-    )
-    if window and not patterned:
-        notes.append(f"the sliding window of {window} tokens is not used by llama.cpp for {metadata.arch}")
+    rule = architecture.windows if architecture is not None else None
+    used = rule is not None or architecture is None
+    window = _window_size(metadata, rule) if used else None
+    windowed = _windowed_layers(metadata, rule, n) if window else [False] * n
+    ignored = metadata.maybe("attention.sliding_window")
+    if ignored and not used:
+        notes.append(f"the sliding window of {ignored} tokens is not used by llama.cpp for {metadata.arch}")
     causal = metadata.file.metadata.get(f"{metadata.arch}.attention.causal")
-    encoder = causal is False or metadata.arch in {"bert", "nomic-bert", "modern-bert", "gemma-embedding"}
+    encoder = causal is False or (architecture is not None and architecture.encoder)
     shared = metadata.maybe("attention.shared_kv_layers")
-    if shared is None and metadata.arch == "gemma3n":
-        shared = max(0, n - GEMMA3N_OWN_CACHE)
+    if shared is None and architecture is not None and architecture.own_caches is not None:
+        shared = max(0, n - architecture.own_caches)
     out: list[AttentionGroup] = []
     for i, full in enumerate(mixers):
         if isinstance(full, Full):
             if shared and i >= n - shared:
                 full = msgspec.structs.replace(full, kv_shared=True)
-            windowed = bool(window) and patterned and not _is_full(metadata, i, n)
-            if windowed or encoder:
-                kind: Any = Encoder if encoder else Chunked if metadata.arch == "llama4" else Sliding
+            if windowed[i] or encoder:
+                chunked = rule is not None and rule.kind == "chunked"
+                kind: Any = Encoder if encoder else Chunked if chunked else Sliding
                 fields = {f: getattr(full, f) for f in full.__struct_fields__ if f != "window"}
-                full = kind(**fields, window=window if windowed else None)
+                full = kind(**fields, window=window if windowed[i] else None)
         out.append(full)
     return out
 

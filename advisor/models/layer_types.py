@@ -76,6 +76,7 @@ class Mla(_Group, frozen=True, kw_only=True, tag="mla"):
     q_lora_rank: int | None = None
     indexer: Indexer | None = None
     gate: Literal["elementwise"] | None = None
+    absorbed: bool = True  # False: a GGUF file from before; keys and values of every head are cached
     extra: int = 0
 
 

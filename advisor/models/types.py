@@ -12,6 +12,7 @@ import msgspec
 
 from advisor.meanings import Pattern, QuantizationName
 from advisor.memo import MemoRecord
+from advisor.models.gguf_architecture import GgufArchitecture
 from advisor.models.layer_types import AttentionGroup as AttentionGroup
 from advisor.models.layer_types import Chunked as Chunked
 from advisor.models.layer_types import Compressed as Compressed
@@ -65,7 +66,7 @@ class ExtraWeights(Record, frozen=True, kw_only=True):
 
     params: int
     what: str | None = None
-    name: str | None = None
+    name: str | None = None  # of the tensor in a GGUF file, one row of the hidden size each
     not_active: bool = False
 
 
@@ -115,6 +116,15 @@ class Stub(Record, frozen=True, kw_only=True):
     top_k: int | None = None
 
 
+class PerLayerEmbedding(Record, frozen=True, kw_only=True):
+    """A second token embedding, a part of which goes into every layer (Gemma 3n and 4)."""
+
+    width: int  # elements per token and layer
+    rows: int  # of the table
+    streams: int = 1  # parallel hidden states (AltUp)
+    laurel_rank: int = 0  # low-rank residual beside attention
+
+
 class Layout(Record, frozen=True, kw_only=True):
     """Layers of the text backbone.
 
@@ -130,6 +140,7 @@ class Layout(Record, frozen=True, kw_only=True):
     ffn: tuple[FfnGroup, ...]
     attention_order: tuple[int, ...] = ()
     ffn_order: tuple[int, ...] = ()
+    per_layer: PerLayerEmbedding | None = None
 
 
 class Model(MemoRecord, frozen=True, kw_only=True):
@@ -158,6 +169,8 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     gated: bool | None = None
     published: dict[str, PublishedSize] = {}  # "safetensors", "gguf:Q4_K_M", "mlx:4bit", "ollama", ...
     gguf: GgufDetail | None = None
+    gguf_name: str | None = None  # architecture of its GGUF file, and what rules/gguf.yaml says of it
+    gguf_architecture: GgufArchitecture | None = None
     gguf_repos: tuple[str, ...] = ()
     kept_16bit: dict[
         QuantizationName, Pattern

@@ -75,7 +75,7 @@ def plan_ranks(
     named = rules.engines()[deployment.engine].speed.family or entry.speed.family
     if "fraction_of" in entry.memory:
         return _server(deployment, estimate, entry, named or "server")
-    if "compute_width" in entry.memory:
+    if "device_overhead_mib" in entry.memory:
         return _ggml(deployment, estimate, entry, work, named or "ggml")
     return _plain(deployment, estimate, named or entry.id, known)
 

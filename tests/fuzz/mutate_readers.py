@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.memory import gguf_weights
@@ -26,6 +27,8 @@ from advisor.models.gguf import read_gguf
 from advisor.models.gguf_model import model_from_gguf
 from advisor.models.hf_config import read_model_dir
 from advisor.models.safetensors import read_safetensors
+
+ARCHITECTURES = catalog([shipped_root()]).gguf_architectures
 
 HERE = Path(__file__).parent
 HEADER = 12_000  # bytes that hold the seed's header and tensor table, so that most changes land there
@@ -123,7 +126,7 @@ def index_seeds(folder: Path) -> list[bytes]:
 
 
 def read_one_gguf(path: Path) -> None:
-    model_from_gguf(read_gguf(path), str(path))
+    model_from_gguf(read_gguf(path), str(path), ARCHITECTURES)
     gguf_weights._from_file.cache_clear()
     gguf_weights.weights_from_file(path)
 

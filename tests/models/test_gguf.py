@@ -14,12 +14,16 @@ from effort import calls
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError, BadFile
 from advisor.models import gguf as reader
 from advisor.models.ggml_types import BLOCKS, FILE_TYPES, TYPE_NAMES, row_bytes
 from advisor.models.gguf import read_gguf
 from advisor.models.gguf_cursor import MAX_KEPT, Cursor
 from advisor.models.gguf_model import model_from_gguf
+
+ARCHITECTURES = catalog([shipped_root()]).gguf_architectures
 
 
 def test_block_sizes_and_numbers_are_those_of_the_gguf_package() -> None:
@@ -78,7 +82,7 @@ def test_missing_tensor_data_is_reported(tmp_path: Path) -> None:
     os.truncate(path, size - 1000)
     file = read_gguf(path)
     assert (file.truncated, file.bytes_missing) == (True, 1000)
-    assert "1000 bytes are missing" in (model_from_gguf(file).notes or "")
+    assert "1000 bytes are missing" in (model_from_gguf(file, None, ARCHITECTURES).notes or "")
 
 
 def test_cut_header_says_where(tmp_path: Path) -> None:
@@ -276,7 +280,7 @@ def read_or_refuse(data: bytes) -> None:
         nonlocal problem
         try:
             header = Cursor(Path("fuzz.gguf"), io.BytesIO(data), reader.MAX_HEADER)
-            model_from_gguf(reader._read_header(header, len(data)))
+            model_from_gguf(reader._read_header(header, len(data)), None, ARCHITECTURES)
         except AdvisorError as e:
             problem = e.message
 
@@ -309,6 +313,6 @@ def test_a_line_end_in_the_architecture_stays_out_of_the_message(sample: bytes) 
     at = sample.index(b"llama", 40)
     header = Cursor(Path("x.gguf"), io.BytesIO(damaged(sample, [(at, b"\n")], None)), reader.MAX_HEADER)
     with pytest.raises(BadFile) as e:
-        model_from_gguf(reader._read_header(header, len(sample)))
+        model_from_gguf(reader._read_header(header, len(sample)), None, ARCHITECTURES)
     assert "which no architecture name is" in e.value.message
     assert "\n" not in e.value.message

@@ -1,0 +1,244 @@
+"""Attention as llama.cpp computes it: queries, keys and values, or one latent row for all heads.
+
+Source: build_qkv and build_attn of src/llama-graph.cpp, and the architectures in src/models/, llama.cpp b11434.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+from advisor.memory.ggml_graph import Tensor, compute, store, view
+from advisor.memory.ggml_step import F16, F32, Step, change, copy, multiply, read_shape
+from advisor.models import types as t
+from advisor.record import Record
+
+ROTATION = 64  # side of the matrices that turn what goes into a quantised cache; keys' grow with the head
+
+
+class HeadShape(Record, frozen=True, kw_only=True):
+    """Heads of one layer; widths are elements."""
+
+    queries: int
+    keys: int
+    key_width: int
+    value_width: int
+    window: bool
+
+
+def _rotates(step: Step, window: bool, layer: int) -> bool:
+    """Whether a layer rotates queries and keys."""
+    traits = step.traits
+    if traits.no_rope_every:
+        return (layer + 1) % traits.no_rope_every != 0
+    return traits.rope == "all" or (traits.rope == "windows" and (window or not step.shape.window_cells))
+
+
+def attend(step: Step, tensor: Tensor, group: t.Softmax, layer: int) -> Tensor:
+    """An attention layer with keys and values, up to its output projection."""
+    traits, n = step.traits, step.tokens
+    heads = HeadShape(
+        queries=group.n_heads, keys=group.n_kv_heads, key_width=group.head_dim,
+        value_width=group.v_head_dim or group.head_dim, window=bool(group.window) and bool(step.shape.window_cells),
+    )  # fmt: skip
+    query, key, value, gate = _project(step, tensor, group, heads)
+    rotates = _rotates(step, heads.window, layer)
+    query = _prepare(step, query, bool(group.qk_norm), rotates)
+    if not rotates and traits.scaled_queries:
+        query = change(query, step.get_input("query scale", F32 * n))
+    if key is not None and value is not None:
+        key = _prepare(step, key, bool(group.qk_norm), rotates)
+        if traits.values_normed:
+            value = step.normalize(value, weighted=False)
+    mixed = _score(step, query, key, value, heads)
+    if group.gate == "headwise":
+        gate = change(multiply(tensor, heads.queries))
+        shape = (heads.value_width, heads.queries, n)
+        mixed = view(change(view(mixed, shape), view(gate, (1, heads.queries, n))), (prod(shape[:2]), n))
+    elif group.gate == "elementwise":
+        own = gate is None
+        turned = multiply(tensor, heads.queries * heads.value_width) if gate is None else gate
+        mixed = change(mixed, change(turned if own else copy(turned, (heads.queries * heads.value_width, n))))
+    out = multiply(mixed, step.hidden)
+    return change(out) if group.o_bias else out
+
+
+def _project(
+    step: Step, tensor: Tensor, group: t.Softmax, heads: HeadShape
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor | None]:
+    """Queries, keys, values (None where an earlier layer's cache is read), and a gate that comes with the queries."""
+    n = step.tokens
+    q, k = (heads.key_width, heads.queries, n), (heads.key_width, heads.keys, n)
+    v = (heads.value_width, heads.keys, n)
+
+    def project(width: int) -> Tensor:
+        out = multiply(tensor, width)
+        return change(out) if group.qkv_bias else out
+
+    if step.names.fused_qkv:
+        whole = project(prod(q[:2]) + prod(k[:2]) + prod(v[:2]))
+        return view(whole, q, "query"), view(whole, k, "key"), view(whole, v, "value"), None
+    doubled = group.gate == "elementwise" and not step.names.gate_matrix
+    query = project(prod(q[:2]) * (2 if doubled else 1))
+    gate = view(query, q, "gate") if doubled else None
+    query = view(query, q, "query" if doubled else "")
+    if group.kv_shared:
+        return query, None, None, gate
+    key = project(prod(k[:2]))
+    value = key if group.k_eq_v else project(prod(v[:2]))
+    return query, view(key, k), view(value, v), gate
+
+
+def _prepare(step: Step, tensor: Tensor, normed: bool, rotates: bool) -> Tensor:
+    """The norm of queries or keys, and their rotation, in the architecture's order."""
+    if normed and not step.traits.norm_after_rope:
+        tensor = step.normalize(tensor)
+    if rotates:
+        tensor = change(tensor, step.get_positions())
+    return step.normalize(tensor) if normed and step.traits.norm_after_rope else tensor
+
+
+def _turn(step: Step, tensor: Tensor, side: int, name: str) -> Tensor:
+    """The product with a rotation matrix, which spreads outliers before a row is quantised."""
+    matrix = step.get_input(name, F32 * side * side)
+    shape = read_shape(tensor)
+    flat = (side, prod(shape) // side)
+    return view(compute(flat, matrix, view(tensor, flat)), shape)
+
+
+def _score(step: Step, query: Tensor, key: Tensor | None, value: Tensor | None, heads: HeadShape) -> Tensor:
+    """Keys and values go into the cache, queries meet it."""
+    shape, graph, n = step.shape, step.graph, step.tokens
+    key_side = _find_side(heads.key_width) if shape.quantized_k else 0
+    value_side = ROTATION if shape.quantized_v and heads.value_width % ROTATION == 0 else 0
+    if key_side:
+        query = _turn(step, query, key_side, f"key rotation {heads.window}")
+        key = None if key is None else _turn(step, key, key_side, f"key rotation {heads.window}")
+    if value_side and value is not None:
+        value = _turn(step, value, value_side, f"value rotation {heads.window}")
+    graph.expand(query)
+    if step.encodes and key is not None and value is not None:
+        return _see_all(step, query, key, value, heads)
+    if key is not None and value is not None:
+        graph.expand(value)
+        graph.expand(key)
+        graph.expand(store(view(key, (heads.key_width * heads.keys, n), "row"), step.get_key_rows(heads.window)))
+        graph.expand(store(_lay_out_values(step, value, heads), step.get_value_rows(heads.window)))
+    mixed = _mix(step, query, heads)
+    if value_side:
+        mixed = _turn(step, mixed, value_side, f"value rotation {heads.window}")
+    return mixed
+
+
+def _see_all(step: Step, query: Tensor, key: Tensor, value: Tensor, heads: HeadShape) -> Tensor:
+    """Attention of an encoder: every token of the step sees every other, and nothing is kept."""
+    graph, n = step.graph, step.tokens
+    graph.expand(key)
+    graph.expand(value)
+    mask = step.get_input(f"mask {heads.window}", (F16 if step.shape.flash else F32) * n * n)
+    asked = view(
+        view(query, (heads.key_width, heads.queries, n, 1), "streams"), (heads.key_width, n, heads.queries), "permuted"
+    )
+    if step.shape.flash:
+        narrow = [
+            Tensor(F16 * n * heads.keys * width, ("narrow", width), (view(part, (width, n, heads.keys), "permuted"),))
+            for part, width in ((key, heads.key_width), (value, heads.value_width))
+        ]
+        mixed = compute((heads.value_width, heads.queries, n), asked, *narrow, mask)
+        return graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
+    scores = compute((n, n, heads.queries), view(key, (heads.key_width, n, heads.keys), "permuted"), asked)
+    weights = change(scores, mask)
+    turned = copy(view(value, (n, heads.value_width, heads.keys), "transposed"), (n, heads.value_width, heads.keys))
+    mixed = view(
+        compute((heads.value_width, n, heads.queries), turned, weights), (heads.value_width, heads.queries, n), "p"
+    )
+    return graph.expand(copy(mixed, (heads.value_width * heads.queries, n)))
+
+
+def _find_side(width: int) -> int:
+    """Side of the matrix that turns queries and keys: the largest power of two that divides a head."""
+    return width & -width if width % ROTATION == 0 else 0
+
+
+def _lay_out_values(step: Step, value: Tensor, heads: HeadShape) -> Tensor:
+    """Rows of values as the cache takes them: as they are, or padded to the widest layer's and transposed."""
+    width, n = heads.value_width * heads.keys, step.tokens
+    row = view(value, (width, n), "row")
+    if step.shape.flash:
+        return row
+    if width < step.widest_values:
+        row = compute((step.widest_values, n), row)
+    return view(row, (1, n * step.widest_values))
+
+
+def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
+    """Values weighted by how well queries meet keys."""
+    shape, n = step.shape, step.tokens
+    cells = shape.window_cells if heads.window else shape.cells
+    mask, each = step.get_mask(heads.window), n // shape.streams
+    asked = view(query, (heads.key_width, heads.queries, each, shape.streams), "streams")
+    asked = view(asked, (heads.key_width, each, heads.queries, shape.streams), "permuted")
+    if shape.flash:
+        rows = F16 * cells * shape.streams * heads.keys  # a quantised cache is expanded for the kernel
+        extra = rows * (shape.quantized_k * heads.key_width + shape.quantized_v * heads.value_width) * shape.gpu
+        mixed = compute((heads.value_width, heads.queries, each, shape.streams), asked, mask, extra=extra)
+        return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
+    scores = compute((cells, each, heads.queries, shape.streams), asked)
+    if step.traits.scores_capped:
+        scores = change(change(change(scores)))
+    mixed = compute((heads.value_width, each, heads.queries, shape.streams), change(scores, mask))
+    mixed = view(mixed, (heads.value_width, heads.queries, each, shape.streams), "permuted")
+    return step.graph.expand(copy(mixed, (heads.value_width * heads.queries, n)))
+
+
+def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
+    """Latent attention: keys and values absorbed into queries and output, one row for all heads."""
+    if not group.absorbed:
+        return _attend_expanded(step, tensor, group)
+    shape, graph, n, heads = step.shape, step.graph, step.tokens, group.n_heads
+    nope, rope, latent = group.qk_nope_head_dim, group.qk_rope_head_dim, group.kv_lora_rank
+    query = step.normalize(multiply(tensor, group.q_lora_rank)) if group.q_lora_rank else tensor
+    query = view(multiply(query, heads * (nope + rope)), (nope + rope, heads, n))
+    row = multiply(tensor, latent + rope)
+    rotated = change(view(row, (rope, 1, n), "rope"), step.get_positions())
+    row = step.normalize(view(row, (latent, n), "latent"))
+    query_rotated = change(view(query, (rope, heads, n), "rope"), step.get_positions())
+    absorbed = compute((latent, n, heads), view(query, (nope, n, heads), "nope"))
+    query = compute((latent + rope, heads, n), view(absorbed, (latent, heads, n), "permuted"), query_rotated)
+    value = view(row, (latent, 1, n))
+    key = compute((latent + rope, 1, n), value, rotated)
+    for part in (query, value, key):
+        graph.expand(part)
+    graph.expand(store(view(key, (latent + rope, n), "row"), step.get_key_rows(False)))
+    each = n // shape.streams
+    asked = view(query, (latent + rope, heads, each, shape.streams), "streams")
+    asked = view(asked, (latent + rope, each, heads, shape.streams), "permuted")
+    mask = step.get_mask(False)
+    if shape.flash:
+        extra = F16 * shape.cells * shape.streams * (latent + rope) * (shape.quantized_k and shape.gpu)
+        mixed = compute((latent, heads, each, shape.streams), asked, mask, extra=extra)
+        mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
+    else:
+        scores = change(compute((shape.cells, each, heads, shape.streams), asked), mask)
+        # the latent rows themselves are the values, transposed for the product
+        turned = Tensor(F16 * latent * shape.cells * shape.streams, ("values",))
+        mixed = compute((latent, each, heads, shape.streams), turned, scores)
+        mixed = compute((group.v_head_dim, each, heads, shape.streams), mixed)
+    mixed = view(mixed, (group.v_head_dim, heads, each, shape.streams), "permuted")
+    graph.expand(mixed := copy(mixed, (group.v_head_dim * heads, n)))
+    return multiply(mixed, step.hidden)
+
+
+def _attend_expanded(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
+    """Latent attention of older files: keys and values of every head are made of the latent row, and cached."""
+    n, heads = step.tokens, group.n_heads
+    nope, rope, width = group.qk_nope_head_dim, group.qk_rope_head_dim, group.v_head_dim
+    query = step.normalize(multiply(tensor, group.q_lora_rank)) if group.q_lora_rank else tensor
+    query = view(multiply(query, heads * (nope + rope)), (nope + rope, heads, n))
+    row = multiply(tensor, group.kv_lora_rank + rope)
+    rotated = change(view(row, (rope, 1, n), "rope"), step.get_positions())
+    both = multiply(step.normalize(view(row, (group.kv_lora_rank, n), "latent")), heads * (nope + width))
+    value = copy(view(both, (width, heads, n), "value"), (width, heads, n))
+    query = change(query, step.get_positions())
+    key = compute((nope + rope, heads, n), view(both, (nope, heads, n), "key"), compute((rope, heads, n), rotated))
+    shape = HeadShape(queries=heads, keys=heads, key_width=nope + rope, value_width=width, window=False)
+    return multiply(_score(step, query, key, value, shape), step.hidden)
