@@ -255,8 +255,7 @@ CASES: list[tuple[str, Callable[[], Spec], int]] = [
 
 
 def read(tmp_path: Path, spec: Spec) -> Model:
-    arch, keys, tensors = spec
-    file = read_gguf(g.write(tmp_path / "m.gguf", arch, keys, tensors, data=False))
+    file = read_gguf(g.write(tmp_path / "m.gguf", *spec, data=False))
     return model_from_gguf(file, None, ARCHITECTURES)
 
 
@@ -343,6 +342,7 @@ def test_unknown_architectures(tmp_path: Path) -> None:
     for i in range(2):
         t += g.attention(i, d, 4, 2, 16) + g.mlp(i, d, 128)
     model = read(tmp_path, ("brandnew", g.base(2, d, 4, 2), t))
+    assert not model.verified
     assert "brandnew" in (model.notes or "")
     rwkv = [*g.ends(64, 96), ("blk.0.time_mix_key.weight", (64, 64))]
     with pytest.raises(AdvisorError) as e:
