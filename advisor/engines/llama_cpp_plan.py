@@ -24,7 +24,7 @@ from advisor.memory.ggml_step import StepShape
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.placement import HOST, find_stretches, layer_devices
-from advisor.models.types import Model
+from advisor.models.types import Model, NoMixer
 from advisor.record import Record
 
 
@@ -118,7 +118,7 @@ def plan_allocation(
     compute, basis = _compute(model, where, cells, settings, len(devices), borrowed)
     per_token = _row(settings, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
-    placed = _place_weights(weights, where, settings, bool(devices))
+    placed = _place_weights(weights, where, settings, bool(devices), has_output_matrix(model))
     projector = projector_bytes(deployment)
     if projector:
         at = 0 if devices and not get_flag(deployment.settings, "no-mmproj-offload") else HOST
@@ -157,6 +157,11 @@ def plan_allocation(
         compute_basis=basis,
         notes=tuple(notes),
     )
+
+
+def has_output_matrix(model: Model) -> bool:
+    """Whether the engine loads a matrix that gives logits, its own or the token embedding again."""
+    return model.gguf_architecture is None or model.gguf_architecture.keeps_cache
 
 
 def uses_windows(model: Model) -> bool:
@@ -231,14 +236,18 @@ def _shares(deployment: Deployment) -> tuple[float, ...]:
 
 
 def _place_weights(
-    weights: gguf_weights.GgufWeights, where: tuple[int, ...], settings: LlamaSettings, any_device: bool
+    weights: gguf_weights.GgufWeights,
+    where: tuple[int, ...],
+    settings: LlamaSettings,
+    any_device: bool,
+    gives_logits: bool,
 ) -> dict[int, int]:
     out: dict[int, int] = defaultdict(int)
     output_at = where[-1]
     for tensor_weight in gguf_weights.tensors_outside_layers(weights):
         if tensor_weight.name in LOOKED_UP:
             out[HOST] += tensor_weight.file_bytes
-            if tensor_weight.name == "token_embd.weight" and weights.tied and output_at != HOST:
+            if tensor_weight.name == "token_embd.weight" and weights.tied and output_at != HOST and gives_logits:
                 out[output_at] += tensor_weight.device_bytes  # a second copy serves as output matrix
             continue
         for place in set(where[:-1]) if tensor_weight.name == "rope_freqs.weight" else (output_at,):
@@ -286,8 +295,12 @@ def _cache(
     state: dict[int, int] = defaultdict(int)
     places = find_stretches(where[: len(cache_layers(model))])
     widest = max((x.v for x in cache_layers(model)), default=0)
+    assert model.layout is not None
+    bare = any(isinstance(x, NoMixer) for x in model.layout.attention)
+    bare &= not any(x.recurrent for x in cache_layers(model))
     for layer, before in _kinds(model):
-        if not settings.flash and layer.v:  # V is stored transposed, with one width for all layers
+        # V is stored transposed, with one width for all layers: those without attention among them, but for hybrids
+        if not settings.flash and (layer.v or (bare and not layer.attends)):
             layer = structs.replace(layer, v=widest)
         held, padding = _layer_bytes(layer, cells, kinds, cuda, windows) if layer.attends else (0, 0)
         kept = ggml_cache.state_bytes(layer, settings.slots) if layer.recurrent else 0

@@ -109,14 +109,11 @@ def _like(layer: Layer) -> Layer:
     mixer, ffn = layer
     if isinstance(mixer, (t.Softmax, t.Mla, t.GatedDeltaNet, t.Mamba1, t.Mamba2, t.ShortConv, t.NoMixer, t.Parallel)):
         return layer
-    heads, width = _heads(mixer)
-    return t.Full(n=1, n_heads=heads, n_kv_heads=heads, head_dim=width, gate="elementwise"), ffn
-
-
-def _heads(mixer: t.AttentionGroup) -> tuple[int, int]:
-    if isinstance(mixer, (t.Kda, t.Lightning, t.Compressed)):
-        return mixer.n_heads, mixer.head_dim
-    return 1, 1
+    if isinstance(mixer, (t.Kda, t.Lightning)):
+        heads, width, kernel = mixer.n_heads, mixer.head_dim, mixer.conv_kernel if isinstance(mixer, t.Kda) else 1
+        net = t.GatedDeltaNet(n=1, k_heads=heads, v_heads=heads, k_dim=width, v_dim=width, conv_kernel=kernel)
+        return net, ffn
+    return t.Full(n=1, n_heads=mixer.n_heads, n_kv_heads=mixer.n_kv_heads, head_dim=mixer.head_dim), ffn
 
 
 def _round_up(n: int, step: int) -> int:

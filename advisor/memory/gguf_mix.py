@@ -32,6 +32,8 @@ FALLBACK = {
     "IQ2_XXS": "IQ4_NL", "IQ1_S": "IQ4_NL", "IQ1_M": "IQ4_NL",
 }  # fmt: skip
 SMALL_IQ = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
+# small projections that no mix touches
+_KEEP_16BIT = re.compile(r"altup|laurel|per_layer_model_proj")
 _KEEP_F32 = re.compile(
     r"(_norm\.weight|ffn_gate_inp\.weight|ssm_conv1d\.weight|shortconv\.conv\.weight|\.bias|rope_freqs)"
 )
@@ -102,8 +104,13 @@ class _MixInputs:
         moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
         self.n_expert = moe[0].n_experts if moe else 1
         self.gqa = heads_per_kv_head(model)
-        # llama.cpp calls any 80-layer Llama (not only the 70B) type "70B"
-        self.is_70b = lay.n_layers == 80 and model.gguf_name == "llama"
+        # llama.cpp calls any model of 80 layers of these architectures type "70B"
+        self.is_70b = (
+            lay.n_layers == 80
+            and model.gguf_architecture is not None
+            and model.gguf_architecture.size_class == "70B"
+            and heads_per_kv_head(model) > 1
+        )
 
 
 def heads_per_kv_head(model: t.Model) -> int:
@@ -134,6 +141,10 @@ def _wanted(inputs: _MixInputs, tensor: GgufTensor, seen: dict[str, int]) -> str
     name, mix = tensor.name, inputs.mix
     is_output = name == "output.weight" or (name == "token_embd.weight" and not inputs.has_output)
     if is_output:
+        return _output(inputs, tensor)
+    if _KEEP_16BIT.search(name):
+        return "F16"
+    if name == "per_layer_token_embd.weight":
         return _output(inputs, tensor)
     if mix == "MXFP4_MOE":
         return "MXFP4" if len(tensor.ne) > 2 and tensor.ne[2] > 1 else "Q8_0"

@@ -58,6 +58,8 @@ def _mixer(model: t.Model, group: t.AttentionGroup, hidden: int) -> Iterator[Sha
         yield from _mla(group, hidden)
     elif isinstance(group, t.GatedDeltaNet):
         yield from _deltanet(model, group, hidden)
+    elif isinstance(group, t.Kda):
+        yield from _kda(group, hidden)
     elif isinstance(group, t.Mamba1):
         yield from _mamba1(group, hidden)
     elif isinstance(group, t.Mamba2):
@@ -145,6 +147,25 @@ def _deltanet(model: t.Model, gated_delta_net: t.GatedDeltaNet, hidden: int) -> 
     yield "ssm_a", (gated_delta_net.v_heads,)
     yield "ssm_norm.weight", (gated_delta_net.v_dim,)
     yield "ssm_out.weight", (val, hidden)
+
+
+def _kda(kda: t.Kda, hidden: int) -> Iterator[Shape]:
+    width, dim = kda.n_heads * kda.head_dim, kda.head_dim
+    for side in "qkv":
+        yield f"attn_{side}.weight", (hidden, width)
+        yield f"ssm_conv1d_{side}.weight", (kda.conv_kernel, 1, width)
+    yield "ssm_f_a.weight", (hidden, dim)
+    yield "ssm_f_b.weight", (dim, width)
+    yield "ssm_beta.weight", (hidden, kda.n_heads)
+    yield "ssm_a", (1, kda.n_heads)
+    yield "ssm_dt.bias", (width,)
+    if kda.full_rank_gate:
+        yield "ssm_g_a.weight", (hidden, width)
+    else:
+        yield "ssm_g_a.weight", (hidden, dim)
+        yield "ssm_g_b.weight", (dim, width)
+    yield "ssm_norm.weight", (dim,)
+    yield "attn_output.weight", (width, hidden)
 
 
 def _mamba1(mamba1: t.Mamba1, hidden: int) -> Iterator[Shape]:

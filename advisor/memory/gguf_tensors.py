@@ -174,14 +174,19 @@ def list_file_tensors(model: t.Model) -> tuple[GgufTensor, ...]:
 
 
 def _all_in_file(model: t.Model) -> tuple[GgufTensor, ...]:
-    hidden = model.layout.hidden_size if model.layout is not None else 1
-    named = [
-        GgufTensor(name=x.name, ne=(hidden, x.params // hidden)) for x in model.weights.extras if x.name is not None
-    ]
-    return (*list_tensors(model), *named, *_per_layer(as_gguf(model)))
+    return (*list_tensors(model), *_named(model), *_per_layer(as_gguf(model)))
 
 
 _in_file = memoize_by_identity(_all_in_file, KEPT_LARGE)
+
+
+def _named(model: t.Model) -> Iterator[GgufTensor]:
+    """Further tables with a row for each position or kind of token; the file has no more positions than are trained."""
+    hidden = model.layout.hidden_size if model.layout is not None else 1
+    for table in model.weights.extras:
+        if table.name is not None:
+            rows = table.params // hidden
+            yield GgufTensor(name=table.name, ne=(hidden, min(rows, model.max_context or rows)))
 
 
 def _per_layer(model: t.Model) -> Iterator[GgufTensor]:

@@ -78,7 +78,11 @@ class GgufArchitecture(Record, frozen=True, kw_only=True):
     only_with: tuple[str, ...] = ()  # kinds of layers that such a checkpoint must have
     never_with: tuple[str, ...] = ()  # and must not have
     windows: WindowRule | None = None  # None: llama.cpp does not use a window, whatever the checkpoint has
-    encoder: bool = False  # no cache: every token sees all
+    encoder: bool = False  # every token sees all, and the output is no logits
+    keeps_cache: bool = True
+    size_class: Literal["70B"] | None = (
+        None  # `type` of its 80-layer models, for which llama-quantize has rules of its own
+    )
     own_caches: int | None = None  # layers with a cache of their own; those after them read an earlier one's
     tensors: TensorTraits = TensorTraits()
     graph: GraphTraits = GraphTraits()

@@ -5,6 +5,7 @@ Which layers are windowed is fixed in llama.cpp per architecture (rules/gguf.yam
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from advisor.models.gguf import GgufFile
 from advisor.models.gguf_architecture import GgufArchitecture, GgufArchitectures, WindowRule
 from advisor.models.gguf_layers import Block, GgufMetadata, read_feed_forward, read_mixer
 from advisor.models.layers import group_layers
+from advisor.models.tensors import TensorInfo
 from advisor.models.types import (
     AttentionGroup,
     Chunked,
@@ -27,6 +29,7 @@ from advisor.models.types import (
     Model,
     Mtp,
     NoMixer,
+    PerLayerEmbedding,
     PublishedSize,
     Sliding,
     Weights,
@@ -69,6 +72,7 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: Gguf
         ffn=ffn_groups,
         attention_order=attention_order,
         ffn_order=ffn_order,
+        per_layer=_per_layer(metadata, names),
     )
     mtp = _mtp(file, n)
     total = sum(t.elements for t in file.tensors if t.name not in _NOT_WEIGHTS and _block_number(t.name) < n)
@@ -187,6 +191,20 @@ def _vocabulary(metadata: GgufMetadata, file: GgufFile) -> int:
     return size
 
 
+def _per_layer(metadata: GgufMetadata, names: Mapping[str, TensorInfo]) -> PerLayerEmbedding | None:
+    """The second token embedding, and what comes with it."""
+    table, width = names.get("per_layer_token_embd.weight"), metadata.maybe("embedding_length_per_layer_input")
+    if table is None or not width or len(table.shape) < 2:
+        return None
+    laurel = names.get("blk.0.laurel_l.weight")
+    return PerLayerEmbedding(
+        width=width,
+        rows=table.shape[1],
+        streams=metadata.maybe("altup.num_inputs") or 1,
+        laurel_rank=laurel.shape[1] if laurel is not None and len(laurel.shape) > 1 else 0,
+    )
+
+
 def _windowed_layers(metadata: GgufMetadata, rule: WindowRule | None, n: int) -> list[bool]:
     """Which layers have a window, as llama.cpp takes it: the file's own pattern, else the architecture's."""
     stored = metadata.file.metadata.get(f"{metadata.arch}.attention.sliding_window_pattern")
@@ -222,7 +240,7 @@ def _windows(
     if ignored and not used:
         notes.append(f"the sliding window of {ignored} tokens is not used by llama.cpp for {metadata.arch}")
     causal = metadata.file.metadata.get(f"{metadata.arch}.attention.causal")
-    encoder = causal is False or (architecture is not None and architecture.encoder)
+    encoder = causal is False if architecture is None else not architecture.keeps_cache
     shared = metadata.maybe("attention.shared_kv_layers")
     if shared is None and architecture is not None and architecture.own_caches is not None:
         shared = max(0, n - architecture.own_caches)
