@@ -166,9 +166,7 @@ def has_output_matrix(model: Model) -> bool:
 
 def uses_windows(model: Model) -> bool:
     """Whether the engine limits the cache of windowed layers: as its architecture says, else as the file does."""
-    if model.gguf_architecture is not None:
-        return model.gguf_architecture.windows is not None
-    return model.gguf_name is not None
+    return model.gguf_architecture is not None and model.gguf_architecture.windows is not None
 
 
 class _CacheRows(NamedTuple):
@@ -358,7 +356,8 @@ def _compute(
         quantized_v=BLOCKS[settings.cache_v.upper()][0] > 1,
     )
     single = ggml_compute.count_scratch(model, shape)
-    basis: Basis = "exact" if single.known and model.gguf_architecture is not None else "modelled"
+    architecture = model.gguf_architecture
+    basis: Basis = "exact" if single.known and architecture is not None and architecture.listed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis

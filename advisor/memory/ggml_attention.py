@@ -12,7 +12,21 @@ from advisor.memory.ggml_step import F16, F32, Step, change, copy, multiply, rea
 from advisor.models import types as t
 from advisor.record import Record
 
+# Widths of keys that the CUDA backend has a kernel for, with the values' where these are others (fattn.cu)
+KERNELS = {40: 40, 64: 64, 72: 72, 80: 80, 96: 96, 112: 112, 128: 128, 192: 128, 256: 256, 320: 256, 512: 512, 576: 512}
+SHARED_KERNELS = {192: 8, 320: 32, 512: 2, 576: 2}  # queries that must share a key there
 ROTATION = 64  # side of the matrices that turn what goes into a quantised cache; keys' grow with the head
+
+
+def shape_heads(group: t.Softmax, windows: bool) -> HeadShape:
+    """Heads of a layer with keys and values."""
+    return HeadShape(
+        queries=group.n_heads,
+        keys=group.n_kv_heads,
+        key_width=group.head_dim,
+        value_width=group.v_head_dim or group.head_dim,
+        window=bool(group.window) and windows,
+    )
 
 
 class HeadShape(Record, frozen=True, kw_only=True):
@@ -36,10 +50,7 @@ def _rotates(step: Step, window: bool, layer: int) -> bool:
 def attend(step: Step, tensor: Tensor, group: t.Softmax, layer: int) -> Tensor:
     """An attention layer with keys and values, up to its output projection."""
     traits, n = step.traits, step.tokens
-    heads = HeadShape(
-        queries=group.n_heads, keys=group.n_kv_heads, key_width=group.head_dim,
-        value_width=group.v_head_dim or group.head_dim, window=bool(group.window) and bool(step.shape.window_cells),
-    )  # fmt: skip
+    heads = shape_heads(group, bool(step.shape.window_cells))
     query, key, value, gate = _project(step, tensor, group, heads)
     rotates = _rotates(step, heads.window, layer)
     query = _prepare(step, query, bool(group.qk_norm), rotates)
@@ -154,6 +165,12 @@ def _see_all(step: Step, query: Tensor, key: Tensor, value: Tensor, heads: HeadS
     return graph.expand(copy(mixed, (heads.value_width * heads.queries, n)))
 
 
+def has_kernel(heads: HeadShape) -> bool:
+    """Whether the GPU computes the attention; without a kernel the processor does."""
+    shared = heads.queries // max(1, heads.keys)
+    return KERNELS.get(heads.key_width) == heads.value_width and shared % SHARED_KERNELS.get(heads.key_width, 1) == 0
+
+
 def _find_side(width: int) -> int:
     """Side of the matrix that turns queries and keys: the largest power of two that divides a head."""
     return width & -width if width % ROTATION == 0 else 0
@@ -174,18 +191,23 @@ def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
     """Values weighted by how well queries meet keys."""
     shape, n = step.shape, step.tokens
     cells = shape.window_cells if heads.window else shape.cells
-    mask, each = step.get_mask(heads.window), n // shape.streams
+    each = n // shape.streams
     asked = view(query, (heads.key_width, heads.queries, each, shape.streams), "streams")
     asked = view(asked, (heads.key_width, each, heads.queries, shape.streams), "permuted")
     if shape.flash:
         rows = F16 * cells * shape.streams * heads.keys  # a quantised cache is expanded for the kernel
-        extra = rows * (shape.quantized_k * heads.key_width + shape.quantized_v * heads.value_width) * shape.gpu
-        mixed = compute((heads.value_width, heads.queries, each, shape.streams), asked, mask, extra=extra)
+        extra = rows * (shape.quantized_k * heads.key_width + shape.quantized_v * heads.value_width)
+        width = (heads.value_width, heads.queries, each, shape.streams)
+        if shape.gpu and not has_kernel(heads):  # the processor attends, and hands the result back
+            mixed = compute(width, asked)
+        else:
+            mixed = compute(width, asked, step.get_mask(heads.window), extra=extra * shape.gpu)
         return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
     scores = compute((cells, each, heads.queries, shape.streams), asked)
     if step.traits.scores_capped:
         scores = change(change(change(scores)))
-    mixed = compute((heads.value_width, each, heads.queries, shape.streams), change(scores, mask))
+    scores = change(scores, step.get_mask(heads.window))
+    mixed = compute((heads.value_width, each, heads.queries, shape.streams), scores)
     mixed = view(mixed, (heads.value_width, heads.queries, each, shape.streams), "permuted")
     return step.graph.expand(copy(mixed, (heads.value_width * heads.queries, n)))
 
@@ -240,5 +262,10 @@ def _attend_expanded(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     value = copy(view(both, (width, heads, n), "value"), (width, heads, n))
     query = change(query, step.get_positions())
     key = compute((nope + rope, heads, n), view(both, (nope, heads, n), "key"), compute((rope, heads, n), rotated))
-    shape = HeadShape(queries=heads, keys=heads, key_width=nope + rope, value_width=width, window=False)
-    return multiply(_score(step, query, key, value, shape), step.hidden)
+    return multiply(_score(step, query, key, value, shape_expanded(group)), step.hidden)
+
+
+def shape_expanded(group: t.Mla) -> HeadShape:
+    """Heads of latent attention whose keys and values are cached for every head."""
+    n, width = group.n_heads, group.qk_nope_head_dim + group.qk_rope_head_dim
+    return HeadShape(queries=n, keys=n, key_width=width, value_width=group.v_head_dim, window=False)

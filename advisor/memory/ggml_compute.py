@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from advisor.memo import memoize_by_identity
+from advisor.memory.ggml_attention import has_kernel, shape_expanded, shape_heads
 from advisor.memory.ggml_graph import ALIGNMENT, F32, count_peak
 from advisor.memory.ggml_layers import Layer, build_step
 from advisor.memory.ggml_step import F16, StepShape, UnknownLayer
@@ -37,19 +38,28 @@ def count_scratch(model: t.Model, shape: StepShape, begin: int = 0, end: int | N
         return _count(model, shape, begin, end)
     # the mask lies beside everything else for as long as the step lasts: count it apart, and keep the rest
     rest = _count(model, shape.without_cells(), begin, end)
-    mask = sum(_round_up(F16 * shape.tokens * cells, ALIGNMENT) for cells in _masks(model, shape))
-    return Scratch(device=rest.device + mask, host=rest.host + mask, handed=rest.handed + mask, known=rest.known)
+    masks = [(_round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape)]
+    host, device = sum(size for size, _ in masks), sum(size for size, there in masks if there)
+    return Scratch(device=rest.device + device, host=rest.host + host, handed=rest.handed + device, known=rest.known)
 
 
-def _masks(model: t.Model, shape: StepShape) -> list[int]:
-    """Cells of each mask that the step needs."""
+def _masks(model: t.Model, shape: StepShape) -> list[tuple[int, bool]]:
+    """Cells of each mask that the step needs, and whether the device needs it."""
     if model.layout is None or (model.gguf_architecture is not None and model.gguf_architecture.encoder):
         return []
     groups = model.layout.attention
     parts = [p for g in groups for p in (g.parts if isinstance(g, t.Parallel) else (g,))]
-    attending = [p for p in parts if isinstance(p, (t.Softmax, t.Mla))]
-    windowed = [isinstance(p, t.Softmax) and bool(p.window) and bool(shape.window_cells) for p in attending]
-    return ([shape.cells] if not all(windowed) else []) + ([shape.window_cells] if any(windowed) else [])
+    there: dict[bool, bool] = {}  # of windowed layers or not -> whether a layer on the device reads this mask
+    for part in parts:
+        if isinstance(part, t.Softmax):
+            heads = shape_heads(part, bool(shape.window_cells))
+            window, own = heads.window, not shape.gpu or has_kernel(heads)
+        elif isinstance(part, t.Mla):
+            window, own = False, part.absorbed or not shape.gpu or has_kernel(shape_expanded(part))
+        else:
+            continue
+        there[window] = there.get(window, False) or own
+    return [(shape.window_cells if window else shape.cells, own) for window, own in there.items()]
 
 
 @memoize_by_identity

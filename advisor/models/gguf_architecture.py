@@ -78,6 +78,7 @@ class GgufArchitecture(Record, frozen=True, kw_only=True):
     only_with: tuple[str, ...] = ()  # kinds of layers that such a checkpoint must have
     never_with: tuple[str, ...] = ()  # and must not have
     windows: WindowRule | None = None  # None: llama.cpp does not use a window, whatever the checkpoint has
+    listed: bool = True  # False: read from a file's tensors, as it stands in no table
     encoder: bool = False  # every token sees all, and the output is no logits
     keeps_cache: bool = True
     size_class: Literal["70B"] | None = (

@@ -16,6 +16,7 @@ from advisor.models.ggml_types import FILE_TYPES
 from advisor.models.gguf import GgufFile
 from advisor.models.gguf_architecture import GgufArchitecture, GgufArchitectures, WindowRule
 from advisor.models.gguf_layers import Block, GgufMetadata, read_feed_forward, read_mixer
+from advisor.models.gguf_traits import read_architecture
 from advisor.models.layers import group_layers
 from advisor.models.tensors import TensorInfo
 from advisor.models.types import (
@@ -98,7 +99,7 @@ def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: Gguf
         published={f"gguf:{quant}": PublishedSize(source=name, bytes=file.file_bytes, file=Path(file.parts[0]).name)},
         verified=architecture is not None,
         gguf_name=arch,
-        gguf_architecture=architecture,
+        gguf_architecture=read_architecture(metadata, blocks, architecture),
         notes="; ".join(notes) or None,
         source=(f"GGUF header of {name}",),
     )
