@@ -15,12 +15,12 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Basis, Deployment
 from advisor.engines import drafts, fitting
 from advisor.engines.base import get_flag, get_setting, own_defaults
+from advisor.engines.llama_cpp_scratch import plan_scratch, uses_windows
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaDefaults, LlamaSettings, resolve_llama_settings
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
-from advisor.memory import ggml_cache, ggml_compute, gguf_weights
+from advisor.memory import ggml_cache, gguf_weights
 from advisor.memory.ggml import BLOCKS
-from advisor.memory.ggml_step import StepShape
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.placement import HOST, find_stretches, layer_devices
@@ -61,11 +61,6 @@ def read_constants(entry: Engine) -> LlamaConstants:
         )
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
-
-
-# Part of the largest borrowed tensor (or layer of the cache) that comes on top of the scratch: 0.5 to 1.2 on 22
-# measured rows with layers or experts in host memory (llama.cpp v0.5.0)
-BORROWED = 0.9
 
 
 # Tables of which rows are looked up: they stay in host memory
@@ -115,7 +110,7 @@ def plan_allocation(
     )
     cache, state = _cache(model, where, cells, settings, cuda, windows)
     borrowed = _borrowed(weights, layers, where, cells, settings) if devices else 0
-    compute, basis = _compute(model, where, cells, settings, len(devices), borrowed)
+    compute, basis = plan_scratch(model, where, cells, settings, rows.window, len(devices), borrowed)
     per_token = _row(settings, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
     placed = _place_weights(weights, where, settings, bool(devices), has_output_matrix(model))
@@ -162,11 +157,6 @@ def plan_allocation(
 def has_output_matrix(model: Model) -> bool:
     """Whether the engine loads a matrix that gives logits, its own or the token embedding again."""
     return model.gguf_architecture is None or model.gguf_architecture.keeps_cache
-
-
-def uses_windows(model: Model) -> bool:
-    """Whether the engine limits the cache of windowed layers: as its architecture says, else as the file does."""
-    return model.gguf_architecture is not None and model.gguf_architecture.windows is not None
 
 
 class _CacheRows(NamedTuple):
@@ -329,43 +319,3 @@ def _layer_bytes(
         return ggml_cache.layer_bytes(layer, cells, kinds, windows), padding
     except ValueError as e:
         raise BadInput(f"KV cache type {kinds[0].lower()}/{kinds[1].lower()}: {e}") from None
-
-
-def _compute(
-    model: Model,
-    where: Sequence[int],
-    cells: ggml_cache.CacheCells,
-    settings: LlamaSettings,
-    n_devices: int,
-    borrowed: int,
-) -> tuple[dict[int, int], Basis]:
-    lay = model.layout
-    assert lay is not None
-    on_host = not n_devices or all(p == HOST for p in where)
-    tokens = ggml_cache.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
-    shape = StepShape(
-        tokens=tokens,
-        sequences=settings.slots,
-        outputs=min(tokens, settings.slots),
-        cells=cells.cells,
-        window_cells=cells.window_cells if uses_windows(model) and _rows(model).window else 0,
-        streams=cells.streams,
-        flash=settings.flash,
-        gpu=not on_host,
-        quantized_k=BLOCKS[settings.cache_k.upper()][0] > 1,
-        quantized_v=BLOCKS[settings.cache_v.upper()][0] > 1,
-    )
-    single = ggml_compute.count_scratch(model, shape)
-    architecture = model.gguf_architecture
-    basis: Basis = "exact" if single.known and architecture is not None and architecture.listed else "modelled"
-    logits = 4 * lay.vocab_size * settings.slots
-    if on_host:
-        return {HOST: single.device + logits}, basis
-    on_gpus = [(begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST]
-    if n_devices == 1 or HOST in where[:-1] or len(on_gpus) != n_devices:
-        on_gpus = [(0, lay.n_layers)] * n_devices
-    out = dict(enumerate(ggml_compute.split_scratch(model, shape, on_gpus)))
-    out[0] += int(BORROWED * borrowed)
-    out[HOST] = single.host + logits
-    whole = n_devices == 1 and HOST not in where[:-1] and settings.cpu_moe_layers is None
-    return out, basis if whole else "modelled"

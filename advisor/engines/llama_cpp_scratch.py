@@ -1,0 +1,66 @@
+"""Scratch of llama-server: what the compute graph takes on each device and in host memory."""
+
+from __future__ import annotations
+
+from advisor.deployment import Basis
+from advisor.engines.llama_cpp_settings import LlamaSettings
+from advisor.memory import ggml_cache, ggml_compute
+from advisor.memory.ggml import BLOCKS
+from advisor.memory.ggml_step import StepShape
+from advisor.memory.placement import HOST, find_stretches
+from advisor.models.types import Model
+
+# Part of the largest borrowed tensor (or layer of the cache) that comes on top of the scratch: 0.5 to 1.2 on 22
+# measured rows with layers or experts in host memory (llama.cpp v0.5.0)
+BORROWED = 0.9
+
+
+def uses_windows(model: Model) -> bool:
+    """Whether the engine limits the cache of windowed layers: as its architecture says, else as the file does."""
+    return model.gguf_architecture is not None and model.gguf_architecture.windows is not None
+
+
+def plan_scratch(
+    model: Model,
+    where: tuple[int, ...],
+    cells: ggml_cache.CacheCells,
+    settings: LlamaSettings,
+    windowed: bool,
+    n_devices: int,
+    borrowed: int,
+) -> tuple[dict[int, int], Basis]:
+    """Bytes of scratch per place, and how sure they are.
+
+    `where`: place of each layer, output last. `windowed`: some layers look back a limited number of tokens. `borrowed`:
+    bytes of the largest thing in host memory that a GPU borrows for long prompts.
+    """
+    lay = model.layout
+    assert lay is not None
+    on_host = not n_devices or all(p == HOST for p in where)
+    tokens = ggml_cache.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
+    shape = StepShape(
+        tokens=tokens,
+        sequences=settings.slots,
+        outputs=min(tokens, settings.slots),
+        cells=cells.cells,
+        window_cells=cells.window_cells if windowed and uses_windows(model) else 0,
+        streams=cells.streams,
+        flash=settings.flash,
+        gpu=not on_host,
+        quantized_k=BLOCKS[settings.cache_k.upper()][0] > 1,
+        quantized_v=BLOCKS[settings.cache_v.upper()][0] > 1,
+    )
+    single = ggml_compute.count_scratch(model, shape)
+    architecture = model.gguf_architecture
+    basis: Basis = "exact" if single.known and architecture is not None and architecture.listed else "modelled"
+    logits = 4 * lay.vocab_size * settings.slots
+    if on_host:
+        return {HOST: single.device + logits}, basis
+    on_gpus = [(begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST]
+    if n_devices == 1 or HOST in where[:-1] or len(on_gpus) != n_devices:
+        on_gpus = [(0, lay.n_layers)] * n_devices
+    out = dict(enumerate(ggml_compute.split_scratch(model, shape, on_gpus)))
+    out[0] += int(BORROWED * borrowed)
+    out[HOST] = single.host + logits
+    whole = n_devices == 1 and HOST not in where[:-1] and settings.cpu_moe_layers is None
+    return out, basis if whole else "modelled"
