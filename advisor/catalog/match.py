@@ -17,7 +17,7 @@ from advisor.machines.apple import default_working_set
 from advisor.machines.types import Cpu, Device, Machine
 from advisor.units import GIB
 
-USABLE_SHARE = 0.93  # of the nominal size where no driver figure is known; the worst seen is 0.932 (B300)
+USABLE_SHARE = 0.985  # of the nominal size where neither a driver's figure nor a twin's is known; seen: 0.982 to 1.000
 MEMORY_TOLERANCE = 0.12  # a driver shows 0 to 7 percent less than nominal, an ECC card a little less again
 
 
@@ -82,7 +82,10 @@ def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform], gpu_cores: int | N
 
 
 def usable_capacity_bytes(entry: Accelerator) -> tuple[int | None, Literal["catalogue", "assumed"] | None]:
-    """Bytes programs can use on one card: a driver's figure where known, else the entry's share (0.93 without one)."""
+    """Bytes programs can use on one card: a driver's figure where known, else a share of the nominal size.
+
+    The share is the entry's own, its twin's, or what most cards have.
+    """
     if entry.usable_bytes is not None:
         return entry.usable_bytes, "catalogue"
     if entry.memory_bytes is not None:

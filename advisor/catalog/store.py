@@ -136,7 +136,8 @@ class Catalog:
 
     @cached_property
     def _accelerators(self) -> dict[str, Accelerator]:
-        return _table(self._source.accelerators, Accelerator)
+        table = _table(self._source.accelerators, Accelerator)
+        return {k: _share_like(a, table.get(a.usable_like)) if a.usable_like else a for k, a in table.items()}
 
     @cached_property
     def _cpu_platforms(self) -> dict[str, CpuPlatform]:
@@ -177,3 +178,10 @@ def _table(raw: msgspec.Raw, kind: type[T]) -> dict[str, T]:
 
 def _names(raw: msgspec.Raw) -> dict[str, str]:
     return msgspec.json.decode(raw, type=dict[str, str])
+
+
+def _share_like(card: Accelerator, twin: Accelerator | None) -> Accelerator:
+    """The card with its twin's usable share of the nominal size, where it has none of its own."""
+    if twin is None or not twin.usable_bytes or not twin.memory_bytes or card.usable_bytes or card.usable_share:
+        return card
+    return msgspec.structs.replace(card, usable_share=twin.usable_bytes / twin.memory_bytes)

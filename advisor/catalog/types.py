@@ -82,6 +82,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     usable_bytes: int | None = None  # NVML total seen
     usable_basis: str | None = None
     usable_share: float | None = None  # of memory_bytes, assumed where no total was seen
+    usable_like: AcceleratorId | None = None  # a card with the same memory and ECC, whose share holds here too
     memory_type: str | None = None
     bandwidth_gbs: float | None = None
     tflops: dict[str, float] = {}  # fp32 fp16 bf16 fp8 int8 fp4

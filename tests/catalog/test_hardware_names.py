@@ -272,7 +272,7 @@ def test_memory_of_the_processor_of_a_superchip(text: str, total: float | None, 
     ("text", "gib", "basis"),
     [
         ("H100 80GB SXM", 81559 / 1024, "catalogue"),  # NVML total
-        ("RTX A6000", 48 * 0.93, "assumed"),
+        ("RTX A6000", 48 * 0.9995, "assumed"),
         ("M2 Max 32GB", 32 * 0.67, "assumed"),
         ("M3 Max 64GB", 48, "assumed"),
         ("M3 Max 64GB, iogpu.wired_limit_mb=57344", 56, "reported"),
