@@ -5,7 +5,7 @@ JOBS ?= 2
 INPUTS ?= 1000000
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci long fuzz sweep times parsers bench
+.PHONY: test slow ci long fuzz sweep times parsers bench planner
 
 test: ## the default suite
 	$(PYTHON) -m pytest
@@ -36,3 +36,6 @@ parsers: ## the parsers of other engines take every command that is rendered
 
 bench: ## `advise bench` against a real server (pip install 'guidellm>=0.8,<0.9'; torch's CPU build is enough)
 	$(PYTHON) -m pytest -m slow tests/e2e/test_bench_server.py
+
+planner: ## llama.cpp's own plan of every catalogue model beside ours (npm and gcc, no GPU); writes tests/data/llamacpp_catalogue.csv
+	$(PYTHON) tests/planner/llama_catalogue.py $(ENGINES)/llama-planner --rows tests/data/llamacpp_catalogue.csv

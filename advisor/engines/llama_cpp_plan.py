@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -65,6 +65,12 @@ def read_constants(entry: Engine) -> LlamaConstants:
 
 # Tables of which rows are looked up: they stay in host memory
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
+FIRST_LAYER = (
+    "token_embd_norm.weight",
+    "token_embd_norm.bias",
+    "per_layer_model_proj.weight",
+    "per_layer_proj_norm.weight",
+)
 
 
 class AllocationPlan(Record, frozen=True, kw_only=True):
@@ -232,13 +238,15 @@ def _place_weights(
 ) -> dict[int, int]:
     out: dict[int, int] = defaultdict(int)
     output_at = where[-1]
-    for tensor_weight in gguf_weights.tensors_outside_layers(weights):
+    outside = gguf_weights.tensors_outside_layers(weights)
+    normed = not gives_logits or any(t.name == "output_norm.weight" for t in outside)
+    for tensor_weight in outside:
         if tensor_weight.name in LOOKED_UP:
             out[HOST] += tensor_weight.file_bytes
             if tensor_weight.name == "token_embd.weight" and weights.tied and output_at != HOST and gives_logits:
                 out[output_at] += tensor_weight.device_bytes  # a second copy serves as output matrix
             continue
-        for place in set(where[:-1]) if tensor_weight.name == "rope_freqs.weight" else (output_at,):
+        for place in _find_places(tensor_weight.name, where, normed):
             out[place] += tensor_weight.file_bytes if place == HOST else tensor_weight.device_bytes
     sums, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
     staying = min(n, settings.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
@@ -250,6 +258,16 @@ def _place_weights(
         experts = sums.expert_file if place == HOST else sums.expert_device
         out[place] += experts[end] - experts[split]
     return dict(out) if any_device else {HOST: out[HOST]}
+
+
+def _find_places(name: str, where: Sequence[int], normed: bool) -> Iterable[int]:
+    """Where a tensor outside the layers lies; source: llama.cpp src/llama-arch.cpp, LLM_TENSOR_INFOS.
+
+    `normed`: the norm of the embeddings is not the norm of the output under another name, as it is for LFM2.
+    """
+    if name == "rope_freqs.weight":
+        return set(where[:-1])
+    return (where[0] if normed and name in FIRST_LAYER else where[-1],)
 
 
 def _borrowed(

@@ -6,12 +6,12 @@ from advisor.deployment import Basis
 from advisor.engines.llama_cpp_settings import LlamaSettings
 from advisor.memory import ggml_cache, ggml_compute
 from advisor.memory.ggml import BLOCKS
-from advisor.memory.ggml_step import StepShape
+from advisor.memory.ggml_step import F32, StepShape
 from advisor.memory.placement import HOST, find_stretches
-from advisor.models.types import Model
+from advisor.models.types import Dense, Model
 
-# Part of the largest borrowed tensor (or layer of the cache) that comes on top of the scratch: 0.5 to 1.2 on 22
-# measured rows with layers or experts in host memory (llama.cpp v0.5.0)
+# Part of the largest borrowed tensor that comes on top of the scratch of a model with experts, whose peak is elsewhere:
+# 0.5 to 1.2 on planner rows with layers or experts in host memory (tests/data/llamacpp_catalogue.csv)
 BORROWED = 0.9
 
 
@@ -52,7 +52,8 @@ def plan_scratch(
     )
     single = ggml_compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
-    basis: Basis = "exact" if single.known and architecture is not None and architecture.listed else "modelled"
+    followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
+    basis: Basis = "exact" if followed else "modelled"
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
@@ -60,7 +61,14 @@ def plan_scratch(
     if n_devices == 1 or HOST in where[:-1] or len(on_gpus) != n_devices:
         on_gpus = [(0, lay.n_layers)] * n_devices
     out = dict(enumerate(ggml_compute.split_scratch(model, shape, on_gpus)))
-    out[0] += int(BORROWED * borrowed)
+    out[0] += _count_borrowed(model, shape, borrowed)
     out[HOST] = single.host + logits
     whole = n_devices == 1 and HOST not in where[:-1] and settings.cpu_moe_layers is None
     return out, basis if whole else "modelled"
+
+
+def _count_borrowed(model: Model, shape: StepShape, borrowed: int) -> int:
+    """Bytes that a borrowed tensor adds: in a dense layer it is there before the widest activation is."""
+    lay = model.layout
+    widest = max((x.intermediate for x in lay.ffn if isinstance(x, Dense)), default=0) if lay is not None else 0
+    return int(BORROWED * borrowed) if model.is_moe or not widest else max(0, borrowed - F32 * shape.tokens * widest)

@@ -35,7 +35,7 @@ SMALL_IQ = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
 # small projections that no mix touches
 _KEEP_16BIT = re.compile(r"altup|laurel|per_layer_model_proj")
 _KEEP_F32 = re.compile(
-    r"(_norm\.weight|ffn_gate_inp\.weight|ssm_conv1d\.weight|shortconv\.conv\.weight|\.bias|rope_freqs)"
+    r"(_norm\.weight|ffn_gate_inp\.weight|ssm_conv1d(_[qkv])?\.weight|indexer\.proj\.weight|shortconv\.conv\.weight|\.bias|rope_freqs)"
 )
 _VALUE = re.compile(r"attn_(v|qkv|kv_b)\.weight")
 

@@ -28,6 +28,7 @@ from advisor.report.measured_rows import (
     planned_request_bytes,
     read_rows,
 )
+from advisor.report.planner_rows import make_planner_section
 from advisor.units import MIB
 
 
@@ -94,6 +95,9 @@ def _grouped(rows: Sequence[RowComparison], by: Callable[[RowComparison], str], 
     return out
 
 
+PLANNER_HEAD = "## llama.cpp's planner over the catalogue"
+
+
 def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
     """The text of docs/accuracy.md."""
     rules = rules or catalog([shipped_root()])
@@ -114,6 +118,10 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
         "## Exact parts",
         "",
         *_exact(data, rules),
+        "",
+        PLANNER_HEAD,
+        "",
+        *_over_catalogue(data, rules),
         "",
         "## Logs and readings of real GPUs",
         "",
@@ -145,6 +153,13 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
         "",
         *speed_accuracy.make_speed_section(data, rules),
     ])  # fmt: skip
+
+
+def _over_catalogue(data: Path, rules: Catalog) -> list[str]:
+    """llama.cpp's planner over the catalogue; what made the rows, and when, stands at the table's head."""
+    path = data / "llamacpp_catalogue.csv"
+    head = [x.lstrip("# ") for x in path.read_text(encoding="utf-8").splitlines()[:5] if x.startswith("#")]
+    return [*head, "", *make_planner_section(read_rows(path), rules)]
 
 
 def _exact(data: Path, rules: Catalog) -> list[str]:

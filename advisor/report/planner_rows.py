@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from advisor.catalog import Catalog
@@ -60,7 +62,6 @@ def make_planner_request(row: TableRow, model: str | None = None) -> EstimateReq
         settings["cpu-moe"] = True
     return EstimateRequest(
         model=model or row["model"],
-        engine="llama.cpp",
         quantization=None if model else row["quantization"],
         hardware=f"{row['gpus']}x {CARD}",
         kv_cache_type={"k": row["keys"], "v": row["values"]},
@@ -82,3 +83,34 @@ def compare_planner_row(row: TableRow, rules: Catalog, model: str | None = None)
     return PlannerComparison(
         (weights, theirs[0]), (context, theirs[1]), (scratch, theirs[2]), ours.basis.get("compute", "unknown")
     )
+
+
+def make_planner_section(rows: Sequence[TableRow], rules: Catalog) -> list[str]:
+    """llama.cpp's planner over the catalogue: a table of docs/accuracy.md, by how a model is placed."""
+    groups: dict[str, list[PlannerComparison | None]] = defaultdict(list)
+    for row in rows:
+        groups[_name_place(row)].append(compare_planner_row(row, rules))
+    out = [
+        "| placed | rows | weights, KV cache, state equal to the byte | scratch equal | scratch within 15 % + 16 MiB |"
+        " total within 2 % |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, found in [*groups.items(), ("all", [x for each in groups.values() for x in each])]:
+        told = [x for x in found if x is not None]
+        counts = (
+            sum(x.exact for x in told),
+            sum(x.scratch[0] == x.scratch[1] for x in told),
+            sum(x.near for x in told),
+            sum(x.total_near for x in told),
+        )
+        shares = " | ".join(f"{100 * n / len(found):.1f} %" for n in counts)
+        out.append(f"| {name} | {len(found)} | {shares} |")
+    return out
+
+
+def _name_place(row: TableRow) -> str:
+    if row["experts_on_host"] == "1":
+        return "experts in host memory"
+    if row["layers"] != "all":
+        return "half of the layers on a GPU"
+    return "on one GPU" if row["gpus"] == "1" else f"on {row['gpus']} GPUs"

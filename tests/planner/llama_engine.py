@@ -230,7 +230,7 @@ def _plan(library: Library, model: int, case: dict[str, Any]) -> dict[str, Any]:
     params = library.llama.llama_context_default_params()
     params.context, params.ubatch, params.sequences = case["context"], case["ubatch"], case["slots"]
     params.batch = max(2048, params.ubatch)
-    params.unified, params.flash = case["unified"], 1 if case["flash"] else 0
+    params.unified, params.flash, params.swa_full = case["unified"], int(case["flash"]), False
     params.type_k, params.type_v = KINDS[case["keys"]], KINDS[case["values"]]
     params.outputs, params.outputs_each = case["slots"], 1  # a server wants one row of logits a slot
     context = library.llama.llama_init_from_model(model, params)

