@@ -12,8 +12,10 @@ from typing import Literal
 from advisor.catalog.launch_types import Concepts, EngineStart, Installation, Recognition, ServerSelfReport, SpeedTraits
 from advisor.meanings import (
     AcceleratorId,
+    Confidence,
     Currency,
     EngineId,
+    EngineKind,
     FlagName,
     Form,
     Generation,
@@ -96,7 +98,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     msrp: dict[Currency, float] = {}  # currency -> launch price
     price: Price | None = None
     source: str
-    confidence: str
+    confidence: Confidence
     notes: str | None = None
 
 
@@ -116,7 +118,7 @@ class CpuPlatform(Record, frozen=True, kw_only=True):
     isa: tuple[str, ...] = ()
     probe_pattern: Pattern | None = None  # over the CPU's model name
     source: str
-    confidence: str
+    confidence: Confidence
     notes: str | None = None
 
 
@@ -297,7 +299,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     id: str
     name: str
     aliases: tuple[str, ...] = ()
-    kind: str  # engine, wrapper, proxy, orchestrator, remote, ...
+    kind: EngineKind
     built_on: str | None = None
     runs: tuple[EngineId, ...] = ()  # engines that it starts underneath
     latest_seen: SeenVersion | None = None

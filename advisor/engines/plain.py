@@ -17,7 +17,7 @@ from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
 from advisor.errors import BadInput
-from advisor.meanings import PUT_IN, FlagName
+from advisor.meanings import ONE_AT_LEAST, PUT_IN, FlagName
 from advisor.memo import memoize_by_identity
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
@@ -40,7 +40,7 @@ class PlainConstants(Record, frozen=True, kw_only=True):
     """`memory:` of an engine without a share of the device for its cache."""
 
     family: Literal["plain"] = "plain"
-    kv_bytes: dict[str, float]
+    kv_bytes: Annotated[dict[str, float], ONE_AT_LEAST]
     kv_bits: tuple[int, int] | None = None
     kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits
     reserved: ReservedCache | None = None

@@ -9,7 +9,7 @@ import msgspec
 from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
-from advisor.meanings import PUT_IN, AcceleratorId, FlagName, ModelType, Version
+from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, Version
 from advisor.memo import memoize_by_identity
 from advisor.memory.paged_cache import PackedCacheType
 from advisor.record import Record
@@ -78,12 +78,12 @@ class PoolConstants(Record, frozen=True, kw_only=True):
     fraction_of: Literal["total", "after_weights"]
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
     experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
-    kv_bytes: dict[str, float]  # accepted KV cache types -> bytes per element
+    kv_bytes: Annotated[dict[str, float], ONE_AT_LEAST]  # accepted KV cache types -> bytes per element
     packed_kv: dict[str, PackedCacheType] = {}  # types whose vectors are packed, with something beside them
-    tiers: tuple[DeviceDefaults, ...]
-    activation: tuple[ActivationPeak, ...]
+    tiers: Annotated[tuple[DeviceDefaults, ...], ONE_AT_LEAST]
+    activation: Annotated[tuple[ActivationPeak, ...], ONE_AT_LEAST]
     graphs_gib: tuple[RangeGib, ...]  # those inside the budget
-    outside_gib: tuple[RangeGib, ...]  # CUDA context, NCCL, libraries; by ranks
+    outside_gib: Annotated[tuple[RangeGib, ...], ONE_AT_LEAST]  # CUDA context, NCCL, libraries; by ranks
     lora: LoraSlots | None = None
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     planner: Literal["groups", "plain"]

@@ -11,7 +11,7 @@ import msgspec
 from advisor.checks import match_finders
 from advisor.checks.facts import FIELDS, LaunchFields
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules import PHASES, CheckRule, RuleEntry
+from advisor.checks.rules import CheckRule, RuleEntry
 from advisor.decision.conditions import GuideFault, parse_condition
 from advisor.errors import AdvisorError
 from advisor.lint.faults import Fault, nearest_names, one_line, without_hint
@@ -22,7 +22,6 @@ from advisor.lint.reading import EntryPlace
 from advisor.lint.rule_types import At
 
 FOLDER = "checks/rules/"
-CONFIDENCE = ("source", "doc", "issue", "judgement")
 OF_FLAGS = ("arg", "given")  # facts of a flag: arg.dtype, given.enforce-eager
 OF_VARIABLES = ("env", "has")
 
@@ -101,14 +100,9 @@ def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
 def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9.]+)*", entry.id):
         yield place.field("wrong_value", ("id",), f"{entry.id!r} is not lower-case words joined by -")
-    for field, value, allowed in (
-        ("phase", entry.phase, PHASES),
-        ("each", entry.each, tuple(match_finders.EACH)),
-        ("confidence", entry.confidence, CONFIDENCE),
-    ):
-        if value is not None and value not in allowed:
-            said = f"{value!r} is none of {', '.join(allowed)}"
-            yield place.field("wrong_value", (field,), said, nearest_names(value, allowed))
+    if entry.each is not None and entry.each not in match_finders.EACH:
+        said = f"{entry.each!r} is none of {', '.join(match_finders.EACH)}"
+        yield place.field("wrong_value", ("each",), said, nearest_names(entry.each, match_finders.EACH))
     if entry.only and entry.each is None:
         yield place.field("contradiction", ("only",), "`only` belongs to rules with `each`")
     if entry.when is None and entry.each is None:

@@ -25,7 +25,13 @@ def find_faults(house: House) -> Iterator[Fault]:
     for name, item in house.tables["engines"].items():
         if ("engines", name) in house.hopeless:
             continue
-        for problem in _refused(house, name, model, card):
+        try:
+            refused = list(_refused(house, name, model, card))
+        except Exception as e:  # what should have been refused: constants that each are right and do not go together
+            said = f"an estimate with these constants fails ({type(e).__name__}: {e})"
+            yield item.place.field("contradiction", ("memory",), one_line(said))
+            continue
+        for problem in refused:
             m = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
             if m and m[1] in BLOCKS:
                 where = (m[1], *(p for p in re.split(r"\.|\[.*?\]", m[3] or "") if p))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from advisor.errors import UnknownName
 from advisor.lint.faults import Fault
 from advisor.lint.house import House
+from advisor.lint.pruning import is_stand_in
 from advisor.lint.reading import EntryPlace
 from advisor.lint.rule_types import At
 from advisor.models.parameters import active_params, stored_params, text_params, vision_params
@@ -30,7 +31,7 @@ def find_faults(house: House) -> Iterator[Fault]:
     for item in house.tables["models"].values():
         model: Model = item.entry
         yield from _downloads(house, model, item.place)
-        if (model.layout is None) == (model.stub is None):
+        if (model.layout is None) == (model.stub is None) and not _cannot_be_read(model, item.place):
             yield item.place.fault("missing_key", "needs either `layout` or, where it is not known, `stub`")
         if model.max_context is not None and not LONGEST_CONTEXT[0] <= model.max_context <= LONGEST_CONTEXT[1]:
             said = f"{model.max_context:,} is no length of a context in tokens"
@@ -38,10 +39,17 @@ def find_faults(house: House) -> Iterator[Fault]:
         if model.layout is None:
             yield from _stub(model, item.place)
             continue
+        if item.place.written(("layout",)) != item.data["layout"]:
+            continue  # something of it cannot be read, which is said: what is left does not add up
         wrong = list(_layers(model.layout, item.place))
         yield from wrong
         if not wrong:
             yield from _counts(model, item.place)
+
+
+def _cannot_be_read(model: Model, place: EntryPlace) -> bool:
+    """Whether the layers stand in the file, and are left out because of their faults."""
+    return model.layout is None and model.stub is None and any(place.written((k,)) for k in ("layout", "stub"))
 
 
 def rounding(published: int) -> int:
@@ -148,6 +156,8 @@ def _downloads(house: House, model: Model, place: EntryPlace) -> Iterator[Fault]
         at: At = ("published", key)
         if not given:
             yield place.field("missing_key", at, "gives none of `bytes`, `gb`, `gib`")
+            continue
+        if is_stand_in(place.data, ("params_total",)):
             continue
         size_bytes = size.bytes or (size.gb or 0) * 1e9 or (size.gib or 0) * 2**30
         bits = 8 * size_bytes / model.params_total
