@@ -97,6 +97,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     launch_date: str | None = None
     msrp: dict[Currency, float] = {}  # currency -> launch price
     price: Price | None = None
+    unknown: tuple[Literal["tflops", "bandwidth_gbs", "price"], ...] = ()  # looked for, and in no source
     source: str
     confidence: Confidence
     notes: str | None = None

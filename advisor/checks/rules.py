@@ -38,7 +38,9 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """One rule as it stands in the rules."""
 
     id: str
-    engines: tuple[EngineId, ...] = ()  # empty = all
+    engines: tuple[EngineId, ...] = ()  # empty = all that the facts are known of
+    except_engines: tuple[EngineId, ...] = ()  # where `engines` is empty: those it is not for
+    except_because: str | None = None  # and why
     severity: Severity
     phase: Annotated[str, one_of(*PHASES)]
     kinds: tuple[str, ...] = ()  # kinds of launch; empty = all
@@ -220,7 +222,7 @@ class Rulebook:
 
 def _applies(entry: RuleEntry, checked: CheckedLaunch) -> bool:
     launch = checked.launch
-    if entry.engines and launch.engine not in entry.engines:
+    if (entry.engines and launch.engine not in entry.engines) or launch.engine in entry.except_engines:
         return False
     if entry.kinds and launch.kind not in entry.kinds and not ("container" in entry.kinds and launch.setup.container):
         return False

@@ -103,6 +103,10 @@ def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
     if entry.each is not None and entry.each not in match_finders.EACH:
         said = f"{entry.each!r} is none of {', '.join(match_finders.EACH)}"
         yield place.field("wrong_value", ("each",), said, nearest_names(entry.each, match_finders.EACH))
+    if entry.engines and entry.except_engines:
+        yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
+    if entry.except_engines and not entry.except_because:
+        yield place.fault("missing_key", "`except_because` is missing: why it is not for them", ("except_engines",))
     if entry.only and entry.each is None:
         yield place.field("contradiction", ("only",), "`only` belongs to rules with `each`")
     if entry.when is None and entry.each is None:

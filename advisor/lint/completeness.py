@@ -1,4 +1,4 @@
-"""What an engine's entry must say so that advice on it is right: an entry may decode, name nothing wrong, and mislead."""
+"""What an engine's entry must say so that advice on it is right: it may decode, name nothing wrong, and mislead."""
 
 from __future__ import annotations
 

@@ -12,7 +12,21 @@ from advisor.lint.pruning import is_stand_in
 from advisor.lint.reading import EntryPlace
 from advisor.lint.rule_types import At
 from advisor.models.parameters import active_params, stored_params, text_params, vision_params
-from advisor.models.types import Chunked, Layout, Model, Moe, Parallel, Sliding
+from advisor.models.types import (
+    Chunked,
+    GatedDeltaNet,
+    Kda,
+    Layout,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Model,
+    Moe,
+    NoMixer,
+    Parallel,
+    ShortConv,
+    Sliding,
+)
 
 # A published count that ends in at least so many zeros is a rounded one: half a unit of its last digit is allowed.
 ROUNDED_FROM = 3
@@ -23,6 +37,7 @@ NAME_RANGE = (0.6, 1.7)  # of a stub's parameters over the size in its name; 0.9
 # bits of a weight that a download may take over the definition's, by kind of download
 DOWNLOAD_RANGE = (0.6, 2.2)
 DOWNLOAD_BITS = (1.4, 36.0)  # where the format is not said
+STATES = (GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, NoMixer, ShortConv)
 LONGEST_CONTEXT = (128, 100_000_000)  # tokens
 
 
@@ -36,6 +51,11 @@ def find_faults(house: House) -> Iterator[Fault]:
         if model.max_context is not None and not LONGEST_CONTEXT[0] <= model.max_context <= LONGEST_CONTEXT[1]:
             said = f"{model.max_context:,} is no length of a context in tokens"
             yield item.place.field("unit", ("max_context",), said)
+        if model.max_context is None and not item.place.written(("max_context",)) and not _has_no_cache(model):
+            said = (
+                "`max_context` is missing (tokens that it was trained for): without it no length is refused as too long"
+            )
+            yield item.place.fault("missing_key", said, ("id",))
         if model.layout is None:
             yield from _stub(model, item.place)
             continue
@@ -45,6 +65,11 @@ def find_faults(house: House) -> Iterator[Fault]:
         yield from wrong
         if not wrong:
             yield from _counts(model, item.place)
+
+
+def _has_no_cache(model: Model) -> bool:
+    """Whether every layer keeps a state of one size, so that no length is too long."""
+    return model.layout is not None and all(isinstance(g, STATES) for g in model.layout.attention)
 
 
 def _cannot_be_read(model: Model, place: EntryPlace) -> bool:

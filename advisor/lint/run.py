@@ -9,6 +9,7 @@ from pathlib import Path
 from advisor.catalog.roots import rule_files
 from advisor.lint import (
     bounds,
+    card_use,
     check_rules,
     choices,
     completeness,
@@ -40,6 +41,7 @@ CONCERNS: tuple[Callable[[House], Iterator[Fault]], ...] = (
     bounds.find_faults,
     models.find_faults,
     hardware.find_faults,
+    card_use.find_faults,
     formats.find_faults,
     engines.find_faults,
     completeness.find_faults,
