@@ -315,6 +315,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     own_format: str | None = None  # the one it is made for; None = its special one, else safetensors
     default_for: tuple[str, ...] = ()  # families of weight formats whose usual engine it is, where none is named
     any_architecture: bool = False  # runs whatever a checkpoint's own code says: nothing has to be ported to it
+    only_asked_for: str | None = None  # why no guide puts it forward by itself
     remote: Literal["endpoint", "hosted"] | None = None  # nothing runs here: a server that is there, or a provider's
     quantization: dict[str, Support] = {}
     quantization_on: tuple[QuantOnHardware, ...] = ()

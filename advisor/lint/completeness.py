@@ -17,9 +17,9 @@ from advisor.render.files import IN_IMAGES
 ENGINE = "engine"
 COMMAND = "command"
 TABLES = {
-    "os": ("the operating systems it runs on", "linux"),
-    "hardware": ("what it runs on: nvidia, amd_rocm, cpu", "nvidia"),
-    "formats": ("the checkpoint formats it loads", "hf_safetensors"),
+    "os": ("the operating systems it runs on", "linux", "every system"),
+    "hardware": ("what it runs on", "nvidia", "every device"),
+    "formats": ("the checkpoint formats it loads", "hf_safetensors", "every checkpoint"),
 }
 # what a model is filled in as, and what a server is told of where it listens
 MODEL_WORDS = ("{model}", "{download}", "{absolute}", "{tag}", "{name}")
@@ -41,10 +41,11 @@ def find_faults(house: House) -> Iterator[Fault]:
 
 
 def _tables(item: TableItem) -> Iterator[Fault]:
-    for name, (what, example) in TABLES.items():
+    for name, (what, example, whatever) in TABLES.items():
         if not getattr(item.entry, name) and not item.place.written((name,)):
-            said = f"`{name}` is missing: {what}, each with its source ({example}: {{support: 'yes', src: [...]}})"
-            yield item.place.fault("missing_key", f"{said}; without it, it is taken to run anywhere", ("id",))
+            form = f"{what}, each with its source ({name}: {{{example}: {{support: 'yes', src: [...]}}}})"
+            said = f"`{name}` is missing: {form}; without it nothing keeps it from {whatever}"
+            yield item.place.fault("missing_key", said, ("id",))
 
 
 def _ranks(house: House, item: TableItem) -> Iterator[Fault]:
@@ -85,7 +86,7 @@ def _images(entry: Engine, start: EngineStart, place: EntryPlace) -> Iterator[Fa
         return
     server = entry.recognition.server
     host = (server.image_host or server.host) if server is not None else None
-    if start.address is None and not _holds(start.listen, HOST_WORDS) and (host is None or host in LOOPBACK):
+    if start.listen and not _holds(start.listen, HOST_WORDS) and (host is None or host in LOOPBACK):
         where = f"listens on {host}" if host else "may listen on 127.0.0.1 alone"
         said = f"{{host}} is missing: in its image ({files[0]}) it {where}, where nobody reaches it"
         yield place.field("missing_key", ("start", "listen"), said)

@@ -163,8 +163,11 @@ def _memory(item: TableItem) -> Iterator[Fault]:
         return
     kind = memory_type(entry)
     if kind is None:
-        runs = f" ({entry.id} runs {entry.runs[0]}, whose constants count)" if entry.runs else ""
-        said = f"nothing reads `memory`: there is no advisor/engines/{module_name(entry.id)}.py{runs}"
+        runs = f"{entry.id} runs {entry.runs[0]}, whose constants count" if entry.runs else ""
+        said = (
+            f"nothing reads `memory`: {runs or 'it says no `family` (pool or plain: no Python is wanted)'}, and there "
+            f"is no advisor/engines/{module_name(entry.id)}.py"
+        )
         yield item.place.fault("missing_place", said, ("memory",))
         return
     if not find_flaws(item.data["memory"], kind):

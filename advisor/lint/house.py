@@ -173,10 +173,11 @@ class House:
     def unknown(
         self, place: EntryPlace, at: At, what: str, name: str, known: Container[str] | None = None, table: str = ""
     ) -> Iterator[Fault]:
-        """A fault where `name` is none of `known` (default: ids of `table`)."""
+        """A fault where `name` is none of `known` (default: ids of `table`); a list or tuple of them is told."""
         have: Any = self.ids[table] if known is None else known
         if name not in have and not (name and name in self.hidden):
-            yield place.field("unknown_name", at, f"unknown {what} {name!r}", nearest_names(name, have))
+            there = f"; there are {', '.join(map(str, have))}" if isinstance(have, (list, tuple)) else ""
+            yield place.field("unknown_name", at, f"unknown {what} {name!r}{there}", nearest_names(name, have))
 
     def each_unknown(
         self,
