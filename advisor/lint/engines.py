@@ -189,6 +189,10 @@ def _constants(item: TableItem) -> Iterator[Fault]:
         if name not in sizes:
             said = f"unknown cache type {name!r}"
             yield item.place.field("unknown_name", ("memory", "packed_kv", name), said, nearest_names(name, sizes))
+    tiers = memory.get("tiers")
+    if tiers and not any("before" not in r and not r.get("accelerators") for r in tiers):
+        said = "one row must hold for any card and the newest version: without `before` and `accelerators`"
+        yield item.place.field("range", ("memory", "tiers"), said)
     beside = memory.get("outside_gib")
     if beside and not any(r.get("from_ranks", 1) <= 1 and not r.get("unified") for r in beside):
         said = "one row must hold for one rank on a card of its own: without `from_ranks` and `unified`"

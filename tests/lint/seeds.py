@@ -62,7 +62,10 @@ SEEDS = (
          at="hours_per_month: 731"),
     Seed("drafts.yaml", "hidden_states: 3", "hidden_states: three", "wrong_value", "a whole number is wanted"),
     Seed("engines/exllamav3.yaml", "chunk_size: 2048", "chunk_size: many", "wrong_value", "expected `int`, got `str`"),
+    Seed("engines/lmdeploy.yaml", "\nlicense:", "\nonly_asked_for: it is a test\nlicense:", "contradiction", "puts it forward"),
     # check rules
+    Seed("checks/rules/flags.yaml", "  except_because: a rule of its own says it\n", "", "missing_key", "`except_because` is missing",
+         at="  except_engines: [ollama]"),
     Seed("checks/rules/start.yaml", "field: tp.heads_uneven", "field: tp.head_uneven", "unknown_name", "unknown field 'tp.head_uneven'"),
     Seed("checks/rules/start.yaml", "bad: vllm serve Qwen/Qwen3-30B-A3B --enable-eplb", "bad: vllm serve Qwen/Qwen3-30B-A3B --max-num-seqs 4",
          "snippet", "does not find fault with it"),
@@ -163,6 +166,23 @@ NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
             ("missing_key", "memory.tiers[0]: `batched_tokens` is missing"),
             ("wrong_value", "memory.activation: at least one row is wanted"),
             ("wrong_value", "memory.outside_gib: at least one row is wanted"),
+        ),
+    ),
+    "engines/poolserve.yaml": (  # all of it decodes, and nothing can be estimated
+        "id: poolserve\nname: PoolServe\nkind: engine\nversion: '1.0'\nhealth: {status: active}\nonly_asked_for: it is a test\n"
+        "os: {linux: {support: 'yes', src: [docs]}}\nhardware: {nvidia: {support: 'yes', src: [docs]}}\n"
+        "formats: {hf_safetensors: {support: 'yes', src: [docs]}}\nno_target: {command: it is a test}\n"
+        "start: {program: [poolserve], model: ['{model}'], listen: [--port, '{port}']}\n"
+        "memory:\n  family: pool\n  source: a test of 1.0\n  fraction_of: total\n  kv_bytes: {auto: 2}\n"
+        "  tiers: [{from_gib: 0, batched_tokens: 2048, sequences: 64, before: '0.9'}]\n"
+        "  activation: [{mlp: 3, sampler_bytes: 14, low: 0.5, high: 2, source: assumed}]\n  graphs_gib: []\n"
+        "  outside_gib: [{low: 0.1, value: 0.4, high: 1, source: assumed, from_ranks: 2}]\n  planner: plain\n"
+        "sources: {docs: {title: a test, version: '1'}}\n",
+        (
+            ("range", "memory.outside_gib: one row must hold for one rank"),
+            ("range", "memory.tiers: one row must hold for any card and the newest version"),
+            ("contradiction", "memory: the simplest estimate is refused: concepts.memory_share has no default"),
+            ("missing_place", "rules/flags/poolserve.yaml is missing"),
         ),
     ),
     "flags/halfserve.yaml": (
