@@ -5,7 +5,7 @@ JOBS ?= 2
 INPUTS ?= 1000000
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci long fuzz sweep times parsers bench planner
+.PHONY: test slow ci pages long fuzz sweep times parsers bench planner
 
 test: ## the default suite
 	$(PYTHON) -m pytest
@@ -15,6 +15,9 @@ slow: ## real engines, the built wheel, long property runs (pip install -e '.[sl
 
 ci: ## everything in fresh environments
 	.ci/run
+
+pages: ## every generated page and schema: docs/reference, docs/engines, docs/comparison.md, docs/accuracy.md, advisor/schemas
+	$(PYTHON) -m advisor.report.pages
 
 long: fuzz sweep times parsers ## all that CI has no time for
 

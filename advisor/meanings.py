@@ -4,9 +4,20 @@ with: a reference with the ids there are, a pattern with the rules of regular ex
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
+
+
+def one_of(*words: str) -> Any:
+    """What a type says of a text that is one word of a closed list: the linter and editors hold it to that."""
+    return msgspec.Meta(extra={"words": words}, extra_json_schema={"enum": list(words)})
+
+
+ONE_AT_LEAST = msgspec.Meta(min_length=1)  # of a list or mapping that means nothing without a row
+
+EngineKind = Annotated[str, one_of("engine", "wrapper", "proxy", "orchestrator", "client", "desktop-app")]
+Confidence = Annotated[str, one_of("2src", "1src", "doubtful")]  # doubtful: little more than that there is such a thing
 
 EngineId = Annotated[str, msgspec.Meta(extra={"is": "engine"})]
 ModelId = Annotated[str, msgspec.Meta(extra={"is": "model"})]

@@ -65,7 +65,7 @@ RIGHT = (
     f"pip install {DISTRIBUTION}",
     install_command("online"),
     f"{DISTRIBUTION}==0.1.0",
-    "pip install -e '.[test]' && .venv/bin/python -m advisor.report.reference",
+    "pip install -e '.[test]' && .venv/bin/python -m advisor.report.pages",
     "import advisor; advisor.probe()",
     'config / "advisor" / "rules"',
     "pip install .   # of a checkout of advisor",

@@ -15,8 +15,6 @@ import yaml
 
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
-from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules import load_check_rules as check_rules
 from advisor.cli.main import run_command_line
 from advisor.distribution import DISTRIBUTION
 from advisor.render import list_targets
@@ -136,14 +134,13 @@ def rules() -> Catalog:
 
 
 def test_counts_are_true(rules: Catalog) -> None:
-    """Every number before one of these words, wherever it stands."""
-    served = [e for e in rules.engines() if list_targets(e, rules)]
-    kinds = {t for e in served for t in list_targets(e, rules)}
+    """Every number before one of these words, wherever it stands. What strangers add is not counted at all."""
+    kinds = {t for e in rules.engines() for t in list_targets(e, rules)}
     words = {"twenty": 20}
-    true = {
-        "engines": {len(rules.engines()), len(served)},
-        "models": {len(rules.model_ids())},
-        "rules with snippets": {len(check_rules(rules, Knowledge(rules)))},
+    true: dict[str, set[int]] = {
+        "engines": set(),
+        "models": set(),
+        "rules with snippets": set(),
         "kinds of launch files": {len(kinds)},
     }
     seen = []
@@ -152,5 +149,4 @@ def test_counts_are_true(rules: Catalog) -> None:
             count = words.get(number.lower()) or int(number)
             assert count in true[what], f"{number} {what}: {sorted(true[what])}"
             seen.append(what)
-    assert {"engines", "models", "rules with snippets", "kinds of launch files"} <= set(seen)
-    assert f"filters {len(rules.engines())} engines" in README
+    assert set(seen) == {"kinds of launch files"}

@@ -12,8 +12,10 @@ from typing import Literal
 from advisor.catalog.launch_types import Concepts, EngineStart, Installation, Recognition, ServerSelfReport, SpeedTraits
 from advisor.meanings import (
     AcceleratorId,
+    Confidence,
     Currency,
     EngineId,
+    EngineKind,
     FlagName,
     Form,
     Generation,
@@ -96,8 +98,9 @@ class Accelerator(Record, frozen=True, kw_only=True):
     launch_date: str | None = None
     msrp: dict[Currency, float] = {}  # currency -> launch price
     price: Price | None = None
+    unknown: tuple[Literal["tflops", "bandwidth_gbs", "price"], ...] = ()  # looked for, and in no source
     source: str
-    confidence: str
+    confidence: Confidence
     notes: str | None = None
 
 
@@ -117,7 +120,7 @@ class CpuPlatform(Record, frozen=True, kw_only=True):
     isa: tuple[str, ...] = ()
     probe_pattern: Pattern | None = None  # over the CPU's model name
     source: str
-    confidence: str
+    confidence: Confidence
     notes: str | None = None
 
 
@@ -298,7 +301,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     id: str
     name: str
     aliases: tuple[str, ...] = ()
-    kind: str  # engine, wrapper, proxy, orchestrator, remote, ...
+    kind: EngineKind
     built_on: str | None = None
     runs: tuple[EngineId, ...] = ()  # engines that it starts underneath
     latest_seen: SeenVersion | None = None
@@ -313,6 +316,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     own_format: str | None = None  # the one it is made for; None = its special one, else safetensors
     default_for: tuple[str, ...] = ()  # families of weight formats whose usual engine it is, where none is named
     any_architecture: bool = False  # runs whatever a checkpoint's own code says: nothing has to be ported to it
+    only_asked_for: str | None = None  # why no guide puts it forward by itself
     remote: Literal["endpoint", "hosted"] | None = None  # nothing runs here: a server that is there, or a provider's
     quantization: dict[str, Support] = {}
     quantization_on: tuple[QuantOnHardware, ...] = ()

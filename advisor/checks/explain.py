@@ -32,7 +32,8 @@ def _facts(entry: RuleEntry) -> list[tuple[str, str]]:
     out = [("fix", _plain(entry.fix))]
     if entry.error:
         out.append(("the engine says", entry.error))
-    out.append(("engines", ", ".join(entry.engines) or "all"))
+    spared = f" but {', '.join(entry.except_engines)}: {entry.except_because}" if entry.except_engines else ""
+    out.append(("engines", ", ".join(entry.engines) or f"all{spared}"))
     if entry.kinds:
         out.append(("files", ", ".join(entry.kinds)))
     if entry.versions is not None:

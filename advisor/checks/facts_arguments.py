@@ -100,6 +100,14 @@ def _engine(context: FactContext) -> str:
     return context.checked.launch.engine
 
 
+@fact(
+    "engine.reserves", "bool", "the engine reserves a share of each device, and refuses to start where it is too small"
+)
+def _reserves(context: FactContext) -> bool:
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    return entry is not None and "fraction_of" in entry.memory
+
+
 @fact("kind", "str", "kind of the file")
 def _kind(context: FactContext) -> str:
     return context.checked.launch.kind

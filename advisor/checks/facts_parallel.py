@@ -72,6 +72,18 @@ def _any(context: FactContext, *divided: Divided, whole_blocks: bool = False) ->
 _HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
 
 
+@fact("tp.asserts", "bool", "what the engine asserts about its tensor-parallel size is known")
+def _asserts(context: FactContext) -> bool:
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    return entry is not None and entry.tensor_parallel is not None
+
+
+@fact("engine.splits", "bool", "the engine has a setting for its tensor-parallel size")
+def _splits(context: FactContext) -> bool:
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    return entry is not None and bool(entry.concepts.tensor_parallel.flags)
+
+
 @fact("tp.attention_replicas", "int", "replicas of attention inside the tensor-parallel ranks (DP attention)")
 def _within(context: FactContext) -> int | None:
     switch = find_concept_argument(

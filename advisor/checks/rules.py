@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -19,7 +19,7 @@ from advisor.decision.fields import Scalar
 from advisor.decision.types import AllOf, AnyOf, Condition, FieldTest, Not
 from advisor.engines.versions import version_key
 from advisor.errors import BadInput, UnknownName
-from advisor.meanings import EngineId, Version
+from advisor.meanings import EngineId, Version, one_of
 from advisor.memo import memoize_by_identity
 from advisor.near import near_matches
 
@@ -38,9 +38,11 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """One rule as it stands in the rules."""
 
     id: str
-    engines: tuple[EngineId, ...] = ()  # empty = all
+    engines: tuple[EngineId, ...] = ()  # empty = all that the facts are known of
+    except_engines: tuple[EngineId, ...] = ()  # where `engines` is empty: those it is not for
+    except_because: str | None = None  # and why
     severity: Severity
-    phase: str
+    phase: Annotated[str, one_of(*PHASES)]
     kinds: tuple[str, ...] = ()  # kinds of launch; empty = all
     versions: VersionRange | None = None
     when: Any = None
@@ -55,7 +57,7 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     bad: str | None = None
     good: str | None = None
     source: str
-    confidence: str = "source"
+    confidence: Annotated[str, one_of("source", "doc", "issue", "judgement")] = "source"
 
 
 class CheckRulesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -220,7 +222,7 @@ class Rulebook:
 
 def _applies(entry: RuleEntry, checked: CheckedLaunch) -> bool:
     launch = checked.launch
-    if entry.engines and launch.engine not in entry.engines:
+    if (entry.engines and launch.engine not in entry.engines) or launch.engine in entry.except_engines:
         return False
     if entry.kinds and launch.kind not in entry.kinds and not ("container" in entry.kinds and launch.setup.container):
         return False

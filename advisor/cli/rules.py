@@ -8,6 +8,8 @@ import click
 
 from advisor.cli import options
 
+SCHEMAS = ("engine", "hardware", "models", "quantizations", "prices", "guide", "policy", "checks", "flags")
+
 
 @click.group(
     "rules",
@@ -52,9 +54,7 @@ def lint_folders(folders: tuple[str, ...], as_json: bool, quiet: bool) -> int:
 
 
 @command.command("schema")
-@click.argument(
-    "kind", type=click.Choice(("engine", "hardware", "models", "quantizations", "prices", "guide", "policy"))
-)
+@click.argument("kind", type=click.Choice(SCHEMAS))
 def schema(kind: str) -> int:
     """The JSON Schema of one kind of rule file."""
     from advisor.report.rule_schemas import make_rule_schema

@@ -17,7 +17,7 @@ from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
 from advisor.errors import BadInput
-from advisor.meanings import PUT_IN, FlagName
+from advisor.meanings import ONE_AT_LEAST, PUT_IN, FlagName
 from advisor.memo import memoize_by_identity
 from advisor.memory import hf_weights
 from advisor.memory.layers import cache_layers
@@ -40,11 +40,11 @@ class PlainConstants(Record, frozen=True, kw_only=True):
     """`memory:` of an engine without a share of the device for its cache."""
 
     family: Literal["plain"] = "plain"
-    kv_bytes: dict[str, float]
-    kv_bits: tuple[int, int] | None = None
+    kv_bytes: Annotated[dict[str, float], ONE_AT_LEAST]  # accepted KV cache types -> bytes per element
+    kv_bits: tuple[int, int] | None = None  # least and most bits, where the type is a number of them
     kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits
     reserved: ReservedCache | None = None
-    experts_on_host: bool = False
+    experts_on_host: bool = False  # routed experts stay in host memory, but those of experts_on_device
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
     windows: bool = True  # whether windowed layers keep only their window
     working_share: tuple[float, float, float] = (0.02, 0.06, 0.2)  # of weights and cache

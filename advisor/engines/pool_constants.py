@@ -9,7 +9,7 @@ import msgspec
 from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
-from advisor.meanings import PUT_IN, AcceleratorId, FlagName, ModelType, Version
+from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, Version
 from advisor.memo import memoize_by_identity
 from advisor.memory.paged_cache import PackedCacheType
 from advisor.record import Record
@@ -33,9 +33,9 @@ class RangeGib(Record, frozen=True, kw_only=True):
 class DeviceDefaults(Record, frozen=True, kw_only=True):
     """Defaults that depend on the device: hold from `from_gib` of memory on."""
 
-    from_gib: float
-    batched_tokens: int
-    sequences: int
+    from_gib: float  # of a device, from which on the row holds
+    batched_tokens: int  # tokens of one step by default
+    sequences: int  # requests at once by default
     sequences_tp4: int | None = None  # with four tensor-parallel ranks and more, where it differs
     accelerators: tuple[AcceleratorId, ...] = ()  # only these; empty = all
     before: Version | None = None  # holds below this engine version
@@ -51,10 +51,10 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     """
 
     before: Version | None = None  # holds below this engine version
-    mlp: float
-    hidden: float = 0
-    sampler_bytes: float
-    sampler_hidden: float = 0
+    mlp: float  # of the widest MLP, a token
+    hidden: float = 0  # of the hidden size, a token
+    sampler_bytes: float  # of the vocabulary, a request
+    sampler_hidden: float = 0  # of the hidden size, a token, in the sampler
     expert_workspace: bool = False  # routed experts keep a workspace of their own beside the peak
     low: float  # multiples of the value
     high: float
@@ -75,19 +75,19 @@ class PoolConstants(Record, frozen=True, kw_only=True):
     """`memory:` of a pool engine."""
 
     family: Literal["pool"] = "pool"
-    fraction_of: Literal["total", "after_weights"]
+    fraction_of: Literal["total", "after_weights"]  # what the share of the device is a share of
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
     experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
-    kv_bytes: dict[str, float]  # accepted KV cache types -> bytes per element
+    kv_bytes: Annotated[dict[str, float], ONE_AT_LEAST]  # accepted KV cache types -> bytes per element
     packed_kv: dict[str, PackedCacheType] = {}  # types whose vectors are packed, with something beside them
-    tiers: tuple[DeviceDefaults, ...]
-    activation: tuple[ActivationPeak, ...]
+    tiers: Annotated[tuple[DeviceDefaults, ...], ONE_AT_LEAST]
+    activation: Annotated[tuple[ActivationPeak, ...], ONE_AT_LEAST]
     graphs_gib: tuple[RangeGib, ...]  # those inside the budget
-    outside_gib: tuple[RangeGib, ...]  # CUDA context, NCCL, libraries; by ranks
+    outside_gib: Annotated[tuple[RangeGib, ...], ONE_AT_LEAST]  # CUDA context, NCCL, libraries; by ranks
     lora: LoraSlots | None = None
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
-    planner: Literal["groups", "plain"]
-    block: int = 16
+    planner: Literal["groups", "plain"]  # how layers of several kinds share the cache
+    block: int = 16  # tokens that the cache is handed out in
     fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own

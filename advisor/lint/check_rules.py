@@ -4,26 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from advisor.checks import match_finders
 from advisor.checks.facts import FIELDS, LaunchFields
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules import PHASES, CheckRule, RuleEntry
+from advisor.checks.rules import CheckRule, RuleEntry
 from advisor.decision.conditions import GuideFault, parse_condition
 from advisor.errors import AdvisorError
+from advisor.lint import rule_flags
 from advisor.lint.faults import Fault, nearest_names, one_line, without_hint
-from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House
 from advisor.lint.pruning import find_original_place
 from advisor.lint.reading import EntryPlace
 from advisor.lint.rule_types import At
 
 FOLDER = "checks/rules/"
-CONFIDENCE = ("source", "doc", "issue", "judgement")
-OF_FLAGS = ("arg", "given")  # facts of a flag: arg.dtype, given.enforce-eager
 OF_VARIABLES = ("env", "has")
 
 
@@ -55,8 +53,10 @@ def find_faults(house: House) -> Iterator[Fault]:
         if knowledge is not None:
             found: list[GuideFault] = []
             read_condition(entry, knowledge, found)
-            yield from (_problem(place, p) for p in found)
-            yield from _flags(house, entry, place)
+            slips = list(rule_flags.find_slips(house, entry))
+            tests = {slip.at[:-1] for slip in slips}  # of which nothing else is right either
+            yield from (_problem(place, p) for p in found if not any(p.path[: len(t)] == t for t in tests if t))
+            yield from (place.field("unknown_name", slip.at, slip.problem, slip.near) for slip in slips)
 
 
 def list_located_rules(house: House) -> Iterator[tuple[RuleEntry, EntryPlace]]:
@@ -101,14 +101,13 @@ def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
 def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9.]+)*", entry.id):
         yield place.field("wrong_value", ("id",), f"{entry.id!r} is not lower-case words joined by -")
-    for field, value, allowed in (
-        ("phase", entry.phase, PHASES),
-        ("each", entry.each, tuple(match_finders.EACH)),
-        ("confidence", entry.confidence, CONFIDENCE),
-    ):
-        if value is not None and value not in allowed:
-            said = f"{value!r} is none of {', '.join(allowed)}"
-            yield place.field("wrong_value", (field,), said, nearest_names(value, allowed))
+    if entry.each is not None and entry.each not in match_finders.EACH:
+        said = f"{entry.each!r} is none of {', '.join(match_finders.EACH)}"
+        yield place.field("wrong_value", ("each",), said, nearest_names(entry.each, match_finders.EACH))
+    if entry.engines and entry.except_engines:
+        yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
+    if entry.except_engines and not entry.except_because:
+        yield place.fault("missing_key", "`except_because` is missing: why it is not for them", ("except_engines",))
     if entry.only and entry.each is None:
         yield place.field("contradiction", ("only",), "`only` belongs to rules with `each`")
     if entry.when is None and entry.each is None:
@@ -125,34 +124,7 @@ def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
 def _filled_in(text: str, at: At, place: EntryPlace) -> Iterator[Fault]:
     """Words in braces are facts; `${X}` is meant as it stands."""
     for name in re.findall(r"(?<!\$)\{([a-zA-Z_][\w.-]*)\}", text):
-        if name not in FIELDS and name.partition(".")[0] not in (*OF_FLAGS, *OF_VARIABLES):
+        if name not in FIELDS and name.partition(".")[0] not in (*rule_flags.OF_FLAGS, *OF_VARIABLES):
             yield place.field(
                 "unknown_name", at, f"{{{name}}} is no fact, so nothing is filled in", nearest_names(name, FIELDS)
             )
-
-
-def _flags(house: House, entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
-    """Flags in a condition are flags of an engine that the rule is for."""
-    engines = entry.engines or tuple(house.ids["engines"])
-    tables = [t for t in (find_flag_table(x, house) for x in engines) if t is not None]
-    if len(tables) < len(entry.engines) or not tables:
-        return  # an engine whose flags were not read
-    for at, name in _fields(msgspec.to_builtins(entry.when), ("when",)):
-        head, _, flag = name.partition(".")
-        if head in OF_FLAGS and flag and not any(is_known_setting(flag, t) for t in tables):
-            said = f"no engine of this rule has a flag {flag!r}"
-            yield place.field(
-                "unknown_name", at, said, nearest_names(flag, [n for t in tables for n in list_setting_names(t)])
-            )
-
-
-def _fields(raw: Any, at: At) -> Iterator[tuple[At, str]]:
-    if isinstance(raw, list):
-        for i, inner in enumerate(raw):
-            yield from _fields(inner, (*at, i))
-    elif isinstance(raw, dict):
-        for word, inner in raw.items():
-            if word == "field" and isinstance(inner, str):
-                yield (*at, word), inner
-            else:
-                yield from _fields(inner, (*at, word))

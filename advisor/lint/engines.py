@@ -20,7 +20,6 @@ from advisor.lint.rule_types import At
 from advisor.lint.shape import find_flaws
 
 TABLES = ("os", "hardware", "formats", "quantization", "features", "floors")
-KINDS = ("engine", "wrapper", "proxy", "orchestrator", "client", "desktop-app")
 MISSPELT = 0.8  # likeness from which a key that one engine alone has is taken for another's
 KV_BYTES = (0.1, 8.0)  # of one value in a cache
 
@@ -41,10 +40,6 @@ def _entry(house: House, item: TableItem) -> Iterator[Fault]:
     entry: Engine = item.entry
     if not entry.sources:
         yield item.place.fault("source", "has no `sources`")
-    if entry.kind not in KINDS:
-        yield item.place.field(
-            "wrong_value", ("kind",), f"{entry.kind!r} is none of {', '.join(KINDS)}", nearest_names(entry.kind, KINDS)
-        )
     for name in ("defaults", "memory", "versions"):
         yield from _keys_inside(entry, item.place, getattr(entry, name), (name,))
     newest = entry.latest_seen.version if entry.latest_seen else ""
@@ -168,8 +163,11 @@ def _memory(item: TableItem) -> Iterator[Fault]:
         return
     kind = memory_type(entry)
     if kind is None:
-        runs = f" ({entry.id} runs {entry.runs[0]}, whose constants count)" if entry.runs else ""
-        said = f"nothing reads `memory`: there is no advisor/engines/{module_name(entry.id)}.py{runs}"
+        runs = f"{entry.id} runs {entry.runs[0]}, whose constants count" if entry.runs else ""
+        said = (
+            f"nothing reads `memory`: {runs or 'it says no `family` (pool or plain: no Python is wanted)'}, and there "
+            f"is no advisor/engines/{module_name(entry.id)}.py"
+        )
         yield item.place.fault("missing_place", said, ("memory",))
         return
     if not find_flaws(item.data["memory"], kind):
@@ -191,6 +189,14 @@ def _constants(item: TableItem) -> Iterator[Fault]:
         if name not in sizes:
             said = f"unknown cache type {name!r}"
             yield item.place.field("unknown_name", ("memory", "packed_kv", name), said, nearest_names(name, sizes))
+    tiers = memory.get("tiers")
+    if tiers and not any("before" not in r and not r.get("accelerators") for r in tiers):
+        said = "one row must hold for any card and the newest version: without `before` and `accelerators`"
+        yield item.place.field("range", ("memory", "tiers"), said)
+    beside = memory.get("outside_gib")
+    if beside and not any(r.get("from_ranks", 1) <= 1 and not r.get("unified") for r in beside):
+        said = "one row must hold for one rank on a card of its own: without `from_ranks` and `unified`"
+        yield item.place.field("range", ("memory", "outside_gib"), said)
     for field in ("fraction", "activation"):
         rows = memory.get(field)
         if rows and sum("before" not in r for r in rows) != 1:

@@ -10,7 +10,7 @@ from advisor.catalog.types import Accelerator
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.lint.faults import Fault, one_line
-from advisor.lint.house import House
+from advisor.lint.house import House, TableItem, memory_type
 from advisor.models.types import Dense, Model
 
 LEAST_MEMORY = 16 * 2**30
@@ -25,11 +25,26 @@ def find_faults(house: House) -> Iterator[Fault]:
     for name, item in house.tables["engines"].items():
         if ("engines", name) in house.hopeless:
             continue
-        for problem in _refused(house, name, model, card):
-            m = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
-            if m and m[1] in BLOCKS:
-                where = (m[1], *(p for p in re.split(r"\.|\[.*?\]", m[3] or "") if p))
-                yield item.place.field("wrong_value", where, one_line(m[2][0].lower() + m[2][1:]))
+        try:
+            refused = list(_refused(house, name, model, card))
+        except Exception as e:  # what should have been refused: constants that each are right and do not go together
+            if item.entry.memory:
+                said = f"an estimate with these constants fails ({type(e).__name__}: {e})"
+                yield item.place.field("contradiction", ("memory",), one_line(said))
+            continue
+        for problem in refused:
+            yield from _told(name, item, problem)
+
+
+def _told(name: str, item: TableItem, problem: str) -> Iterator[Fault]:
+    """A refusal as a fault of the block that it is about."""
+    m = re.fullmatch(rf"rules/engines/{re.escape(name)}\.yaml, (\w+): (.*?)(?: - at `\$\.?(.*)`)?", problem)
+    if m and m[1] in BLOCKS:
+        where = (m[1], *(p for p in re.split(r"\.|\[.*?\]", m[3] or "") if p))
+        yield item.place.field("wrong_value", where, one_line(m[2][0].lower() + m[2][1:]))
+    elif m is None and memory_type(item.entry) is not None:
+        said = problem.removeprefix(f"rules/engines/{name}.yaml: ")
+        yield item.place.field("contradiction", ("memory",), one_line(f"the simplest estimate is refused: {said}"))
 
 
 def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iterator[str]:

@@ -32,6 +32,7 @@ Code = Literal[
     "missing_place",  # an entry that needs another one elsewhere
     "contradiction",
     "unreachable",
+    "unchecked",  # spoiled rules brought a part of the linter down: what else is wrong is not known
 ]
 
 
@@ -51,9 +52,12 @@ class Fault(Record, frozen=True, kw_only=True, order=True):
         return f"{place}: {self.message.removesuffix('.') if hint else self.message}{hint}"
 
 
+NO_FAULT = Fault(file="", line=None, code="missing_key", message="")  # what follows from a fault that was told
+
+
 def order_faults(faults: Iterable[Fault]) -> tuple[Fault, ...]:
     """Each fault once, by file, line and text."""
-    return tuple(sorted(set(faults), key=lambda f: (f.file, f.line or 0, f.message, f.code)))
+    return tuple(sorted(set(faults) - {NO_FAULT}, key=lambda f: (f.file, f.line or 0, f.message, f.code)))
 
 
 def nearest_names(name: str, known: Iterable[str]) -> tuple[str, ...]:

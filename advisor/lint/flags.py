@@ -58,7 +58,8 @@ def flag_faults(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fa
     engine = getattr(part.entry, "id", None)
     table = find_flag_table(engine, house) if isinstance(engine, str) else None
     if table is not None and not is_known_setting(name, table):
-        said = f"{name!r} is no flag in rules/flags/{engine}.yaml (a key of a file: list it there under `settings`)"
+        other = "a key of a file: list it there under `settings`; a word without a flag, like the model: `positional`"
+        said = f"{name!r} is no flag in rules/flags/{engine}.yaml ({other})"
         yield part.place.field("unknown_name", at, said, nearest_names(name, list_setting_names(table)))
 
 

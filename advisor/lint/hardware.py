@@ -19,7 +19,6 @@ from advisor.machines.types import Device, Vendor
 from advisor.units import GIB
 
 DOUBTFUL = "doubtful"  # little more is known than that there is such a thing
-CONFIDENCE = ("2src", "1src", DOUBTFUL)
 DTYPES = ("fp32", "fp16", "bf16", "fp8", "int8", "fp4")
 # What one device can have, in the unit of the field: wide enough for ten years, too narrow for a wrong unit.
 RANGES = {
@@ -66,9 +65,6 @@ def _ranges(item: TableItem) -> Iterator[Fault]:
         if value is not None and not low <= value <= high:
             said = f"{value:g} {unit} cannot be; {low:g} to {high:g} are possible"
             yield item.place.field("unit", (field,), said)
-    if item.entry.confidence not in CONFIDENCE:
-        said = f"{item.entry.confidence!r} is none of {', '.join(CONFIDENCE)}"
-        yield item.place.field("wrong_value", ("confidence",), said, nearest_names(item.entry.confidence, CONFIDENCE))
 
 
 def _card(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:

@@ -20,7 +20,7 @@ from advisor.engines import FAMILIES, module_name
 from advisor.lint.catalogues import catalogue
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.kinds import KINDS, RuleFileKind, find_kind
-from advisor.lint.pruning import prune_flaws
+from advisor.lint.pruning import CompletedEntry, prune_flaws, value_at, with_key
 from advisor.lint.reading import EntryPlace, RuleFile, read_folder
 from advisor.lint.rule_types import At, Visit, list_visits
 from advisor.lint.shape import find_flaws
@@ -173,10 +173,11 @@ class House:
     def unknown(
         self, place: EntryPlace, at: At, what: str, name: str, known: Container[str] | None = None, table: str = ""
     ) -> Iterator[Fault]:
-        """A fault where `name` is none of `known` (default: ids of `table`)."""
+        """A fault where `name` is none of `known` (default: ids of `table`); a list or tuple of them is told."""
         have: Any = self.ids[table] if known is None else known
         if name not in have and not (name and name in self.hidden):
-            yield place.field("unknown_name", at, f"unknown {what} {name!r}", nearest_names(name, have))
+            there = f"; there are {', '.join(map(str, have))}" if isinstance(have, (list, tuple)) else ""
+            yield place.field("unknown_name", at, f"unknown {what} {name!r}{there}", nearest_names(name, have))
 
     def each_unknown(
         self,
@@ -262,6 +263,8 @@ def _entries(
         else:
             house.tables[entry.table].pop(entry.id, None)
             house.tables[entry.table][entry.id] = item
+        if isinstance(data, CompletedEntry) and data.is_guess:
+            house.hopeless.add((entry.table, entry.id))
         if (entry.table, entry.id) not in house.hopeless:
             sound |= data if entry.table == "engines" else {entry.table: [*sound.get(entry.table, ()), data]}
     house._sound[file.root / file.name] = sound or None
@@ -281,7 +284,7 @@ def _with_sound_memory(data: dict[str, Any], house: House) -> dict[str, Any]:
     if left is None and kind is not None:
         house.hopeless.add(("engines", data["id"]))
         return data
-    return {**data, "memory": left} if kind is not None else data
+    return with_key(data, "memory", left) if kind is not None else data
 
 
 def _label(entry: TableEntry) -> str:
@@ -290,13 +293,23 @@ def _label(entry: TableEntry) -> str:
     return entry.id
 
 
+def _name_at(data: Any, at: At) -> str:
+    """The id of the innermost entry that a path leads through; nothing where none has one."""
+    name = ""
+    for i in range(1, len(at) + 1):
+        entry = value_at(data, at[:i])
+        if isinstance(entry, dict) and isinstance(entry.get("id"), str):
+            name = entry["id"]
+    return name
+
+
 def _document(file: RuleFile, kind: RuleFileKind, house: House) -> Iterator[Fault]:
     assert kind.type is not None
     wanted = kind.type()
     data = {} if file.data is None else file.data
     place = EntryPlace(file, ())  # faults of shape are told by the file as it is
     found = find_flaws(data, wanted)
-    yield from (place.field(f.code, f.at, f.problem, f.near) for f in found)
+    yield from (place._replace(label=_name_at(data, f.at)).field(f.code, f.at, f.problem, f.near) for f in found)
     sound = prune_flaws(data, wanted)
     if sound is None:
         house.hidden += file.text

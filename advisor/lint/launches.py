@@ -54,7 +54,7 @@ def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Faul
     for i, name in enumerate(entry.targets):
         at: At = ("targets", i)
         if name not in table.targets:
-            yield from house.unknown(item.place, at, "target", name, table.targets)
+            yield from house.unknown(item.place, at, "target", name, tuple(table.targets))
             continue
         if name in entry.no_target:
             said = f"it has the target {name}, and `no_target` says why it has none"
@@ -69,7 +69,7 @@ def _targets(house: House, item: TableItem, table: TargetsFile) -> Iterator[Faul
         if name == INSTALL and entry.installation is None:
             yield item.place.field("missing_place", at, "`installation` does not say how it is installed")
     for name in entry.no_target:
-        yield from house.unknown(item.place, ("no_target", name), "target", name, table.targets)
+        yield from house.unknown(item.place, ("no_target", name), "target", name, tuple(table.targets))
     if entry.installation is not None and INSTALL not in entry.targets:
         said = f"is never written: {INSTALL} is not among its `targets`"
         yield item.place.field("missing_place", ("installation",), said)

@@ -8,10 +8,25 @@ from collections.abc import Iterator
 from advisor.errors import UnknownName
 from advisor.lint.faults import Fault
 from advisor.lint.house import House
+from advisor.lint.pruning import is_stand_in
 from advisor.lint.reading import EntryPlace
 from advisor.lint.rule_types import At
 from advisor.models.parameters import active_params, stored_params, text_params, vision_params
-from advisor.models.types import Chunked, Layout, Model, Moe, Parallel, Sliding
+from advisor.models.types import (
+    Chunked,
+    GatedDeltaNet,
+    Kda,
+    Layout,
+    Lightning,
+    Mamba1,
+    Mamba2,
+    Model,
+    Moe,
+    NoMixer,
+    Parallel,
+    ShortConv,
+    Sliding,
+)
 
 # A published count that ends in at least so many zeros is a rounded one: half a unit of its last digit is allowed.
 ROUNDED_FROM = 3
@@ -22,6 +37,7 @@ NAME_RANGE = (0.6, 1.7)  # of a stub's parameters over the size in its name; 0.9
 # bits of a weight that a download may take over the definition's, by kind of download
 DOWNLOAD_RANGE = (0.6, 2.2)
 DOWNLOAD_BITS = (1.4, 36.0)  # where the format is not said
+STATES = (GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, NoMixer, ShortConv)
 LONGEST_CONTEXT = (128, 100_000_000)  # tokens
 
 
@@ -30,18 +46,35 @@ def find_faults(house: House) -> Iterator[Fault]:
     for item in house.tables["models"].values():
         model: Model = item.entry
         yield from _downloads(house, model, item.place)
-        if (model.layout is None) == (model.stub is None):
+        if (model.layout is None) == (model.stub is None) and not _cannot_be_read(model, item.place):
             yield item.place.fault("missing_key", "needs either `layout` or, where it is not known, `stub`")
         if model.max_context is not None and not LONGEST_CONTEXT[0] <= model.max_context <= LONGEST_CONTEXT[1]:
             said = f"{model.max_context:,} is no length of a context in tokens"
             yield item.place.field("unit", ("max_context",), said)
+        if model.max_context is None and not item.place.written(("max_context",)) and not _has_no_cache(model):
+            said = (
+                "`max_context` is missing (tokens that it was trained for): without it no length is refused as too long"
+            )
+            yield item.place.fault("missing_key", said, ("id",))
         if model.layout is None:
             yield from _stub(model, item.place)
             continue
+        if item.place.written(("layout",)) != item.data["layout"]:
+            continue  # something of it cannot be read, which is said: what is left does not add up
         wrong = list(_layers(model.layout, item.place))
         yield from wrong
         if not wrong:
             yield from _counts(model, item.place)
+
+
+def _has_no_cache(model: Model) -> bool:
+    """Whether every layer keeps a state of one size, so that no length is too long."""
+    return model.layout is not None and all(isinstance(g, STATES) for g in model.layout.attention)
+
+
+def _cannot_be_read(model: Model, place: EntryPlace) -> bool:
+    """Whether the layers stand in the file, and are left out because of their faults."""
+    return model.layout is None and model.stub is None and any(place.written((k,)) for k in ("layout", "stub"))
 
 
 def rounding(published: int) -> int:
@@ -148,6 +181,8 @@ def _downloads(house: House, model: Model, place: EntryPlace) -> Iterator[Fault]
         at: At = ("published", key)
         if not given:
             yield place.field("missing_key", at, "gives none of `bytes`, `gb`, `gib`")
+            continue
+        if is_stand_in(place.data, ("params_total",)):
             continue
         size_bytes = size.bytes or (size.gb or 0) * 1e9 or (size.gib or 0) * 2**30
         bits = 8 * size_bytes / model.params_total

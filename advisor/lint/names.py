@@ -22,14 +22,25 @@ def find_faults(house: House) -> Iterator[Fault]:
 
 
 def _clashes(rows: Iterable[tuple[TableItem, Iterable[str]]]) -> Iterator[Fault]:
-    first: dict[str, TableItem] = {}
+    first: dict[str, tuple[TableItem, str]] = {}
     for item, names in rows:
         for name in names:
-            other = first.setdefault(simplify_name(name), item)
-            if other is not item:
-                there = f"{other.place.file.shown}:{other.place.file.line(other.place.at)}"
-                said = f"the name {name!r} is also a name of {other.entry.id} ({there})"
-                yield item.place.fault("duplicate_name", said, _where(item, name))
+            key = simplify_name(name)
+            other, spelt = first.setdefault(key, (item, name))
+            if other is item:
+                continue
+            owner, taker, said_as = other, item, name
+            if _is_in_id(name, item) and not _is_in_id(name, other):
+                owner, taker, said_as = item, other, spelt
+                first[key] = item, name
+            there = f"{owner.place.file.shown}:{owner.place.file.line(owner.place.at)}"
+            said = f"the name {said_as!r} is also a name of {owner.entry.id} ({there})"
+            yield taker.place.fault("duplicate_name", said, _where(taker, said_as))
+
+
+def _is_in_id(name: str, item: TableItem) -> bool:
+    """Whether an entry's own id says the name: then it is another that has taken it."""
+    return simplify_name(name) in simplify_name(item.entry.id)
 
 
 def _where(item: TableItem, name: str) -> tuple[str | int, ...]:

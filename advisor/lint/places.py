@@ -32,11 +32,22 @@ def find_faults(house: House) -> Iterator[Fault]:
         entry: Engine = item.entry
         if targets is not None:
             yield from _launch(entry, item.place)
-        if guide is not None and entry.kind == ENGINE and entry.health.status != ARCHIVED and entry.id not in named:
-            said = f"no leaf of rules/{GUIDE} names it, so it is only taken when it is asked for"
+        if entry.only_asked_for is not None and entry.id in named:
+            said = f"a leaf of rules/{GUIDE} puts it forward"
+            yield item.place.field("contradiction", ("only_asked_for",), said)
+        if guide is not None and _wants_leaf(entry) and entry.id not in named:
+            said = (
+                f"no leaf of rules/{GUIDE} names it, so it is only taken when it is asked for; "
+                "where that is meant: only_asked_for: WHY in the entry"
+            )
             yield item.place.fault("missing_place", said, ("id",))
         yield from _memory(item)
         yield from _flags(house, item)
+
+
+def _wants_leaf(entry: Engine) -> bool:
+    """Whether advice is to put it forward by itself."""
+    return entry.kind == ENGINE and entry.health.status != ARCHIVED and entry.only_asked_for is None
 
 
 def _launch(entry: Engine, place: EntryPlace) -> Iterator[Fault]:
@@ -53,8 +64,11 @@ def _memory(item: TableItem) -> Iterator[Fault]:
         return
     module = f"advisor/engines/{module_name(entry.id)}.py"
     there = importlib.util.find_spec(f"advisor.engines.{module_name(entry.id)}") is not None
-    also = "" if there else f", and {module} to read them"
-    said = f"what it takes is not told: it needs constants in `memory`{also}, or `runs` with the engine inside"
+    also = "" if there else f"; {module} only where its arithmetic is its own"
+    said = (
+        "what it takes is not told: it needs constants in `memory` (`family: pool` reserves a share of each device, "
+        f"`family: plain` grows with use: no Python is wanted{also}), or `runs` with the engine inside"
+    )
     yield item.place.fault("missing_place", said, ("id",))
 
 

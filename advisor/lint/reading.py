@@ -11,8 +11,8 @@ from advisor.catalog.roots import rule_files
 from advisor.catalog.schema import format_place
 from advisor.errors import BadFile
 from advisor.files import compose_yaml, construct_yaml, read_text
-from advisor.lint.faults import Code, Fault, one_line
-from advisor.lint.pruning import find_original_place
+from advisor.lint.faults import NO_FAULT, Code, Fault, one_line
+from advisor.lint.pruning import find_original_place, is_stand_in, value_at
 from advisor.lint.rule_types import At
 
 
@@ -60,9 +60,18 @@ class EntryPlace(NamedTuple):
     data: Any = None
 
     def fault(self, code: Code, problem: str, at: At = (), near: Iterable[str] = ()) -> Fault:
-        """A fault of the entry, or of the value at `at` in its data; the message begins with the entry's name."""
+        """A fault of the entry, or of the value at `at` in its data; the message begins with the entry's name.
+
+        None (`NO_FAULT`) where the value was filled in: that it is missing has been said.
+        """
+        if is_stand_in(self.data, at):
+            return NO_FAULT
         said = f"{self.label}: {problem}" if self.label else problem
         return self.file.fault(code, said, (*self.at, *find_original_place(self.data, at)), near)
+
+    def written(self, at: At) -> Any:
+        """What stands in the file at `at` in the entry, faulty or not; None where nothing does."""
+        return value_at(self.file.data, (*self.at, *at))
 
     def field(self, code: Code, at: At, problem: str, near: Iterable[str] = ()) -> Fault:
         """A fault of the value at `at` in the entry, with its place in words before the problem."""

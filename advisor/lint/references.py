@@ -122,7 +122,7 @@ def _use_case(house: House, part: TypedPart, at: At, name: str) -> Iterator[Faul
 
 
 def _source(house: House, part: TypedPart, at: At, name: str) -> Iterator[Fault]:
-    yield from house.unknown(part.place, at, "source", name, getattr(part.entry, "sources", {}))
+    yield from house.unknown(part.place, at, "source", name, tuple(getattr(part.entry, "sources", ())))
 
 
 def _version(house: House, part: TypedPart, at: At, text: str) -> Iterator[Fault]:

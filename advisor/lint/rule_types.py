@@ -25,6 +25,15 @@ def says(t: inspect.Type, word: str) -> bool:
     return isinstance(t, inspect.Metadata) and (t.extra or {}).get("is") == word
 
 
+def list_words(t: inspect.Type) -> tuple[str, ...]:
+    """The words of the closed list that a type is held to, whether it says so itself or of a text; empty = any."""
+    if isinstance(t, inspect.Metadata):
+        return tuple((t.extra or {}).get("words", ())) or list_words(t.type)
+    if isinstance(t, inspect.UnionType):
+        return tuple(w for x in t.types if not isinstance(x, inspect.NoneType) for w in list_words(x))
+    return tuple(str(v) for v in t.values) if isinstance(t, inspect.LiteralType) else ()
+
+
 def list_types(kind: Any) -> Iterator[inspect.Type]:
     """The type and every type inside it, structs once each."""
     stack, seen = [info(kind)], set()

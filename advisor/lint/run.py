@@ -9,8 +9,10 @@ from pathlib import Path
 from advisor.catalog.roots import rule_files
 from advisor.lint import (
     bounds,
+    card_use,
     check_rules,
     choices,
+    completeness,
     concepts,
     engines,
     estimates,
@@ -28,7 +30,7 @@ from advisor.lint import (
     snippets,
     speed,
 )
-from advisor.lint.faults import Fault, order_faults
+from advisor.lint.faults import Fault, one_line, order_faults
 from advisor.lint.house import House, read_house
 from advisor.lint.reading import shorten_path
 
@@ -39,8 +41,10 @@ CONCERNS: tuple[Callable[[House], Iterator[Fault]], ...] = (
     bounds.find_faults,
     models.find_faults,
     hardware.find_faults,
+    card_use.find_faults,
     formats.find_faults,
     engines.find_faults,
+    completeness.find_faults,
     concepts.find_faults,
     estimates.find_faults,
     flags.find_faults,
@@ -62,10 +66,24 @@ def lint(roots: Sequence[Path], today: datetime.date | None = None) -> tuple[Fau
     """
     house, faults = read_house([r.resolve() for r in roots], today)
     for concern in CONCERNS:
-        faults += concern(house)
+        faults += _ask(concern, house)
     for root in house.roots:
         if not rule_files(root):
             faults.append(
                 Fault(file=shorten_path(root), line=None, code="unreadable", message="holds no rule file (*.yaml)")
             )
     return order_faults(faults)
+
+
+def _ask(concern: Callable[[House], Iterator[Fault]], house: House) -> list[Fault]:
+    """What one concern finds. Where spoiled rules bring it down, that is one fault more and hides no other."""
+    found: list[Fault] = []
+    try:
+        for fault in concern(house):
+            found.append(fault)
+    except Exception as e:
+        name = concern.__module__.rpartition(".")[2].replace("_", " ")
+        said = one_line(f"the concern `{name}` could not be looked at to its end ({type(e).__name__}: {e})", 200)
+        where = shorten_path(house.roots[-1])
+        found.append(Fault(file=where, line=None, code="unchecked", message=f"{said}: mend the other faults first"))
+    return found

@@ -25,11 +25,20 @@ from advisor.lint.rule_types import (
     info,
     list_types,
     list_visits,
+    list_words,
     says,
     strip_annotations,
 )
 
 _YAML_WORDS = "YAML reads a bare yes, no, on or off as true or false: quote it"
+
+
+class MissingKey(NamedTuple):
+    """A key that a struct wants, and the type of its value."""
+
+    name: str
+    type: inspect.Type
+    owner: inspect.StructType
 
 
 class Flaw(NamedTuple):
@@ -39,6 +48,7 @@ class Flaw(NamedTuple):
     code: Code
     problem: str
     near: tuple[str, ...] = ()
+    missing: MissingKey | None = None
 
 
 def find_flaws(value: Any, kind: Any) -> list[Flaw]:
@@ -52,7 +62,7 @@ def find_flaws(value: Any, kind: Any) -> list[Flaw]:
                 msgspec.convert(value, kind)
             except msgspec.ValidationError as e:
                 return [Flaw((), "wrong_value", str(e))]
-    return [flaw for v in list_visits(value, kind) if (flaw := _pattern(v)) is not None] if _has_patterns(kind) else []
+    return [flaw for v in list_visits(value, kind) for flaw in _meaning(v)] if _has_meanings(kind) else []
 
 
 def _converts(value: Any, kind: Any) -> bool:
@@ -63,20 +73,24 @@ def _converts(value: Any, kind: Any) -> bool:
     return True
 
 
-def _pattern(visit: Visit) -> Flaw | None:
-    """What is wrong with a regular expression."""
-    if not says(visit.type, PATTERN):
-        return None
-    try:
-        re.compile(visit.value, re.IGNORECASE)
-    except re.error as e:
-        return Flaw(visit.at, "pattern", f"{visit.value!r} is no regular expression: {e}")
-    return None
+def _meaning(visit: Visit) -> Iterator[Flaw]:
+    """What is wrong with a text that the decoder takes: a regular expression, a word of a closed list."""
+    if not isinstance(visit.type, inspect.Metadata) or not isinstance(visit.value, str):
+        return
+    if says(visit.type, PATTERN):
+        try:
+            re.compile(visit.value, re.IGNORECASE)
+        except re.error as e:
+            yield Flaw(visit.at, "pattern", f"{visit.value!r} is no regular expression: {e}")
+    words = (visit.type.extra or {}).get("words", ())
+    if words and visit.value not in words:
+        said = f"{_plain(visit.value)} is none of {', '.join(words)}"
+        yield Flaw(visit.at, "wrong_value", said, _near(visit.value, list(words)))
 
 
 @lru_cache(maxsize=256)
-def _has_patterns(kind: type) -> bool:
-    return any(says(t, PATTERN) for t in list_types(kind))
+def _has_meanings(kind: type) -> bool:
+    return any(says(t, PATTERN) or "words" in (getattr(t, "extra", None) or {}) for t in list_types(kind))
 
 
 @lru_cache(maxsize=256)
@@ -89,8 +103,11 @@ def _strict(kind: type) -> bool:
 
 
 def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
+    yield from _meaning(Visit(at, t, value))
     t = strip_annotations(t)
-    if isinstance(t, inspect.UnionType):
+    if isinstance(value, (list, dict)) and len(value) < (getattr(t, "min_length", None) or 0):
+        yield Flaw(at, "wrong_value", "at least one row is wanted")
+    elif isinstance(t, inspect.UnionType):
         yield from _union(value, t, at)
     elif isinstance(t, inspect.StructType) and isinstance(value, dict):
         yield from _struct(value, t, at)
@@ -108,14 +125,18 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
         for i, (inner, kind) in enumerate(zip(value, t.item_types, strict=False)):
             yield from _flaws(inner, kind, (*at, i))
     elif isinstance(t, inspect.LiteralType):
-        if not any(v == value and isinstance(v, bool) is isinstance(value, bool) for v in t.values):
-            words = [str(v) for v in t.values]
-            said = f"{_plain(value)} is none of {', '.join(words)}"
-            if isinstance(value, bool) and all(isinstance(v, str) for v in t.values):
-                said += f" ({_YAML_WORDS})"
-            yield Flaw(at, "wrong_value", said, _near(value, words))
+        yield from _literal(value, t, at)
     elif not accepts(t, value):
         yield Flaw(at, "wrong_value", f"{_shown(value)}; {_wanted(t)} is wanted{_hint(t, value)}")
+
+
+def _literal(value: Any, t: inspect.LiteralType, at: At) -> Iterator[Flaw]:
+    if not any(v == value and isinstance(v, bool) is isinstance(value, bool) for v in t.values):
+        words = [str(v) for v in t.values]
+        said = f"{_plain(value)} is none of {', '.join(words)}"
+        if isinstance(value, bool) and all(isinstance(v, str) for v in t.values):
+            said += f" ({_YAML_WORDS})"
+        yield Flaw(at, "wrong_value", said, _near(value, words))
 
 
 def _struct(value: dict[str, Any], t: inspect.StructType, at: At) -> Iterator[Flaw]:
@@ -131,7 +152,22 @@ def _struct(value: dict[str, Any], t: inspect.StructType, at: At) -> Iterator[Fl
         if name in value:
             yield from _flaws(value[name], field.type, (*at, name))
         elif field.required and name not in meant:
-            yield Flaw(at, "missing_key", f"`{name}` is missing")
+            form = _form(field.type)
+            said = f"`{name}` is missing" + (f": {form}" if form else "")
+            yield Flaw(at, "missing_key", said, missing=MissingKey(name, field.type, t))
+
+
+def _form(t: inspect.Type) -> str:
+    """What a value may be, where its type is a closed list of words or a mapping that must hold some; else nothing."""
+    words = list_words(t)
+    if words:
+        return f"one of {', '.join(words)}"
+    t = strip_annotations(t)
+    if not isinstance(t, inspect.StructType):
+        return ""
+    inner = {f.encode_name: list_words(f.type) for f in t.fields if f.required}
+    keys = [f"{name}: {' | '.join(listed)}" if listed else f"{name}: ..." for name, listed in inner.items()]
+    return "{" + ", ".join(keys) + "}" if keys else ""
 
 
 def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:

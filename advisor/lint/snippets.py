@@ -43,7 +43,11 @@ def _examples(found: LocatedRule, book: Rulebook) -> Iterator[Fault]:
             yield place.field("snippet", (field,), "holds no launch that the checker sees")
             continue
         hits = [f for f in result.findings if f.rule == entry.id]
-        if field == "bad" and not hits:
+        started = {x.engine for x in result.verdicts}
+        if field == "bad" and entry.engines and started.isdisjoint(entry.engines):
+            said = f"starts {', '.join(sorted(started))}, and the rule is for {', '.join(entry.engines)}"
+            yield place.field("snippet", (field,), said)
+        elif field == "bad" and not hits:
             yield place.field("snippet", (field,), f"the rule does not find fault with it{_instead(entry.id, result)}")
         if field == "good" and hits:
             yield place.field("snippet", (field,), f"the rule finds fault with it: {one_line(hits[0].message, 160)}")

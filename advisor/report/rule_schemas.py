@@ -1,20 +1,22 @@
 """JSON Schemas of the rule files, for editors and `advise rules schema`.
 
-`python -m advisor.report.rule_schemas advisor/schemas/rules` writes them.
+`python -m advisor.report.pages` writes them.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.checks.rules import CheckRulesFile
 from advisor.decision.nodes import REASON_CODES
 from advisor.decision.policy import PolicyFile
 from advisor.decision.types import GuideSource, LeafVerdict, Role
+from advisor.engines.flag_tables import FlagTable
+from advisor.engines.plain import PlainConstants
+from advisor.engines.pool_constants import PoolConstants
 from advisor.meanings import FeatureKey, QuantizationName
 from advisor.models.types import Model
 
@@ -115,21 +117,28 @@ KINDS: dict[str, tuple[type, dict[str, type]]] = {
     "prices": (Prices, {}),
     "guide": (GuideFile, {}),
     "policy": (PolicyFile, {}),
+    "checks": (CheckRulesFile, {}),
+    "flags": (FlagTable, {}),
 }
+# memory.family of an engine -> what its constants are
+MEMORY = {"pool": PoolConstants, "plain": PlainConstants}
 _HEADINGS = {"accelerators": "vendor", "models": "family"}
 
 
 def make_rule_schema(kind: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of one kind of rule file."""
     file, inherited = KINDS[kind]
+    more = (*inherited.values(), *(MEMORY.values() if file is Engine else ()))
     (root, *_), parts = msgspec.json.schema_components(
-        [file, *inherited.values()], ref_template="#/$defs/{name}", schema_hook=lambda _: {"$comment": "any value"}
+        [file, *more], ref_template="#/$defs/{name}", schema_hook=lambda _: {"$comment": "any value"}
     )
     for key, entry in inherited.items():
         body = parts[entry.__name__]
         heading = _HEADINGS[key]
         body["required"] = [r for r in body.get("required", []) if r != heading]
         parts[file.__name__]["properties"][key]["items"] = {"$ref": f"#/$defs/{entry.__name__}"}
+    if file is Engine:
+        parts["Engine"]["properties"]["memory"] = _memory_schema(parts)
     if kind == "guide":
         parts["GuideNode"]["properties"]["code"] = {"enum": [*REASON_CODES, None], "default": None}
     made: dict[str, Any] = {
@@ -139,6 +148,18 @@ def make_rule_schema(kind: str) -> dict[str, Any]:
         "$defs": parts,
     }
     return made
+
+
+def _memory_schema(parts: dict[str, Any]) -> dict[str, Any]:
+    """The block of constants, by its family; what other engines have is read by their own modules."""
+    by_family = []
+    for family, kind in MEMORY.items():
+        body = parts[kind.__name__]
+        del body["properties"]["names"]  # the program puts it in
+        is_of = {"properties": {"family": {"const": family}}, "required": ["family"]}
+        by_family.append({"if": is_of, "then": {"$ref": f"#/$defs/{kind.__name__}"}})
+    keys = {k: True for kind in MEMORY.values() for k in parts[kind.__name__]["properties"]}
+    return {"type": "object", "default": {}, "properties": keys, "allOf": by_family}
 
 
 def make_schema_files() -> dict[str, str]:
@@ -157,18 +178,10 @@ def find_rule_kind(file: str) -> str | None:
     if file.startswith("quantizations."):
         return "quantizations"
     folders = {"engines": "engine", "hardware": "hardware", "models": "models", "prices": "prices"}
-    folders |= {"guides": "guide", "policy": "policy"}
+    folders |= {"guides": "guide", "policy": "policy", "flags": "flags"}
+    if file.startswith("checks/rules/"):
+        return "checks"
     return folders.get(file.split("/")[0]) if "/" in file else None
-
-
-def main(folder: str) -> None:
-    """Write the schema files."""
-    for name, text in make_schema_files().items():
-        (Path(folder) / name).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])
 
 
 __all__ = ["KINDS", "LeafVerdict", "find_rule_kind", "make_rule_schema", "make_schema_files"]

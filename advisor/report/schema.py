@@ -1,12 +1,10 @@
 """The shapes of all JSON output, and the schema files made from them (advisor/schemas/*.json; a test holds them true).
 
-python -m advisor.report.schema advisor/schemas
+`python -m advisor.report.pages` writes them.
 """
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -235,13 +233,3 @@ def make_schema_files() -> dict[str, str]:
         + "\n"
         for name in SHAPES
     }
-
-
-def main(folder: str) -> None:
-    """Write the schema files."""
-    for name, text in make_schema_files().items():
-        (Path(folder) / name).write_text(text, encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1])

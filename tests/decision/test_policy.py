@@ -82,7 +82,7 @@ def test_shipped_files_hold_to_the_schema_of_their_kind(name: str, kind: str) ->
 
 def test_schema_files_are_what_the_types_say() -> None:
     for name, text in make_schema_files().items():
-        assert (SCHEMAS / name).read_text() == text, "python -m advisor.report.rule_schemas advisor/schemas/rules"
+        assert (SCHEMAS / name).read_text() == text, "make pages"
         jsonschema.Draft202012Validator.check_schema(json.loads(text))
     assert {p.stem for p in SCHEMAS.glob("*.json")} == set(KINDS)
 

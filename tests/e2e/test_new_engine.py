@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,20 @@ memory:
   outside_gib: [{low: 0.1, value: 0.4, high: 1, source: assumed}]
   planner: plain
 sources: {new: {title: its documentation, version: 1.0.0, date: '2026-11-22'}}
+"""
+FLAGS = """\
+engine: newserve
+version: 1.0.0
+source: its parser of 1.0.0
+flags:
+  model: {}
+  longest: {t: int}
+  at-once: {t: int}
+  ranks: {t: int}
+  share: {t: float}
+  cache-type: {c: [auto, fp8]}
+  host: {}
+  port: {t: int}
 """
 CARD = "2x RTX 4090, 64GB RAM, linux"
 MODEL = "meta-llama/Llama-3.1-8B-Instruct"
@@ -119,6 +134,28 @@ def test_its_files_are_made_and_its_launches_recognised(
     assert "does not fit" in said
     file.write_text(f"#!/bin/sh\nnewserve run --model {MODEL} --longest 4096 --share 0.95\n")
     assert answer(capsys, "check", str(file), "--on", "RTX 4090")[0] == 0
+
+
+def test_its_flags_are_checked_by_rules_that_name_no_engine(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A table of its flags and its memory constants are enough for the general rules of `advise check`."""
+    (tmp_path / "flags").mkdir()
+    (tmp_path / "flags/newserve.yaml").write_text(FLAGS)
+    monkeypatch.setenv("ADVISOR_RULES", f"{folder}{os.pathsep}{tmp_path}")
+    file = tmp_path / "start.sh"
+    words = "--longest 4096 --share 0.5 --at-once many --max-model-len 4096 --cache-type fp9"
+    file.write_text(f"#!/bin/sh\nnewserve run --model {MODEL} {words}\n")
+    status, said = answer(capsys, "check", str(file), "--on", "RTX 4090", "--format", "json")
+    assert status == 1
+    found = {f["rule"] for f in json.loads(said)["findings"]}
+    assert {"flag-unknown", "flag-bad-value", "kv-dtype-unknown"} <= found
+    file.write_text(f"#!/bin/sh\nnewserve run --model {MODEL} --longest 4096 --share 0.5\n")
+    status, said = answer(capsys, "check", str(file), "--on", "RTX 4090", "--format", "json")
+    assert "weights-exceed-budget" in {f["rule"] for f in json.loads(said)["findings"]}
+    file.write_text(f"#!/bin/sh\nnewserve run --model {MODEL} --longest 4096 --ranks 2\n")
+    status, said = answer(capsys, "check", str(file), "--on", "RTX 4090", "--format", "json")
+    assert "world-size-exceeds-gpus" in {f["rule"] for f in json.loads(said)["findings"]}
 
 
 def test_it_is_listed(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:

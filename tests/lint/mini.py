@@ -20,6 +20,7 @@ accelerators:
   bandwidth_gbs: 1000
   tflops: {fp32: 80, fp16: 160, bf16: 160, fp8: 320}
   mig_profiles: {1g.10gb: 10737418240}
+  unknown: [price]
   source: a test
   confidence: 1src
 - id: card-b
@@ -29,6 +30,7 @@ accelerators:
   architecture: Ada Lovelace
   compute_capability: '8.9'
   memory_bytes: 17179869184
+  unknown: [tflops, bandwidth_gbs, price]
   source: a test
   confidence: 1src
 - id: card-c
@@ -37,6 +39,7 @@ accelerators:
   architecture: Ada Lovelace
   compute_capability: '8.9'
   memory_bytes: 8589934592
+  unknown: [tflops, bandwidth_gbs, price]
   source: a test
   confidence: 1src
 """
@@ -67,6 +70,7 @@ models:
   aliases: [dense]
   model_type: tiny
   params_total: {COUNT}
+  max_context: 4096
   params_text: {COUNT}
   params_active: {COUNT - 80}
   params_stored: {COUNT}
@@ -93,6 +97,7 @@ models:
 - id: org/Mixed
   params_total: {MOE_COUNT}
   params_active: {MOE_ACTIVE}
+  max_context: 4096
   layout:
     n_layers: 2
     hidden_size: 8
@@ -111,6 +116,8 @@ name: E
 kind: engine
 version: '1.0'
 health: {status: active}
+hardware: {nvidia: {support: 'yes', src: [s]}}
+formats: {hf_safetensors: {support: 'yes', src: [s]}}
 os:
   linux: {support: 'yes', src: [s]}
 quantization:
@@ -122,7 +129,7 @@ images:
 - {lane: cuda, repository: r, tag: 'v{version}', src: [s]}
 concepts:
   context_length: {flags: [max-len]}
-start: {program: [e, serve], listen: ['--port', '{port}']}
+start: {program: [e, serve], model: ['{model}'], listen: ['--port', '{port}']}
 sources:
   s: {title: a test, version: '1.0'}
 """

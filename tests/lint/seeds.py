@@ -62,7 +62,10 @@ SEEDS = (
          at="hours_per_month: 731"),
     Seed("drafts.yaml", "hidden_states: 3", "hidden_states: three", "wrong_value", "a whole number is wanted"),
     Seed("engines/exllamav3.yaml", "chunk_size: 2048", "chunk_size: many", "wrong_value", "expected `int`, got `str`"),
+    Seed("engines/lmdeploy.yaml", "\nlicense:", "\nonly_asked_for: it is a test\nlicense:", "contradiction", "puts it forward"),
     # check rules
+    Seed("checks/rules/flags.yaml", "  except_because: a rule of its own says it\n", "", "missing_key", "`except_because` is missing",
+         at="  except_engines: [ollama]"),
     Seed("checks/rules/start.yaml", "field: tp.heads_uneven", "field: tp.head_uneven", "unknown_name", "unknown field 'tp.head_uneven'"),
     Seed("checks/rules/start.yaml", "bad: vllm serve Qwen/Qwen3-30B-A3B --enable-eplb", "bad: vllm serve Qwen/Qwen3-30B-A3B --max-num-seqs 4",
          "snippet", "does not find fault with it"),
@@ -98,10 +101,18 @@ NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         "id: newserve\nname: NewServe\nkind: engine\nversion: '1.0'\nhealth: {status: active}\n"
         "os: {linux: {support: 'yes', src: [docs]}}\nsources: {docs: {title: its documentation, version: '1.0'}}\n",
         (
+            ("missing_key", "`hardware` is missing: what it runs on"),
+            ("missing_key", "`formats` is missing: the checkpoint formats it loads"),
             ("missing_place", "does not say under `start` how it is started"),
             ("missing_place", "neither in `targets` nor in `no_target` whether it has command"),
-            ("missing_place", "no leaf of rules/guides/advisor.yaml names it"),
-            ("missing_place", "it needs constants in `memory`"),
+            (
+                "missing_place",
+                "no leaf of rules/guides/advisor.yaml names it, so it is only taken when it is asked for; where that is meant: only_asked_for",
+            ),
+            (
+                "missing_place",
+                "constants in `memory` (`family: pool` reserves a share of each device, `family: plain` grows with use: no Python",
+            ),
             ("missing_place", "rules/flags/newserve.yaml is missing"),
         ),
     ),
@@ -109,7 +120,15 @@ NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         "id: othserve\nname: OtherServe\nkind: engine\nhealth: {status: active}\nmemory: {source: a test of 1.0}\n"
         "start: {program: [othserve]}\ntargets: [command, docker, install]\nsources: {docs: {title: a test, version: '1'}}\n",
         (
-            ("missing_place", "nothing reads `memory`: there is no advisor/engines/othserve.py"),
+            ("missing_key", "`os` is missing"),
+            ("missing_key", "`hardware` is missing"),
+            ("missing_key", "`formats` is missing"),
+            ("missing_key", "does not say under `start.model` how it is told the model"),
+            ("missing_key", "does not say under `start.listen` how it is told where to listen"),
+            (
+                "missing_place",
+                "nothing reads `memory`: it says no `family` (pool or plain: no Python is wanted), and there is no advisor/engines/othserve.py",
+            ),
             ("missing_place", "docker needs a container image, and there are no `images`"),
             ("missing_place", "`installation` does not say how it is installed"),
             ("missing_place", "no leaf of rules/guides/advisor.yaml names it"),
@@ -117,34 +136,132 @@ NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         ),
     ),
     "flags/othserve.yaml": ("engine: othserve\nversion: '1'\nsource: its parser, 1.0\nflags: {}\n", ()),
-    "models/newmodel.yaml": (
-        "family: newmodel\nmodels:\n- {id: org/New-8B, params_total: 8000000000, source: [its card]}\n"
-        "- {id: org/New-9B, params_total: 900000000, stub: {n_layers: 2}, source: ['its card, 2026']}\n",
+    # half of it is done: nothing of that keeps the other half from being told
+    "engines/halfserve.yaml": (
+        "id: halfserve\nname: HalfServe\nversion: '1.0'\nonly_asked_for: it is a test\n"
+        "os: {linux: {support: 'yes', src: [paper]}}\nhardware: {nvidia: {support: 'yes', src: [docs]}}\n"
+        "formats: {hf_safetensors: {support: 'yes', src: [docs]}}\nfeatures: {tp: {support: 'yes', src: [docs]}}\n"
+        "images: [{lane: cuda, repository: half/serve, tag: '1.0', src: [docs]}]\nconcepts: {model: {flags: [model], positional: true}}\n"
+        "recognition:\n  programs: {halfserve: {}}\n  images: [{match: ^half/serve$, entry: serve}]\n"
+        "  server: {port: 9000, host: 127.0.0.1}\n  source: its documentation of 1.0\n"
+        "start: {program: [halfserve], model: [--model], listen: [--listen, '9000'], image: {program: [halfserve], cache: /root}}\n"
+        "targets: [command, docker, composed]\n"
+        "memory:\n  family: pool\n  source: a test of 1.0\n  fraction_of: total\n  kv_bytes: {}\n  tiers: [{from_gib: 0, sequences: 64}]\n"
+        "  activation: []\n  graphs_gib: []\n  outside_gib: []\n  planner: plain\n"
+        "sources: {docs: {title: a test, version: '1'}}\n",
         (
-            ("missing_key", "needs either `layout` or, where it is not known, `stub`"),
-            ("source", "neither version nor date"),
-            ("unit", "the name says 9B"),
+            ("missing_key", "`health` is missing: {status: active | archived | maintenance | unknown}"),
+            ("missing_key", "`kind` is missing: one of engine, wrapper,"),
+            ("unknown_name", "os.linux.src[0]: unknown source 'paper'; there are docs"),
+            ("missing_place", "`concepts.tensor_parallel` does not say that its flag is tp-size"),
+            ("unknown_name", "concepts.model.flags[0]: 'model' is no flag in rules/flags/halfserve.yaml"),
+            ("missing_key", "start.model: says nowhere which model: {model} is missing"),
+            ("unknown_name", "start.model[0]: '--model' is no flag"),
+            ("unknown_name", "start.listen[0]: '--listen' is no flag"),
+            ("missing_key", "start.listen: {port} is missing"),
+            ("missing_key", "start.listen: {host} is missing: in its image (docker) it listens on 127.0.0.1"),
+            ("contradiction", "start.image.program: its image starts the server by itself"),
+            ("unknown_name", "unknown target 'composed'; there are command,"),
+            ("wrong_value", "memory.kv_bytes: at least one row is wanted"),
+            ("missing_key", "memory.tiers[0]: `batched_tokens` is missing"),
+            ("wrong_value", "memory.activation: at least one row is wanted"),
+            ("wrong_value", "memory.outside_gib: at least one row is wanted"),
         ),
     ),
+    "engines/poolserve.yaml": (  # all of it decodes, and nothing can be estimated
+        "id: poolserve\nname: PoolServe\nkind: engine\nversion: '1.0'\nhealth: {status: active}\nonly_asked_for: it is a test\n"
+        "os: {linux: {support: 'yes', src: [docs]}}\nhardware: {nvidia: {support: 'yes', src: [docs]}}\n"
+        "formats: {hf_safetensors: {support: 'yes', src: [docs]}}\nno_target: {command: it is a test}\n"
+        "start: {program: [poolserve], model: ['{model}'], listen: [--port, '{port}']}\n"
+        "memory:\n  family: pool\n  source: a test of 1.0\n  fraction_of: total\n  kv_bytes: {auto: 2}\n"
+        "  tiers: [{from_gib: 0, batched_tokens: 2048, sequences: 64, before: '0.9'}]\n"
+        "  activation: [{mlp: 3, sampler_bytes: 14, low: 0.5, high: 2, source: assumed}]\n  graphs_gib: []\n"
+        "  outside_gib: [{low: 0.1, value: 0.4, high: 1, source: assumed, from_ranks: 2}]\n  planner: plain\n"
+        "sources: {docs: {title: a test, version: '1'}}\n",
+        (
+            ("range", "memory.outside_gib: one row must hold for one rank"),
+            ("range", "memory.tiers: one row must hold for any card and the newest version"),
+            ("contradiction", "memory: the simplest estimate is refused: concepts.memory_share has no default"),
+            ("missing_place", "rules/flags/poolserve.yaml is missing"),
+        ),
+    ),
+    "flags/halfserve.yaml": (
+        "engine: halfserve\nversion: '1'\nsource: its parser, 1.0\npositional: [checkpoint]\n"
+        "flags: {tp-size: {t: int}, gpu-memory-share: {t: float}}\n",
+        (),
+    ),
+    "models/newmodel.yaml": (
+        "family: newmodel\nmodels:\n- {id: org/New-8B, params_total: 8000000000, source: [its card]}\n"
+        "- {id: org/New-9B, params_total: 900000000, stub: {n_layers: 2}, max_context: 4096, source: ['its card, 2026']}\n"
+        "- {id: org/New-3B, params_total: 3000000000, max_context: 4096, source: ['its card, 2026'],\n   layout: {n_layers: 2, hidden_size: 8}}\n"
+        "- {id: org/New-4B, params_total: 4000000000, max_context: 4096, source: ['its card, 2026'], layout: {n_layers: 2, hidden_size: 8, vocab_size: 10,\n"
+        "   tie_embeddings: false, attention: [{kind: fully, n: 2}], ffn: [{kind: dense, n: 2, intermediate: 16}]}}\n",
+        (
+            ("missing_key", "needs either `layout` or, where it is not known, `stub`"),
+            ("missing_key", "`max_context` is missing"),
+            ("source", "neither version nor date"),
+            ("unit", "the name says 9B"),
+            ("missing_key", "org/New-3B: layout: `attention` is missing"),
+            ("missing_key", "org/New-3B: layout: `ffn` is missing"),
+            ("missing_key", "org/New-3B: layout: `vocab_size` is missing"),
+            ("missing_key", "org/New-3B: layout: `tie_embeddings` is missing"),
+            ("wrong_value", "org/New-4B: layout.attention[0].kind: 'fully' is none of"),
+        ),
+    ),
+    "models/a-model.yaml": (  # read before the one whose name it takes
+        "family: a\nmodels:\n- {id: org/Awesome, aliases: [awesome, phi-4], params_total: 7000, max_context: 4096, stub: {n_layers: 2},\n"
+        "   source: ['its card, 2026']}\n",
+        (("duplicate_name", "org/Awesome: the name 'phi-4' is also a name of microsoft/phi-4"),),
+    ),
     "hardware/newcard.yaml": (
-        "vendor: nvidia\naccelerators:\n- {id: new-card, name: New Card, form: cart, source: data sheet of 2026, confidence: 1src}\n",
+        "vendor: nvidia\naccelerators:\n- {id: new-card, name: New Card, form: cart, source: data sheet of 2026, confidence: 1src}\n"
+        "- {id: rtx-7090, name: RTX 7090, architecture: Feynman, compute_capability: '13.0', memory_bytes: 51539607552, bandwidth_gbs: 3000,\n"
+        "   tflops: {fp16: 400}, unknown: [price, tflops], name_pattern: '.*RTX ?(7090|5090)\\b', source: data sheet}\n",
         (
             ("missing_key", "`memory_bytes` is missing"),
+            ("missing_key", "`tflops` is missing, so no speed is told of it"),
+            ("missing_key", "`bandwidth_gbs` is missing, so no speed is told of it"),
+            ("missing_key", "`price` is missing, so `advise hardware` never lists it"),
             ("probe", "`compute_capability` is missing"),
             ("probe", "no `name_pattern`, `reported_names` or `pci_ids`"),
             ("unknown_name", "unknown form 'cart'"),
+            ("missing_key", "`confidence` is missing: one of 2src, 1src, doubtful"),
+            ("unknown_name", "no rule knows the architecture 'Feynman'; known of nvidia are Ada Lovelace, Ampere"),
+            ("probe", "name_pattern: also matches 'NVIDIA GeForce RTX 5090"),
+            ("source", "'data sheet' has neither version nor date"),
+            ("contradiction", "unknown[1]: the entry gives its tflops"),
         ),
     ),
     "checks/rules/newrule.yaml": (
         "as_of: '2026-11-22'\nrules:\n- {id: new-rule, engines: [vllm], severity: error, phase: starting, message: '{modle.moe} is on',\n"
-        "   when: {field: arg.max-model-length, is: '1'}, fix: lower it, source: its documentation}\n",
+        "   when: {field: arg.max-model-length, above: 1}, fix: lower it, source: its documentation}\n"
+        "- {id: half-rule, engines: [halfserve], severity: err, phase: start, when: {field: given.gpu-mem-share, is: true}, at: [gpu-memory-shares],\n"
+        "   message: 'it is {arg.gpu-memry-share}', fix: lower it, bad: vllm serve Qwen/Qwen3-8B, good: sglang serve --model-path Qwen/Qwen3-8B}\n"
+        "- {id: bare-rule, phase: start, message: m, source: its documentation}\n",
         (
-            ("missing_key", "`bad` is missing"),
-            ("missing_key", "`good` is missing"),
+            ("missing_key", "new-rule: `bad` is missing"),
+            ("missing_key", "new-rule: `good` is missing"),
             ("wrong_value", "'starting' is none of"),
             ("unknown_name", "{modle.moe} is no fact"),
-            ("unknown_name", "no engine of this rule has a flag 'max-model-length'"),
+            ("unknown_name", "unknown flag 'max-model-length' of vllm"),
+            ("wrong_value", "half-rule: rules[1].severity: 'err' is none of error,"),
+            ("missing_key", "half-rule: rules[1]: `source` is missing"),
+            ("unknown_name", "when.field: unknown flag 'gpu-mem-share' of halfserve"),
+            ("unknown_name", "at[0]: unknown flag 'gpu-memory-shares' of halfserve"),
+            ("unknown_name", "message: unknown flag 'gpu-memry-share' of halfserve"),
+            ("snippet", "half-rule: bad: starts vllm, and the rule is for halfserve"),
+            ("missing_key", "bare-rule: rules[2]: `severity` is missing: one of error, "),
+            ("missing_key", "bare-rule: rules[2]: `fix` is missing"),
+            ("missing_key", "bare-rule: needs `when` (a condition) or `each`"),
+            ("missing_key", "bare-rule: `bad` is missing"),
+            ("missing_key", "bare-rule: `good` is missing"),
         ),
+    ),
+    # its engine has flags, and no rule of its own is wanted for them
+    "checks/rules/otherengine.yaml": (
+        "as_of: '2026-11-22'\nrules:\n- {id: strange-rule, engines: [sglang], severity: error, phase: start, when: {field: given.tp-size, is: true},\n"
+        "   message: m, fix: f, source: s, bad: vllm serve Qwen/Qwen3-8B --tp 2, good: sglang serve --model-path Qwen/Qwen3-8B}\n",
+        (("snippet", "bad: starts vllm, and the rule is for sglang"),),
     ),
 }
 

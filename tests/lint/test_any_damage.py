@@ -66,7 +66,8 @@ def test_what_has_no_flaw_decodes_and_what_decodes_has_none() -> None:
             except msgspec.ValidationError:
                 decodes = False
             assert decodes or found, broken
-            assert not decodes or all(f.code == "unknown_key" for f in found), found  # which the program passes over
+            # what the decoder passes over: keys that nobody reads, words of lists that are not closed in the type
+            assert not decodes or all(f.code == "unknown_key" or " is none of " in f.problem for f in found), found
             seen[bool(found)] += 1
             left = prune_flaws(broken, kind)
             assert left is None or find_flaws(left, kind) == []
@@ -90,6 +91,7 @@ def test_the_linter_answers_any_damage_of_a_small_folder(tmp_path: Path) -> None
             path.write_text(yaml.safe_dump(damaged(yaml.safe_load(path.read_text()), chance), allow_unicode=True))
         for fault in lint([root]):
             assert fault.message
+            assert fault.code != "unchecked", fault.text()
             assert "\n" not in fault.text()
 
 
@@ -107,4 +109,5 @@ def test_the_linter_answers_any_damage_of_the_shipped_rules(tmp_path: Path) -> N
             path.write_text(yaml.safe_dump(damaged(yaml.safe_load(path.read_text()), chance), allow_unicode=True))
         faults = lint([root])
         assert faults
+        assert [f.text() for f in faults if f.code == "unchecked"] == []
         shutil.rmtree(root)

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from mini import CARDS, COUNT, CPUS, DENSE, ENGINE, FLAGS, MOE, MOE_ACTIVE, OFFER, QUANTIZATIONS, mini, write
 
+from advisor.lint import run
 from advisor.lint.faults import Fault
 from advisor.lint.models import rounding
 from advisor.lint.run import lint
@@ -202,6 +204,29 @@ def test_an_overlay_answers_for_itself_and_may_take_names_over(tmp_path: Path) -
 def test_a_folder_without_rules_says_so(tmp_path: Path) -> None:
     (only,) = lint([tmp_path], TODAY)
     assert only.message == "holds no rule file (*.yaml)"
+
+
+def test_a_concern_that_falls_hides_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fall(house: object) -> Iterator[Fault]:
+        yield Fault(file="a.yaml", line=1, code="total", message="found before it fell")
+        raise IndexError("tuple index out of range")
+
+    monkeypatch.setattr(run, "CONCERNS", (fall, *run.CONCERNS))
+    found = faults(mini(tmp_path, models__dense=DENSE.replace("[a test of 2026]", "[]")))
+    assert sorted(f.code for f in found) == ["source", "total", "unchecked"]
+    assert "IndexError" in next(f.message for f in found if f.code == "unchecked")
+
+
+def test_an_entry_that_lacks_keys_is_looked_at_all_the_same(tmp_path: Path) -> None:
+    """What stands in for a missing key makes no faults of its own."""
+    text = ENGINE.replace("health: {status: active}\n", "").replace("kind: engine\n", "").replace("ampere", "ampeer")
+    found = faults(mini(tmp_path, engines__e=text, quantizations=QUANTIZATIONS.replace("bits_nominal: 8.5, ", "")))
+    assert [f.message.split("; ")[0] for f in found if f.file.endswith("e.yaml")] == [
+        "e: `health` is missing: {status: active | archived | maintenance | unknown}",
+        "e: `kind` is missing: one of engine, wrapper, proxy, orchestrator, client, desktop-app",
+        "e: quantization_on[0].generation: unknown generation 'ampeer'",
+    ]
+    assert [f.message for f in found if f.file.endswith("quantizations.yaml")] == ["Q8_0: `bits_nominal` is missing"]
 
 
 def test_hostile_yaml_is_one_fault_and_the_rest_goes_on(tmp_path: Path) -> None:

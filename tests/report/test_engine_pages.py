@@ -25,7 +25,7 @@ def test_the_pages_are_those_of_the_rules(made: dict[str, str]) -> None:
     stored = {p.name: p.read_text(encoding="utf-8") for p in (TOP / "docs/engines").glob("*.md")}
     assert stored.keys() == made.keys()
     for name, text in made.items():
-        assert stored[name] == text, f"docs/engines/{name} is stale: python -m advisor.report.engine_pages docs/engines"
+        assert stored[name] == text, f"docs/engines/{name} is stale: make pages"
 
 
 def test_every_engine_has_a_page_with_its_targets(made: dict[str, str]) -> None:

@@ -31,7 +31,7 @@ def run(*words: str, stdin: str | None = None) -> Any:
 
 def test_files_are_what_the_shapes_say() -> None:
     for name, text in make_schema_files().items():
-        assert (FOLDER / name).read_text() == text, f"python -m advisor.report.schema {FOLDER}"
+        assert (FOLDER / name).read_text() == text, "make pages"
     assert {p.stem for p in FOLDER.glob("*.json")} == set(SHAPES)
 
 

@@ -1,0 +1,65 @@
+"""Every page and schema that is generated, written where it is kept: one command after a change of rules or help.
+
+    python -m advisor.report.pages [TOP]        TOP: the checkout (default: the current folder)
+
+Left out are docs/performance.md and rules/speed.yaml, which take minutes (docs/long-runs.md).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from advisor.catalog import Catalog, catalog
+from advisor.catalog.roots import shipped_root
+
+
+def make_pages(rules: Catalog, top: Path) -> dict[str, str]:
+    """All generated files by their path from the top of the checkout."""
+    from advisor.advice.compare import compare_engines, source_tables
+    from advisor.checks.explain import make_rule_pages
+    from advisor.report.accuracy import make_accuracy_page
+    from advisor.report.compare import make_comparison_page
+    from advisor.report.engine_pages import make_engine_pages
+    from advisor.report.reference import make_reference_pages
+    from advisor.report.rule_schemas import make_schema_files as make_rule_schemas
+    from advisor.report.schema import make_schema_files
+
+    made: dict[str, Mapping[str, str]] = {
+        "docs/reference": make_reference_pages(rules),
+        "docs/reference/checks": make_rule_pages(rules),
+        "docs/engines": make_engine_pages(rules),
+        "advisor/schemas": make_schema_files(),
+        "advisor/schemas/rules": make_rule_schemas(),
+    }
+    compared = compare_engines(list(rules.engines()), None, rules)
+    out = {f"{folder}/{name}": text for folder, files in made.items() for name, text in files.items()}
+    out["docs/accuracy.md"] = make_accuracy_page(top / "tests" / "data", rules)
+    out["docs/comparison.md"] = make_comparison_page((*source_tables(rules), compared))
+    return out
+
+
+def find_stale_pages(pages: Mapping[str, str], top: Path) -> list[str]:
+    """Files in folders of generated ones that none of these pages is."""
+    folders = {str(Path(name).parent) for name in pages} - {"docs"}
+    there = {p.relative_to(top).as_posix() for f in folders for p in (top / f).glob("*.*")}
+    return sorted(there - set(pages))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write all pages of the shipped rules into a checkout, and take away those of what is no longer there."""
+    top = Path(argv[0]) if argv else Path.cwd()
+    if len(argv) > 1 or not (top / "advisor" / "schemas").is_dir():
+        sys.stderr.write("usage: python -m advisor.report.pages [TOP]\n")
+        return 2
+    pages = make_pages(catalog([shipped_root()]), top)
+    for name, text in pages.items():
+        (top / name).write_text(text, encoding="utf-8")
+    for name in find_stale_pages(pages, top):
+        (top / name).unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
