@@ -11,7 +11,8 @@ from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, Version
 from advisor.memo import memoize_by_identity
-from advisor.memory.paged_cache import PackedCacheType
+from advisor.memory.paged_cache import PackedCacheType, StateBlocks
+from advisor.memory.weight_padding import ExpertTiles
 from advisor.record import Record
 
 GIB = 2**30
@@ -91,6 +92,8 @@ class PoolConstants(Record, frozen=True, kw_only=True):
     fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
+    states: tuple[StateBlocks, ...] = ()  # how states of each kind of layer are kept
+    expert_tiles: tuple[ExpertTiles, ...] = ()  # padding of routed experts while they are loaded
     state_bytes: float = 2.0  # bytes per element of a recurrent state
     source: str
 

@@ -17,7 +17,8 @@ from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, checkpoint_weights, hf_weights, paged_cache
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import LayerCache, cache_layers
-from advisor.memory.paged_cache import PagedCache
+from advisor.memory.paged_cache import PagedCache, StateBlocks
+from advisor.memory.weight_padding import expert_growth, pick_tiles
 from advisor.models.native import native_format
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
@@ -48,7 +49,25 @@ def _from_files(deployment: Deployment, quantization: Quantization) -> Path | No
     return Path(deployment.model_path) if same and checkpoint_weights.has_weights(Path(deployment.model_path)) else None
 
 
-def _weights(deployment: Deployment, settings: PoolSettings, quantization: Quantization) -> RankWeights:
+def _weights(
+    deployment: Deployment, settings: PoolSettings, constants: PoolConstants, quantization: Quantization
+) -> RankWeights:
+    """As they lie on the devices: experts in whole tiles, where the kernels of a format want them so."""
+    stored = _stored_weights(deployment, settings, quantization)
+    first = next(iter(fitting.used_devices(deployment)), None)
+    if first is None or not any(stored.experts):
+        return stored
+    capability = float(first.compute_capability) if first.compute_capability else None
+    tiles = pick_tiles(constants.expert_tiles, quantization.id, first.vendor, capability)
+    if tiles is None:
+        return stored
+    growth = expert_growth(deployment.model, tiles, settings.tp, settings.ep)
+    experts = tuple(round(x * growth) for x in stored.experts)
+    stages = tuple(a - b + c for a, b, c in zip(stored.stages, stored.experts, experts, strict=True))
+    return msgspec.structs.replace(stored, stages=stages, experts=experts)
+
+
+def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization: Quantization) -> RankWeights:
     """From the files where there are any, else from the architecture."""
     folder = _from_files(deployment, quantization)
     if folder is not None:
@@ -134,7 +153,9 @@ def size_ranks(
 
     Source of the activation peak: `activation.source` of the engine's constants.
     """
-    weights = _with_extras(deployment, settings, constants, quantization, _weights(deployment, settings, quantization))
+    weights = _with_extras(
+        deployment, settings, constants, quantization, _weights(deployment, settings, constants, quantization)
+    )
     peak = pick_version(constants.activation, settings.version)
     value = (
         activation_bytes(deployment.model, settings, peak)
@@ -208,6 +229,7 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         state,
         constants.planner,
         constants.block,
+        constants.states,
         extra,
         cache_layers(deployment.draft.model) if deployment.draft else (),
     )
@@ -223,6 +245,7 @@ def _plans(
     state_bytes: float,
     planner: str,
     block: int,
+    states: tuple[StateBlocks, ...],
     extra: int,
     draft: tuple[LayerCache, ...],
 ) -> tuple[PagedCache, ...]:
@@ -234,8 +257,8 @@ def _plans(
             mine += [x for x in layers if x.attends and x.window is None][-1:] * extra
         if stage == pp - 1:  # a draft's layers share the block tables of the last stage
             mine += draft
-        specs = paged_cache.make_layer_specs(mine, element, tp, state_bytes, 2.0, packed)
+        specs = paged_cache.make_layer_specs(mine, element, tp, state_bytes, 2.0, packed, states)
         if planner == "plain":  # windowed layers keep everything
-            specs = [msgspec.structs.replace(s, kind="full") if s.kind == "window" else s for s in specs]
+            specs = [msgspec.structs.replace(s, kind="full") if s.kind in ("window", "chunk") else s for s in specs]
         out.append(paged_cache.plan_groups(specs, block))
     return tuple(out)

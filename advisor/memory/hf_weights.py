@@ -16,7 +16,8 @@ from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
-from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
+from advisor.memory.paged_cache import count_groups
+from advisor.models.types import Dense, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
 
@@ -33,6 +34,7 @@ LARGE_EXTRA = 10**7  # parameters
 FP4_EXPERTS = 4.25  # MXFP4: 4 bits and one 8-bit scale for 32 elements
 _REPLICATED = re.compile(r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)")
 _KV = re.compile(r"attn_[kv]\.(weight|bias)$")
+_GROUPED = re.compile(r"ssm_(in|conv1d)\.(weight|bias)$")  # Mamba-2: they hold the inputs that heads share
 _NEVER = re.compile(r"(_norm|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)")
 _LINEAR_LEAVES = re.compile(r"(token_embd|^output|gate_inp)")
 
@@ -85,7 +87,7 @@ def rank_weights(
         return _from_count(model, quantization, tp, pp, ep)
     lay = model.layout
     assert lay is not None
-    heads = widest_kv_heads(model)
+    heads, mamba2 = widest_kv_heads(model), find_mamba2(model)
     kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
     for tensor, count in tensors:
@@ -99,17 +101,20 @@ def rank_weights(
         elif _kind(tensor.name).kv:
             size /= min(tp, heads)
         elif not _kind(tensor.name).replicated:
-            size /= tp
+            size *= _widen_groups(tensor, mamba2, tp) / tp
         for stage in _stages(tensor, lay.n_layers, pp, lay.tie_embeddings):
             stages[stage] += size
             experts[stage] += size if tensor.expert else 0
             outside[stage] += size if tensor.layer is None else 0
+    index = _count_index(model) * quantization.bits_nominal / 8 if quantization.covers != "experts" else 0
+    stages = [x + index / pp for x in stages]
     if vision and model.vision is not None:
         stages[0] += model.vision.params * 2 / tp
     for extra_weights in model.weights.extras:
         # a large extra is a matrix (per-layer embeddings); small ones are scales and biases
         wide = quantization.covers == "matrices" and extra_weights.params >= LARGE_EXTRA
-        stages[0] += extra_weights.params * (quantization.bits_nominal / 8 if wide else 2)
+        shared = tp if extra_weights.params >= LARGE_EXTRA and extra_weights.not_active else 1  # a table of rows
+        stages[0] += extra_weights.params * (quantization.bits_nominal / 8 if wide else 2) / shared
     usual = size_range(model, quantization)[1]
     return RankWeights(
         stages=_whole([x * usual for x in stages]),
@@ -184,7 +189,37 @@ def widest_kv_heads(model: Model) -> int:
         for p in (g.parts if isinstance(g, Parallel) else (g,))
         if isinstance(p, (Full, Sliding))
     ]
+    heads += [g.n_heads for g in lay.attention if isinstance(g, Kda)]  # their K and V are divided like Q
     return max(heads, default=1) or 1
+
+
+def _count_index(model: Model) -> int:
+    """Parameters of the sparse-attention indexes, of which every rank has all."""
+    lay = model.layout
+    total = 0
+    for mla in (g for g in (lay.attention if lay is not None else ()) if isinstance(g, Mla)):
+        if lay is not None and mla.indexer is not None and not mla.indexer.shared:
+            query = (mla.q_lora_rank or lay.hidden_size) * mla.indexer.heads * mla.indexer.dim
+            total += mla.n * (query + lay.hidden_size * (mla.indexer.dim + mla.indexer.heads))
+    return total
+
+
+def find_mamba2(model: Model) -> Mamba2 | None:
+    """The model's Mamba-2 layer; None without one."""
+    parts = (
+        p
+        for g in (model.layout.attention if model.layout else ())
+        for p in (g.parts if isinstance(g, Parallel) else (g,))
+    )
+    return next((p for p in parts if isinstance(p, Mamba2)), None)
+
+
+def _widen_groups(tensor: GgufTensor, mamba2: Mamba2 | None, tp: int) -> float:
+    """How many times larger a tensor is because every rank has whole groups of a Mamba-2 layer."""
+    if mamba2 is None or not _GROUPED.search(tensor.name):
+        return 1.0
+    more = count_groups(mamba2.groups, tp) - mamba2.groups
+    return 1 + 2 * more * mamba2.state / tensor.ne[-1]
 
 
 def _from_count(model: Model, quantization: Quantization, tp: int, pp: int, ep: int) -> RankWeights:

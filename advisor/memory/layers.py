@@ -6,10 +6,14 @@ Source of the formulas: the table of cache kinds in docs/memory.md, each checked
 
 from __future__ import annotations
 
+from typing import Literal
+
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_tensors import layer_order
 from advisor.models import types as t
 from advisor.record import Record
+
+StateKind = Literal["gated_delta_net", "mamba2", "mamba1", "kda", "lightning", "short_conv"]
 
 
 class LayerCache(Record, frozen=True, kw_only=True):
@@ -24,6 +28,10 @@ class LayerCache(Record, frozen=True, kw_only=True):
     per_tokens: int = 1  # one row per so many tokens (compressed past)
     conv: int = 0  # convolution state, elements per sequence
     state: int = 0  # recurrent state, elements per sequence
+    mixer: StateKind | None = None  # whose state it is
+    groups: int = 0  # of the convolution's inputs that heads share (Mamba-2); ranks hold whole ones
+    group_conv: int = 0  # elements of the convolution state of each group
+    chunked: bool = False  # the window is a chunk that begins at its multiples
     image_only: bool = False  # caches image tokens, not text
     extra: tuple[LayerCache, ...] = ()  # further caches of the same layer (compressed latents)
 
@@ -59,6 +67,7 @@ def _cache(group: t.AttentionGroup, d: int) -> LayerCache:
             v=group.n_kv_heads * (group.v_head_dim or group.head_dim),
             kv_heads=group.n_kv_heads,
             window=group.window if isinstance(group, (t.Sliding, t.Chunked)) else None,
+            chunked=isinstance(group, t.Chunked),
             index=group.index_key_dim or 0,
             image_only=isinstance(group, t.Cross),
         )
@@ -80,6 +89,8 @@ def _cache(group: t.AttentionGroup, d: int) -> LayerCache:
         return LayerCache(
             k=grow.k, v=grow.v, kv_heads=grow.kv_heads, window=grow.window,
             conv=sum(p.conv for p in parts), state=sum(p.state for p in parts),
+            mixer=next((p.mixer for p in parts if p.mixer), None),
+            groups=sum(p.groups for p in parts), group_conv=sum(p.group_conv for p in parts),
         )  # fmt: skip
     return _recurrent(group, d)
 
@@ -88,20 +99,26 @@ def _recurrent(group: t.AttentionGroup, d: int) -> LayerCache:
     if isinstance(group, t.GatedDeltaNet):
         key, val = group.k_heads * group.k_dim, group.v_heads * group.v_dim
         return LayerCache(
-            conv=(2 * key + val) * (group.conv_kernel - 1), state=group.v_heads * group.k_dim * group.v_dim
+            conv=(2 * key + val) * (group.conv_kernel - 1),
+            state=group.v_heads * group.k_dim * group.v_dim,
+            mixer="gated_delta_net",
         )
     if isinstance(group, t.Mamba2):
         inner = group.heads * group.head_dim
         return LayerCache(
-            conv=(inner + 2 * group.groups * group.state) * (group.conv_kernel - 1), state=inner * group.state
+            conv=(inner + 2 * group.groups * group.state) * (group.conv_kernel - 1),
+            state=inner * group.state,
+            mixer="mamba2",
+            groups=group.groups,
+            group_conv=2 * group.state * (group.conv_kernel - 1),
         )
     if isinstance(group, t.Mamba1):
-        return LayerCache(conv=group.inner * (group.conv_kernel - 1), state=group.inner * group.state)
+        return LayerCache(conv=group.inner * (group.conv_kernel - 1), state=group.inner * group.state, mixer="mamba1")
     if isinstance(group, t.Kda):
         width = group.n_heads * group.head_dim
-        return LayerCache(conv=3 * width * (group.conv_kernel - 1), state=width * group.head_dim)
+        return LayerCache(conv=3 * width * (group.conv_kernel - 1), state=width * group.head_dim, mixer="kda")
     if isinstance(group, t.Lightning):
-        return LayerCache(state=group.n_heads * group.head_dim * group.head_dim)
+        return LayerCache(state=group.n_heads * group.head_dim * group.head_dim, mixer="lightning")
     if isinstance(group, t.ShortConv):
-        return LayerCache(conv=d * (group.conv_kernel - 1))
+        return LayerCache(conv=d * (group.conv_kernel - 1), mixer="short_conv")
     return LayerCache()

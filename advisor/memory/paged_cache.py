@@ -6,15 +6,27 @@ Source: vLLM 0.33.0's planner run on meta devices (vllm_kv.csv, every row equal)
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import lcm
 
 from msgspec import structs
 
-from advisor.memory.layers import LayerCache
+from advisor.memory.layers import LayerCache, StateKind
 from advisor.record import Record
 
 BLOCK = 16
-HYBRID_ALIGNMENT = 64  # attention blocks of hybrid models grow in steps of so many tokens
-STATE_BLOCKS = 3  # blocks a running sequence holds per group of state layers, prefix caching on
+STATE_BLOCKS = 2  # blocks a running sequence holds per group of state layers, prefix caching on
+LATENT_ALIGNMENT = 128  # tokens of a block beside states, where the attention is latent (vLLM _align_hybrid_block_size)
+PADDED_BELOW = 1.5  # layers of the commonest kind per layer of the rarest, from which groups are cut (vLLM)
+
+
+class StateBlocks(Record, frozen=True, kw_only=True):
+    """How states of one kind of layer are kept, prefix caching on: blocks a running sequence holds per group of such
+    layers, and tokens that the attention blocks beside them must be a multiple of."""
+
+    mixer: StateKind
+    blocks: int = 2
+    alignment: int = 1
+    state_bytes: float | None = None  # per element of the state; None: as the model's other states
 
 
 class LayerSpec(Record, frozen=True, kw_only=True):
@@ -24,6 +36,8 @@ class LayerSpec(Record, frozen=True, kw_only=True):
     row: int = 0
     window: int = 0
     state: int = 0
+    states: StateBlocks | None = None
+    latent: bool = False
 
 
 class CacheGroup(Record, frozen=True, kw_only=True):
@@ -34,6 +48,7 @@ class CacheGroup(Record, frozen=True, kw_only=True):
     block: int
     page: int
     window: int = 0
+    held: int = 0  # blocks of state that a running sequence holds
 
 
 class PagedCache(Record, frozen=True, kw_only=True):
@@ -55,7 +70,7 @@ class PagedCache(Record, frozen=True, kw_only=True):
         attention = state = 0
         for group in self.groups:
             if group.kind == "state":
-                state += STATE_BLOCKS * group.layers * group.page
+                state += group.held * group.layers * group.page
             else:
                 attention += _blocks(group, tokens, batched_tokens) * group.layers * group.page
         return attention, state
@@ -92,38 +107,60 @@ def make_layer_specs(
     state_bytes: float,
     conv_bytes: float,
     packed: PackedCacheType | None = None,
+    states: Sequence[StateBlocks] = (),
 ) -> list[LayerSpec]:
-    """Per-rank specs of all layers. KV heads divide by at most their number; latent rows do not divide at all."""
+    """Per-rank specs of all layers. KV heads divide by at most their number; latent rows do not divide at all.
+
+    `states`: how states of each kind of layer are kept; kinds that are not named as StateBlocks says.
+    """
     if packed is not None:
-        return _packed(layers, packed, tp, state_bytes, conv_bytes)
+        return _packed(layers, packed, tp, state_bytes, conv_bytes, states)
     out = []
     for layer in layers:
         for layer_cache in (layer, *layer.extra):
             if layer_cache.recurrent:
-                out.append(
-                    LayerSpec(
-                        kind="state",
-                        state=round((layer_cache.state * state_bytes + layer_cache.conv * conv_bytes) / tp),
-                    )
-                )
+                kept = next((x for x in states if x.mixer == layer_cache.mixer), None)
+                each = kept.state_bytes if kept is not None and kept.state_bytes is not None else state_bytes
+                size = (layer_cache.state * each + _widen_conv(layer_cache, tp) * conv_bytes) / tp
+                out.append(LayerSpec(kind="state", state=round(size), states=kept))
             if layer_cache.attends and (layer_cache.k or layer_cache.v) and not layer_cache.image_only:
                 share = 1 if layer_cache.latent else min(tp, layer_cache.kv_heads or 1)
                 row = round(
-                    ((layer_cache.k + layer_cache.v) * element / share + layer_cache.index) / layer_cache.per_tokens
+                    ((layer_cache.k + layer_cache.v) * element / share + _index_row(layer_cache.index))
+                    / layer_cache.per_tokens
                 )
-                kind = "full" if layer_cache.window is None else "window"
-                out.append(LayerSpec(kind=kind, row=row, window=layer_cache.window or 0))
+                kind = "full" if layer_cache.window is None else "chunk" if layer_cache.chunked else "window"
+                out.append(LayerSpec(kind=kind, row=row, window=layer_cache.window or 0, latent=layer_cache.latent))
     return out
 
 
+def _index_row(elements: int) -> int:
+    """Bytes of a token in the cache of a sparse-attention index: 8-bit keys, a 4-byte scale for each 128 of them."""
+    return elements + 4 * -(-elements // 128)
+
+
+def count_groups(groups: int, tp: int) -> int:
+    """Groups of a Mamba-2 layer over `tp` ranks: each rank has whole ones (vLLM `extra_groups_for_head_shards`)."""
+    return groups if groups % tp == 0 else max(groups, tp)
+
+
+def _widen_conv(layer: LayerCache, tp: int) -> int:
+    return layer.conv + (count_groups(layer.groups, tp) - layer.groups) * layer.group_conv
+
+
 def _packed(
-    layers: Sequence[LayerCache], packed: PackedCacheType, tp: int, state_bytes: float, conv_bytes: float
+    layers: Sequence[LayerCache],
+    packed: PackedCacheType,
+    tp: int,
+    state_bytes: float,
+    conv_bytes: float,
+    states: Sequence[StateBlocks],
 ) -> list[LayerSpec]:
     """Specs with packed rows. Rows without heads (latent ones) are not packed."""
     kept = 0 if any(x.recurrent for x in layers) else min(packed.kept, len(layers) // 2)
     out = []
     for i, layer in enumerate(layers):
-        plain = make_layer_specs([layer], 2.0, tp, state_bytes, conv_bytes)
+        plain = make_layer_specs([layer], 2.0, tp, state_bytes, conv_bytes, None, states)
         end = i < kept or i >= len(layers) - kept
         if end or layer.latent or layer.extra or not layer.kv_heads:
             out += plain
@@ -143,7 +180,8 @@ def plan_groups(all_specs: list[LayerSpec], block: int = BLOCK) -> PagedCache:
     real = sum(s.state for s in states)
     if not attention:
         page = max((s.state for s in states), default=0)
-        groups = (CacheGroup(kind="state", layers=len(states), block=1, page=page),) if states else ()
+        held = max((s.states.blocks if s.states else STATE_BLOCKS for s in states), default=0)
+        groups = (CacheGroup(kind="state", layers=len(states), block=1, page=page, held=held),) if states else ()
         return PagedCache(groups=groups, row=0, state_real=real)
     if not states and all(s.kind == "full" for s in attention):
         page = block * row
@@ -155,7 +193,10 @@ def _unlike(attention: list[LayerSpec], states: list[LayerSpec], block: int) -> 
     widest = max(s.row for s in attention)
     if states:
         need = max(s.state for s in states)
-        block = max(block, _up(-(-need // widest), HYBRID_ALIGNMENT))
+        if any(s.latent for s in attention):
+            block = max(block, LATENT_ALIGNMENT)
+        step = lcm(block, *(s.states.alignment for s in states if s.states))
+        block = _up(-(-need // widest), step)
     page = block * widest
     kinds: dict[tuple[str, int, int], int] = {}
     for layer_spec in attention:
@@ -164,14 +205,17 @@ def _unlike(attention: list[LayerSpec], states: list[LayerSpec], block: int) -> 
         kinds[key] = kinds.get(key, 0) + 1
     counts = list(kinds.values()) + ([len(states)] if states else [])
     size = min(counts)
-    if max(counts) < size * 1.25:
+    if max(counts) < size * PADDED_BELOW:
         size = max(counts)
     groups = [
         CacheGroup(kind=kind, layers=size, block=tokens, page=page, window=window)
         for (kind, window, tokens), n in kinds.items()
         for _ in range(-(-n // size))
     ]
-    groups += [CacheGroup(kind="state", layers=size, block=block, page=page) for _ in range(-(-len(states) // size))]
+    held = max((s.states.blocks if s.states else STATE_BLOCKS for s in states), default=0)
+    groups += [
+        CacheGroup(kind="state", layers=size, block=block, page=page, held=held) for _ in range(-(-len(states) // size))
+    ]
     return groups
 
 

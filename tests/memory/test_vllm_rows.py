@@ -69,4 +69,30 @@ def test_bytes_per_token_and_weights_per_rank(row: dict[str, str]) -> None:
     assert len(m.devices) == int(row["tp"])
     for d in m.devices:
         assert d.weights_bytes is not None
-        assert abs(d.weights_bytes / want - 1) <= 0.005
+        # the planner's bytes are those before loading, which pads MXFP4 experts
+        assert -0.005 <= d.weights_bytes / want - 1 <= (0.09 if is_padded(row) else 0.005)
+
+
+def is_padded(row: dict[str, str]) -> bool:
+    return row["quant"] == "MXFP4"
+
+
+@pytest.mark.parametrize(
+    ("card", "gib"),
+    [  # logged after loading (vLLM issues, 2026-11-22): Triton kernels on Hopper, Marlin elsewhere
+        ("H100 80GB SXM", 64.4),
+        ("RTX PRO 6000 Blackwell Workstation", 66.0),
+    ],
+)
+def test_experts_in_mxfp4_are_padded_while_they_are_loaded(card: str, gib: float) -> None:
+    deployment = Deployment(
+        model=RULES.find_model("openai/gpt-oss-120b"),
+        engine="vllm",
+        engine_version="0.33.0",
+        quantization="MXFP4",
+        machine=find_machine(card, RULES),
+        settings={"max-model-len": 8192},
+    )
+    weights = estimate(deployment, RULES).devices[0].weights_bytes
+    assert weights is not None
+    assert weights / 2**30 == pytest.approx(gib, rel=0.004)

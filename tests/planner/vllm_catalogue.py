@@ -1,0 +1,109 @@
+"""vLLM's own plan of published configs and of every catalogue model beside ours. A developers' tool, not a test.
+
+    python tests/planner/vllm_catalogue.py FOLDER [--name NAME ...] [--rows tests/data/vllm_catalogue.csv]
+
+FOLDER holds an environment with vLLM (made there on the first run: some 5 GB; Python 3.11 or newer, no GPU). Takes some
+20 minutes on two cores. Prints what differs; with --rows writes the engine's answers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from hf_configs import PUBLISHED, make_config, read_published
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.report.vllm_planner_rows import COLUMNS, compare_row
+
+VERSION = "0.33.0"
+PLACED = (
+    {"tp": 1, "kv_cache_type": "auto"},
+    {"tp": 2, "kv_cache_type": "fp8"},
+    {"tp": 8, "kv_cache_type": "auto"},
+)
+HEAD = """\
+# vLLM's own plan on a pretended H100, bytes: one rank's weights before loading, a token, one request of each
+# length. `name`: a model of the catalogue, or a published config of tests/models/configs (.json).
+# Made by tests/planner/vllm_catalogue.py, vllm {version}, {date}.
+"""
+
+
+def install(folder: Path) -> Path:
+    """The Python of an environment with vLLM."""
+    python = folder / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", f"vllm=={VERSION}"], check=True)
+    return python
+
+
+def list_configs(names: list[str]) -> dict[str, dict[str, Any]]:
+    """Published configs by file name, and those of catalogue models by id."""
+    found = {p.name: json.loads(p.read_text()) for p in sorted(PUBLISHED.glob("*.json"))}
+    rules, siblings = catalog([shipped_root()]), read_published()
+    for model in map(rules.find_model, rules.model_ids()):
+        config = make_config(model, siblings) if model.kind == "chat" else None
+        if config is not None:
+            found[model.id] = config
+    return {k: v for k, v in found.items() if not names or k in names}
+
+
+def ask(python: Path, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The engine's answers, some of them errors."""
+    with tempfile.TemporaryDirectory() as folder:
+        asked, answered = Path(folder, "questions.jsonl"), Path(folder, "answers.jsonl")
+        asked.write_text("".join(json.dumps(q) + "\n" for q in questions))
+        answered.touch()
+        subprocess.run([python, Path(__file__).with_name("vllm_engine.py"), asked, answered], check=True)
+        return [json.loads(line) for line in answered.read_text().splitlines()]
+
+
+def main() -> None:
+    """Asks, compares, writes."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--name", action="append", default=[])
+    parser.add_argument("--rows", type=Path)
+    options = parser.parse_args()
+    python = install(options.folder)
+    questions = [
+        {"name": name, "config": config, **placed}
+        for name, config in list_configs(options.name).items()
+        for placed in PLACED
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        halves = pool.map(lambda half: ask(python, half), (questions[::2], questions[1::2]))
+    answers = sorted((a for half in halves for a in half), key=lambda a: (a["name"], a["tp"], a["kv_cache_type"]))
+    rules = catalog([shipped_root()])
+    known = {"engine": "vllm", "version": VERSION}
+    rows = [
+        {k: "" if (a | known).get(k) is None else str((a | known)[k]) for k in COLUMNS}
+        for a in answers
+        if "error" not in a
+    ]
+    for failed in (a for a in answers if "error" in a):
+        print(f"not planned: {failed['name']} TP {failed['tp']}: {failed['error'][:120]}")
+    for row in rows:
+        comparison = compare_row(row, rules, PUBLISHED)
+        if comparison is not None and not comparison.agrees:
+            print(row["name"], f"TP {row['tp']}", row["kv_cache_type"], comparison)
+    if options.rows:
+        with options.rows.open("w", newline="") as out:
+            out.write(HEAD.format(version=VERSION, date=date.today()))
+            writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+if __name__ == "__main__":
+    main()
