@@ -40,5 +40,6 @@ parsers: ## the parsers of other engines take every command that is rendered
 bench: ## `advise bench` against a real server (pip install 'guidellm>=0.8,<0.9'; torch's CPU build is enough)
 	$(PYTHON) -m pytest -m slow tests/e2e/test_bench_server.py
 
-planner: ## llama.cpp's own plan of every catalogue model beside ours (npm and gcc, no GPU); writes tests/data/llamacpp_catalogue.csv
+planner: ## the engines' own plans of every catalogue model beside ours (npm, gcc, 5 GB of vLLM; no GPU); writes tests/data/*_catalogue.csv
 	$(PYTHON) tests/planner/llama_catalogue.py $(ENGINES)/llama-planner --rows tests/data/llamacpp_catalogue.csv
+	$(PYTHON) tests/planner/vllm_catalogue.py $(ENGINES)/vllm-planner --rows tests/data/vllm_catalogue.csv

@@ -28,6 +28,7 @@ class RangeGib(Record, frozen=True, kw_only=True):
     from_ranks: int = 1  # holds from so many tensor-parallel ranks on
     unified: bool = False  # holds where devices share the host's memory
     from_sequences: int = 1  # holds from so many running requests on
+    experts: bool = False  # holds for models with routed experts
     before: Version | None = None  # holds below this engine version
 
 
@@ -57,6 +58,7 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     sampler_bytes: float  # of the vocabulary, a request
     sampler_hidden: float = 0  # of the hidden size, a token, in the sampler
     expert_workspace: bool = False  # routed experts keep a workspace of their own beside the peak
+    workspace_freed: bool = False  # it is gone when the sampler runs
     low: float  # multiples of the value
     high: float
     source: str

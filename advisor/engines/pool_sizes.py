@@ -9,7 +9,7 @@ import msgspec
 from advisor.catalog.types import Quantization
 from advisor.deployment import Deployment
 from advisor.engines import fitting
-from advisor.engines.pool_constants import GIB, ActivationPeak, PoolConstants
+from advisor.engines.pool_constants import GIB, ActivationPeak, PoolConstants, RangeGib
 from advisor.engines.pool_settings import PoolSettings
 from advisor.engines.versions import pick_version
 from advisor.errors import BadInput
@@ -163,8 +163,7 @@ def size_ranks(
         else 0.03 * weights.stages[0]
     )  # assumed: no width known
     unified = any(x.unified for x in fitting.used_devices(deployment))
-    beside = [x for x in constants.outside_gib if settings.ranks >= x.from_ranks and (unified or not x.unified)]
-    parts = [max(beside, key=lambda x: (x.unified, x.from_ranks))]
+    parts = [_pick_overhead(constants, settings, unified, deployment.model.is_moe)]
     graphs = [x for x in constants.graphs_gib if settings.sequences >= x.from_sequences]
     if graphs and not settings.eager:
         most = max(x.from_sequences for x in graphs)
@@ -188,6 +187,17 @@ def size_ranks(
     )
 
 
+def _pick_overhead(constants: PoolConstants, settings: PoolSettings, unified: bool, experts: bool) -> RangeGib:
+    """What lies outside the allocator: the row that says most of this deployment."""
+    rows = [
+        x
+        for x in constants.outside_gib
+        if settings.ranks >= x.from_ranks and (unified or not x.unified) and (experts or not x.experts)
+    ]
+    most = max((x.unified, x.from_ranks, x.experts) for x in rows)
+    return pick_version([x for x in rows if (x.unified, x.from_ranks, x.experts) == most], settings.version)
+
+
 def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> float:
     """Bytes of the profiling run's peak on one rank (Activation says the formula)."""
     lay = model.layout
@@ -200,7 +210,7 @@ def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak)
         workspace = 2 * tokens * routed
     width = widest_dense(model) if peak.expert_workspace else widest_mlp(model)
     layer = 2 * tokens * (peak.mlp * width / settings.tp + peak.hidden * hidden)
-    return workspace + max(layer, sampler)
+    return max(workspace + layer, sampler) if peak.workspace_freed else workspace + max(layer, sampler)
 
 
 def _routed(moe: Moe, hidden: int, tp: int) -> float:

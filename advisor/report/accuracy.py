@@ -29,6 +29,7 @@ from advisor.report.measured_rows import (
     read_rows,
 )
 from advisor.report.planner_rows import make_planner_section
+from advisor.report.vllm_planner_rows import make_vllm_section
 from advisor.units import MIB
 
 
@@ -95,7 +96,7 @@ def _grouped(rows: Sequence[RowComparison], by: Callable[[RowComparison], str], 
     return out
 
 
-PLANNER_HEAD = "## llama.cpp's planner over the catalogue"
+PLANNER_HEAD = "## The engines' planners over the catalogue"
 
 
 def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
@@ -156,10 +157,22 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
 
 
 def _over_catalogue(data: Path, rules: Catalog) -> list[str]:
-    """llama.cpp's planner over the catalogue; what made the rows, and when, stands at the table's head."""
-    path = data / "llamacpp_catalogue.csv"
-    head = [x.lstrip("# ") for x in path.read_text(encoding="utf-8").splitlines()[:5] if x.startswith("#")]
-    return [*head, "", *make_planner_section(read_rows(path), rules)]
+    """What made the rows, and when, stands at each table's head."""
+    by_llama, by_vllm = data / "llamacpp_catalogue.csv", data / "vllm_catalogue.csv"
+    configs = data.parent / "models" / "configs"
+    return [
+        *_read_head(by_llama),
+        "",
+        *make_planner_section(read_rows(by_llama), rules),
+        "",
+        *_read_head(by_vllm),
+        "",
+        *make_vllm_section(read_rows(by_vllm), rules, configs),
+    ]
+
+
+def _read_head(path: Path) -> list[str]:
+    return [x.lstrip("# ") for x in path.read_text(encoding="utf-8").splitlines()[:5] if x.startswith("#")]
 
 
 def _exact(data: Path, rules: Catalog) -> list[str]:

@@ -1,0 +1,50 @@
+"""vLLM's memory against its own planner over configs and the catalogue: a sample of tests/data/vllm_catalogue.csv.
+
+The whole table is in docs/accuracy.md; tests/planner makes it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.report.measured_rows import read_rows
+from advisor.report.vllm_planner_rows import VllmComparison, compare_row
+
+TESTS = Path(__file__).resolve().parents[1]
+RULES = catalog([shipped_root()])
+ROWS = read_rows(TESTS / "data" / "vllm_catalogue.csv")
+# every published config, and one row in so many of the catalogue
+SAMPLE = [r for i, r in enumerate(ROWS) if r["name"].endswith(".json") or i % 5 == 0]
+FOUND: dict[tuple[str, str, str], VllmComparison] = {
+    (r["name"], r["tp"], r["kv_cache_type"]): c
+    for r in SAMPLE
+    if (c := compare_row(r, RULES, TESTS / "models" / "configs")) is not None
+}
+
+
+def test_most_rows_are_compared() -> None:
+    assert len(FOUND) >= 0.95 * len(SAMPLE) >= 200
+
+
+def test_requests_take_what_the_planner_reserves() -> None:
+    pairs = {(k, n): x for k, c in FOUND.items() for n, x in c.requests.items()}
+    wrong = {k: x for k, x in pairs.items() if x[0] != x[1]}
+    assert len(wrong) / len(pairs) <= 0.01, wrong
+
+
+def test_weights_are_those_of_the_engines_own_classes() -> None:
+    wrong = {k: c.weights for k, c in FOUND.items() if not c.weights_agree}
+    assert len(wrong) / len(FOUND) <= 0.02, wrong
+
+
+def test_states_of_every_kind_are_among_the_rows() -> None:
+    """Blocks beside states were once right for one kind only."""
+    kinds = {
+        type(part).__name__
+        for name in {r["name"] for r in ROWS if not r["name"].endswith(".json")}
+        for group in RULES.find_model(name).layout.attention  # type: ignore[union-attr]
+        for part in getattr(group, "parts", (group,))
+    }
+    assert kinds >= {"GatedDeltaNet", "Kda", "Mamba1", "Mamba2", "Mla", "ShortConv", "Sliding"}
