@@ -152,6 +152,7 @@ def _row(
 ) -> DeviceMemory:
     weights = weights_on_device(settings, sizes, stage)
     base = weights + sum(request)
+    least = base - int((1 - sizes.weights_range[0]) * weights)  # what is there whatever the system gives back
     return DeviceMemory(
         name=device.name,
         capacity_bytes=device.total_bytes,
@@ -162,7 +163,7 @@ def _row(
         compute_bytes=sizes.activation[1],
         overhead_bytes=sizes.overhead[1],
         total_bytes=base + sizes.activation[1] + sizes.overhead[1],
-        low_bytes=base + sizes.activation[0] + sizes.overhead[0] - int((1 - sizes.weights_range[0]) * weights),
+        low_bytes=max(least, least + sizes.activation[0] + sizes.overhead[0]),
         high_bytes=base + sizes.activation[2] + sizes.overhead[2] + int((sizes.weights_range[1] - 1) * weights),
     )
 
