@@ -12,11 +12,14 @@ from functools import lru_cache
 from math import prod
 from typing import NamedTuple
 
+from msgspec import structs
+
 from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
 from advisor.memory.paged_cache import count_groups
+from advisor.models.native import native_format
 from advisor.models.types import Dense, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
@@ -67,6 +70,19 @@ def is_quantized(tensor: GgufTensor, quantization: Quantization) -> bool:
     return quantization.covers == "matrices" or not kind.leaf
 
 
+def as_stored(model: Model, quantization: Quantization) -> Quantization:
+    """The format as the model's own checkpoint has it: what it covers, how many weights share a scale."""
+    if quantization.id != native_format(model):
+        return quantization
+    if "(experts" in (model.native_quant or ""):
+        quantization = structs.replace(quantization, covers="experts")
+    if model.scale_group is not None:
+        quantization = structs.replace(
+            quantization, bits_nominal=int(quantization.bits_nominal) + 16 / model.scale_group
+        )
+    return quantization
+
+
 @memoize_by_identity
 def rank_weights(
     model: Model, quantization: Quantization, tp: int, pp: int = 1, ep: int = 1, vision: bool = True
@@ -75,6 +91,7 @@ def rank_weights(
 
     Routed experts are shared by `ep` ranks where these are more than `tp`; `vision` False leaves the tower out.
     """
+    quantization = as_stored(model, quantization)
     try:
         # on one stage equal tensors of different layers lie together, unless layers are told apart by name
         alike = pp == 1 and quantization.id not in model.kept_16bit

@@ -16,7 +16,7 @@ from advisor.files import read_json
 from advisor.models.hf_attention import MIXERS, read_switch
 from advisor.models.hf_ffn import FFNS
 from advisor.models.hf_keys import ConfigSection, unknown_architecture
-from advisor.models.hf_quant import describe_native_quant, read_weight_block
+from advisor.models.hf_quant import describe_native_quant, read_scale_group, read_weight_block
 from advisor.models.hf_traits import TRAITS, ModelTraits
 from advisor.models.hf_vision import TOWER_NAMES, read_vision
 from advisor.models.layers import group_layers
@@ -132,6 +132,7 @@ def _model(
         max_context=_context(config),
         dtype=dtype or "bfloat16",
         native_quant=describe_native_quant(stored),
+        scale_group=read_scale_group(stored),
         weight_blocks={id: block} if (block := read_weight_block(stored)) else {},
         layout=layout,
         vision=vision,

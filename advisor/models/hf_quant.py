@@ -32,6 +32,18 @@ def read_weight_block(config: ConfigSection) -> int | None:
     return side if isinstance(side, int) and not isinstance(side, bool) and 1 < side <= 4096 else None
 
 
+def read_scale_group(config: ConfigSection) -> int | None:
+    """Weights that share one 16-bit scale in a checkpoint of integers; None where none is stated."""
+    section = config.section("quantization_config")
+    groups = section.section("config_groups") if section is not None else None
+    for group in groups.data.values() if groups else ():
+        weights: Any = group.get("weights") if isinstance(group, dict) else None
+        size = weights.get("group_size") if isinstance(weights, dict) and weights.get("type") == "int" else None
+        if isinstance(size, int) and not isinstance(size, bool) and 1 < size <= 4096:
+            return size
+    return None
+
+
 def _name(config: ConfigSection, method: str) -> str:
     if method in {"gptq", "awq", "auto-round", "autoround"}:
         return f"{method} int{config.maybe('bits', 'w_bit', least=1, most=64) or 4}"

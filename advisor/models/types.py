@@ -159,6 +159,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     max_context: int | None = None
     dtype: str = "bfloat16"
     native_quant: str | None = None
+    scale_group: int | None = None  # weights that share a 16-bit scale in its own integer format
     layout: Layout | None = None
     stub: Stub | None = None
     vision: Vision | None = None

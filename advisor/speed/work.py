@@ -81,6 +81,7 @@ def _of_model(model: t.Model, quantization: Quantization) -> ModelWork:
     try:
         if quantization.family == "gguf":
             return _summed(model, gguf_weights.weights_from_model(model, quantization.id))
+        quantization = hf_weights.as_stored(model, quantization)
         kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
         tensors = (
             [(x, 1) for x in gguf_tensors.list_tensors(model) if not x.mtp]
