@@ -86,6 +86,7 @@ def test_one_command_writes_every_generated_page(tmp_path: Path) -> None:
         shutil.copytree(TOP / folder, tmp_path / folder)
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests/data").symlink_to(TOP / "tests/data")
+    (tmp_path / "tests/models").symlink_to(TOP / "tests/models")
     before = {p: p.read_bytes() for p in tmp_path.rglob("*.*") if p.is_file()}
     for name in ("docs/reference/facts.md", "docs/comparison.md", "advisor/schemas/rules/checks.json"):
         (tmp_path / name).write_text("stale", encoding="utf-8")

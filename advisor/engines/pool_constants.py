@@ -45,6 +45,16 @@ class DeviceDefaults(Record, frozen=True, kw_only=True):
     whole_prompts_to: int = 0  # up to this context length prompts are not chunked: a batch holds a whole one
 
 
+class WideHeads(Record, frozen=True, kw_only=True):
+    """A kernel for wide heads that wants larger blocks: tokens, on cards of one generation, for some cache types."""
+
+    head_dim: int
+    generation: int  # first number of the compute capability
+    kv_cache_types: tuple[str, ...]
+    block: int
+    source: str
+
+
 class ActivationPeak(Record, frozen=True, kw_only=True):
     """Peak of the profiling run, in 2-byte elements per batched token: the layer or the sampler, whichever is larger.
 
@@ -91,6 +101,7 @@ class PoolConstants(Record, frozen=True, kw_only=True):
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
     planner: Literal["groups", "plain"]  # how layers of several kinds share the cache
     block: int = 16  # tokens that the cache is handed out in
+    wide_heads: WideHeads | None = None
     fp32_state_model_types: tuple[ModelType, ...] = ()  # these keep their recurrent state in 4 bytes an element
     smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own

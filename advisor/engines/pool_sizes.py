@@ -238,11 +238,22 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
         settings.pp,
         state,
         constants.planner,
-        constants.block,
+        _pick_block(deployment, settings, constants),
         constants.states,
         extra,
         cache_layers(deployment.draft.model) if deployment.draft else (),
     )
+
+
+def _pick_block(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> int:
+    """Tokens of a block: the engine's, or what its kernel for wide heads wants on this card."""
+    wide, lay = constants.wide_heads, deployment.model.layout
+    first = next(iter(fitting.used_devices(deployment)), None)
+    if wide is None or lay is None or first is None or settings.kv_type not in wide.kv_cache_types:
+        return constants.block
+    heads = {g.head_dim for g in lay.attention if isinstance(g, (Full, Sliding))}
+    generation = (first.compute_capability or "").split(".")[0]
+    return wide.block if wide.head_dim in heads and generation == str(wide.generation) else constants.block
 
 
 @memoize_by_identity
@@ -267,6 +278,8 @@ def _plans(
             mine += [x for x in layers if x.attends and x.window is None][-1:] * extra
         if stage == pp - 1:  # a draft's layers share the block tables of the last stage
             mine += draft
+        if planner == "groups":  # every layer keeps an index, its own or another's
+            mine = [msgspec.structs.replace(x, index=x.index or x.index_of_another) for x in mine]
         specs = paged_cache.make_layer_specs(mine, element, tp, state_bytes, 2.0, packed, states)
         if planner == "plain":  # windowed layers keep everything
             specs = [msgspec.structs.replace(s, kind="full") if s.kind in ("window", "chunk") else s for s in specs]

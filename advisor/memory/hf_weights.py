@@ -20,7 +20,7 @@ from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
 from advisor.memory.paged_cache import count_groups
 from advisor.models.native import native_format
-from advisor.models.types import Dense, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding
+from advisor.models.types import Dense, Encoder, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
 
 
@@ -204,7 +204,7 @@ def widest_kv_heads(model: Model) -> int:
         p.n_kv_heads
         for g in lay.attention
         for p in (g.parts if isinstance(g, Parallel) else (g,))
-        if isinstance(p, (Full, Sliding))
+        if isinstance(p, (Encoder, Full, Sliding))
     ]
     heads += [g.n_heads for g in lay.attention if isinstance(g, Kda)]  # their K and V are divided like Q
     return max(heads, default=1) or 1

@@ -25,6 +25,7 @@ class LayerCache(Record, frozen=True, kw_only=True):
     window: int | None = None
     latent: bool = False
     index: int = 0  # further elements per token for a sparse-attention index
+    index_of_another: int = 0  # elements per token of an index that the layer takes over from another one
     per_tokens: int = 1  # one row per so many tokens (compressed past)
     conv: int = 0  # convolution state, elements per sequence
     state: int = 0  # recurrent state, elements per sequence
@@ -76,7 +77,9 @@ def _cache(group: t.AttentionGroup, d: int) -> LayerCache:
         if not group.absorbed:
             keys = group.n_heads * (group.qk_nope_head_dim + group.qk_rope_head_dim)
             return LayerCache(k=keys, v=group.n_heads * group.v_head_dim, kv_heads=group.n_heads)
-        return LayerCache(k=group.kv_lora_rank + group.qk_rope_head_dim, kv_heads=1, latent=True, index=own)
+        taken = group.indexer.dim if group.indexer and group.indexer.shared else 0
+        row = group.kv_lora_rank + group.qk_rope_head_dim
+        return LayerCache(k=row, kv_heads=1, latent=True, index=own, index_of_another=taken)
     if isinstance(group, t.Compressed):
         past: tuple[LayerCache, ...] = ()
         if group.compress_ratio:
