@@ -123,8 +123,8 @@ def rank_weights(
             stages[stage] += size
             experts[stage] += size if tensor.expert else 0
             outside[stage] += size if tensor.layer is None else 0
-    index = _count_index(model) * quantization.bits_nominal / 8 if quantization.covers != "experts" else 0
-    stages = [x + index / pp for x in stages]
+    index_bits = 16 if quantization.covers == "experts" else quantization.bits_nominal
+    stages = [x + _count_index(model) * index_bits / 8 / pp for x in stages]
     if vision and model.vision is not None:
         stages[0] += model.vision.params * 2 / tp
     for extra_weights in model.weights.extras:

@@ -14,9 +14,9 @@ from advisor.memory.layers import LayerCache, StateKind
 from advisor.record import Record
 
 BLOCK = 16
-STATE_BLOCKS = 2  # blocks a running sequence holds per group of state layers, prefix caching on
+STATE_BLOCKS = 3  # blocks a running sequence holds per group of state layers, where the rules say nothing of the kind
 LATENT_ALIGNMENT = 128  # tokens of a block beside states, where the attention is latent (vLLM _align_hybrid_block_size)
-PADDED_BELOW = 1.5  # layers of the commonest kind per layer of the rarest, from which groups are cut (vLLM)
+PADDED_BELOW = 1.5  # layers of the commonest kind per layer of the rarest, from which groups are cut (vLLM 0.33.0)
 
 
 class StateBlocks(Record, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class StateBlocks(Record, frozen=True, kw_only=True):
     layers, and tokens that the attention blocks beside them must be a multiple of."""
 
     mixer: StateKind
-    blocks: int = 2
+    blocks: int
     alignment: int = 1
     state_bytes: float | None = None  # per element of the state; None: as the model's other states
 
@@ -111,7 +111,7 @@ def make_layer_specs(
 ) -> list[LayerSpec]:
     """Per-rank specs of all layers. KV heads divide by at most their number; latent rows do not divide at all.
 
-    `states`: how states of each kind of layer are kept; kinds that are not named as StateBlocks says.
+    `states`: how states of each kind of layer are kept; kinds that are not named hold STATE_BLOCKS.
     """
     if packed is not None:
         return _packed(layers, packed, tp, state_bytes, conv_bytes, states)

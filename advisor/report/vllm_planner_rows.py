@@ -26,7 +26,7 @@ COLUMNS = (
 )  # fmt: skip
 FORMATS = {"": "BF16", "fp8": "FP8", "gpt_oss_mxfp4": "MXFP4"}  # the engine's word -> ours
 CARD = "H100 80GB SXM"  # the pretended device
-WEIGHTS_SHARE, PADDED_SHARE = 0.005, 0.15  # the planner's weights are those before loading, which pads MXFP4 experts
+WEIGHTS_SHARE, PADDED_SHARE = 0.005, 0.09  # the planner's weights are those before loading, which pads MXFP4 experts
 
 
 class VllmComparison(NamedTuple):

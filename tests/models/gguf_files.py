@@ -11,6 +11,20 @@ import gguf
 Tensors = list[tuple[str, tuple[int, ...]]]
 
 
+def add_value(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    """Add metadata of whatever type the value has."""
+    if isinstance(value, bool):
+        writer.add_bool(key, value)
+    elif isinstance(value, int):
+        writer.add_uint32(key, value)
+    elif isinstance(value, float):
+        writer.add_float32(key, value)
+    elif isinstance(value, str):
+        writer.add_string(key, value)
+    else:
+        writer.add_array(key, value)
+
+
 def write(
     path: Path,
     arch: str,
@@ -24,16 +38,7 @@ def write(
     writer = gguf.GGUFWriter(None, arch)
     for key, value in keys.items():
         name = f"{arch}{key}" if key.startswith(".") else key
-        if isinstance(value, bool):
-            writer.add_bool(name, value)
-        elif isinstance(value, int):
-            writer.add_uint32(name, value)
-        elif isinstance(value, float):
-            writer.add_float32(name, value)
-        elif isinstance(value, str):
-            writer.add_string(name, value)
-        else:
-            writer.add_array(name, value)
+        add_value(writer, name, value)
     if vocabulary:
         writer.add_token_list([f"token{i:06d}" for i in range(vocabulary)])
         writer.add_token_scores([0.5] * vocabulary)

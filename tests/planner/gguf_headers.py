@@ -6,6 +6,7 @@ A file of 400 GB takes a few hundred kB of disk. llama.cpp's loader accepts the 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -17,6 +18,9 @@ import numpy as np
 from advisor.memory.gguf_tensors import GgufTensor, as_gguf, layer_order, list_file_tensors
 from advisor.models import types as t
 from advisor.models.ggml_types import BLOCKS
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "models"))
+from gguf_files import add_value
 
 Keys = dict[str, Any]
 KEPT_F32 = ("_norm", "ffn_gate_inp", "ssm_conv1d", "shortconv.conv", "rope_")
@@ -38,7 +42,7 @@ def write_header(path: Path, model: t.Model, types: Mapping[str, str], file_type
     """Write the file. `types`: GGML type of each tensor by name."""
     writer = gguf.GGUFWriter(str(path), str(model.gguf_name))
     for key, value in read_keys(model).items():
-        _add(writer, key, value)
+        add_value(writer, key, value)
     writer.add_uint32("general.file_type", file_type)
     writer.add_uint32("general.quantization_version", 2)
     writer.add_string("tokenizer.ggml.model", "none")
@@ -57,17 +61,6 @@ def write_header(path: Path, model: t.Model, types: Mapping[str, str], file_type
     writer.write_ti_data_to_file()
     writer.close()
     os.truncate(path, -(-path.stat().st_size // 32) * 32 + size)
-
-
-def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
-    if isinstance(value, bool):
-        writer.add_bool(key, value)
-    elif isinstance(value, int):
-        writer.add_uint32(key, value)
-    elif isinstance(value, float):
-        writer.add_float32(key, value)
-    else:
-        writer.add_array(key, value)
 
 
 def read_keys(model: t.Model) -> Keys:
