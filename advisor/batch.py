@@ -10,9 +10,9 @@ from pathlib import Path
 import msgspec
 
 from advisor.catalog import Catalog, catalog
-from advisor.estimation import estimate_or_fault
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
+from advisor.request_lines import estimate_or_fault
 
 CHUNK = 256  # lines handed to a process at once
 AHEAD = 4  # chunks a process has waiting: enough to keep it busy, few enough to bound memory

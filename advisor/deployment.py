@@ -39,6 +39,15 @@ class Draft(Record, frozen=True, kw_only=True):
     path: str | None = None
 
 
+class Correction(Record, frozen=True, kw_only=True):
+    """What a start-up log of the machine says beyond the rules' prediction; bytes of each device."""
+
+    weights_bytes: int = 0
+    beside_bytes: int = 0  # of all but weights and cache
+    same_model: bool = False  # read for this very model, so that what is left open is small
+    note: str  # one line that names the log
+
+
 class Deployment(Record, frozen=True, kw_only=True):
     """One launch of one engine. `settings` use the engine's own long flag names without dashes and win over the
     general fields."""
@@ -59,6 +68,7 @@ class Deployment(Record, frozen=True, kw_only=True):
     draft: Draft | None = None
     largest_draft: Draft | None = None  # no larger than this where the draft itself is not known
     uncounted: tuple[str, ...] = ()  # what is loaded beside the model and whose size is not known
+    correction: Correction | None = None  # by what was logged on the machine
     served_name: str | None = None
     host: str | None = None  # None = loopback
     port: int | None = None
@@ -71,6 +81,7 @@ class DeviceMemory(Record, frozen=True, kw_only=True):
     capacity_bytes: int | None = None
     budget_bytes: int | None = None  # what the deployment may use of it
     weights_bytes: int | None = None
+    mapped_bytes: int | None = None  # of the weights: pages of the file, which the system takes back where it has to
     kv_cache_bytes: int | None = None
     recurrent_state_bytes: int | None = None  # of the context, all but cells: states; CUDA's padding behind them
     compute_bytes: int | None = None
@@ -105,6 +116,8 @@ class MemoryEstimate(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
     short: tuple[str, ...] = ()  # what is short and by how much, one line a place
     message: str | None = None  # what the engine itself would say
+    calibration: str | None = None  # the log of this machine that is in these figures
+    refused: bool = False  # the engine refuses these sizes of tensor parallelism: there is no such launch
 
 
 class Interval(Record, frozen=True, kw_only=True):
@@ -151,6 +164,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  # also what names were taken to mean, and what is not known of the machine
     short: tuple[str, ...] = ()  # what is short and by how much, one line a place
     message: str | None = None  # what the engine itself would say
+    calibration: str | None = None  # the start-up log of this machine that is in the memory's figures
 
 
 class Workload(Record, frozen=True, kw_only=True):

@@ -7,16 +7,14 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from advisor import engines, formats
+from advisor import engines, formats, residuals
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Draft, Estimate, KvType, MemoryEstimate, Setting, SpeedEstimate
-from advisor.engines.base import LARGEST_LENGTH
+from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.estimate_bounds import bound_estimate
 from advisor.errors import AdvisorError, BadInput
-from advisor.files import MAX_DEPTH, nesting
 from advisor.machines.types import Machine
-from advisor.near import unknown_options
 from advisor.record import Record
 from advisor.units import parse_tokens
 
@@ -50,22 +48,40 @@ MOST_BYTES = 2**62  # beyond it JSON has no integers; no machine comes near
 MOST_MACHINES = 1024  # hardware strings remembered during a batch
 
 
-def estimate(deployment: Deployment, rules: Catalog | None = None) -> MemoryEstimate:
-    """Memory of a deployment. Raises BadInput where a setting or the model's layout does not allow an answer."""
+def estimate(deployment: Deployment, rules: Catalog | None = None, calibrated: bool = True) -> MemoryEstimate:
+    """Memory of a deployment; `calibrated`: with what start-up logs of its machine say, where any were read.
+
+    Raises BadInput where a setting or the model's layout does not allow an answer.
+    """
     rules = rules or catalog()
     module, inner = engines.find_engine_module(deployment.engine, rules.engines())
-    memory_estimate = module.memory(deployment, inner, rules.quantization(deployment.quantization))
+    return estimate_memory(deployment, module, inner, rules.quantization(deployment.quantization), calibrated)
+
+
+def estimate_memory(
+    deployment: Deployment, module: EngineModule, entry: Engine, quantization: Quantization, calibrated: bool = True
+) -> MemoryEstimate:
+    """`estimate` for callers that hold the engine's module, its entry and the weight format already."""
+    memory_estimate = module.memory(deployment, entry, quantization)
+    found = residuals.find_residual(deployment, entry, len(memory_estimate.devices)) if calibrated else None
+    if found is not None:
+        deployment = msgspec.structs.replace(
+            deployment,
+            engine_version=deployment.engine_version or found.engine_version,
+            correction=residuals.make_correction(found, deployment),
+        )
+        memory_estimate = module.memory(deployment, entry, quantization)
     if deployment.largest_draft is not None:
         most = msgspec.structs.replace(deployment, draft=deployment.largest_draft, largest_draft=None)
-        memory_estimate = bound_estimate(
-            memory_estimate, module.memory(most, inner, rules.quantization(deployment.quantization)), "the draft model"
-        )
+        memory_estimate = bound_estimate(memory_estimate, module.memory(most, entry, quantization), "the draft model")
     rows = memory_estimate.devices if memory_estimate.host is None else (*memory_estimate.devices, memory_estimate.host)
     if any((r.high_bytes or 0) > MOST_BYTES for r in rows):
         raise BadInput("the request asks for more memory than any machine has: look at context length and sequences")
-    if memory_estimate.fits and deployment.uncounted:
+    if deployment.uncounted:
         return msgspec.structs.replace(
-            memory_estimate, fits=None, not_modelled=_with(memory_estimate.not_modelled, deployment.uncounted)
+            memory_estimate,
+            fits=False if memory_estimate.fits is False else None,
+            not_modelled=_with(memory_estimate.not_modelled, deployment.uncounted),
         )
     return memory_estimate
 
@@ -219,6 +235,7 @@ def join_estimates(
         warnings=(*notes, *machine_notes, *memory_estimate.warnings),
         short=memory_estimate.short,
         message=memory_estimate.message,
+        calibration=memory_estimate.calibration,
     )
 
 
@@ -273,67 +290,3 @@ def estimate_load_speed(
 def error_as_json(advisor_error: AdvisorError) -> dict[str, Any]:
     """The public form of an error."""
     return {"code": advisor_error.code, "message": advisor_error.message, "near": list(advisor_error.near)}
-
-
-_DECODER = msgspec.json.Decoder(EstimateRequest)
-
-
-def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> dict[str, Any]:
-    """One line of `--jsonl` in, its answer as plain data out; whatever is wrong is answered on its own line."""
-    found = estimate_or_fault(line, rules, machines)
-    return found.to_dict() if isinstance(found, Estimate) else found
-
-
-def estimate_or_fault(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> Estimate | dict[str, Any]:
-    """The estimate that a line asks for, or what is wrong with it; either becomes the line's answer in JSON."""
-    try:
-        return estimate_line(line, rules, machines)
-    except AdvisorError as e:
-        return {"id": _id_of(line), "error": error_as_json(e)}
-
-
-def estimate_line(line: bytes, rules: Catalog, machines: dict[str, Machine] | None = None) -> Estimate:
-    """The estimate that a request in JSON asks for. Raises UnknownName, BadFile, BadInput."""
-    r = request(line)
-    return estimate_request(r, rules, machines, _plain_id(r.id, line))
-
-
-def request(line: bytes) -> EstimateRequest:
-    """A request in JSON. Raises BadInput."""
-    try:
-        return _DECODER.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
-        unknown = _unknown(line) if "unknown field" in str(e) else None  # msgspec's words
-        raise unknown or BadInput(f"not a deployment: {e}") from None
-
-
-def _unknown(line: bytes) -> BadInput | None:
-    """The error for a request with fields that no request has; None for text that is wrong otherwise, too."""
-    try:
-        given = msgspec.json.decode(line, type=dict[str, Any])
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
-    load = given.get("workload")
-    for of, fields, kind in (
-        ("estimate", given, EstimateRequest),
-        ("the workload of estimate", load if isinstance(load, dict) else {}, LoadSpec),
-    ):
-        names = [k for k in fields if k not in kind.__struct_fields__]
-        if names:
-            return unknown_options(of, names, kind.__struct_fields__)
-    return None
-
-
-def _plain_id(value: object, line: bytes) -> object:
-    """The request's id as it is given back; None where no JSON could carry it."""
-    if isinstance(value, (list, dict)) and nesting(line) > MAX_DEPTH:
-        return None
-    return None if isinstance(value, int) and abs(value) > MOST_BYTES else value
-
-
-def _id_of(line: bytes) -> object:
-    try:
-        data = msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError, UnicodeError):
-        return None
-    return _plain_id(data.get("id"), line) if isinstance(data, dict) else None

@@ -101,7 +101,8 @@ def estimate(deployment: Deployment | EstimateRequest | Mapping[str, Any], *, ru
     A request's answer is that of its line, speed included, and what is wrong with one is raised: UnknownName, BadFile,
     BadInput with the line's code, message and near matches.
     """
-    from advisor.estimation import estimate_deployment, estimate_line
+    from advisor.estimation import estimate_deployment
+    from advisor.request_lines import estimate_line
 
     rules = rules or catalog()
     if isinstance(deployment, Deployment):

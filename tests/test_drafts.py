@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from advisor.catalog import catalog
-from advisor.estimation import answer_line
 from advisor.memory import draft_bound
 from advisor.memory.layers import cache_layers
 from advisor.models.parameters import text_params
+from advisor.request_lines import answer_line
 
 DRAFT = "meta-llama/Llama-3.2-1B-Instruct"
 BASE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "hardware": "RTX 4090", "context_length": 8192}

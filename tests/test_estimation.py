@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import BadInput
-from advisor.estimation import EstimateRequest, answer_line, find_machine, parse_kv_type, resolve_request
+from advisor.estimation import EstimateRequest, find_machine, parse_kv_type, resolve_request
 from advisor.machines.types import Machine
+from advisor.request_lines import answer_line
 
 RULES = catalog([shipped_root()])
 GOOD = {

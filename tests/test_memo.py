@@ -20,12 +20,13 @@ import pytest
 from random_requests import requests
 
 import advisor
-from advisor import estimation
+from advisor import request_lines
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.checks.report import as_json
 from advisor.errors import AdvisorError
+from advisor.machines.types import Machine
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import checkpoint_weights, gguf_weights
 from advisor.models import headers
@@ -165,9 +166,9 @@ def test_answers_go_with_their_subject() -> None:
 def test_no_answer_keeps_its_model_alive() -> None:
     """Estimates of every kind, then the catalogue goes: no model, engine or machine is left of it."""
     rules = fresh_catalogue()
-    machines: dict[str, estimation.Machine] = {}
+    machines: dict[str, Machine] = {}
     for line in lines(rules, 30):
-        estimation.answer_line(line, rules, machines)
+        request_lines.answer_line(line, rules, machines)
     left = [weakref.ref(x) for x in (*rules._decoded.values(), *rules.engines().values(), *machines.values())]
     assert len(left) > 50
     machines.clear()
@@ -232,13 +233,13 @@ def test_threads_answer_as_one_does() -> None:
     """The same requests in another order in each thread, on a catalogue that nobody has asked yet."""
     asked = lines(fresh_catalogue(), 24)
     rules = fresh_catalogue()
-    alone = {line: msgspec.json.encode(estimation.answer_line(line, rules, {})) for line in asked}
+    alone = {line: msgspec.json.encode(request_lines.answer_line(line, rules, {})) for line in asked}
     assert sum(b'"error"' in a for a in alone.values()) < len(alone) * 0.6
     shared = fresh_catalogue()
 
     def work(seed: int) -> bool:
         mine = random.Random(seed).sample(asked, 8)
-        return all(msgspec.json.encode(estimation.answer_line(x, shared, {})) == alone[x] for x in mine)
+        return all(msgspec.json.encode(request_lines.answer_line(x, shared, {})) == alone[x] for x in mine)
 
     assert all(together(work))
 

@@ -25,6 +25,7 @@ from advisor.engines import fitting
 from advisor.engines.base import EngineModule
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
+from advisor.estimation import estimate_memory
 from advisor.units import format_gib
 
 
@@ -234,7 +235,7 @@ def _fewer_at_once(
             if held < max(enough, 1):
                 continue
             placed = msgspec.structs.replace(deployment, sequences=min(asked, held))
-            estimate = module.memory(placed, inner, chosen.quantization)
+            estimate = estimate_memory(placed, module, inner, chosen.quantization)
             at_once = find_own_flag(entry, "sequences")
             if at_once:  # the server still takes all of them; what does not fit waits
                 placed = with_settings(placed, {at_once: asked})
@@ -249,7 +250,7 @@ def _fewer_at_once(
 def _held(deployment: Deployment, module: EngineModule, inner: Engine, quantization: Quantization) -> int:
     """Requests of full length that the pool surely holds; 0 where even one does not fit."""
     try:
-        estimate = module.memory(msgspec.structs.replace(deployment, sequences=1), inner, quantization)
+        estimate = estimate_memory(msgspec.structs.replace(deployment, sequences=1), module, inner, quantization)
     except BadInput:
         return 0
     first = estimate.devices[0] if estimate.devices else None
@@ -315,7 +316,7 @@ def _looked(deployment: Deployment, attempt: _FormatAttempt) -> _AttemptOutcome:
         return _AttemptOutcome(None, True)
     module, inner = engines.find_engine_module(attempt.entry.id, attempt.rules.engines())
     try:
-        estimate = module.memory(deployment, inner, chosen.quantization)
+        estimate = estimate_memory(deployment, module, inner, chosen.quantization)
     except BadInput as e:
         tried.append(TriedFormat(quantization=chosen.quantization.id, fits=None, text=e.message))
         return _AttemptOutcome(None)

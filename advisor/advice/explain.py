@@ -20,7 +20,7 @@ from advisor.deployment import Deployment, KvType, MemoryEstimate
 from advisor.engines.flags import list_smaller_caches
 from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import estimate_as_json
+from advisor.estimation import estimate_as_json, estimate_memory
 from advisor.machines.types import Device, Machine, Vendor
 from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
@@ -216,7 +216,7 @@ def _estimate(
     deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
 ) -> MemoryEstimate:
     module, inner = engines.find_engine_module(entry.id, rules.engines())
-    return module.memory(msgspec.structs.replace(deployment, context_length=length), inner, quantization)
+    return estimate_memory(msgspec.structs.replace(deployment, context_length=length), module, inner, quantization)
 
 
 def _file_size(

@@ -15,6 +15,7 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.machines.fingerprint import fingerprint_machine
 from advisor.machines.types import Machine
 from advisor.record import Record
 from advisor.speed import bench_history
@@ -185,7 +186,7 @@ def _compared(
         return predicted, None, "it is too far from what was predicted: is this the deployment that was named?"
     run = bench_history.BenchRun(
         date=date.today().isoformat(),
-        machine=bench_history.fingerprint_machine(deployment.machine or Machine()),
+        machine=fingerprint_machine(deployment.machine or Machine()),
         engine=deployment.engine,
         engine_version=deployment.engine_version,
         model=deployment.model.id,

@@ -273,10 +273,19 @@ class SpeedGeneration(Record, frozen=True, kw_only=True):
     source: str
 
 
+class CheckpointCache(Record, frozen=True, kw_only=True):
+    """Cache types that an engine takes from the checkpoint where nothing is set."""
+
+    publisher: str  # whose checkpoints ask for one
+    types: dict[str, str]  # weight format -> KV cache type, for models that are not published in this format themselves
+    source: str
+
+
 class SpeedTraits(Record, frozen=True, kw_only=True):
     """What speed estimates need to know of an engine beside its memory behaviour."""
 
     family: str | None = None  # engines whose kernels are alike share efficiencies; None = as its memory behaves
     admits: int | None = None  # requests admitted at once by default, where more than the memory constants say
     generations: tuple[SpeedGeneration, ...] = ()
+    checkpoint_cache: CheckpointCache | None = None
     source: str | None = None

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from advisor.catalog.launch_types import Concepts, EngineStart, Installation, Recognition, ServerSelfReport, SpeedTraits
+from advisor.catalog.startup_log_types import StartupLogTable
+from advisor.catalog.tensor_parallel_types import TensorParallel
 from advisor.meanings import (
     AcceleratorId,
     Confidence,
@@ -256,45 +258,6 @@ class AnswerParser(Record, frozen=True, kw_only=True):
     src: tuple[SourceKey, ...] = ()
 
 
-Divided = Literal[
-    "attention_heads",
-    "kv_heads",
-    "intermediate_size",
-    "expert_size",
-    "shared_expert_size",
-    "vocabulary",
-    "linear_value_heads",
-    "linear_key_width",
-    "mamba_heads",
-    "mamba_groups",
-    "mamba_width",
-    "convolution_width",
-]
-
-
-class Assertion(Record, frozen=True, kw_only=True):
-    """Something of a model that an engine divides over tensor-parallel ranks, and refuses where it does not divide."""
-
-    divides: Divided
-    repeated: bool = False  # fewer of them than ranks are repeated: then they have to divide the ranks
-    one_for_all: bool = False  # a single one is given to every rank
-    padded_to: int = 1  # it is padded to a multiple of this first
-    whole_blocks: bool = False  # holds for checkpoints in blocks: a rank's share has to be a multiple of the block
-    finest_block: int | None = None  # of whole_blocks: blocks are taken apart down to this size where need be
-    since: str | None = None  # first version that has it
-    before: str | None = None  # first version that no longer has it
-    unless: tuple[str, ...] = ()  # settings with which it does not hold, or is not known to
-    not_on: tuple[str, ...] = ()  # vendors of devices where it does not hold
-    source: str
-
-
-class TensorParallel(Record, frozen=True, kw_only=True):
-    """What an engine asserts about its tensor-parallel size. What is not listed is not known to be refused."""
-
-    asserts: tuple[Assertion, ...]
-    unless: tuple[str, ...] = ()  # settings that replace model dimensions or classes: nothing of it is known then
-
-
 class Engine(MemoRecord, frozen=True, kw_only=True):
     """What one engine is, runs on, loads and supports."""
 
@@ -343,6 +306,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module or its family's
+    startup_log: StartupLogTable | None = None  # None = its log is not read
     speed: SpeedTraits = SpeedTraits()
     versions: dict[str, object] = {}  # build numbers and flag history
     caveats: tuple[str, ...] = ()

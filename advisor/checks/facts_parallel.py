@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.catalog.types import Divided
+from advisor.catalog.tensor_parallel_types import Divided
 from advisor.checks.arguments import convert_argument
 from advisor.checks.concept_flags import find_concept_argument, find_concept_value
 from advisor.checks.facts import FactContext, fact

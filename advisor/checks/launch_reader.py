@@ -97,7 +97,7 @@ def read_launch(
     elif model.unknown:
         reasons.append(f"the model is {model[:80]}, and {', '.join(model.unknown[:3])} is not set here")
     else:
-        named = _named(model, knowledge)
+        named = name_model(model, knowledge)
         if named is None:
             reasons.append(_unknown_model(model))
         elif named.assumed:
@@ -109,9 +109,9 @@ def read_launch(
         and model_names.is_path(model)
         and named.name != model_names.locked_id(model)
     )
-    settings, unread = _settings(launch, arguments, knowledge)
+    settings, unread = read_settings(launch, arguments, knowledge)
     reasons += unread
-    quantization = _quantization(launch, arguments, named, knowledge)
+    quantization = find_quantization(launch, arguments, named, knowledge)
     if isinstance(quantization, Exception):
         reasons.append(str(quantization))
         quantization = None
@@ -150,7 +150,7 @@ def _stated(launch: Launch, model: Text | None, knowledge: Knowledge) -> model_n
         model is not None
         and not model.unknown
         and not model_names.is_path(model)
-        and _named(model, knowledge) is not None
+        and name_model(model, knowledge) is not None
     ):
         return None
     found = model_names.find_named_model(launch.declared.model, knowledge)
@@ -160,7 +160,8 @@ def _stated(launch: Launch, model: Text | None, knowledge: Knowledge) -> model_n
     return found._replace(quantization=launch.declared.quantization or found.quantization)
 
 
-def _named(model: Text, knowledge: Knowledge) -> model_names.NamedModel | None:
+def name_model(model: Text, knowledge: Knowledge) -> model_names.NamedModel | None:
+    """What a name, or the name of a path, stands for in the catalogue; None where it has none of that name."""
     if model_names.is_path(model) and model_names.is_in_catalogue(model_names.locked_id(model), knowledge):
         return model_names.NamedModel(model_names.locked_id(model))
     if model_names.is_path(model):
@@ -171,9 +172,10 @@ def _named(model: Text, knowledge: Knowledge) -> model_names.NamedModel | None:
     return model_names.find_named_model(model, knowledge)
 
 
-def _quantization(
+def find_quantization(
     launch: Launch, arguments: LaunchArguments, named: model_names.NamedModel | None, knowledge: Knowledge
 ) -> str | ValueError | None:
+    """The weight format that a launch names, else the one in the model's name."""
     asked = arguments.value("quantization", "quantize", "load-in-4bit")
     if asked is not None and not asked.unknown:
         fmt = knowledge.recognition.quantization_values.get(asked.lower())
@@ -215,7 +217,7 @@ def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[dict[str, Any],
     return out, unread
 
 
-def _settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[dict[str, Any], list[str]]:
+def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[dict[str, Any], list[str]]:
     """(settings for the estimator, what of them cannot be told)."""
     table = knowledge.flags(launch.engine)
     if is_told_by_variables(table):

@@ -9,17 +9,11 @@ from functools import cache
 import msgspec
 
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
-from advisor.engines.llama_cpp_plan import (
-    AllocationPlan,
-    LlamaConstants,
-    RangeMib,
-    plan_allocation,
-    read_constants,
-    read_file_weights,
-)
+from advisor.engines.llama_cpp_constants import LlamaConstants, RangeMib, read_constants
+from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation, read_file_weights
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
 from advisor.engines.llama_cpp_verify import verify_estimate
 from advisor.machines.types import Device
@@ -45,8 +39,8 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
     chosen = choose_layers(deployment, settings, constants, planned)
     plan = planned(chosen)
     devices = fitting.used_devices(deployment)
-    rows = [_device_row(plan, i, x, constants) for i, x in enumerate(devices)]
-    host = _host_row(deployment, plan, constants.host_overhead_mib)
+    rows = [_device_row(plan, i, x, constants, deployment.correction) for i, x in enumerate(devices)]
+    host = _host_row(deployment, plan, constants.host_overhead_mib, settings.mapped)
     verdict = fitting.judge_fit(
         rows,
         host,
@@ -72,19 +66,23 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
         not_modelled=(*plan.notes, PROMPT_CACHE),
         warnings=(*refusals, *verdict.warnings, *_notes(deployment, settings, plan, chosen)),
         short=verdict.short,
+        calibration=deployment.correction.note if deployment.correction else None,
     )
 
 
-def _device_row(plan: AllocationPlan, i: int, device: Device, constants: LlamaConstants) -> DeviceMemory:
+def _device_row(
+    plan: AllocationPlan, i: int, device: Device, constants: LlamaConstants, correction: Correction | None
+) -> DeviceMemory:
     overhead = constants.device_overhead_mib.get(device.vendor) or constants.device_overhead_mib["other"]
     # the compute buffer moves by up to 12 % + 20 MiB between builds (llamacpp-memory facts, section 1)
+    more = correction.beside_bytes / MIB if correction else 0.0
     return fitting.device_row(
         device,
-        fitting.bytes_at(plan.weights, i),
+        fitting.bytes_at(plan.weights, i) + (correction.weights_bytes if correction else 0),
         fitting.bytes_at(plan.cache, i),
         fitting.bytes_at(plan.state, i),
         fitting.bytes_at(plan.compute, i),
-        overhead_mib=(overhead.low, overhead.value, overhead.high),
+        overhead_mib=(overhead.low + more, overhead.value + more, overhead.high + more),
         slack=_slack(plan, i, 0.12),
     )
 
@@ -95,16 +93,20 @@ def _slack(plan: AllocationPlan, place: int, compute: float) -> int:
     return int(off) + 16 * MIB
 
 
-def _host_row(deployment: Deployment, plan: AllocationPlan, overhead: RangeMib) -> DeviceMemory:
-    return fitting.host_row(
+def _host_row(deployment: Deployment, plan: AllocationPlan, overhead: RangeMib, mapped: bool) -> DeviceMemory:
+    alone = deployment.correction if not fitting.used_devices(deployment) else None
+    more = alone.beside_bytes / MIB if alone else 0.0
+    weights = fitting.bytes_at(plan.weights, HOST) + (alone.weights_bytes if alone else 0)
+    row = fitting.host_row(
         deployment,
-        fitting.bytes_at(plan.weights, HOST),
+        weights,
         fitting.bytes_at(plan.cache, HOST),
         fitting.bytes_at(plan.state, HOST),
         fitting.bytes_at(plan.compute, HOST),
-        overhead_mib=(overhead.low, overhead.value, overhead.high),
+        overhead_mib=(overhead.low + more, overhead.value + more, overhead.high + more + plan.repacked_more / MIB),
         slack=_slack(plan, HOST, 0.15),
     )
+    return msgspec.structs.replace(row, mapped_bytes=weights - plan.repacked) if mapped else row
 
 
 def _kv_cache(plan: AllocationPlan, settings: LlamaSettings) -> KvCache:

@@ -8,60 +8,31 @@ from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
 from msgspec import structs
 
-from advisor.catalog.types import Engine
 from advisor.deployment import Basis, Deployment
 from advisor.engines import drafts, fitting
-from advisor.engines.base import get_flag, get_setting, own_defaults
+from advisor.engines.base import get_flag, get_setting
+from advisor.engines.llama_cpp_constants import LlamaConstants
 from advisor.engines.llama_cpp_scratch import plan_scratch, uses_windows
-from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaDefaults, LlamaSettings, resolve_llama_settings
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
+from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml_cache, gguf_weights
 from advisor.memory.ggml import BLOCKS
+from advisor.memory.ggml_compute import Borrowed
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.placement import HOST, find_stretches, layer_devices
+from advisor.memory.repacking import (
+    RepackedBytes,
+    choose_kernels,
+    most_repacked,
+    sum_repacked,
+)
 from advisor.models.types import Model, NoMixer
 from advisor.record import Record
-
-
-class RangeMib(Record, frozen=True, kw_only=True):
-    """A constant with its bounds, MiB."""
-
-    low: float
-    value: float
-    high: float
-    source: str
-
-
-class MemoryBlock(Record, frozen=True, kw_only=True):
-    """`memory:` of rules/engines/llama.cpp.yaml."""
-
-    device_overhead_mib: dict[str, RangeMib]  # per backend: context, kernels, pool
-    host_overhead_mib: RangeMib
-    smaller_kv: tuple[str, ...] = ()  # read by flags.smaller_caches
-    source: str
-
-
-class LlamaConstants(MemoryBlock, frozen=True, kw_only=True):
-    """What the memory of llama.cpp follows from: the block, and the engine's own defaults."""
-
-    usual: LlamaDefaults
-
-
-@memoize_by_identity
-def read_constants(entry: Engine) -> LlamaConstants:
-    """The engine's memory constants from the rules. Raises BadInput when an overlay spoiled them."""
-    try:
-        return msgspec.convert(
-            {**entry.memory, "usual": msgspec.to_builtins(own_defaults(entry, LlamaDefaults))}, LlamaConstants
-        )
-    except msgspec.ValidationError as e:
-        raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
-
 
 # Tables of which rows are looked up: they stay in host memory
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
@@ -77,6 +48,8 @@ class AllocationPlan(Record, frozen=True, kw_only=True):
     """Bytes per place; index -1 is host memory."""
 
     weights: dict[int, int]
+    repacked: int  # of the weights in host memory: rearranged, in memory that the file does not back
+    repacked_more: int  # what rearranging may add, where the processor's flags are not known
     cache: dict[int, int]
     state: dict[int, int]  # recurrent state, and what a CUDA buffer adds behind quantised cells
     compute: dict[int, int]
@@ -115,11 +88,16 @@ def plan_allocation(
         settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
     )
     cache, state = _cache(model, where, cells, settings, cuda, windows)
-    borrowed = _borrowed(weights, layers, where, cells, settings) if devices else 0
+    borrowed = _borrowed(weights, where, settings) if devices else ()
     compute, basis = plan_scratch(model, where, cells, settings, rows.window, len(devices), borrowed)
+    if _reserves_all_logits(deployment, constants) and has_output_matrix(model):
+        compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
     per_token = _row(settings, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
     placed = _place_weights(weights, where, settings, bool(devices), has_output_matrix(model))
+    repacked, more = _repacked(deployment, settings, constants, weights, has_output_matrix(model))
+    if repacked is not None:
+        placed[HOST] = repacked.mapped + repacked.repacked
     projector = projector_bytes(deployment)
     if projector:
         at = 0 if devices and not get_flag(deployment.settings, "no-mmproj-offload") else HOST
@@ -146,6 +124,8 @@ def plan_allocation(
         notes += [f"draft model: {n}" for n in second.notes]
     return AllocationPlan(
         weights=placed,
+        repacked=0 if repacked is None else repacked.repacked,
+        repacked_more=more,
         cache=cache,
         state=state,
         compute=compute,
@@ -163,6 +143,37 @@ def plan_allocation(
 def has_output_matrix(model: Model) -> bool:
     """Whether the engine loads a matrix that gives logits, its own or the token embedding again."""
     return model.gguf_architecture is None or model.gguf_architecture.keeps_cache
+
+
+def count_logits(model: Model, settings: LlamaSettings) -> int:
+    """Scratch of the logits, and their inputs, of every token of a batch; bytes."""
+    assert model.layout is not None
+    return 4 * min(settings.ubatch, settings.ctx_size) * (model.layout.vocab_size + model.layout.hidden_size)
+
+
+def _reserves_all_logits(deployment: Deployment, constants: LlamaConstants) -> bool:
+    changed, version = constants.whole_batch_logits, deployment.engine_version
+    return changed is not None and version is not None and is_before(version, changed.before)
+
+
+def _repacked(
+    deployment: Deployment,
+    settings: LlamaSettings,
+    constants: LlamaConstants,
+    weights: gguf_weights.GgufWeights,
+    gives_logits: bool,
+) -> tuple[RepackedBytes | None, int]:
+    """(weights in host memory, where they are rearranged for the processor; what that may add where it is not known).
+
+    Beside accelerators the engine keeps what stays in host memory as it is in the file.
+    """
+    if not settings.repack or fitting.used_devices(deployment):
+        return None, 0
+    cpu = deployment.machine.cpu if deployment.machine else None
+    if cpu is None or cpu.flags is None:
+        return None, most_repacked(weights, constants.repacking, gives_logits)
+    kernels = choose_kernels(constants.repacking, cpu.flags)
+    return sum_repacked(weights, kernels, gives_logits) if kernels else None, 0
 
 
 class _CacheRows(NamedTuple):
@@ -270,22 +281,13 @@ def _find_places(name: str, where: Sequence[int], normed: bool) -> Iterable[int]
     return (where[0] if normed and name in FIRST_LAYER else where[-1],)
 
 
-def _borrowed(
-    weights: gguf_weights.GgufWeights,
-    layers: Sequence[LayerCache],
-    where: Sequence[int],
-    cells: ggml_cache.CacheCells,
-    settings: LlamaSettings,
-) -> int:
-    """Bytes of the largest thing in host memory that the GPU borrows for long prompts: a tensor, or a layer's cache."""
+def _borrowed(weights: gguf_weights.GgufWeights, where: Sequence[int], settings: LlamaSettings) -> Borrowed:
+    """What a GPU borrows from host memory for long prompts, by layer."""
     if HOST not in where and settings.cpu_moe_layers is None:
-        return 0
-    most, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
+        return ()
+    n = len(gguf_weights.sum_by_layer(weights))
     there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
-    staying = max(there, min(n, settings.cpu_moe_layers or 0))
-    rows = {(x.k, x.v) for x in layers[: where.count(HOST)] if x.attends}
-    widest = max((_row(settings, k, v) for k, v in rows), default=0)
-    return max(most.largest[there], most.largest_expert[staying], int(widest * cells.tokens))
+    return gguf_weights.list_borrowed(weights, there, max(there, min(n, settings.cpu_moe_layers or 0)))
 
 
 def _cache(

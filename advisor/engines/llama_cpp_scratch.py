@@ -5,14 +5,9 @@ from __future__ import annotations
 from advisor.deployment import Basis
 from advisor.engines.llama_cpp_settings import LlamaSettings
 from advisor.memory import ggml_cache, ggml_compute
-from advisor.memory.ggml import BLOCKS
-from advisor.memory.ggml_step import F32, StepShape
+from advisor.memory.ggml_step import StepShape
 from advisor.memory.placement import HOST, find_stretches
-from advisor.models.types import Dense, Model
-
-# Part of the largest borrowed tensor that comes on top of the scratch of a model with experts, whose peak is elsewhere:
-# 0.5 to 1.2 on planner rows with layers or experts in host memory (tests/data/llamacpp_catalogue.csv)
-BORROWED = 0.9
+from advisor.models.types import Model
 
 
 def uses_windows(model: Model) -> bool:
@@ -27,12 +22,12 @@ def plan_scratch(
     settings: LlamaSettings,
     windowed: bool,
     n_devices: int,
-    borrowed: int,
+    borrowed: ggml_compute.Borrowed,
 ) -> tuple[dict[int, int], Basis]:
     """Bytes of scratch per place, and how sure they are.
 
     `where`: place of each layer, output last. `windowed`: some layers look back a limited number of tokens. `borrowed`:
-    bytes of the largest thing in host memory that a GPU borrows for long prompts.
+    matrices in host memory that a GPU borrows for long prompts, by layer.
     """
     lay = model.layout
     assert lay is not None
@@ -47,8 +42,8 @@ def plan_scratch(
         streams=cells.streams,
         flash=settings.flash,
         gpu=not on_host,
-        quantized_k=BLOCKS[settings.cache_k.upper()][0] > 1,
-        quantized_v=BLOCKS[settings.cache_v.upper()][0] > 1,
+        key_type=settings.cache_k.upper(),
+        value_type=settings.cache_v.upper(),
     )
     single = ggml_compute.count_scratch(model, shape)
     architecture = model.gguf_architecture
@@ -60,15 +55,7 @@ def plan_scratch(
     on_gpus = [(begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST]
     if n_devices == 1 or HOST in where[:-1] or len(on_gpus) != n_devices:
         on_gpus = [(0, lay.n_layers)] * n_devices
-    out = dict(enumerate(ggml_compute.split_scratch(model, shape, on_gpus)))
-    out[0] += _count_borrowed(model, shape, borrowed)
+    out = dict(enumerate(ggml_compute.split_scratch(model, shape, on_gpus, borrowed)))
     out[HOST] = single.host + logits
     whole = n_devices == 1 and HOST not in where[:-1] and settings.cpu_moe_layers is None
     return out, basis if whole else "modelled"
-
-
-def _count_borrowed(model: Model, shape: StepShape, borrowed: int) -> int:
-    """Bytes that a borrowed tensor adds: in a dense layer it is there before the widest activation is."""
-    lay = model.layout
-    widest = max((x.intermediate for x in lay.ffn if isinstance(x, Dense)), default=0) if lay is not None else 0
-    return int(BORROWED * borrowed) if model.is_moe or not widest else max(0, borrowed - F32 * shape.tokens * widest)

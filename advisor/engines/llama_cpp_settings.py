@@ -44,6 +44,8 @@ class LlamaSettings(Record, frozen=True, kw_only=True):
     cpu_moe_layers: int | None  # experts of the first N layers stay in host memory; None = none
     tensor_split: tuple[float, ...]
     fit: bool
+    repack: bool  # weights are rearranged for the processor's kernels
+    mapped: bool  # the file is mapped, not read into memory
     context_was_given: bool
 
 
@@ -87,8 +89,17 @@ def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> Llam
         cpu_moe_layers=_cpu_moe(s),
         tensor_split=_split(get_setting(s, "tensor-split", "ts")),
         fit=get_flag(s, "fit") is not False,
+        repack=get_flag(s, "repack") is not False and not get_flag(s, "no-repack", "nr"),
+        mapped=_mapped(s),
         context_was_given=given,
     )
+
+
+def _mapped(s: dict[str, Setting]) -> bool:
+    """Whether the system may take pages of the file back: neither read into memory nor locked there."""
+    if get_flag(s, "mmap") is False or get_flag(s, "no-mmap") or get_flag(s, "mlock"):
+        return False
+    return str(get_setting(s, "load-mode", "lm") or "auto").lower() in ("auto", "mmap")
 
 
 def _flash(value: Setting | None) -> bool:

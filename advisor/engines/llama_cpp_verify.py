@@ -17,6 +17,7 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import own_defaults
+from advisor.engines.llama_cpp_plan import count_logits
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaDefaults, LlamaSettings, resolve_llama_settings
 from advisor.errors import BadInput
 from advisor.models.headers import read_origin
@@ -53,12 +54,13 @@ class EngineVerification(Record, frozen=True, kw_only=True):
 
 
 class PlannerRow(Record, frozen=True, kw_only=True):
-    """A line of the program: bytes per place, rounded down to MiB."""
+    """A line of the program: bytes per place, each of its buffers rounded down to MiB."""
 
     name: str
     weights: int
     context: int
     compute: int
+    buffers: int = 1
 
 
 def find_planner() -> str | None:
@@ -123,7 +125,7 @@ def parse_rows(text: str) -> list[PlannerRow]:
         return []
     together = PlannerRow(
         name=HOST_NAME, weights=sum(x.weights for x in host), context=sum(x.context for x in host),
-        compute=sum(x.compute for x in host),
+        compute=sum(x.compute for x in host), buffers=len(host),
     )  # fmt: skip
     return [*(x for x in rows if x not in host), together]
 
@@ -168,11 +170,11 @@ def _parts(
 ) -> list[VerifiedPart]:
     lay, compute = deployment.model.layout, ours.compute_bytes or 0
     if planner and lay is not None:  # a library caller reserves logits of a whole batch, a server one row a slot
-        compute = max(compute, 4 * min(settings.ubatch, settings.ctx_size) * (lay.vocab_size + lay.hidden_size))
+        compute = max(compute, count_logits(deployment.model, settings))
     scratch = int(COMPUTE_SHARE * row.compute) + COMPUTE_SLACK
     weights = ours.weights_bytes or 0
     # llama-fit-params leaves weights that the processor repacks out of its host figure (seen with AMX on b11434)
-    less = weights if planner and row.name == HOST_NAME else 2 * ROUNDING
+    less = weights if planner and row.name == HOST_NAME else (1 + row.buffers) * ROUNDING
     context = (ours.kv_cache_bytes or 0) + (ours.recurrent_state_bytes or 0)
     figures = (
         ("weights", weights, row.weights, less, ROUNDING),

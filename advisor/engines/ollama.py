@@ -11,7 +11,9 @@ from advisor.deployment import Deployment, KvType, MemoryEstimate, Setting
 from advisor.engines import fitting, llama_cpp
 from advisor.engines.base import DecidedSetting, get_flag, get_integer, get_setting, own_defaults
 from advisor.engines.flags import find_concept
+from advisor.engines.versions import is_before
 from advisor.errors import BadInput
+from advisor.meanings import Version
 
 GIB = 2**30
 
@@ -23,10 +25,19 @@ class ContextTier(msgspec.Struct, frozen=True):
     num_ctx: int
 
 
+class EngineBeneath(msgspec.Struct, frozen=True):
+    """The llama.cpp of Ollama's releases below `before`."""
+
+    before: Version
+    version: Version
+    source: str
+
+
 class OllamaDefaults(msgspec.Struct, frozen=True):
     """What of the engine's own defaults decides memory use."""
 
     context_by_total_vram: tuple[ContextTier, ...]
+    beneath: tuple[EngineBeneath, ...] = ()
 
 
 def default_context(total_bytes: int, tiers: tuple[ContextTier, ...]) -> int:
@@ -126,8 +137,19 @@ def _as_llama_server(deployment: Deployment, own: Engine) -> tuple[Deployment, b
     if layers is not None and str(layers) not in layers_on_device.unset:  # as many as fit
         made["n-gpu-layers"] = layers
     return msgspec.structs.replace(
-        deployment, settings=made, kv_cache_type=KvType(k=kv, v=kv), context_length=None
+        deployment,
+        settings=made,
+        kv_cache_type=KvType(k=kv, v=kv),
+        context_length=None,
+        engine_version=_version_beneath(deployment, own),
     ), bool(asked)
+
+
+def _version_beneath(deployment: Deployment, own: Engine) -> str | None:
+    """The version of the llama.cpp beneath, where it is known to differ from the current one."""
+    said = deployment.engine_version
+    rows = own_defaults(own, OllamaDefaults).beneath
+    return next((x.version for x in rows if said is not None and is_before(said, x.before)), None)
 
 
 def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from advisor.catalog.types import Assertion, Divided, Engine
+from advisor.catalog.tensor_parallel_types import Assertion, Divided
+from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import get_setting
 from advisor.engines.versions import version_key

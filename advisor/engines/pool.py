@@ -71,15 +71,10 @@ def memory(
     pools = [p for _, p in both if p is not None]
     host = _host(deployment, settings, sizes, requests, alone=not devices)
     verdict = fitting.judge_fit(rows, host, needs_host=not devices or settings.cpu_offload > 0, deployment=deployment)
-    refusals = pool_messages.find_refusals(
-        deployment,
-        settings,
-        constants,
-        devices,
-        parallel.find_size_refusals(
-            entry, deployment.model, settings.tp, parallel.make_parallel_launch(deployment, entry)
-        ),
+    sizes_refused = parallel.find_size_refusals(
+        entry, deployment.model, settings.tp, parallel.make_parallel_launch(deployment, entry)
     )
+    refusals = pool_messages.find_refusals(deployment, settings, constants, devices, sizes_refused)
     too_many = (
         pool_messages.find_state_shortage(
             settings, constants, plans, min(p.low for p in pools), min(p.high for p in pools)
@@ -105,6 +100,8 @@ def memory(
         message=pool_messages.find_length_refusal(settings, plans, requests, [p.value for p in pools])
         if fits is False
         else None,
+        calibration=deployment.correction.note if deployment.correction else None,
+        refused=bool(sizes_refused),
     )
 
 

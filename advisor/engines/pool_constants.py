@@ -11,6 +11,7 @@ from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, Version
 from advisor.memo import memoize_by_identity
+from advisor.memory.captured_graphs import CapturedGraphs
 from advisor.memory.paged_cache import PackedCacheType, StateBlocks
 from advisor.memory.weight_padding import ExpertTiles
 from advisor.record import Record
@@ -28,7 +29,7 @@ class RangeGib(Record, frozen=True, kw_only=True):
     from_ranks: int = 1  # holds from so many tensor-parallel ranks on
     unified: bool = False  # holds where devices share the host's memory
     from_sequences: int = 1  # holds from so many running requests on
-    experts: bool = False  # holds for models with routed experts
+    from_capability: float = 0.0  # holds from this compute capability on
     before: Version | None = None  # holds below this engine version
 
 
@@ -96,6 +97,7 @@ class PoolConstants(Record, frozen=True, kw_only=True):
     tiers: Annotated[tuple[DeviceDefaults, ...], ONE_AT_LEAST]
     activation: Annotated[tuple[ActivationPeak, ...], ONE_AT_LEAST]
     graphs_gib: tuple[RangeGib, ...]  # those inside the budget
+    captured_graphs: tuple[CapturedGraphs, ...] = ()  # those inside the budget, where they follow from what is captured
     outside_gib: Annotated[tuple[RangeGib, ...], ONE_AT_LEAST]  # CUDA context, NCCL, libraries; by ranks
     lora: LoraSlots | None = None
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower

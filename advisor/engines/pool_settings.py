@@ -36,6 +36,7 @@ class PoolSettings(Record, frozen=True, kw_only=True):
     kv_type: str
     kv_bytes: float  # per element
     kv_packed: PackedCacheType | None
+    fp32: bool  # 16-bit checkpoints are computed in 32 bit
     eager: bool
     cpu_offload: int  # bytes of each rank's layers kept in host memory
     text_only: bool
@@ -71,6 +72,7 @@ def resolve_pool_settings(
     tier = _tier(deployment, constants, version)
     tp, pp, dp, ep = _ranks(deployment, names, constants.experts_over_dp)
     kind = _kv_type(deployment, entry, constants)
+    fp32 = bool(names.dtype.flags) and str(get_setting(s, *names.dtype.flags)).lower() in ("float32", "float")
     slots, rank = _lora(deployment, names, constants, version)
     return PoolSettings(
         tp=tp,
@@ -82,8 +84,9 @@ def resolve_pool_settings(
         batched_tokens=_count(deployment, names.batched_tokens.flags) or _batch(tier, length),
         length=length,
         kv_type=kind,
-        kv_bytes=constants.kv_bytes[kind],
+        kv_bytes=constants.kv_bytes[kind] * (2 if fp32 and kind == "auto" else 1),
         kv_packed=constants.packed_kv.get(kind),
+        fp32=fp32,
         eager=bool(get_flag(s, *names.eager.flags)),
         cpu_offload=_offload(deployment, names),
         text_only=bool(get_flag(s, *names.text_only.flags)),

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from advisor.catalog.types import Quantization
-from advisor.deployment import Deployment
+from advisor.deployment import Correction, Deployment
 from advisor.engines import fitting
+from advisor.engines.base import get_integer
 from advisor.engines.pool_constants import GIB, ActivationPeak, PoolConstants, RangeGib
 from advisor.engines.pool_settings import PoolSettings
 from advisor.engines.versions import pick_version
 from advisor.errors import BadInput
+from advisor.machines.types import Device
 from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, checkpoint_weights, hf_weights, paged_cache
+from advisor.memory.captured_graphs import size_graphs
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.paged_cache import PagedCache, StateBlocks
+from advisor.memory.rotary_tables import size_rotary_tables
 from advisor.memory.weight_padding import expert_growth, pick_tiles
 from advisor.models.native import native_format
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
@@ -74,9 +79,13 @@ def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization
         return checkpoint_weights.checkpoint_rank_weights(
             deployment.model, folder, settings.tp, settings.pp, settings.ep, not settings.text_only
         )
-    return hf_weights.rank_weights(
+    found = hf_weights.rank_weights(
         deployment.model, quantization, settings.tp, settings.pp, settings.ep, not settings.text_only
     )
+    if not settings.fp32 or quantization.family != "none":
+        return found
+    sizes = {f: tuple(2 * x for x in getattr(found, f)) for f in ("stages", "outside", "experts")}
+    return msgspec.structs.replace(found, **sizes)
 
 
 def _with_extras(
@@ -162,40 +171,80 @@ def size_ranks(
         if deployment.model.layout is not None
         else 0.03 * weights.stages[0]
     )  # assumed: no width known
-    unified = any(x.unified for x in fitting.used_devices(deployment))
-    parts = [_pick_overhead(constants, settings, unified, deployment.model.is_moe)]
+    outside = list_overheads(constants, settings, fitting.used_devices(deployment))[0]
+    parts = [(outside.low, outside.value, outside.high), (size_rotary_tables(deployment.model) / GIB,) * 3]
     graphs = [x for x in constants.graphs_gib if settings.sequences >= x.from_sequences]
     if graphs and not settings.eager:
         most = max(x.from_sequences for x in graphs)
-        parts.append(pick_version([x for x in graphs if x.from_sequences == most], settings.version))
+        graph = pick_version([x for x in graphs if x.from_sequences == most], settings.version)
+        parts.append((graph.low, graph.value, graph.high))
+    if constants.captured_graphs and not settings.eager:
+        parts.append(_captured(deployment, settings, constants))
     if constants.images_gib is not None and deployment.model.vision is not None and not settings.text_only:
-        parts.append(constants.images_gib)
+        images = constants.images_gib
+        parts.append((images.low, images.value, images.high))
     low, usual, high = (
         (1.0, 1.0, 1.0)
         if _from_files(deployment, quantization)
         else hf_weights.size_range(deployment.model, quantization)
     )
-    return RankBytes(
+    made = RankBytes(
         weights=weights,
         weights_range=(low / usual, high / usual),
         activation=(int(value * peak.low), int(value), int(value * peak.high)),
         overhead=(
-            int(sum(p.low for p in parts) * GIB),
-            int(sum(p.value for p in parts) * GIB),
-            int(sum(p.high for p in parts) * GIB),
+            int(sum(low for low, _, _ in parts) * GIB),
+            int(sum(value for _, value, _ in parts) * GIB),
+            int(sum(high for _, _, high in parts) * GIB),
         ),
+    )
+    return made if deployment.correction is None else correct_sizes(made, deployment.correction)
+
+
+LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
+
+
+def correct_sizes(sizes: RankBytes, correction: Correction) -> RankBytes:
+    """Sizes with what was logged on the machine: values move, and so do bounds.
+
+    For the model that was logged, bounds are no wider than starts of one launch differ.
+    """
+    if not correction.same_model:
+        low, value, high = (x + correction.beside_bytes for x in sizes.overhead)
+        return msgspec.structs.replace(sizes, overhead=(low, value, high))
+    stages = tuple(x + correction.weights_bytes for x in sizes.weights.stages)
+    value = sizes.overhead[1] + correction.beside_bytes
+    return RankBytes(
+        weights=msgspec.structs.replace(sizes.weights, stages=stages),
+        weights_range=(1.0, 1.0),
+        activation=(sizes.activation[1],) * 3,
+        overhead=(value - LEFT_OPEN, value, value + LEFT_OPEN),
     )
 
 
-def _pick_overhead(constants: PoolConstants, settings: PoolSettings, unified: bool, experts: bool) -> RangeGib:
-    """What lies outside the allocator: the row that says most of this deployment."""
-    rows = [
-        x
-        for x in constants.outside_gib
-        if settings.ranks >= x.from_ranks and (unified or not x.unified) and (experts or not x.experts)
-    ]
-    most = max((x.unified, x.from_ranks, x.experts) for x in rows)
-    return pick_version([x for x in rows if (x.unified, x.from_ranks, x.experts) == most], settings.version)
+def list_overheads(constants: PoolConstants, settings: PoolSettings, devices: Sequence[Device]) -> tuple[RangeGib, ...]:
+    """What lies outside the allocator: rows that hold for the deployment, the one that says most of it first."""
+    unified = any(x.unified for x in devices)
+    known = [float(x.compute_capability) for x in devices if x.compute_capability]
+    kinds: dict[tuple[bool, int, float], list[RangeGib]] = {}
+    for row in constants.outside_gib:
+        if row.unified <= unified and settings.tp >= row.from_ranks and min(known, default=0) >= row.from_capability:
+            kinds.setdefault((row.unified, row.from_ranks, row.from_capability), []).append(row)
+    return tuple(pick_version(kinds[k], settings.version) for k in sorted(kinds, reverse=True))
+
+
+def _captured(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[float, float, float]:
+    """(low, value, high) GiB of captured graphs of a rank."""
+    lay = deployment.model.layout
+    first = next(iter(fitting.used_devices(deployment)), None)
+    capability = float(first.compute_capability) if first and first.compute_capability else 0.0
+    asked = get_integer(deployment.settings, "max-cudagraph-capture-size", least=0)
+    layers = -(-(lay.n_layers if lay is not None else LAYERS_ASSUMED) // settings.pp)
+    graphs = pick_version(constants.captured_graphs, settings.version)
+    return size_graphs(graphs, layers, settings.sequences, capability, asked)
+
+
+LAYERS_ASSUMED = 40  # of a model whose layers are not known
 
 
 def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> float:
@@ -203,7 +252,8 @@ def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak)
     lay = model.layout
     assert lay is not None
     tokens, hidden = settings.batched_tokens, lay.hidden_size
-    sampler = peak.sampler_bytes * settings.sequences * lay.vocab_size + 2 * tokens * peak.sampler_hidden * hidden
+    rows = settings.sequences if model.kind == "chat" else 0  # encoders and embedding models sample nothing
+    sampler = peak.sampler_bytes * rows * lay.vocab_size + 2 * tokens * peak.sampler_hidden * hidden
     workspace = 0.0
     if peak.expert_workspace:
         routed = max((_routed(g, hidden, settings.tp) for g in lay.ffn if isinstance(g, Moe)), default=0.0)

@@ -201,7 +201,8 @@ def _mix(step: Step, query: Tensor, heads: HeadShape) -> Tensor:
         if shape.gpu and not has_kernel(heads):  # the processor attends, and hands the result back
             mixed = compute(width, asked)
         else:
-            mixed = compute(width, asked, step.get_mask(heads.window), extra=extra * shape.gpu)
+            lent = step.borrow_cache(heads.key_width * heads.keys, heads.value_width * heads.keys, cells)
+            mixed = compute(width, asked, *lent, step.get_mask(heads.window), extra=extra * shape.gpu)
         return step.graph.expand(view(mixed, (heads.value_width * heads.queries, n)))
     scores = compute((cells, each, heads.queries, shape.streams), asked)
     if step.traits.scores_capped:
@@ -237,7 +238,8 @@ def attend_latent(step: Step, tensor: Tensor, group: t.Mla) -> Tensor:
     mask = step.get_mask(False)
     if shape.flash:
         extra = F16 * shape.cells * shape.streams * (latent + rope) * (shape.quantized_k and shape.gpu)
-        mixed = compute((latent, heads, each, shape.streams), asked, mask, extra=extra)
+        lent = step.borrow_cache(latent + rope, latent, shape.cells)
+        mixed = compute((latent, heads, each, shape.streams), asked, *lent, mask, extra=extra)
         mixed = compute((group.v_head_dim, each, heads, shape.streams), view(mixed, (latent, each, heads), "permuted"))
     else:
         scores = change(compute((shape.cells, each, heads, shape.streams), asked), mask)

@@ -7,7 +7,16 @@ of ggml-cuda.cu), llama.cpp b11434.
 from __future__ import annotations
 
 from advisor.memory.ggml_graph import Tensor, compute, view
-from advisor.memory.ggml_step import Step, change, copy, multiply, read_shape
+from advisor.memory.ggml_step import (
+    NONE_BORROWED,
+    BorrowedWeights,
+    Step,
+    borrow,
+    change,
+    copy,
+    multiply,
+    read_shape,
+)
 from advisor.models import types as t
 
 FUSED_ROUTERS = (288, 576)  # numbers of experts with a fused router, beside powers of two up to 512
@@ -17,29 +26,29 @@ FUSED_SUMS = range(2, 16)  # numbers of chosen experts whose weighted sum is one
 def feed_forward(step: Step, tensor: Tensor, group: t.FfnGroup) -> Tensor:
     """The feed-forward part of a layer."""
     if isinstance(group, t.Dense):
-        return _dense(step, tensor, group.intermediate, group.act == "gated", group.bias)
+        return _dense(step, tensor, group.intermediate, group.act == "gated", group.bias, step.borrowed)
     assert isinstance(group, t.Moe)
     out = _experts(step, tensor, group)
     beside = group.shared_intermediate or group.parallel_dense
     if not beside:
         return out
-    shared = _dense(step, tensor, beside, group.act == "gated", False)
+    shared = _dense(step, tensor, beside, group.act == "gated", False, NONE_BORROWED)
     if group.shared_gate:
         shared = change(shared, change(multiply(tensor, 1)))
     return change(out, shared)
 
 
-def _dense(step: Step, tensor: Tensor, width: int, gated: bool, bias: bool) -> Tensor:
+def _dense(step: Step, tensor: Tensor, width: int, gated: bool, bias: bool, borrowed: BorrowedWeights) -> Tensor:
     shape = (width, *read_shape(tensor)[1:])
     if gated and step.names.fused_gate_up:
-        inner = compute(shape, multiply(tensor, 2 * width))
+        inner = compute(shape, multiply(tensor, 2 * width, borrowed.up))
     else:
-        up = multiply(tensor, width)
-        up = change(up) if bias else up
-        gate = multiply(tensor, width) if gated else None
+        up = multiply(tensor, width, borrowed.up)
+        up = change(up, *borrow(borrowed.up_bias)) if bias else up
+        gate = multiply(tensor, width, borrowed.gate) if gated else None
         inner = change(up) if gate is None else compute(shape, gate, up)
-    out = multiply(inner, step.hidden)
-    return change(out) if bias else out
+    out = multiply(inner, step.hidden, borrowed.down)
+    return change(out, *borrow(borrowed.down_bias)) if bias else out
 
 
 def _route(step: Step, tensor: Tensor, group: t.Moe) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
@@ -85,16 +94,17 @@ def _experts(step: Step, tensor: Tensor, group: t.Moe) -> Tensor:
         graph.expand(each)
         graph.keep(*kept)
     inner = (inner_width, chosen, tokens)
-    up = compute(inner, each, numbers)
-    up = change(up, numbers) if group.bias else up
+    borrowed, biased = step.borrowed, group.bias or step.names.biased_experts
+    up = compute(inner, each, numbers, *borrow(borrowed.up))
+    up = change(up, numbers, *borrow(borrowed.up_bias)) if biased else up
     if group.act == "gated":
-        gate = compute(inner, each, numbers)
-        gate = change(gate, numbers) if group.bias else gate
+        gate = compute(inner, each, numbers, *borrow(borrowed.gate))
+        gate = change(gate, numbers, *borrow(borrowed.gate_bias)) if biased else gate
         up = compute(inner, gate, up)
     else:
         up = change(up)
-    out = compute((width, chosen, tokens), up, numbers)
-    out = change(out, numbers) if group.bias else out
+    out = compute((width, chosen, tokens), up, numbers, *borrow(borrowed.down))
+    out = change(out, numbers, *borrow(borrowed.down_bias)) if biased else out
     raw = out
     if not step.traits.weights_first:
         out = change(out, weights)

@@ -7,45 +7,103 @@ Source: the architectures in src/models/ of llama.cpp b11434; compared with the 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from advisor.memory.ggml_attention import attend, attend_latent
 from advisor.memory.ggml_feed_forward import feed_forward
 from advisor.memory.ggml_graph import F32, Tensor, compute, view
 from advisor.memory.ggml_states import mix_delta_net, mix_mamba1, mix_mamba2, mix_short_convolution
-from advisor.memory.ggml_step import Step, StepShape, UnknownLayer, change, copy, multiply
+from advisor.memory.ggml_step import BorrowedWeights, Step, StepShape, UnknownLayer, change, copy, is_borrowed, multiply
 from advisor.models import types as t
 
-Layer = tuple[t.AttentionGroup, t.FfnGroup]
+Layer = tuple[t.AttentionGroup, t.FfnGroup, BorrowedWeights]
 
 
-def build_step(model: t.Model, shape: StepShape, layers: Sequence[Layer]) -> tuple[list[Tensor], list[Tensor]]:
-    """The tensors of one step with these layers, in the engine's order, and those of them that are handed over.
+class Share(NamedTuple):
+    """A device's share in a step: whether it begins and ends there, and batches that are under way at once."""
+
+    begins: bool = True
+    ends: bool = True
+    copies: int = 1
+
+
+WHOLE = Share()
+
+
+def build_step(
+    model: t.Model, shape: StepShape, layers: Sequence[Layer], share: Share = WHOLE
+) -> tuple[list[Tensor], list[Tensor]]:
+    """The tensors of a device's share in one step, in the engine's order, and those of them that are handed over.
 
     Raises UnknownLayer for layers of a kind that is not laid out.
     """
     step = Step(model, shape)
     deepstack = step.traits.deepstack
-    tensor = _embed(step)
+    tensor = _embed(step) if share.begins else _take_over(step, "residual")
     padded = compute((step.hidden * (1 + deepstack), step.tokens), tensor)
-    tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack else tensor
+    tensor = view(padded, (step.hidden, step.tokens), "own") if deepstack and share.begins else tensor
     each = _embed_per_layer(step, tensor)
+    elsewhere = None
     for i, layer in enumerate(layers):
-        tensor = _add_layer(step, tensor, layer, i, last=i == len(layers) - 1)
-        if i < deepstack:
+        normed = None if i or share.begins or not _norms_first(step) else _take_over(step, "normed")
+        tensor = _add_layer(step, tensor, layer, i, last=share.ends and i == len(layers) - 1, normed=normed)
+        elsewhere = tensor if step.borrowed.whole else elsewhere
+        if i < deepstack and share.begins:
             tensor = change(tensor, view(padded, (step.hidden, step.tokens), f"deep {i}"))
         if each is not None:
             tensor = _add_own_embedding(step, tensor, each)
         if step.names.layer_scale:
             tensor = change(tensor)
-    tensor = step.normalize(tensor)
-    if step.traits.keeps_all_rows:
-        tensor = _pick(step, tensor)
-    if not step.encodes:
-        tensor = multiply(tensor, step.layout.vocab_size)
+    if not share.ends and _norms_first(step):  # the next layer's norm has no weights: it is computed here
+        step.graph.expand(step.normalize(tensor, weighted=False)).output = True
+    if share.ends:
+        tensor = step.normalize(tensor)
+        if step.traits.keeps_all_rows:
+            tensor = _pick(step, tensor)
+        if not step.encodes:
+            tensor = multiply(tensor, step.layout.vocab_size)
     tensor.output = True
     step.graph.expand(tensor)
     inputs = list(step.inputs.values())
-    return [*inputs, *step.graph.tensors], inputs
+    if share.copies == 1:
+        return _hand_over(inputs, step.graph.tensors, elsewhere), inputs
+    for tensor in inputs:
+        tensor.output = True  # of a batch that may still be under way: never overwritten
+    copies = [Tensor(x.size, x.layout, output=True) for x in inputs for _ in range(share.copies - 1)]
+    return [*inputs, *copies, *step.graph.tensors], inputs
+
+
+def _norms_first(step: Step) -> bool:
+    """Whether layers begin with a norm."""
+    return step.traits.block not in ("post", "sum")
+
+
+def _take_over(step: Step, name: str) -> Tensor:
+    """What the device before gives."""
+    return step.get_input(name, F32 * step.hidden * step.tokens, (step.hidden, step.tokens))
+
+
+def _hand_over(inputs: Sequence[Tensor], tensors: Sequence[Tensor], elsewhere: Tensor | None) -> list[Tensor]:
+    """Inputs before the part of the graph that reads them first.
+
+    Each borrowed matrix begins a new part, and each operation does up to `elsewhere`, what the last layer gives that
+    lies in host memory. Source: ggml_backend_sched_split_graph of llama.cpp b11434.
+    """
+    if not any(is_borrowed(x) for x in tensors):
+        return [*inputs, *tensors]
+    parts, alone = [list[Tensor]()], elsewhere is not None
+    for tensor in tensors:
+        if is_borrowed(tensor) or (alone and not (parts[-1] and is_borrowed(parts[-1][-1]))):
+            parts.append([])
+        parts[-1].append(tensor)
+        alone = alone and tensor is not elsewhere
+    out, waiting = list[Tensor](), list(inputs)
+    for part in parts:
+        read = {id(x) for tensor in part for x in tensor.operands}
+        begin = int(bool(part) and is_borrowed(part[0]))
+        out += [*part[:begin], *(x for x in waiting if id(x) in read), *part[begin:]]
+        waiting = [x for x in waiting if id(x) not in read]
+    return out + waiting
 
 
 def _embed(step: Step) -> Tensor:
@@ -88,12 +146,16 @@ def _sum(step: Step, tensor: Tensor, residual: Tensor) -> Tensor:
     return change(residual, tensor) if step.traits.residual_first else change(tensor, residual)
 
 
-def _add_layer(step: Step, tensor: Tensor, layer: Layer, number: int, last: bool) -> Tensor:
-    mixer, ffn = layer
+def _add_layer(
+    step: Step, tensor: Tensor, layer: Layer, number: int, last: bool, normed: Tensor | None = None
+) -> Tensor:
+    mixer, ffn, step.borrowed = layer
     block = step.traits.block
-    before, after = block not in ("post", "sum"), block in ("post", "sandwich")
+    before, after = _norms_first(step), block in ("post", "sandwich")
     residual = tensor
-    normed = step.normalize(tensor) if before else tensor
+    if before:  # of a norm that the device before has computed, the product with the weights is left
+        tensor = step.normalize(tensor) if normed is None else change(normed)
+    normed = tensor
     mixed = None if isinstance(mixer, t.NoMixer) else _mix(step, normed, mixer, number, residual)
     if last and not step.traits.keeps_all_rows:
         mixed = None if mixed is None else _pick(step, mixed)

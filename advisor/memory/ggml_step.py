@@ -5,8 +5,11 @@ Source: src/llama-graph.cpp of llama.cpp b11434.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import structs
 
+from advisor.memory.ggml import BLOCKS, row_bytes
 from advisor.memory.ggml_graph import F32, Graph, Tensor, compute
 from advisor.models import types as t
 from advisor.models.gguf_architecture import GgufArchitecture
@@ -26,12 +29,40 @@ class StepShape(Record, frozen=True, kw_only=True):
     streams: int  # caches of their own
     flash: bool
     gpu: bool = True  # kernels of a GPU: some are fused, and a quantised cache is expanded for them
-    quantized_k: bool = False
-    quantized_v: bool = False
+    key_type: str = "F16"  # of the cache
+    value_type: str = "F16"
+
+    @property
+    def quantized_k(self) -> bool:
+        """Whether keys are kept in blocks."""
+        return BLOCKS[self.key_type][0] > 1
+
+    @property
+    def quantized_v(self) -> bool:
+        """Whether values are kept in blocks."""
+        return BLOCKS[self.value_type][0] > 1
 
     def without_cells(self) -> StepShape:
         """The same step over an empty cache."""
         return structs.replace(self, cells=0, window_cells=min(self.window_cells, 1))
+
+
+class BorrowedWeights(NamedTuple):
+    """Matrices and biases of a layer's feed-forward part that lie in host memory and are copied for one operation each.
+
+    Bytes; `whole`: all of the layer lies there, its cache as well.
+    """
+
+    gate: int = 0
+    up: int = 0
+    down: int = 0
+    gate_bias: int = 0
+    up_bias: int = 0
+    down_bias: int = 0
+    whole: bool = False
+
+
+NONE_BORROWED = BorrowedWeights()
 
 
 class UnknownLayer(Exception):
@@ -48,6 +79,7 @@ class Step:
         self.traits, self.names, self.encodes = architecture.graph, architecture.tensors, architecture.encoder
         self.hidden, self.tokens = lay.hidden_size, shape.tokens
         self.inputs: dict[str, Tensor] = {}
+        self.borrowed = NONE_BORROWED  # of the layer that is being built
         widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for g in lay.attention for x in softmax_parts(g)]
         widths += [g.n_heads * g.v_head_dim for g in lay.attention if isinstance(g, t.Mla) and not g.absorbed]
         self.widest_values = max(widths, default=0)  # elements of the widest row of values
@@ -82,11 +114,31 @@ class Step:
         """The tokens whose logits are wanted."""
         return self.get_input("output rows", I32 * self.shape.outputs)
 
+    def borrow_cache(self, key_width: int, value_width: int, cells: int) -> tuple[Tensor, ...]:
+        """Copies of a layer's keys and values that lie in host memory; widths: elements of a row."""
+        if not self.borrowed.whole:
+            return ()
+        sides = ((self.shape.key_type, key_width), (self.shape.value_type, value_width))
+        return tuple(x for kind, n in sides for x in borrow(row_bytes(kind, n) * cells * self.shape.streams))
+
     def normalize(self, tensor: Tensor, weighted: bool = True) -> Tensor:
         """A norm, and the product with its weights."""
         shape = read_shape(tensor)
         normed = compute(shape, tensor, in_place=not self.traits.layer_norm)
         return compute(shape, normed, in_place=True) if weighted else normed
+
+
+def borrow(size: int) -> tuple[Tensor, ...]:
+    """The copy of a matrix that lies elsewhere, made where an operation wants it and gone behind it."""
+    return (Tensor(size, _BORROWED),) if size else ()
+
+
+def is_borrowed(tensor: Tensor) -> bool:
+    """Whether a tensor is such a copy."""
+    return tensor.layout == _BORROWED
+
+
+_BORROWED = ("borrowed weights",)
 
 
 def softmax_parts(group: t.AttentionGroup) -> list[t.Softmax]:
@@ -100,9 +152,9 @@ def read_shape(tensor: Tensor) -> tuple[int, ...]:
     return tuple(n for n in tensor.layout if isinstance(n, int))
 
 
-def multiply(tensor: Tensor, width: int) -> Tensor:
-    """The product with a weight matrix: `width` elements a token."""
-    return compute((width, *read_shape(tensor)[1:]), tensor)
+def multiply(tensor: Tensor, width: int, borrowed: int = 0) -> Tensor:
+    """The product with a weight matrix, of so many bytes where it is borrowed: `width` elements a token."""
+    return compute((width, *read_shape(tensor)[1:]), tensor, *borrow(borrowed))
 
 
 def change(tensor: Tensor, *others: Tensor) -> Tensor:
@@ -116,5 +168,6 @@ def copy(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 __all__ = [
-    "F16", "F32", "Step", "StepShape", "UnknownLayer", "change", "copy", "multiply", "read_shape", "softmax_parts",
+    "F16", "F32", "NONE_BORROWED", "BorrowedWeights", "Step", "StepShape", "UnknownLayer", "borrow", "change", "copy",
+    "is_borrowed", "multiply", "read_shape", "softmax_parts",
 ]  # fmt: skip

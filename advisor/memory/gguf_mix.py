@@ -98,6 +98,8 @@ class _MixInputs:
         assert lay is not None
         self.mix, self.base = mix, BASE[mix]
         self.has_output = looked.has_output
+        architecture = model.gguf_architecture
+        self.stored_experts = architecture.tensors.stored_experts if architecture is not None else None
         self.n_layer = looked.n_layer
         self.n_value = looked.n_value
         self.n_down = self.n_layer
@@ -126,7 +128,8 @@ def heads_per_kv_head(model: t.Model) -> int:
 
 def _type(inputs: _MixInputs, tensor: GgufTensor, seen: dict[str, int]) -> str:
     if inputs.base in ("F32", "F16", "BF16"):
-        return inputs.base
+        kept = inputs.stored_experts if tensor.expert and inputs.base != "F32" else None
+        return kept or inputs.base
     return _whole_blocks(_wanted(inputs, tensor, seen), tensor.ne[0])
 
 

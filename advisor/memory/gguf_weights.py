@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import gguf_mix, gguf_tensors
 from advisor.memory.ggml import device_bytes, tensor_bytes
+from advisor.memory.ggml_step import BorrowedWeights
 from advisor.memory.gguf_tensors import NoLayout
 from advisor.models.types import Model
 from advisor.record import Record
@@ -20,6 +22,8 @@ class TensorWeight(Record, frozen=True, kw_only=True):
     """One tensor with its sizes in bytes: in the file, and in a device buffer."""
 
     name: str
+    kind: str  # GGML type
+    ne: tuple[int, ...]  # elements per dimension, row first
     layer: int | None
     file_bytes: int
     device_bytes: int
@@ -53,8 +57,6 @@ class LayerBytes(Record, frozen=True, kw_only=True):
     device: int = 0
     expert_file: int = 0
     expert_device: int = 0
-    largest: int = 0  # largest tensor that is no routed expert, on a device
-    largest_expert: int = 0
 
 
 @memoize_by_identity
@@ -66,29 +68,23 @@ def _tied(weights: GgufWeights) -> bool:
 def sum_by_layer(weights: GgufWeights) -> tuple[LayerBytes, ...]:
     """The loaded tensors of each layer, summed; next-token blocks count as empty layers."""
     n = 1 + max((x.layer for x in weights.weights if x.layer is not None), default=-1)
-    sums = [[0] * 6 for _ in range(n)]
+    sums = [[0] * 4 for _ in range(n)]
     for tensor_weight in weights.weights:
         if tensor_weight.layer is None or tensor_weight.mtp:
             continue
         into, k = sums[tensor_weight.layer], 2 if tensor_weight.expert else 0
         into[k] += tensor_weight.file_bytes
         into[k + 1] += tensor_weight.device_bytes
-        into[5 if tensor_weight.expert else 4] = max(into[5 if tensor_weight.expert else 4], tensor_weight.device_bytes)
-    return tuple(
-        LayerBytes(file=a, device=b, expert_file=c, expert_device=d, largest=e, largest_expert=f)
-        for a, b, c, d, e, f in sums
-    )
+    return tuple(LayerBytes(file=a, device=b, expert_file=c, expert_device=d) for a, b, c, d in sums)
 
 
 class RunningTotals(NamedTuple):
-    """Sums and maxima over the first 0, 1, 2, ... layers; bytes."""
+    """Sums over the first 0, 1, 2, ... layers; bytes."""
 
     file: tuple[int, ...]
     device: tuple[int, ...]
     expert_file: tuple[int, ...]
     expert_device: tuple[int, ...]
-    largest: tuple[int, ...]
-    largest_expert: tuple[int, ...]
 
 
 @memoize_by_identity
@@ -100,9 +96,26 @@ def sum_running(weights: GgufWeights) -> RunningTotals:
         device=tuple(accumulate((x.device for x in layers), initial=0)),
         expert_file=tuple(accumulate((x.expert_file for x in layers), initial=0)),
         expert_device=tuple(accumulate((x.expert_device for x in layers), initial=0)),
-        largest=tuple(accumulate((x.largest for x in layers), max, initial=0)),
-        largest_expert=tuple(accumulate((x.largest_expert for x in layers), max, initial=0)),
     )
+
+
+@memoize_by_identity
+def list_borrowed(weights: GgufWeights, layers: int, expert_layers: int) -> tuple[BorrowedWeights, ...]:
+    """Feed-forward matrices of the first `layers` layers, and routed experts of the first `expert_layers`."""
+    found = [BorrowedWeights(whole=i < layers) for i in range(max(layers, expert_layers))]
+    routed = {x.layer for x in weights.weights if x.expert}
+    for tensor_weight in weights.weights:
+        m, layer = _FEED_FORWARD.fullmatch(tensor_weight.name), tensor_weight.layer
+        if m is None or layer is None or tensor_weight.mtp or tensor_weight.expert != (layer in routed):
+            continue
+        if layer < (expert_layers if tensor_weight.expert else layers):
+            part = ("up" if m[1] == "gate_up" else m[1]) + ("_bias" if m[2] == "bias" else "")
+            sizes: dict[str, Any] = {part: tensor_weight.device_bytes}
+            found[layer] = found[layer]._replace(**sizes)
+    return tuple(found)
+
+
+_FEED_FORWARD = re.compile(r"blk\.\d+\.ffn_(gate|up|gate_up|down)(?:_exps)?\.(weight|bias)")
 
 
 @memoize_by_identity
@@ -130,6 +143,8 @@ def _from_file(path: Path, seen: tuple[Stamp, ...]) -> GgufWeights:
     weights = tuple(
         TensorWeight(
             name=x.name,
+            kind=x.type,
+            ne=x.shape,
             layer=n,
             file_bytes=tensor_bytes(x.type, x.shape),
             device_bytes=device_bytes(x.type, x.shape),
@@ -161,6 +176,8 @@ def weights_from_model(model: Model, mix: str) -> GgufWeights:
     weights = tuple(
         TensorWeight(
             name=x.name,
+            kind=kind,
+            ne=x.ne,
             layer=x.layer,
             file_bytes=tensor_bytes(kind, x.ne),
             device_bytes=device_bytes(kind, x.ne),

@@ -35,6 +35,9 @@ class TensorTraits(Record, frozen=True, kw_only=True):
     fused_gate_up: bool = False  # one matrix for gate and up
     gate_matrix: bool = False  # the gate of attention has a matrix of its own; else it comes with the query
     joined_decay: bool = False  # one matrix for both decays of a DeltaNet layer
+    stored_experts: str | None = (
+        None  # GGML type of routed experts in files that are called 16-bit: the checkpoint's own
+    )
     biased_experts: bool = False
     biased_router: bool = False  # the router's bias is added to its logits, not to its choice
     layer_scale: bool = False  # a number that scales each layer's output

@@ -6,6 +6,7 @@ What a config does not say (biases, norms, class defaults) comes from `hf_traits
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,7 @@ def _model(
         model_type=outer_type,
         params_total=0,
         max_context=_context(config),
+        rope_factor=_rope_factor(config.data),
         dtype=dtype or "bfloat16",
         native_quant=describe_native_quant(stored),
         scale_group=read_scale_group(stored),
@@ -168,6 +170,17 @@ def _context(config: ConfigSection) -> int | None:
         "max_position_embeddings", "n_positions", "max_sequence_length", "model_max_length", "seq_length", most=2**40
     )
     return n - 2 if n and n > 2 and config.data.get("model_type") in {"roberta", "xlm-roberta"} else n
+
+
+def _rope_factor(data: Mapping[str, Any]) -> float | None:
+    """The factor of linear scaling, where the config has it in one of its forms."""
+    said = data.get("rope_scaling") or data.get("rope_parameters")
+    rows = [said, *said.values()] if isinstance(said, dict) else []
+    for row in rows:
+        if isinstance(row, dict) and (row.get("rope_type") or row.get("type")) == "linear":
+            factor = row.get("factor")
+            return float(factor) if isinstance(factor, (int, float)) and 0 < factor <= 1024 else None
+    return None
 
 
 def _extras(config: ConfigSection, n: int, d: int, architecture: str) -> tuple[ExtraWeights, ...]:

@@ -157,6 +157,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     params_text: int | None = None
     params_stored: int | None = None
     max_context: int | None = None
+    rope_factor: float | None = None  # of linear scaling: tables of rotations reach so many times farther
     dtype: str = "bfloat16"
     native_quant: str | None = None
     scale_group: int | None = None  # weights that share a 16-bit scale in its own integer format

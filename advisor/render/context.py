@@ -18,6 +18,7 @@ from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import DecidedSetting
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.errors import BadInput
+from advisor.estimation import estimate as estimate_bytes
 from advisor.machines.types import Device
 from advisor.record import Record
 from advisor.render import flags, matrix, places
@@ -149,9 +150,8 @@ def _refuse_what_is_no_text(deployment: Deployment) -> None:
 
 def _sizes(deployment: Deployment, rules: Catalog) -> tuple[int | None, int | None]:
     """(bytes of all weights, bytes of host memory); None where they cannot be told."""
-    module, inner = engines.find_engine_module(deployment.engine, rules.engines())
     try:
-        estimate = module.memory(deployment, inner, rules.quantization(deployment.quantization))
+        estimate = estimate_bytes(deployment, rules)
     except BadInput:
         return None, None
     rows = [*estimate.devices, *([estimate.host] if estimate.host else [])]

@@ -29,6 +29,7 @@ from advisor.report.measured_rows import (
     read_rows,
 )
 from advisor.report.planner_rows import make_planner_section
+from advisor.report.startup_rows import make_startup_section
 from advisor.report.vllm_planner_rows import make_vllm_section
 from advisor.units import MIB
 
@@ -138,6 +139,10 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
         f"Of {len(refused)} rows that were refused or ran out of memory, "
         f"{sum(c.fits is True for c in refused)} are called a fit."
         f" Of {len(answered)} that ran, {sum(c.fits is False for c in answered)} are called no fit.",
+        "",
+        "## Start-up logs",
+        "",
+        *make_startup_section(data, rules),
         "",
         "## Activation peak of vLLM",
         "",

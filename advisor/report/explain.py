@@ -25,6 +25,8 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
     if len(explanation.estimates) > 2 and estimate.kv_cache.bytes_per_token != 0:  # encoders do not grow
         out += [_chart(explanation), ""]
     out.append(wrap_text(f"KV cache: {_kv(estimate)}. {_name(unit)} per place; basis: {_basis(estimate)}.", "  "))
+    if estimate.calibration:
+        out.append(wrap_text(estimate.calibration[0].upper() + estimate.calibration[1:] + ".", "  "))
     if explanation.has_machine:
         out += [
             "",

@@ -56,6 +56,7 @@ class Memory(Record, frozen=True, kw_only=True):
     warnings: list[str]
     short: list[str]
     message: str | None
+    calibration: str | None
 
 
 class EstimateAnswer(Memory, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from advisor.catalog.roots import data_dir
 from advisor.deployment import Deployment
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_bytes
-from advisor.machines.types import Machine
+from advisor.machines.fingerprint import fingerprint_machine
 from advisor.record import Record
 from advisor.speed.efficiencies import Efficiencies
 from advisor.speed.laws import Efficiency
@@ -82,16 +82,6 @@ class LocalFactors(Record, frozen=True, kw_only=True):
 def history_path() -> Path:
     """Where the runs are kept."""
     return data_dir() / "calibration.json"
-
-
-def fingerprint_machine(machine: Machine) -> str:
-    """What makes runs comparable: devices and processor, by their names."""
-    names = [x.name for x in machine.usable_devices]
-    devices = ", ".join(f"{names.count(n)}x {n}" for n in dict.fromkeys(names)) or "no accelerator"
-    return (
-        f"{devices}; {machine.cpu.model or machine.cpu.platform or 'unknown processor'}, "
-        f"{machine.cpu.physical_cores or '?'} cores"
-    )
 
 
 def load_runs() -> BenchHistory:

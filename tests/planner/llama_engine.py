@@ -96,7 +96,8 @@ def _build_device(folder: Path) -> None:
 def ask(folder: Path, question: dict[str, Any]) -> list[dict[str, Any]]:
     """The library's answers: one per entry of `cases`, or the types that it would quantise to (`mix`).
 
-    A question: `file`, `cuda`, `gpus`, `layers` (on GPUs), `experts_on_host`, and either `mix` or `cases`. An answer
+    A question: `file`, `cuda`, `gpus`, `layers` (on GPUs), `experts_on_host`, `repack` (weights are rearranged for the
+    processor), and either `mix` or `cases`. An answer
     has `memory` (place -> weights, context, scratch; bytes) or `error`.
     """
     env = os.environ | {"LD_LIBRARY_PATH": str(folder / "pretended"), "PRETEND_GPUS": str(question.get("gpus", 1))}
@@ -214,7 +215,7 @@ def answer(folder: Path, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
         return
     params = library.llama.llama_model_default_params()
     params.layers, params.no_alloc, params.load = question.get("layers", -1), True, 0
-    params.extra_buffers = False
+    params.extra_buffers = bool(question.get("repack"))
     if question.get("experts_on_host"):
         kept = (c.c_void_p * 4)(
             c.cast(EXPERTS, c.c_void_p).value, library.ggml.ggml_backend_cpu_buffer_type(), None, None

@@ -1,0 +1,1 @@
+"""What an engine's start-up log says beside what was predicted, and what of it later answers on the machine use."""

@@ -1,0 +1,146 @@
+"""The deployment that a start-up log tells of: model, format, settings and machine by the names of the catalogue."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.calibration.read_log import StartupLog
+from advisor.catalog import Catalog
+from advisor.checks import launch_reader
+from advisor.checks.arguments import read_arguments
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.launch import Launch
+from advisor.checks.located_text import Text, make_text
+from advisor.checks.model_names import NamedModel
+from advisor.deployment import Deployment
+from advisor.errors import BadInput
+from advisor.estimation import EstimateRequest, find_machine, resolve_request
+from advisor.machines.types import Machine
+
+PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")  # neither a path nor a secret
+
+
+class CalibrationRequest(NamedTuple):
+    """A log and what it does not say. None = the log says, or this machine."""
+
+    text: str
+    model: str | None = None
+    quantization: str | None = None
+    engine: str | None = None
+    engine_version: str | None = None
+    machine: Machine | None = None
+    keep: bool = True
+
+
+def find_logged_deployment(
+    request: CalibrationRequest, log: StartupLog, rules: Catalog
+) -> tuple[Deployment, dict[str, str], tuple[str, ...]]:
+    """The deployment that the log tells of, the settings it rests on, and what was taken for granted.
+
+    Raises BadInput where the log does not tell its model or hardware, or leaves a setting open; UnknownName.
+    """
+    knowledge = Knowledge(rules)
+    machine = _machine(request, log, rules)
+    version = request.engine_version or log.version
+    launch = Launch(
+        file="log",
+        line=0,
+        kind="log",
+        engine=log.engine,
+        version=version if version and PLAIN_VALUE.fullmatch(version) else None,
+        settings={k: make_text(v) for k, v in _own_settings(log, rules).items()},
+        model=make_text(log.model) if log.model else None,
+        quantization=request.quantization,
+    )
+    arguments = read_arguments(launch, knowledge)
+    settings, unread = launch_reader.read_settings(launch, arguments, knowledge)
+    if unread:
+        raise BadInput(f"the log leaves open what memory depends on: {unread[0]}")
+    named = (
+        None if request.model else _named(log, launch_reader.find_model_name(launch, arguments, knowledge), knowledge)
+    )
+    quantization = request.quantization
+    if quantization is None and named is not None:
+        found = launch_reader.find_quantization(launch, arguments, named, knowledge)
+        quantization = found if isinstance(found, str) else _file_format(log)
+    estimate_request = EstimateRequest(
+        model=request.model or (named.name if named else ""),
+        engine=log.engine,
+        engine_version=launch.version,
+        quantization=quantization or (_file_format(log) if request.model else None),
+        hardware="this",
+        settings=settings,
+    )
+    deployment, notes = resolve_request(estimate_request, rules, {"this": machine})
+    assumed = (named.assumed,) if named is not None and named.assumed else ()
+    return deployment, {k: str(v) for k, v in deployment.settings.items()}, (*assumed, *notes)
+
+
+def _named(log: StartupLog, model: Text | None, knowledge: Knowledge) -> NamedModel:
+    """The catalogue's model that the log names, by its name, its file or what the file calls it. Raises BadInput."""
+    said = [x for x in (model, make_text(log.title.replace(" ", "-")) if log.title else None) if x]
+    for name in said:
+        found = launch_reader.name_model(name, knowledge)
+        if found is not None:
+            return found
+    if not said:
+        raise BadInput("the log does not name its model: say it with --model, and its weight format with --quant")
+    short = re.split(r"[\\/]", str(said[0]).rstrip("/\\"))[-1][:80]
+    raise BadInput(f"{short}, as the log calls its model, is not in the catalogue: say what it is with --model "
+                   "(a name, a hub id, or the file or folder itself)")  # fmt: skip
+
+
+def _file_format(log: StartupLog) -> str | None:
+    """A GGUF file's format as llama.cpp describes it, by its usual name: `Q4_K - Medium` -> `Q4_K_M`."""
+    if log.format is None:
+        return None
+    m = re.match(r"(?P<base>[A-Z0-9_]+)(?: - (?P<size>Small|Medium|Large))?", log.format)
+    return (m["base"] + (f"_{m['size'][0]}" if m["size"] else "")) if m else None
+
+
+def _own_settings(log: StartupLog, rules: Catalog) -> dict[str, str]:
+    """The log's settings under the engine's own names: those of an engine beneath it are translated by concept."""
+    entry = rules.engine(log.engine)
+    table = entry.startup_log
+    if table is None or table.also is None:
+        return log.settings
+    inner, out = rules.engine(table.also), dict(log.settings)
+    for name in inner.concepts.__struct_fields__:
+        theirs, mine = getattr(inner.concepts, name), getattr(entry.concepts, name)
+        found = next((out.pop(f) for f in theirs.flags if f in out and f not in (*mine.flags, *mine.environment)), None)
+        own = (*mine.environment, *mine.flags)
+        if found is not None and own:
+            out.setdefault(own[0], found)
+        elif found is not None and name == "total_context" and entry.concepts.context_length.flags:
+            slots = next((log.settings[f] for f in inner.concepts.sequences.flags if f in log.settings), "1")
+            length = int(found) // max(1, int(slots)) if found.isdecimal() and slots.isdecimal() else found
+            out.setdefault(entry.concepts.context_length.flags[0], str(length))
+    return out
+
+
+def _machine(request: CalibrationRequest, log: StartupLog, rules: Catalog) -> Machine:
+    """The machine of the log, as if nothing ran on it. Raises BadInput where neither it nor the log tells its cards."""
+    machine = request.machine or find_machine("this", rules)
+    table = rules.engine(log.engine).startup_log
+    host = table.host if table else None
+    on_cards = any(p.place is None or not log.on_host(host, p) for p in log.parts if p.part == "weights")
+    if request.machine is None and on_cards and not _has_all(machine, log.devices):
+        if not log.devices:
+            raise BadInput("the log is of a machine with accelerators, and this one has none: say which with --on")
+        names = list(dict.fromkeys(log.devices))
+        machine = find_machine(" + ".join(f"{log.devices.count(n)}x {n}" for n in names), rules)
+    return msgspec.structs.replace(
+        machine,
+        devices=tuple(msgspec.structs.replace(d, free_bytes=None) for d in machine.devices),
+        memory=msgspec.structs.replace(machine.memory, available_bytes=None),
+    )
+
+
+def _has_all(machine: Machine, names: Sequence[str]) -> bool:
+    """Whether the machine has accelerators, those of the log among them."""
+    there = [d.name for d in machine.usable_devices]
+    return bool(there) and all(there.count(n) >= names.count(n) for n in set(names))
