@@ -1,305 +1,25 @@
-"""Fit the efficiencies of rules/speed.yaml to measured rows, and say how well rows are predicted that it had not seen.
+"""Write rules/speed.yaml from measured rows, with how well rows are predicted that the fit had not seen.
 
     python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
 
-Each coefficient is a base times factors (see efficiencies). Bases and factors are fitted together to the logarithms of
-all rows by least squares on log errors that grow linearly beyond `ROBUST` (Huber's idea: a wrong row pulls, but not
-harder than two). Every factor is drawn to 1 and every base to its prior by the widths below, so that classes with few
-rows stay at their parent. Needs numpy (the test extra); the estimator itself does not.
+The efficiencies are fitted to all rows (coefficient_fit). The errors and bounds are those of rows whose model family
+was left out of the fit whole (held_out): what is said of a model that nobody measured.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from advisor.catalog import catalog
-from advisor.speed import laws
-from advisor.speed.calibration_text import (
-    QUANTITIES,
-    HeldOutPrediction,
-    held_out_errors,
-    make_speed_rules,
-    quantile,
-    spread_by_class,
-)
-from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, EfficiencyKeys
-from advisor.speed.laws import Efficiency, WaitFactors
-from advisor.speed.rows import FitSample, make_samples, read_measured_rows
-
-ROBUST = 0.12  # log error from which a row's pull stops growing
-FOLDS = 20
-# prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
-# v vendor, c hardware class, q format class, x link
-Prior = tuple[str, str, float, float, dict[str, float]]
-PRIORS: dict[str, Prior] = {
-    "memory": ("share", "of the peak memory bandwidth, weights read in decoding", 0.75, 0.3,
-               {"f": 0.3, "e": 0.2, "g": 0.2, "v": 0.2, "c": 0.3, "q": 0.2, "f/c": 0.2}),
-    "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.3, "c": 0.2}),
-    "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3, {"f": 0.4, "g": 0.3, "c": 0.3, "f/c": 0.2}),
-    "host": ("share", "of the host's memory bandwidth", 0.5, 0.2, {}),
-    "products": ("share", "of the peak compute rate, products of a decoded batch", 0.4, 0.5,
-                 {"f": 0.3, "e": 0.2, "g": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.2}),
-    "attention": ("share", "of the peak compute rate, attention of a decoded batch", 0.3, 0.5, {"f": 0.4, "c": 0.3}),
-    "layer": ("seconds", "per layer of a decode step: launches", 6e-6, 0.5,
-              {"f": 0.5, "e": 0.2, "g": 0.4, "v": 0.3, "c": 0.15}),
-    "moe_layer": ("seconds", "per layer with routed experts, on top", 6e-6, 0.5,
-                  {"f": 0.5, "v": 0.3, "c": 0.15, "x": 0.4}),
-    "exchange": ("seconds", "per exchange between tensor-parallel ranks", 12e-6, 0.5, {"x": 0.5}),
-    "link": ("share", "of the link's bandwidth", 0.5, 0.3, {"x": 0.3}),
-    "prompt_products": ("share", "of the peak compute rate, products of a prompt", 0.4, 0.5,
-                        {"f": 0.4, "e": 0.3, "g": 0.3, "v": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.3}),
-    "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.3, 0.5,
-                         {"f": 0.4, "g": 0.3, "c": 0.4, "f/c": 0.3}),
-    "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.5, "v": 0.4, "c": 0.2}),
-    "prompt_moe_layer": ("seconds", "per layer with routed experts, on top", 20e-6, 0.5,
-                         {"f": 0.5, "v": 0.4, "c": 0.2}),
-    "mixing": ("share", "of the others' prompts that delays a running request", 0.7, 0.4, {"e": 0.3}),
-    "queue": ("share", "of the busy time of the others that a new prompt waits for", 0.7, 0.5, {"e": 0.3}),
-    "fixed": ("seconds", "per request: HTTP, tokenizer, scheduling", 0.02, 0.6, {"f": 0.5, "e": 0.3}),
-}  # fmt: skip
-WEIGHTS = {"tpot": 0.6, "ttft": 0.15, "offline": 0.7}  # of a row; others 1
-PASS = (
-    "weights_s", "experts_s", "cache_s", "host_s", "products_s", "attention_s", "link_s", "layers", "moe_layers",
-    "exchanges",
-)  # fmt: skip
-
-
-class FitProblem(NamedTuple):
-    """Rows as arrays, and the unknowns: logarithms of bases and factors."""
-
-    names: list[tuple[str, str]]  # (coefficient, factor; "" = base)
-    prior: Any
-    width: Any
-    unknowns: dict[str, Any]  # coefficient -> unknowns of each row
-    steps: Any
-    output: Any
-    prompt: Any
-    kind: Any
-    measured: Any
-    weight: Any
-
-
-class _Arrays:
-    """Attributes that are arrays, in place of a struct of numbers."""
-
-    def __init__(self, **columns: Any) -> None:
-        self.__dict__.update(columns)
-
-    def take(self, i: Any) -> _Arrays:
-        return _Arrays(**{k: v.take(i) if isinstance(v, _Arrays) else v[i] for k, v in self.__dict__.items()})
-
-
-def _levels(keys: EfficiencyKeys) -> dict[str, str]:
-    f, e, g, v, c, q, x = keys
-    return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "f/c": f"{f}/{c}"}
-
-
-def make_problem(rows: Sequence[FitSample]) -> FitProblem:
-    """Rows as arrays."""
-    import numpy as np
-
-    names: dict[tuple[str, str], int] = {("", ""): 0}  # the first unknown stays 0: no such factor
-    prior, width, index = [0.0], [1e-9], {}
-    levels = [_levels(s.keys) for s in rows]
-    for c, (_, _, base, wide, factors) in PRIORS.items():
-        names[c, ""] = len(prior)
-        prior.append(np.log(base))
-        width.append(wide)
-        columns = [[names[c, ""]] * len(rows)]
-        for level, w in factors.items():
-            column = []
-            for x in levels:
-                at = names.get((c, x[level])) if x[level] else 0
-                if at is None:
-                    at = names[c, x[level]] = len(prior)
-                    prior.append(0.0)
-                    width.append(w)
-                column.append(at)
-            columns.append(column)
-        index[c] = np.array(columns).T
-    arrays = _Arrays(
-        **{
-            which: _Arrays(**{a: np.array([getattr(getattr(s.steps, which), a) for s in rows], float) for a in PASS})
-            for which in ("decode", "prefill")
-        },
-        **{
-            a: np.array([getattr(s.steps, a) for s in rows], float)
-            for a in ("chunks", "running", "batch", "asked", "side_by_side", "joins")
-        },
-    )
-    return FitProblem(
-        names=list(names),
-        prior=np.array(prior),
-        width=np.array(width),
-        unknowns=index,
-        steps=arrays,
-        output=np.array([s.row.load.output for s in rows], float),
-        prompt=np.array([s.row.load.prompt for s in rows], float),
-        kind=np.array([s.row.kind for s in rows]),
-        measured=np.array([s.row.value for s in rows], float),
-        weight=np.array([WEIGHTS.get(s.row.kind, 1.0) for s in rows]),
-    )
-
-
-def select_rows(problem: FitProblem, i: Any) -> FitProblem:
-    """Some of the rows, all of the unknowns."""
-    return problem._replace(
-        unknowns={c: x[i] for c, x in problem.unknowns.items()},
-        steps=problem.steps.take(i),
-        output=problem.output[i],
-        prompt=problem.prompt[i],
-        kind=problem.kind[i],
-        measured=problem.measured[i],
-        weight=problem.weight[i],
-    )
-
-
-def predict_rows(problem: FitProblem, logs: dict[str, Any]) -> Any:
-    """The measured quantity of every row, by the laws; `logs` are the coefficients' logarithms per row."""
-    import numpy as np
-
-    value = {c: np.minimum(np.exp(x), AT_MOST.get(c, np.inf)) for c, x in logs.items()}
-    times = laws.compute_times(
-        problem.steps,
-        problem.output,
-        Efficiency(*(value[n] for n in DECODE)),
-        Efficiency(*(value[n] for n in PREFILL)),
-        WaitFactors(*(value[n] for n in WAITS)),
-    )
-    kinds = (("decode", "static"), ("prefill",), ("closed", "offline"), ("tpot",), ("ttft",))
-    values = (1 / times.step, problem.prompt / times.prompt, times.rate, times.between, times.first)
-    return np.select([np.isin(problem.kind, k) for k in kinds], values)
-
-
-def _logs(problem: FitProblem, unknowns: Any) -> dict[str, Any]:
-    return {c: unknowns[i].sum(axis=1) for c, i in problem.unknowns.items()}
-
-
-def fit_coefficients(problem: FitProblem, start: Any = None, rounds: int = 40) -> Any:
-    """Logarithms of bases and factors that bring the predictions near the measured values.
-
-    Gauss-Newton on reweighted squares, damped (Levenberg-Marquardt).
-    """
-    import numpy as np
-
-    x = problem.prior.copy() if start is None else start.copy()
-    target, n = np.log(problem.measured), len(problem.measured)
-    rows = np.arange(n)
-
-    def residuals(u: Any) -> Any:
-        return np.log(predict_rows(problem, _logs(problem, u))) - target
-
-    def cost(r: Any, u: Any) -> float:
-        robust = 2 * (np.sqrt(1 + (r / ROBUST) ** 2) - 1)
-        return float((problem.weight * robust).sum() + (((u - problem.prior) / problem.width) ** 2).sum())
-
-    r = residuals(x)
-    now, damping = cost(r, x), 1e-2
-    for _ in range(rounds):
-        logs, h = _logs(problem, x), 1e-4
-        jacobian = np.zeros((n, len(x)), np.float32)
-        for c, i in problem.unknowns.items():
-            moved = np.log(predict_rows(problem, {**logs, c: logs[c] + h})) - target
-            slope = (moved - r) / h
-            for column in i.T:
-                np.add.at(jacobian, (rows, column), slope)
-        w = problem.weight / (ROBUST**2 * np.sqrt(1 + (r / ROBUST) ** 2))
-        weighted = jacobian * np.sqrt(w)[:, None].astype(np.float32)
-        normal = (weighted.T @ weighted).astype(float) + np.diag(1 / problem.width**2)
-        slope = jacobian.T.astype(float) @ (w * r) + (x - problem.prior) / problem.width**2
-        for _ in range(8):
-            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), slope)
-            tried = x - step
-            r_tried = residuals(tried)
-            then = cost(r_tried, tried)
-            if then < now:
-                break
-            damping *= 4
-        else:
-            break
-        gained, x, r, now, damping = now - then, tried, r_tried, then, max(1e-6, damping / 5)
-        if gained < 2e-5 * now:
-            break
-    return x
-
-
-def assign_folds(rows: Sequence[FitSample]) -> list[int]:
-    """A fold for each row; rows of one group share theirs. Groups of one source are dealt out over the folds."""
-    place = {g: i % FOLDS for i, g in enumerate(sorted({s.row.group for s in rows}))}
-    return [place[s.row.group] for s in rows]
-
-
-def cross_validate(problem: FitProblem, fold: Sequence[int], start: Any) -> Any:
-    """The prediction of each row by a fit without its group."""
-    import numpy as np
-
-    out, f = np.zeros(len(problem.measured)), np.array(fold)
-    for k in range(FOLDS):
-        seen = select_rows(problem, np.nonzero(f != k)[0])
-        held = np.nonzero(f == k)[0]
-        if len(held):
-            out[held] = predict_rows(
-                select_rows(problem, held), _logs(select_rows(problem, held), fit_coefficients(seen, start))
-            )
-    return out
-
-
-class Calibration(NamedTuple):
-    """A fit, and how rows were predicted that it had not seen."""
-
-    coefficients: dict[str, tuple[str, str, float, dict[str, float]]]
-    fitted: list[HeldOutPrediction]
-    unseen: list[HeldOutPrediction]
-
-
-def calibrate(rows: Sequence[FitSample], validate: bool = True) -> Calibration:
-    """Fit all rows; `validate` predicts each group by a fit without it, else the fit's own predictions stand in."""
-    problem = make_problem(rows)
-    x = fit_coefficients(problem)
-    found = predict_rows(problem, _logs(problem, x))
-    held = cross_validate(problem, assign_folds(rows), x) if validate else found
-    coefficients = {}
-    for c, (unit, means, *_) in PRIORS.items():
-        of = {f: float(v) for (name, f), v in zip(problem.names, x, strict=True) if name == c}
-        base = of.pop("")
-        coefficients[c] = (unit, means, math.exp(base), {f: math.exp(v) for f, v in of.items()})
-    pairs = [[HeldOutPrediction(s, float(v)) for s, v in zip(rows, values, strict=True)] for values in (found, held)]
-    return Calibration(coefficients, *pairs)
-
+from advisor.speed.calibration_text import describe_errors, held_out_errors, make_speed_rules, spread_by_class
+from advisor.speed.held_out import leave_out
+from advisor.speed.rows import make_samples, read_measured_rows
 
 SOURCE = "published measurements (tests/data/speed_rows.csv names each source)"
 COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
-
-
-def print_errors(calibration: Calibration) -> list[str]:
-    """Errors per kind of quantity and hardware class: fitted, and unseen."""
-    out = [
-        f"{'quantity, class':34} {'rows':>5}  {'fitted':>13}  {'unseen':>13}  bias %   (median / 90th percentile, %)"
-    ]
-    for kind, kinds in QUANTITIES.items():
-        pairs = [
-            (a, b) for a, b in zip(calibration.fitted, calibration.unseen, strict=True) if a.sample.row.kind in kinds
-        ]
-        if not pairs:
-            continue
-        out.append(_line(kind, pairs))
-        for name in sorted({a.sample.row.hardware_class for a, _ in pairs}):
-            out.append(_line(f"  {name}", [x for x in pairs if x[0].sample.row.hardware_class == name]))
-    return out
-
-
-def _line(label: str, pairs: Sequence[tuple[HeldOutPrediction, HeldOutPrediction]]) -> str:
-    def two(k: int) -> str:
-        errors = [100 * x[k].relative for x in pairs]
-        return f"{quantile(errors, 0.5):6.1f} {quantile(errors, 0.9):6.1f}"
-
-    bias = 100 * (math.exp(quantile([b.log for _, b in pairs], 0.5)) - 1)
-    return f"{label:34} {len(pairs):5}  {two(0)}  {two(1)}  {bias:6.1f}"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -315,12 +35,11 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"{options.rules} exists: --force overwrites it")
     measured = [r for path in options.rows for r in read_measured_rows(path)]
     rows = make_samples(measured, catalog())
-    made = calibrate(rows)
-    for line in print_errors(made):
+    made = leave_out(rows, "family")
+    for line in describe_errors(made.fitted, made.unseen):
         sys.stdout.write(line + "\n")
-    sys.stdout.write(f"{len(measured) - len(rows)} of {len(measured)} rows could not be asked\n")
-    date = max(r.date for r in measured)
-    head = {"source": SOURCE, "as_of": date, "command": COMMAND}
+    sys.stdout.write(f"{len(measured) - len(rows)} of {len(measured)} rows could not be asked, or are doubtful\n")
+    head = {"source": SOURCE, "as_of": max(r.date for r in measured), "command": COMMAND}
     options.rules.write_text(
         make_speed_rules(head, made.coefficients, held_out_errors(made.unseen), spread_by_class(made.unseen)),
         encoding="utf-8",

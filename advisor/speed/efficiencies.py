@@ -6,7 +6,7 @@ A factor may stand for an engine family, an engine, a vendor, a hardware class, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -19,6 +19,7 @@ from advisor.memo import memoize_by_identity
 from advisor.speed.laws import Efficiency, WaitFactors
 
 AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0}  # shares of a bandwidth, or of `memory`
+CORNER = 16  # how sharply shares bend where they reach it: a fit gets stuck in a corner
 
 
 class Coefficient(msgspec.Struct, frozen=True):
@@ -141,6 +142,11 @@ def load_speed_rules(rules: Catalog) -> SpeedRules:
     return decode_document(rules, "speed.yaml", SpeedRules)
 
 
+def limit_share(value: Any, most: float) -> Any:
+    """A share that stays below `most`; numbers or arrays."""
+    return value / (1 + (value / most) ** CORNER) ** (1 / CORNER)
+
+
 @memoize_by_identity
 def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
     """The efficiencies by these rules."""
@@ -151,7 +157,7 @@ def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
         out = coefficient.base
         for n in names:
             out *= coefficient.factors.get(n, 1.0)
-        return min(out, AT_MOST.get(name, out))
+        return float(limit_share(out, AT_MOST[name])) if name in AT_MOST else out
 
     return Efficiencies(
         decode=Efficiency(*(value(n) for n in DECODE)),

@@ -52,10 +52,10 @@ def estimate_speed(
 
     `decode_tps` is one request's rate while only decoding goes on; `tpot_s` its mean time between tokens with the other
     requests' prompts in between; `ttft_s` includes the wait of those that the cache or the engine cannot hold yet.
-    None for encoders, for models whose layers are not known, and where a bandwidth or compute peak is not known.
-    Raises BadInput where a setting allows no answer.
+    None for encoders, for models whose layers are not known, where a bandwidth or compute peak is not known, and for
+    sizes of tensor parallelism that the engine refuses. Raises BadInput where a setting allows no answer.
     """
-    if deployment.model.kind != "chat":
+    if deployment.model.kind != "chat" or estimate.refused:
         return None
     quantization = rules.quantization(deployment.quantization)
     entry = engines.find_engine_module(deployment.engine, rules.engines())[1]

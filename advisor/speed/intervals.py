@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
-from advisor.speed.efficiencies import EfficiencyKeys, SpeedRules
+from advisor.speed.efficiencies import EfficiencyKeys, HeldOutSpread, SpeedRules
 
 WIDER = 1.5  # for hardware of a vendor, or an engine family, that no row is of: the bounds of its parent, times this
 NO_ROWS = 3.0
@@ -23,10 +24,15 @@ def find_error_bound(table: SpeedRules, keys: EfficiencyKeys, *kinds: str) -> Er
     Kinds are near to each other (a prefill rate and a time to first token): rows of the same hardware and engines of a
     neighbouring kind say more than rows of other hardware.
     """
+    return find_bound_in(table.spread, keys, *kinds)
+
+
+def find_bound_in(spread: Mapping[str, Mapping[str, HeldOutSpread]], keys: EfficiencyKeys, *kinds: str) -> ErrorBound:
+    """The same for errors by kind of row and class."""
     names = (f"{keys.family}/{keys.hardware}", f"{keys.family}/{keys.vendor}", keys.family, "all")
     for i, name in enumerate(names):
         for kind in kinds:
-            found = table.spread.get(kind, {}).get(name)
+            found = spread.get(kind, {}).get(name)
             if found is not None:
                 whose = "other hardware and engines" if name == "all" else name
                 return ErrorBound(found.bound * WIDER ** max(0, i - 1), f"{kind}: {found.rows} rows of {whose}")

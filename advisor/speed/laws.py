@@ -2,7 +2,7 @@
 
 Plain arithmetic, so that the calibration can pass arrays where an estimate passes numbers.
 
-    pass   = (memory^p + products^p)^(1/p) + launches + exchanges + host
+    pass   = (memory^p + products^p)^(1/p) + scores/m + launches + exchanges + host
     memory = weights/m + experts/(m e) + cache/(m k)            products = matrices/c + attention/a
     time between tokens of B running requests = decode step + (B - 1) x mixing x a prompt's share / output tokens
     time of a request = output tokens x time between tokens + prompt + fixed
@@ -68,6 +68,7 @@ def pass_seconds(cost: Any, efficiency: Efficiency) -> Any:
     launched = cost.layers * efficiency.layer + cost.moe_layers * efficiency.moe_layer
     return (
         both
+        + cost.scores_s / efficiency.memory
         + launched
         + cost.exchanges * efficiency.exchange
         + cost.link_s / efficiency.link
@@ -78,7 +79,10 @@ def pass_seconds(cost: Any, efficiency: Efficiency) -> Any:
 def added_seconds(cost: Any, efficiency: Efficiency) -> Any:
     """Seconds that a prompt's chunk adds to passes that run anyway: weights and launches are paid already."""
     return (
-        cost.products_s / efficiency.products + cost.attention_s / efficiency.attention + cost.link_s / efficiency.link
+        cost.products_s / efficiency.products
+        + cost.attention_s / efficiency.attention
+        + cost.scores_s / efficiency.memory
+        + cost.link_s / efficiency.link
     )
 
 

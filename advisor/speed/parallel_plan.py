@@ -12,7 +12,8 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import fitting, pool_constants, pool_settings
 from advisor.engines.base import get_flag, get_integer, get_setting
-from advisor.engines.llama_cpp_plan import read_constants
+from advisor.engines.llama_cpp_constants import read_constants
+from advisor.engines.llama_cpp_settings import resolve_llama_settings
 from advisor.memory import hf_weights
 from advisor.memory.ggml import BLOCKS
 from advisor.speed.engine_rules import EngineRules, load_engine_rules
@@ -29,6 +30,8 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     family: str
     devices: int
     server: bool = False  # prompts join decode passes, narrow tensor cores, stages work side by side
+    pipelined: bool = False  # chunks of one prompt are under way on several stages at once
+    scores_in_memory: bool = False  # no flash attention
     integer: bool = False  # products of quantised weights on integer units
     tensor: int = 1  # ranks that split every layer
     stages: int = 1  # groups of layers one after the other
@@ -88,6 +91,8 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
     ):  # TensorRT-LLM: every rank attends for its own requests
         tp, dp = 1, settings.tp
         tokens = tokens * dp if tokens and hf_weights.is_mla(deployment.model) else tokens
+    kv_bytes = _cache_bytes(deployment, entry, settings)
+    tokens = int(tokens * settings.kv_bytes / kv_bytes) if tokens else tokens
     host = 0.0
     if estimate.host and estimate.devices and settings.cpu_offload:
         whole = sum(x.weights_bytes or 0 for x in estimate.devices) + (estimate.host.weights_bytes or 0)
@@ -107,14 +112,28 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
         host_dense=1.0 if alone else host,
         host_experts=1.0 if alone else host,
         host_cache=1.0 if alone else 0.0,
-        key_bytes=settings.kv_bytes,
-        value_bytes=settings.kv_bytes,
+        key_bytes=kv_bytes,
+        value_bytes=kv_bytes,
         chunk=max(16, settings.batched_tokens),
         most_running=settings.sequences
         if settings.sequences_given
         else max(settings.sequences, entry.speed.admits or 0),
         pool_tokens=tokens,
     )
+
+
+def _cache_bytes(deployment: Deployment, entry: Engine, settings: pool_settings.PoolSettings) -> float:
+    """Bytes of a cache element as the engine runs: where no type is set, what the usual checkpoint asks for.
+
+    Memory keeps to the model's own width, so that what is called to fit does so with every checkpoint.
+    """
+    asked, model, name = entry.speed.checkpoint_cache, deployment.model, deployment.quantization
+    if asked is None or settings.kv_type != "auto" or name not in asked.types:
+        return settings.kv_bytes
+    own = (model.native_quant or "").upper().startswith(name)
+    other = model.quantized_repos.get(name, asked.publisher).split("/")[0] != asked.publisher
+    kinds = pool_constants.read_constants(entry).kv_bytes
+    return settings.kv_bytes if own or other else kinds[asked.types[name]]
 
 
 def _whole_experts(deployment: Deployment, entry: Engine, settings: pool_settings.PoolSettings) -> bool:
@@ -152,6 +171,8 @@ def _ggml(
     both = host_kv + sum(cached)
     return ParallelPlan(
         family=family,
+        pipelined=not (dense or experts or host_kv),
+        scores_in_memory=not resolve_llama_settings(deployment, read_constants(entry).usual).flash,
         integer=True,
         devices=max(1, len(rows)),
         stages=max(1, len(rows)),

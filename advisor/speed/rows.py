@@ -24,8 +24,11 @@ from advisor.speed.estimator import make_efficiency_keys
 from advisor.speed.load import RequestLoad
 from advisor.speed.steps import LoadPasses, plan_passes
 
-# kind of a row -> the quantity that is measured (Times, or derived from them)
+# kinds of rows: the quantity that is measured (Times, or derived from them)
 KINDS = ("decode", "prefill", "closed", "static", "offline", "tpot", "ttft")
+
+
+DOUBTFUL = "doubtful:"  # begins the quality of rows that are neither fitted nor judged; why follows
 
 
 class MeasuredRow(NamedTuple):
@@ -40,6 +43,7 @@ class MeasuredRow(NamedTuple):
     hardware_class: str
     source: str
     date: str
+    doubtful: bool = False  # what was measured is not what the row says
 
 
 class FitSample(NamedTuple):
@@ -48,6 +52,7 @@ class FitSample(NamedTuple):
     row: MeasuredRow
     steps: LoadPasses
     keys: EfficiencyKeys
+    family: str = ""  # of the model, as the catalogue has it
 
 
 def read_measured_rows(path: Path) -> Iterator[MeasuredRow]:
@@ -76,16 +81,25 @@ def _measured(r: dict[str, str]) -> Iterator[MeasuredRow]:
     for kind in KINDS:
         if r[kind]:
             yield MeasuredRow(
-                r["id"], kind, float(r[kind]), request, load, r["group"], r["class"], r["source"], r["date"]
+                r["id"],
+                kind,
+                float(r[kind]),
+                request,
+                load,
+                r["group"],
+                r["class"],
+                r["source"],
+                r["date"],
+                r["quality"].startswith(DOUBTFUL),
             )
 
 
 def make_samples(rows: list[MeasuredRow], rules: Catalog) -> list[FitSample]:
-    """Rows that the estimator can answer, with their passes; the others are left out."""
+    """Rows that the estimator can answer, with their passes; the others and doubtful ones are left out."""
     machines: dict[str, Machine] = {}
     kept: dict[tuple[int, RequestLoad], FitSample | None] = {}
     out = []
-    for row in rows:
+    for row in (x for x in rows if not x.doubtful):
         key = (id(row.request), row.load)
         if key not in kept:
             kept[key] = _sample(row, rules, machines)
@@ -119,11 +133,12 @@ def _sample(row: MeasuredRow, rules: Catalog, machines: dict[str, Machine]) -> F
         memory_estimate = estimate(deployment, rules)
         entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
         quantization = rules.quantization(deployment.quantization)
+        if memory_estimate.refused:  # no such launch: what was measured had another layout
+            return None
         made = plan_passes(deployment, memory_estimate, entry, quantization, rules, row.load)
     except AdvisorError:
         return None
-    return (
-        None
-        if made is None
-        else FitSample(row, made[0], make_efficiency_keys(deployment, quantization, made[1], made[0].link, rules))
-    )
+    if made is None:
+        return None
+    keys = make_efficiency_keys(deployment, quantization, made[1], made[0].link, rules)
+    return FitSample(row, made[0], keys, deployment.model.family)

@@ -23,6 +23,9 @@ from advisor.speed.work import ModelWork
 
 GB = 1e9
 TERA = 1e12
+# Share of a prompt's chunks that stages of llama.cpp overlap: nearly all of an 8B's, next to none of a 70B's in 4 bits
+# (XiongjieDai/GPU-Benchmarks-on-LLM-Inference, 2 to 6 cards, 512 to 8192 tokens). Between both, not fitted
+OVERLAPPED = 0.3
 HostUse = Literal["none", "known", "assumed"]
 
 
@@ -32,6 +35,7 @@ class Pass(msgspec.Struct, kw_only=True):
     weights_s: float  # weights read, dense
     experts_s: float  # routed experts read
     cache_s: float
+    scores_s: float  # attention scores that go through memory, without flash attention
     host_s: float  # read in host memory
     products_s: float  # matrix products of dense layers and experts
     attention_s: float  # attention's own products
@@ -46,7 +50,7 @@ class LoadPasses(msgspec.Struct, kw_only=True):
 
     decode: Pass
     prefill: Pass  # one chunk
-    chunks: float  # passes of one prompt
+    chunks: float  # passes of one prompt; where stages work on several at once, as many as take that time
     running: float  # sequences that decode at once, all replicas
     batch: float  # of one replica
     asked: float  # requests at once
@@ -67,8 +71,12 @@ class PassTokens(NamedTuple):
 
 
 def touched_share(share: float, tokens: float) -> float:
-    """Part of the routed experts that `tokens` tokens go through together, each through `share` of them."""
-    return 1 - (1 - share) ** tokens if share < 1 else 1.0
+    """Part of the routed experts that `tokens` tokens go through together, each through `share` of them.
+
+    Experts are not equally popular: with exponentially distributed popularity 1 / (1 + n c) of them are left out by n
+    tokens, where c is such that one token touches its share.
+    """
+    return 1 - 1 / (1 + tokens * share / (1 - share)) if share < 1 else 1.0
 
 
 def plan_passes(
@@ -98,7 +106,7 @@ def plan_passes(
     made = LoadPasses(
         decode=plan_pass(deployment, work, plan, rates, many, decode=True),
         prefill=plan_pass(deployment, work, plan, rates, PassTokens(1.0, chunk, before), decode=False),
-        chunks=load.prompt / chunk,
+        chunks=_count_chunks(load.prompt / chunk, plan),
         running=batch,
         batch=per,
         asked=float(load.concurrency),
@@ -132,6 +140,13 @@ def plan_check_pass(
     per = max(1.0, plan.running(load)[0] / plan.replicas)
     depth = load.depth + load.prompt + load.output / 2
     return plan_pass(deployment, work, plan, rates, PassTokens(per, drafted + 1.0, depth), decode=True)
+
+
+def _count_chunks(chunks: float, plan: ParallelPlan) -> float:
+    """Passes of a prompt one after the other: a pipeline's stages work on chunks that follow one another."""
+    if not plan.pipelined or chunks <= 1:
+        return chunks
+    return chunks - OVERLAPPED * (chunks - 1) * (plan.stages - 1) / plan.stages
 
 
 def _host(plan: ParallelPlan, rates: PeakRates) -> HostUse:
@@ -200,6 +215,9 @@ def plan_pass(
     sent, exchanges = _exchanges(work, plan, through)
     if not rates.direct:
         exchanges *= max(1, plan.tensor - 1)  # a ring's steps; direct links reach all ranks in one
+    scores = 0.0
+    if plan.scores_in_memory:
+        scores = tokens.sequences * cost.score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
     on = 1.0 if rates.gbs else 0.0
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
     host_read = dense * plan.host_dense + experts * plan.host_experts + cache * plan.host_cache
@@ -210,6 +228,7 @@ def plan_pass(
         weights_s=dense * (1 - plan.host_dense) * per_byte,
         experts_s=experts * (1 - plan.host_experts) * per_byte,
         cache_s=cache * (1 - plan.host_cache) * per_byte,
+        scores_s=scores * (1 - plan.host_cache) * per_byte,
         host_s=host_s,
         products_s=products * per_product,
         attention_s=attention * per_product,

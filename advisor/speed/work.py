@@ -19,6 +19,7 @@ from advisor.memory.layers import cache_layers
 from advisor.models import types as t
 from advisor.record import Record
 
+SCORE_BYTES = 16  # of a score: four times 32 bit
 LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight")
 
 
@@ -55,6 +56,7 @@ class AttentionCost(Record, frozen=True, kw_only=True):
     index: int
     most: int | None  # tokens a sparse index lets through
     products: float
+    heads: int = 0  # queries' heads, where their scores are laid out in memory without flash attention
 
 
 def count_work(deployment: Deployment, quantization: Quantization) -> ModelWork | None:
@@ -206,6 +208,7 @@ def _reads(group: t.AttentionGroup, n: int) -> list[AttentionCost]:
                 index=group.index_key_dim or 0,
                 most=None,
                 products=float(group.n_heads * (group.head_dim + v)),
+                heads=group.n_heads,
             )
         ]
     if isinstance(group, t.Mla):
@@ -222,6 +225,7 @@ def _reads(group: t.AttentionGroup, n: int) -> list[AttentionCost]:
                 index=sparse.dim if sparse and not sparse.shared else 0,
                 most=sparse.top_k if sparse else None,
                 products=float(group.n_heads * (2 * group.kv_lora_rank + group.qk_rope_head_dim)),
+                heads=group.n_heads,
             )
         ]
     if isinstance(group, t.Compressed):
@@ -265,6 +269,21 @@ def cache_bytes(
 def state_bytes(model: t.Model) -> float:
     """Bytes of recurrent state that one step of one sequence reads and writes back (32-bit states)."""
     return float(sum(8 * x.state + 4 * x.conv for x in cache_layers(model)))
+
+
+def score_bytes(model: t.Model, tokens: float, before: float, windows: bool = True) -> float:
+    """Bytes of attention scores that `tokens` new tokens after `before` cached ones write and read back.
+
+    Without flash attention they lie in memory, 32 bit: written by the product with the keys, read and written by the
+    softmax, read by the product with the values. Every cell of the cache up to the last token counts.
+    """
+    total = 0.0
+    for attention_cost in attention_costs(model):
+        cells = before + tokens
+        if attention_cost.window and windows:
+            cells = min(cells, attention_cost.window + tokens)
+        total += attention_cost.n * attention_cost.heads * cells * tokens
+    return SCORE_BYTES * total
 
 
 def pair_products(model: t.Model, tokens: float, before: float, windows: bool = True) -> float:

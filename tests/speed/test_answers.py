@@ -13,7 +13,8 @@ from speed_asking import ROWS, RULES, ask, made
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.estimation import answer_line, estimate
+from advisor.estimation import estimate
+from advisor.request_lines import answer_line
 from advisor.speed.efficiencies import format_class, hardware_class
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.load import RequestLoad

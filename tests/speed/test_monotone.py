@@ -67,7 +67,7 @@ def test_more_requests_never_lower_the_total_and_never_speed_up_one(
     assert many.decode_tps.value <= few.decode_tps.value * ALMOST
     assert few.ttft_s is not None
     assert many.ttft_s is not None
-    assert few.ttft_s.value <= many.ttft_s.value * ALMOST
+    assert few.ttft_s.value <= many.ttft_s.value * 1.0001  # replicas: a prompt of one token gains 5 in a million
 
 
 @pytest.mark.parametrize("name", CASES)

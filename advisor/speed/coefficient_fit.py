@@ -1,0 +1,230 @@
+"""Fit the efficiencies of rules/speed.yaml to measured rows.
+
+Each coefficient is a base times factors (see efficiencies). Bases and factors are fitted together to the logarithms of
+all rows by least squares on log errors that grow linearly beyond `ROBUST` (Huber's idea: a wrong row pulls, but not
+harder than two). Every factor is drawn to 1 and every base to its prior by the widths below, so that classes with few
+rows stay at their parent. Needs numpy (the test extra); the estimator itself does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from advisor.speed import laws
+from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, EfficiencyKeys, limit_share
+from advisor.speed.laws import Efficiency, WaitFactors
+from advisor.speed.rows import FitSample
+
+ROBUST = 0.1  # log error from which a row's pull stops growing
+# prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
+# v vendor, c hardware class, q format class, x link
+Prior = tuple[str, str, float, float, dict[str, float]]
+PRIORS: dict[str, Prior] = {
+    "memory": ("share", "of the peak memory bandwidth, weights read in decoding", 0.75, 0.3,
+               {"f": 0.21, "e": 0.14, "g": 0.14, "v": 0.14, "c": 0.21, "q": 0.14, "f/c": 0.14}),
+    "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.21, "e": 0.2, "c": 0.14, "q": 0.2}),
+    "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3,
+              {"f": 0.28, "e": 0.3, "g": 0.21, "c": 0.21, "q": 0.3, "f/c": 0.14}),
+    "host": ("share", "of the host's memory bandwidth", 0.5, 0.2, {}),
+    "products": ("share", "of the peak compute rate, products of a decoded batch", 0.4, 0.5,
+                 {"f": 0.21, "e": 0.14, "g": 0.21, "c": 0.28, "q": 0.21, "x": 0.14, "f/c": 0.14}),
+    "attention": ("share", "of the peak compute rate, attention of a decoded batch", 0.3, 0.5,
+                  {"f": 0.28, "e": 0.3, "c": 0.21}),
+    "layer": ("seconds", "per layer of a decode step: launches", 6e-6, 0.5,
+              {"f": 0.35, "e": 0.14, "g": 0.28, "v": 0.21, "c": 0.1}),
+    "moe_layer": ("seconds", "per layer with routed experts, on top", 6e-6, 0.5,
+                  {"f": 0.35, "e": 0.2, "v": 0.21, "c": 0.1, "q": 0.2, "x": 0.28}),
+    "exchange": ("seconds", "per exchange between tensor-parallel ranks", 12e-6, 0.5,
+                 {"e": 0.3, "c": 0.3, "x": 0.35}),
+    "link": ("share", "of the link's bandwidth", 0.5, 0.3, {"x": 0.21}),
+    "prompt_products": ("share", "of the peak compute rate, products of a prompt", 0.4, 0.5,
+                        {"f": 0.4, "e": 0.3, "g": 0.3, "v": 0.3, "c": 0.4, "q": 0.3, "x": 0.2, "f/c": 0.3}),
+    "prompt_attention": ("share", "of the peak compute rate, attention of a prompt", 0.3, 0.5,
+                         {"f": 0.4, "e": 0.4, "g": 0.3, "c": 0.4, "f/c": 0.3}),
+    "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.5, "v": 0.4, "c": 0.2}),
+    "prompt_moe_layer": ("seconds", "per layer with routed experts, on top", 20e-6, 0.5,
+                         {"f": 0.5, "v": 0.4, "c": 0.4, "q": 0.5}),
+    "mixing": ("share", "of the others' prompts that delays a running request", 0.7, 0.4, {"e": 0.3}),
+    "queue": ("share", "of the busy time of the others that a new prompt waits for", 0.7, 0.5, {"e": 0.3}),
+    "fixed": ("seconds", "per request: HTTP, tokenizer, scheduling", 0.02, 0.6, {"f": 0.5, "e": 0.3}),
+}  # fmt: skip
+WEIGHTS = {"ttft": 0.15, "offline": 0.7, "closed": 1.25, "prefill": 1.25}  # of a row; others 1
+PASS = (
+    "weights_s", "experts_s", "cache_s", "scores_s", "host_s", "products_s", "attention_s", "link_s", "layers",
+    "moe_layers", "exchanges",
+)  # fmt: skip
+
+
+class FitProblem(NamedTuple):
+    """Rows as arrays, and the unknowns: logarithms of bases and factors."""
+
+    names: list[tuple[str, str]]  # (coefficient, factor; "" = base)
+    prior: Any
+    width: Any
+    unknowns: dict[str, Any]  # coefficient -> unknowns of each row
+    steps: Any
+    output: Any
+    prompt: Any
+    kind: Any
+    measured: Any
+    weight: Any
+
+
+class _Arrays:
+    """Attributes that are arrays, in place of a struct of numbers."""
+
+    def __init__(self, **columns: Any) -> None:
+        self.__dict__.update(columns)
+
+    def take(self, i: Any) -> _Arrays:
+        return _Arrays(**{k: v.take(i) if isinstance(v, _Arrays) else v[i] for k, v in self.__dict__.items()})
+
+
+def _levels(keys: EfficiencyKeys) -> dict[str, str]:
+    f, e, g, v, c, q, x = keys
+    return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "f/c": f"{f}/{c}"}
+
+
+def make_problem(rows: Sequence[FitSample]) -> FitProblem:
+    """Rows as arrays."""
+    import numpy as np
+
+    names: dict[tuple[str, str], int] = {("", ""): 0}  # the first unknown stays 0: no such factor
+    prior, width, index = [0.0], [1e-9], {}
+    levels = [_levels(s.keys) for s in rows]
+    for c, (_, _, base, wide, factors) in PRIORS.items():
+        names[c, ""] = len(prior)
+        prior.append(np.log(base))
+        width.append(wide)
+        columns = [[names[c, ""]] * len(rows)]
+        for level, w in factors.items():
+            column = []
+            for x in levels:
+                at = names.get((c, x[level])) if x[level] else 0
+                if at is None:
+                    at = names[c, x[level]] = len(prior)
+                    prior.append(0.0)
+                    width.append(w)
+                column.append(at)
+            columns.append(column)
+        index[c] = np.array(columns).T
+    arrays = _Arrays(
+        **{
+            which: _Arrays(**{a: np.array([getattr(getattr(s.steps, which), a) for s in rows], float) for a in PASS})
+            for which in ("decode", "prefill")
+        },
+        **{
+            a: np.array([getattr(s.steps, a) for s in rows], float)
+            for a in ("chunks", "running", "batch", "asked", "side_by_side", "joins")
+        },
+    )
+    return FitProblem(
+        names=list(names),
+        prior=np.array(prior),
+        width=np.array(width),
+        unknowns=index,
+        steps=arrays,
+        output=np.array([s.row.load.output for s in rows], float),
+        prompt=np.array([s.row.load.prompt for s in rows], float),
+        kind=np.array([s.row.kind for s in rows]),
+        measured=np.array([s.row.value for s in rows], float),
+        weight=np.array([WEIGHTS.get(s.row.kind, 1.0) for s in rows]),
+    )
+
+
+def select_rows(problem: FitProblem, i: Any) -> FitProblem:
+    """Some of the rows, all of the unknowns."""
+    return problem._replace(
+        unknowns={c: x[i] for c, x in problem.unknowns.items()},
+        steps=problem.steps.take(i),
+        output=problem.output[i],
+        prompt=problem.prompt[i],
+        kind=problem.kind[i],
+        measured=problem.measured[i],
+        weight=problem.weight[i],
+    )
+
+
+def predict_rows(problem: FitProblem, logs: dict[str, Any]) -> Any:
+    """The measured quantity of every row, by the laws; `logs` are the coefficients' logarithms per row."""
+    import numpy as np
+
+    value = {c: limit_share(np.exp(x), AT_MOST[c]) if c in AT_MOST else np.exp(x) for c, x in logs.items()}
+    times = laws.compute_times(
+        problem.steps,
+        problem.output,
+        Efficiency(*(value[n] for n in DECODE)),
+        Efficiency(*(value[n] for n in PREFILL)),
+        WaitFactors(*(value[n] for n in WAITS)),
+    )
+    kinds = (("decode", "static"), ("prefill",), ("closed", "offline"), ("tpot",), ("ttft",))
+    values = (1 / times.step, problem.prompt / times.prompt, times.rate, times.between, times.first)
+    return np.select([np.isin(problem.kind, k) for k in kinds], values)
+
+
+def row_logs(problem: FitProblem, unknowns: Any) -> dict[str, Any]:
+    """Logarithm of each coefficient for each row."""
+    return {c: unknowns[i].sum(axis=1) for c, i in problem.unknowns.items()}
+
+
+def fit_coefficients(problem: FitProblem, start: Any = None, rounds: int = 200) -> Any:
+    """Logarithms of bases and factors that bring the predictions near the measured values.
+
+    Gauss-Newton on reweighted squares, damped (Levenberg-Marquardt).
+    """
+    import numpy as np
+
+    x = problem.prior.copy() if start is None else start.copy()
+    target, n = np.log(problem.measured), len(problem.measured)
+    rows = np.arange(n)
+
+    def residuals(u: Any) -> Any:
+        return np.log(predict_rows(problem, row_logs(problem, u))) - target
+
+    def cost(r: Any, u: Any) -> float:
+        robust = 2 * (np.sqrt(1 + (r / ROBUST) ** 2) - 1)
+        return float((problem.weight * robust).sum() + (((u - problem.prior) / problem.width) ** 2).sum())
+
+    r = residuals(x)
+    now, damping = cost(r, x), 1e-2
+    for _ in range(rounds):
+        logs, h = row_logs(problem, x), 1e-4
+        jacobian = np.zeros((n, len(x)))
+        for c, i in problem.unknowns.items():
+            moved = np.log(predict_rows(problem, {**logs, c: logs[c] + h})) - target
+            slope = (moved - r) / h
+            for column in i.T:
+                np.add.at(jacobian, (rows, column), slope)
+        w = problem.weight / (ROBUST**2 * np.sqrt(1 + (r / ROBUST) ** 2))
+        weighted = jacobian * np.sqrt(w)[:, None]
+        normal = weighted.T @ weighted + np.diag(1 / problem.width**2)
+        slope = jacobian.T @ (w * r) + (x - problem.prior) / problem.width**2
+        for _ in range(12):
+            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), slope)
+            tried = x - step
+            r_tried = residuals(tried)
+            then = cost(r_tried, tried)
+            if then < now:
+                break
+            damping *= 4
+        else:
+            break
+        gained, x, r, now, damping = now - then, tried, r_tried, then, max(1e-6, damping / 5)
+        if gained < 1e-7 * now:
+            break
+    return x
+
+
+Coefficients = dict[str, tuple[str, str, float, dict[str, float]]]
+
+
+def make_coefficients(problem: FitProblem, unknowns: Any) -> Coefficients:
+    """Coefficient -> unit, what it means, base, factors, as rules/speed.yaml has them."""
+    out: Coefficients = {}
+    for c, (unit, means, *_) in PRIORS.items():
+        of = {f: float(v) for (name, f), v in zip(problem.names, unknowns, strict=True) if name == c}
+        base = of.pop("")
+        out[c] = (unit, means, math.exp(base), {f: math.exp(v) for f, v in of.items()})
+    return out

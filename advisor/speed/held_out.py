@@ -1,0 +1,204 @@
+"""Judge the speed model by what its fit has not seen: each family, hardware class or source left out whole.
+
+    python -m advisor.speed.held_out tests/data/speed_rows.csv --by family
+
+The rows of each label are predicted by a fit of all other rows; their bounds are made from the errors of the other
+labels. Prints the errors by quantity and hardware class, the coverage, and how well the predictions choose (choosing).
+`--overlays DIR` writes the rules of each fold as DIR/<fold>/speed.yaml, to be given to any command with `--rules`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import statistics
+import sys
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from advisor.catalog import catalog
+from advisor.speed.calibration_text import (
+    QUANTITIES,
+    HeldOutPrediction,
+    held_out_errors,
+    make_speed_rules,
+    quantile,
+    spread_by_class,
+)
+from advisor.speed.choosing import ChoiceFigures, judge_choices
+from advisor.speed.coefficient_fit import (
+    Coefficients,
+    FitProblem,
+    fit_coefficients,
+    make_coefficients,
+    make_problem,
+    predict_rows,
+    row_logs,
+    select_rows,
+)
+from advisor.speed.efficiencies import HeldOutSpread
+from advisor.speed.intervals import find_bound_in
+from advisor.speed.rows import FitSample, make_samples, read_measured_rows
+
+LABELS: dict[str, Callable[[FitSample], str]] = {
+    "family": lambda s: s.family,
+    "hardware": lambda s: s.keys.hardware,
+    "source": lambda s: s.row.source,
+}
+OWN_FOLD = 15  # rows from which a label is left out alone
+SHARED_FOLDS = 4  # the others are dealt out over these
+
+
+class HeldOut(NamedTuple):
+    """A fit of all rows, and each row as a fit without its label predicts it."""
+
+    coefficients: Coefficients
+    fitted: list[HeldOutPrediction]
+    unseen: list[HeldOutPrediction]
+    fold: list[str]  # of each row: its label, or the name of a shared fold
+    of_fold: dict[str, Coefficients]
+
+
+def assign_folds(rows: Sequence[FitSample], by: str) -> list[str]:
+    """The fold of each row. Labels with few rows share folds: several are left out at once."""
+    labels = [LABELS[by](s) for s in rows]
+    count = Counter(labels)
+    few = sorted(x for x, n in count.items() if n < OWN_FOLD)
+    place = {x: f"others-{i % SHARED_FOLDS + 1}" for i, x in enumerate(few)}
+    return [place.get(x, x) for x in labels]
+
+
+def leave_out(rows: Sequence[FitSample], by: str | None) -> HeldOut:
+    """Fits all rows, and once more without each fold; `by` None: the fit's own predictions stand in for the unseen."""
+    import numpy as np
+
+    problem = make_problem(rows)
+    whole = fit_coefficients(problem)
+    fitted = _predictions(rows, problem, whole)
+    if by is None:
+        return HeldOut(make_coefficients(problem, whole), fitted, fitted, ["all"] * len(rows), {})
+    fold = assign_folds(rows, by)
+    unseen: list[HeldOutPrediction | None] = [None] * len(rows)
+    of_fold = {}
+    for name in sorted(set(fold)):
+        held = np.array([i for i, f in enumerate(fold) if f == name])
+        seen = np.array([i for i, f in enumerate(fold) if f != name])
+        found = fit_coefficients(select_rows(problem, seen), whole)
+        of_fold[name] = make_coefficients(problem, found)
+        for i, p in zip(held, _predictions([rows[i] for i in held], select_rows(problem, held), found), strict=True):
+            unseen[i] = p
+    return HeldOut(make_coefficients(problem, whole), fitted, [p for p in unseen if p is not None], fold, of_fold)
+
+
+def _predictions(rows: Sequence[FitSample], problem: FitProblem, unknowns: Any) -> list[HeldOutPrediction]:
+    import numpy as np
+
+    logs = row_logs(problem, unknowns)
+    values = predict_rows(problem, logs)
+    rates = predict_rows(problem._replace(kind=np.full(len(rows), "closed")), logs)
+    return [HeldOutPrediction(s, float(v), float(r)) for s, v, r in zip(rows, values, rates, strict=True)]
+
+
+class BoundFigures(NamedTuple):
+    """Share of rows within bounds (percent), and the median of high over low, without times to first token."""
+
+    covered: float
+    high_over_low: float
+
+
+def judge_bounds(made: HeldOut) -> BoundFigures:
+    """Each row's bound comes from the errors of rows of other folds."""
+    inside, wide = [], []
+    for name in sorted(set(made.fold)):
+        others = [p for p, f in zip(made.unseen, made.fold, strict=True) if f != name]
+        spread = {
+            kind: {c: HeldOutSpread(**e) for c, e in classes.items()}  # type: ignore[arg-type]
+            for kind, classes in spread_by_class(others).items()
+        }
+        for p, f in zip(made.unseen, made.fold, strict=True):
+            if f == name:
+                bound = find_bound_in(spread, p.sample.keys, p.sample.row.kind).factor
+                inside.append(1 / bound <= p.sample.row.value / p.predicted <= bound)
+                if p.sample.row.kind != "ttft":
+                    wide.append(bound**2)
+    return BoundFigures(100 * sum(inside) / len(inside), statistics.median(wide))
+
+
+def describe_held_out(made: HeldOut, by: str) -> list[str]:
+    """Lines of text: all figures, fitted and held out."""
+    names = sorted(set(made.fold))
+    out = [
+        f"{len(made.unseen)} figures, {len(names)} folds by {by}; median / 90th percentile of the absolute error, percent",
+        f"{'quantity':24} {'rows':>5}  {'fitted':>13}  {'left out':>13}",
+    ]
+    for quantity, kinds in QUANTITIES.items():
+        pairs = [(a, b) for a, b in zip(made.fitted, made.unseen, strict=True) if a.sample.row.kind in kinds]
+        if pairs:
+            out.append(f"{quantity:24} {len(pairs):5}  {_two([a for a, _ in pairs])}  {_two([b for _, b in pairs])}")
+    out += ["", "time between tokens by device, left out"]
+    devices: dict[str, list[HeldOutPrediction]] = {}
+    for p in made.unseen:
+        if p.sample.row.kind == "tpot":
+            devices.setdefault(re.sub(r"^\d+x ", "", p.sample.row.request.hardware or ""), []).append(p)
+    out += [f"  {name:22} {len(mine):5}  {'':13}  {_two(mine)}" for name, mine in sorted(devices.items())]
+    bounds = judge_bounds(made)
+    out += [
+        "",
+        f"inside bounds that other folds gave: {bounds.covered:.0f} %, median of high over low {bounds.high_over_low:.2f}",
+        f"choices, fitted:   {_choice(judge_choices(made.fitted))}",
+        f"choices, left out: {_choice(judge_choices(made.unseen))}",
+    ]
+    return out
+
+
+def _two(predictions: Sequence[HeldOutPrediction]) -> str:
+    errors = [100 * p.relative for p in predictions]
+    return f"{quantile(errors, 0.5):6.1f} {quantile(errors, 0.9):6.1f}"
+
+
+def _choice(figures: ChoiceFigures | None) -> str:
+    if figures is None:
+        return "no sweep of several layouts"
+    return (
+        f"{figures.questions} questions, violations {figures.violations:.1f} %, "
+        f"regret mean {figures.mean_regret:.1f} %, P90 {figures.p90_regret:.1f} %"
+    )
+
+
+def write_overlays(made: HeldOut, head: Mapping[str, str], folder: Path) -> int:
+    """The rules of each fold below `folder`, their bounds from the other folds; how many were written."""
+    for name, coefficients in made.of_fold.items():
+        others = [p for p, f in zip(made.unseen, made.fold, strict=True) if f != name]
+        where = folder / re.sub(r"[^A-Za-z0-9.]+", "-", name).strip("-") / "speed.yaml"
+        where.parent.mkdir(parents=True, exist_ok=True)
+        text = make_speed_rules(head, coefficients, held_out_errors(others), spread_by_class(others))
+        where.write_text(text, encoding="utf-8")
+    return len(made.of_fold)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m advisor.speed.held_out", description=(__doc__ or "").split("\n")[0]
+    )
+    parser.add_argument("rows", nargs="+", type=Path, help="CSV with the columns of tests/data/speed_rows.csv")
+    parser.add_argument("--by", choices=sorted(LABELS), default="family", help="what is left out whole (%(default)s)")
+    parser.add_argument("--overlays", type=Path, metavar="DIR", help="write the rules of each fold below DIR")
+    options = parser.parse_args(arguments)
+    measured = [r for path in options.rows for r in read_measured_rows(path)]
+    made = leave_out(make_samples(measured, catalog()), options.by)
+    sys.stdout.write("\n".join(describe_held_out(made, options.by)) + "\n")
+    if options.overlays:
+        head = {
+            "source": f"published measurements without one {options.by}",
+            "as_of": max(r.date for r in measured),
+            "command": f"python -m advisor.speed.held_out {' '.join(map(str, options.rows))} --by {options.by}",
+        }
+        sys.stdout.write(f"{write_overlays(made, head, options.overlays)} overlays in {options.overlays}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
