@@ -23,7 +23,7 @@ ROBUST = 0.1  # log error from which a row's pull stops growing
 Prior = tuple[str, str, float, float, dict[str, float]]
 PRIORS: dict[str, Prior] = {
     "memory": ("share", "of the peak memory bandwidth, weights read in decoding", 0.75, 0.3,
-               {"f": 0.21, "e": 0.14, "g": 0.14, "v": 0.14, "c": 0.21, "q": 0.14, "f/c": 0.14}),
+               {"f": 0.21, "e": 0.14, "g": 0.14, "v": 0.14, "c": 0.21, "q": 0.14, "x": 0.14, "f/c": 0.14}),
     "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.21, "e": 0.2, "c": 0.14, "q": 0.2}),
     "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3,
               {"f": 0.28, "e": 0.3, "g": 0.21, "c": 0.21, "q": 0.3, "f/c": 0.14}),
@@ -50,7 +50,7 @@ PRIORS: dict[str, Prior] = {
     "queue": ("share", "of the busy time of the others that a new prompt waits for", 0.7, 0.5, {"e": 0.3}),
     "fixed": ("seconds", "per request: HTTP, tokenizer, scheduling", 0.02, 0.6, {"f": 0.5, "e": 0.3}),
 }  # fmt: skip
-WEIGHTS = {"ttft": 0.15, "offline": 0.7, "closed": 1.25, "prefill": 1.25}  # of a row; others 1
+WEIGHTS = {"ttft": 0.15, "offline": 0.7, "closed": 1.4, "prefill": 1.25}  # of a row; others 1
 PASS = (
     "weights_s", "experts_s", "cache_s", "scores_s", "host_s", "products_s", "attention_s", "link_s", "layers",
     "moe_layers", "exchanges",

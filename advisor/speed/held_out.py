@@ -130,7 +130,7 @@ def describe_held_out(made: HeldOut, by: str) -> list[str]:
     """Lines of text: all figures, fitted and held out."""
     names = sorted(set(made.fold))
     out = [
-        f"{len(made.unseen)} figures, {len(names)} folds by {by}; median / 90th percentile of the absolute error, percent",
+        f"{len(made.unseen)} figures, {len(names)} folds by {by}; absolute error, percent: median and 90th percentile",
         f"{'quantity':24} {'rows':>5}  {'fitted':>13}  {'left out':>13}",
     ]
     for quantity, kinds in QUANTITIES.items():
@@ -146,7 +146,7 @@ def describe_held_out(made: HeldOut, by: str) -> list[str]:
     bounds = judge_bounds(made)
     out += [
         "",
-        f"inside bounds that other folds gave: {bounds.covered:.0f} %, median of high over low {bounds.high_over_low:.2f}",
+        f"inside bounds that other folds gave: {bounds.covered:.0f} %; high over low: {bounds.high_over_low:.2f} (median)",
         f"choices, fitted:   {_choice(judge_choices(made.fitted))}",
         f"choices, left out: {_choice(judge_choices(made.unseen))}",
     ]
