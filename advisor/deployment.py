@@ -164,6 +164,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()  # also what names were taken to mean, and what is not known of the machine
     short: tuple[str, ...] = ()  # what is short and by how much, one line a place
     message: str | None = None  # what the engine itself would say
+    refused: bool = False  # the engine refuses these sizes of tensor parallelism: there is no such launch
     calibration: str | None = None  # the start-up log of this machine that is in the memory's figures
 
 

@@ -235,6 +235,7 @@ def join_estimates(
         warnings=(*notes, *machine_notes, *memory_estimate.warnings),
         short=memory_estimate.short,
         message=memory_estimate.message,
+        refused=memory_estimate.refused,
         calibration=memory_estimate.calibration,
     )
 

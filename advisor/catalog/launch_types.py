@@ -270,6 +270,7 @@ class SpeedGeneration(Record, frozen=True, kw_only=True):
 
     name: str
     before: str  # first version, or build, that is no longer one of them
+    wide_products: bool = False  # quantized weights were widened to 16 bit on NVIDIA's tensor cores
     source: str
 
 

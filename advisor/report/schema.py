@@ -56,6 +56,7 @@ class Memory(Record, frozen=True, kw_only=True):
     warnings: list[str]
     short: list[str]
     message: str | None
+    refused: bool
     calibration: str | None
 
 

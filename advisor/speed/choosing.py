@@ -19,7 +19,7 @@ TARGETS_S = (0.010, 0.015, 0.020, 0.030, 0.050, 0.080, 0.120)
 LATE = 1.1  # a pick violates its target when it was measured so much above
 
 
-class Candidate(NamedTuple):
+class MeasuredLayout(NamedTuple):
     """A measured configuration: what was measured and what is predicted; rates are tokens a second a device."""
 
     layout: str
@@ -58,7 +58,7 @@ def judge_choices(predictions: Sequence[HeldOutPrediction]) -> ChoiceFigures | N
     return ChoiceFigures(questions, 100 * late / questions, 100 * mean, 100 * quantile(regrets, 0.9))
 
 
-def pick_candidate(candidates: Sequence[Candidate], target_s: float) -> Candidate:
+def pick_candidate(candidates: Sequence[MeasuredLayout], target_s: float) -> MeasuredLayout:
     """The predicted best one; where none is predicted to meet the target, the one nearest to it."""
     meeting = [c for c in candidates if c.predicted_tpot_s <= target_s]
     if not meeting:
@@ -66,12 +66,12 @@ def pick_candidate(candidates: Sequence[Candidate], target_s: float) -> Candidat
     return max(meeting, key=lambda c: c.predicted_rate)
 
 
-def _groups(predictions: Sequence[HeldOutPrediction]) -> Iterator[list[Candidate]]:
+def _groups(predictions: Sequence[HeldOutPrediction]) -> Iterator[list[MeasuredLayout]]:
     pairs: dict[str, dict[str, HeldOutPrediction]] = defaultdict(dict)
     for p in predictions:
         if p.sample.row.kind in ("tpot", "ttft"):
             pairs[p.sample.row.id][p.sample.row.kind] = p
-    groups: dict[tuple[object, ...], list[Candidate]] = defaultdict(list)
+    groups: dict[tuple[object, ...], list[MeasuredLayout]] = defaultdict(list)
     for pair in pairs.values():
         if len(pair) == 2:
             sample = pair["tpot"].sample
@@ -87,12 +87,12 @@ def _group(sample: FitSample) -> tuple[object, ...]:
     return r.engine, r.model, r.quantization, device, sample.row.load.prompt, sample.row.load.output
 
 
-def _candidate(tpot: HeldOutPrediction, ttft_s: float) -> Candidate:
+def _candidate(tpot: HeldOutPrediction, ttft_s: float) -> MeasuredLayout:
     row = tpot.sample.row
     found = re.match(r"(\d+)x ", row.request.hardware or "")
     devices = int(found[1]) if found else 1
     seconds = ttft_s + (row.load.output - 1) * row.value
-    return Candidate(
+    return MeasuredLayout(
         layout=f"{row.request.hardware} {sorted(row.request.settings.items())}",
         tpot_s=row.value,
         rate=row.load.concurrency * row.load.output / seconds / devices,

@@ -12,13 +12,15 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
+from advisor.catalog.launch_types import SpeedGeneration
 from advisor.catalog.types import Engine, Quantization
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memo import memoize_by_identity
 from advisor.speed.laws import Efficiency, WaitFactors
 
-AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0}  # shares of a bandwidth, or of `memory`
+# Shares of a bandwidth, or of `memory`; of a compute rate more, as some catalogue rates are those of wider sums
+AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0, "prompt_products": 1.9}
 CORNER = 16  # how sharply shares bend where they reach it: a fit gets stuck in a corner
 
 
@@ -95,9 +97,15 @@ WAITS = ("mixing", "queue", "fixed")
 
 def engine_generation(entry: Engine, version: str | None) -> str:
     """A name for engine versions with slower kernels or schedulers (`speed.generations`); empty for all others."""
+    found = find_generation(entry, version)
+    return found.name if found else ""
+
+
+def find_generation(entry: Engine, version: str | None) -> SpeedGeneration | None:
+    """The first generation that a version is of; None for all others, and where the version is not known."""
     if version is None:
-        return ""
-    return next((g.name for g in entry.speed.generations if is_before(version, g.before)), "")
+        return None
+    return next((g for g in entry.speed.generations if is_before(version, g.before)), None)
 
 
 def format_class(quantization: Quantization) -> str:

@@ -146,7 +146,7 @@ def describe_held_out(made: HeldOut, by: str) -> list[str]:
     bounds = judge_bounds(made)
     out += [
         "",
-        f"inside bounds that other folds gave: {bounds.covered:.0f} %; high over low: {bounds.high_over_low:.2f} (median)",
+        f"inside bounds of other folds: {bounds.covered:.0f} %; median of high over low: {bounds.high_over_low:.2f}",
         f"choices, fitted:   {_choice(judge_choices(made.fitted))}",
         f"choices, left out: {_choice(judge_choices(made.unseen))}",
     ]

@@ -16,11 +16,13 @@ from advisor.engines.llama_cpp_constants import read_constants
 from advisor.engines.llama_cpp_settings import resolve_llama_settings
 from advisor.memory import hf_weights
 from advisor.memory.ggml import BLOCKS
+from advisor.speed.efficiencies import find_generation
 from advisor.speed.engine_rules import EngineRules, load_engine_rules
 from advisor.speed.load import RequestLoad
 from advisor.speed.work import ModelWork
 
 INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
+SUMMED_AT_16 = 15.0  # stands for 16-bit products that are summed at 16 bit: half the integer rate, on all cards
 KV_BYTES = {"auto": 2.0, "f16": 2.0, "bf16": 2.0, "fp16": 2.0, "float16": 2.0, "bfloat16": 2.0, "fp8": 1.0}
 
 
@@ -33,6 +35,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     pipelined: bool = False  # chunks of one prompt are under way on several stages at once
     scores_in_memory: bool = False  # no flash attention
     integer: bool = False  # products of quantised weights on integer units
+    wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
     tensor: int = 1  # ranks that split every layer
     stages: int = 1  # groups of layers one after the other
     replicas: int = 1
@@ -53,7 +56,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     def compute_bits(self, quantization: Quantization) -> float:
         """Width that the matrix products run in: servers use narrow tensor cores, others widen to 16 bit."""
         if self.integer:
-            return INTEGER
+            return SUMMED_AT_16 if self.wide_products else INTEGER
         if not self.server:
             return 16.0
         return {"FP8": 8.0, "NVFP4": 4.0, "MXFP4": 4.0}.get(quantization.id, 16.0)
@@ -174,6 +177,7 @@ def _ggml(
         pipelined=not (dense or experts or host_kv),
         scores_in_memory=not resolve_llama_settings(deployment, read_constants(entry).usual).flash,
         integer=True,
+        wide_products=_wide_products(deployment, entry),
         devices=max(1, len(rows)),
         stages=max(1, len(rows)),
         shares=tuple(x / on for x in rows) if on else (1.0,),
@@ -185,6 +189,13 @@ def _ggml(
         chunk=ubatch,
         most_running=estimate.sequences,
     )
+
+
+def _wide_products(deployment: Deployment, entry: Engine) -> bool:
+    """Whether this build multiplies quantized weights at 16 bit."""
+    generation = find_generation(entry, deployment.engine_version)
+    devices = fitting.used_devices(deployment)
+    return generation is not None and generation.wide_products and any(d.vendor == "nvidia" for d in devices)
 
 
 def _plain(deployment: Deployment, estimate: MemoryEstimate, family: str, known: EngineRules) -> ParallelPlan:

@@ -11,7 +11,7 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.machines.types import Device
 from advisor.record import Record
-from advisor.speed.parallel_plan import INTEGER, ParallelPlan
+from advisor.speed.parallel_plan import INTEGER, SUMMED_AT_16, ParallelPlan
 
 
 class PeakRates(Record, frozen=True, kw_only=True):
@@ -101,10 +101,10 @@ def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
     known = entry.tflops
     sixteen = max(known.get("fp16", 0.0), known.get("bf16", 0.0), known.get("fp32", 0.0)) or _narrow(known)
     wide = [sixteen]
-    if bits == INTEGER:
+    if bits in (INTEGER, SUMMED_AT_16):
         # tensor cores: twice the rate of 16-bit products that are summed in 16 bit, on cards for players too
         integer = known.get("int8", 0.0)
-        wide.append(integer if integer > sixteen else 2 * sixteen)
+        wide = [(integer if integer > sixteen else 2 * sixteen) / (1 if bits == INTEGER else 2)]
     elif bits <= 8 and "fp8" in known:
         wide.append(known["fp8"])
         if bits <= 4 and "fp4" in known:

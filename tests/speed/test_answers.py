@@ -117,7 +117,7 @@ def test_an_overlay_with_own_efficiencies_wins(tmp_path: Path) -> None:
     (tmp_path / "speed.yaml").write_text(f"{before}  memory:\n{head}{base}{float(value) / 2:.4f}\n{rest}")
     own = catalog([shipped_root(), tmp_path])
     slow = line(own)["speed"]["decode_tps"]["value"]
-    assert slow < 0.7 * line()["speed"]["decode_tps"]["value"]
+    assert slow < 0.8 * line()["speed"]["decode_tps"]["value"]  # launches cost what they did
 
 
 def test_the_command_does_not_overwrite_and_reads_more_than_one_file(tmp_path: Path) -> None:

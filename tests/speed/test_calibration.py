@@ -9,29 +9,33 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import msgspec
 import pytest
 from speed_asking import ROWS, RULES
 
 from advisor.report.speed_accuracy import PUBLISHED_ROOFLINE
-from advisor.speed.calibrate import Calibration, calibrate
 from advisor.speed.calibration_text import QUANTITIES, HeldOutPrediction, held_out_errors, quantile
+from advisor.speed.choosing import judge_choices
+from advisor.speed.coefficient_fit import FitProblem, fit_coefficients, make_problem, predict_rows, row_logs
 from advisor.speed.efficiencies import Coefficient, SpeedRules, find_efficiencies, load_speed_rules
+from advisor.speed.held_out import HeldOut, leave_out
 from advisor.speed.intervals import find_error_bound
 from advisor.speed.rows import FitSample, make_samples, predict_sample, read_measured_rows
 
 TABLE = load_speed_rules(RULES)
-# quantity -> (median, 90th percentile) of the absolute error, percent, on rows a fit had not seen
-BARS = {
-    "decode, one request": (15, 50),
-    "prefill": (25, 80),
-    "closed loop": (20, 60),
-    "offline throughput": (30, 100),
-    "time between tokens": (20, 60),
+Figures = tuple[float, float]  # median and 90th percentile of the absolute error, percent
+# quantity -> figures of rows that the fit has seen, and of rows whose model family it has not seen
+BARS: dict[str, tuple[Figures, Figures]] = {
+    "decode, one request": ((8, 40), (12, 55)),
+    "prefill": ((20, 60), (32, 110)),
+    # two sources are half of the rows: llama-server with other slots than asked for, vLLM of late 2024 on 8x MI300X
+    "closed loop": ((17, 55), (60, 220)),
+    "offline throughput": ((25, 80), (30, 100)),
+    "time between tokens": ((16, 50), (19, 60)),
 }
 JUDGED = 15  # rows from which a class is judged by itself
-Figures = tuple[float, float]  # median and 90th percentile of the absolute error, percent
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +74,13 @@ def changed(**factors: float) -> SpeedRules:
 
 
 def test_nearly_every_row_can_be_asked(rows: list[FitSample]) -> None:
-    assert len(rows) >= 0.99 * sum(1 for _ in read_measured_rows(ROWS))
+    certain = [r for r in read_measured_rows(ROWS) if not r.doubtful]
+    asked = {(s.row.id, s.row.kind) for s in rows}
+    lost = [r for r in certain if (r.id, r.kind) not in asked]
+    assert len(lost) < 0.05 * len(certain)
+    # all but a few have a size of tensor parallelism that the engine refuses
+    refused = [r for r in lost if any("tensor" in k or k == "tp-size" for k in r.request.settings)]
+    assert len(lost) - len(refused) < 0.01 * len(certain)
 
 
 def test_known_efficiencies_are_found_again(rows: list[FitSample]) -> None:
@@ -78,21 +88,43 @@ def test_known_efficiencies_are_found_again(rows: list[FitSample]) -> None:
     table = changed(memory=0.8, prompt_products=0.6, layer=1.5, products=0.7)
     some = [s for s in rows if s.row.kind in ("decode", "prefill", "tpot")][::3]
     known = [FitSample(s.row._replace(value=predict_sample(s, table)), s.steps, s.keys) for s in some]
-    off = [e.relative for e in calibrate(known, validate=False).fitted]
+    off = [e.relative for e in leave_out(known, None).fitted]
     assert quantile(off, 0.5) < 0.03
     assert quantile(off, 0.9) < 0.1
 
 
 @pytest.mark.parametrize("quantity", BARS)
 def test_bars_hold_fitted_and_unseen(quantity: str, shipped: list[HeldOutPrediction]) -> None:
-    median, most = BARS[quantity]
+    fitted, unseen = BARS[quantity]
     mine = [e for e in shipped if e.sample.row.kind in QUANTITIES[quantity]]
     found = figures(mine)
-    assert found[0] <= median
+    assert found[0] <= fitted[0]
+    assert found[1] <= fitted[1]
     held = TABLE.unseen[quantity]
     assert held.rows == len(mine)
-    assert held.median_error <= median
-    assert max(found[1], held.p90_error) <= most
+    assert held.median_error <= unseen[0]
+    assert held.p90_error <= unseen[1]
+
+
+def test_choices_between_measured_configurations(rows: list[FitSample]) -> None:
+    """By the shipped rules; a fit that is off by up to a quarter chooses worse."""
+    shipped = [with_rate(s, TABLE) for s in rows]
+    found = judge_choices(shipped)
+    assert found is not None
+    assert found.questions > 500
+    assert found.violations <= 10
+    assert found.mean_regret <= 8
+    assert found.p90_regret <= 25
+    noisy = [p._replace(predicted=p.predicted * (1.25 if i % 2 else 0.8)) for i, p in enumerate(shipped)]
+    worse = judge_choices(noisy)
+    assert worse is not None
+    assert worse.mean_regret + worse.violations > found.mean_regret + found.violations + 3
+
+
+def with_rate(sample: FitSample, table: SpeedRules) -> HeldOutPrediction:
+    """A row and the rate of all requests at its load, as rules predict them."""
+    rate = predict_sample(sample._replace(row=sample.row._replace(kind="closed")), table)
+    return HeldOutPrediction(sample, predict_sample(sample, table), rate)
 
 
 @pytest.mark.parametrize("quantity", PUBLISHED_ROOFLINE)
@@ -147,13 +179,33 @@ def test_efficiencies_are_possible(rows: list[FitSample]) -> None:
 
 
 @pytest.fixture(scope="module")
-def fresh(rows: list[FitSample]) -> Calibration:
-    """A fit of all rows, and each group by a fit without it."""
-    return calibrate(rows)
+def fresh(rows: list[FitSample]) -> HeldOut:
+    """A fit of all rows, and each family by a fit without it."""
+    return leave_out(rows, "family")
 
 
 @pytest.mark.slow
-def test_the_shipped_rules_predict_as_well_as_a_fresh_fit(shipped: list[HeldOutPrediction], fresh: Calibration) -> None:
+def test_a_fit_does_not_depend_on_where_it_starts(rows: list[FitSample]) -> None:
+    """Else what is left out would stay in the fit through its start."""
+    some = [s for s in rows if s.family != "qwen3"]
+    problem = make_problem(some)
+    whole = make_problem(rows)
+    from_all = dict(zip(whole.names, fit_coefficients(whole), strict=True))
+    start = problem.prior.copy()
+    for i, name in enumerate(problem.names):
+        start[i] = from_all[name]
+    ends = [fit_coefficients(problem, x) for x in (None, start)]
+    apart = [abs(a - b) for a, b in zip(*(predict_logs(problem, x) for x in ends), strict=True)]
+    assert quantile(apart, 0.5) < 0.005
+    assert quantile(apart, 0.99) < 0.05
+
+
+def predict_logs(problem: FitProblem, unknowns: Any) -> list[float]:
+    return [math.log(v) for v in predict_rows(problem, row_logs(problem, unknowns))]
+
+
+@pytest.mark.slow
+def test_the_shipped_rules_predict_as_well_as_a_fresh_fit(shipped: list[HeldOutPrediction], fresh: HeldOut) -> None:
     """By their errors, class by class: coefficients may differ, and do from one numpy to another."""
     assert set(fresh.coefficients) == set(TABLE.coefficients)
     best = by_class(fresh.fitted)
@@ -170,7 +222,7 @@ def test_the_shipped_rules_predict_as_well_as_a_fresh_fit(shipped: list[HeldOutP
 
 
 @pytest.mark.slow
-def test_the_errors_that_the_rules_state_are_not_better_than_a_cross_validation(fresh: Calibration) -> None:
+def test_the_errors_that_the_rules_state_are_not_better_than_a_cross_validation(fresh: HeldOut) -> None:
     for name, found in held_out_errors(fresh.unseen).items():
         written = TABLE.unseen[name]
         assert written.rows == found["rows"]

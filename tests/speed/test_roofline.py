@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import msgspec
@@ -65,19 +66,21 @@ def test_rates_fall_with_context_and_bounds_are_ordered() -> None:
 
 
 def test_experts_touched_by_a_batch() -> None:
-    """The closed form against drawing experts at random."""
+    """The closed form against experts drawn by exponentially distributed popularity."""
     model = RULES.find_model("Qwen/Qwen3-30B-A3B")
     assert model.layout is not None
     moe = next(g for g in model.layout.ffn if isinstance(g, Moe))
+    share = moe.top_k / moe.n_experts
     generator = random.Random(0)
-    assert touched_share(moe.top_k / moe.n_experts, 1) == pytest.approx(moe.top_k / moe.n_experts)
+    assert touched_share(share, 1) == pytest.approx(share)
     for n in (2, 8, 64):
-        drawn = [
-            len(set().union(*(generator.sample(range(moe.n_experts), moe.top_k) for _ in range(n)))) / moe.n_experts
-            for _ in range(300)
-        ]
-        assert touched_share(moe.top_k / moe.n_experts, n) == pytest.approx(sum(drawn) / len(drawn), rel=0.02)
-    assert touched_share(moe.top_k / moe.n_experts, 10_000) == pytest.approx(1.0)
+        popularity = [generator.expovariate((1 - share) / share) for _ in range(50_000)]  # mean: one token's share
+        missed = sum(math.exp(-n * x) for x in popularity) / len(popularity)
+        assert touched_share(share, n) == pytest.approx(1 - missed, rel=0.02)
+        uniform = 1 - (1 - share) ** n  # every expert as popular as the others: no fewer
+        assert share < touched_share(share, n) < uniform
+    assert touched_share(share, 10_000) == pytest.approx(1.0, abs=0.01)
+    assert touched_share(1.0, 3) == 1.0
 
 
 def test_a_slice_has_a_slice_of_the_bandwidth() -> None:
