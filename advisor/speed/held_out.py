@@ -42,10 +42,18 @@ from advisor.speed.efficiencies import HeldOutSpread
 from advisor.speed.intervals import find_bound_in
 from advisor.speed.rows import FitSample, make_samples, read_measured_rows
 
+
+
+def name_device(sample: FitSample) -> str:
+    """The device without its count."""
+    return re.sub(r"^\d+x ", "", sample.row.request.hardware or "")
+
+
 LABELS: dict[str, Callable[[FitSample], str]] = {
     "family": lambda s: s.family,
     "hardware": lambda s: s.keys.hardware,
     "source": lambda s: s.row.source,
+    "machine": lambda s: f"{s.row.source}: {name_device(s)}",
 }
 OWN_FOLD = 15  # rows from which a label is left out alone
 SHARED_FOLDS = 4  # the others are dealt out over these
@@ -141,7 +149,7 @@ def describe_held_out(made: HeldOut, by: str) -> list[str]:
     devices: dict[str, list[HeldOutPrediction]] = {}
     for p in made.unseen:
         if p.sample.row.kind == "tpot":
-            devices.setdefault(re.sub(r"^\d+x ", "", p.sample.row.request.hardware or ""), []).append(p)
+            devices.setdefault(name_device(p.sample), []).append(p)
     out += [f"  {name:22} {len(mine):5}  {'':13}  {_two(mine)}" for name, mine in sorted(devices.items())]
     bounds = judge_bounds(made)
     out += [
