@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from datetime import date
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,13 +14,12 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
-from advisor.machines.fingerprint import fingerprint_machine
 from advisor.machines.types import Machine
 from advisor.record import Record
-from advisor.speed import bench_history
-from advisor.speed.efficiencies import format_class
-from advisor.speed.estimator import MeasuredLoad, estimate_speed, fit_measured_factors
+from advisor.speed import evidence
+from advisor.speed.estimator import estimate_speed
 from advisor.speed.load import RequestLoad
+from advisor.speed.measured_load import ComparedSpeed, MeasuredLoad, compare_loads, predict_after
 
 ALONE = 8  # requests one after the other, before several at once
 FAILED = 0.05  # share of failed requests above which a run is no calibration
@@ -59,7 +57,7 @@ class BenchResult(Record, frozen=True, kw_only=True):
     alone: LoadTestResult | None  # one request at once, where more were asked for: passes are timed by it
     predicted: SpeedEstimate | None
     unpredicted: str | None  # why there is no prediction
-    calibration: bench_history.BenchRun | None
+    compared: tuple[ComparedSpeed, ...]  # each quantity before and after it was kept
     kept: str | None  # the file it is in
     unkept: str | None  # why it was not kept
 
@@ -108,13 +106,18 @@ def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[st
         alone = guidellm.run_load_test(first, request.key)
     say(f"{wanted.requests} requests, {wanted.concurrency} at once (at most {wanted.seconds} s)")
     measured = guidellm.run_load_test(wanted, request.key, counted)
-    predicted, run, unkept = None, None, None
+    predicted, unkept, kept = None, None, None
+    compared: tuple[ComparedSpeed, ...] = ()
     if deployment is not None and memory_estimate is not None:
-        predicted, run, unkept = _compared(deployment, memory_estimate, alone, measured, rules)
+        predicted = estimate_speed(deployment, memory_estimate, rules, _load(measured), calibrated=False)
         why = None if predicted else "the speed of this deployment is not modelled"
-    kept: Path | None = None
-    if run is not None and request.keep:
-        kept = bench_history.store_run(run)
+        loads = compare_loads(
+            deployment, memory_estimate, rules, [_measured(x) for x in (alone, measured) if x is not None]
+        )
+        compared, unkept = loads.compared, _unfit(alone or measured) or loads.unkept
+        if predicted is not None and unkept is None and request.keep:
+            kept = evidence.store_measurements(loads.measurements)
+            compared = predict_after(deployment, memory_estimate, rules, compared)
     return BenchResult(
         endpoint=found,
         model=deployment.model.id if deployment else request.model,
@@ -124,9 +127,9 @@ def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[st
         alone=alone,
         predicted=predicted,
         unpredicted=why,
-        calibration=run,
+        compared=compared,
         kept=str(kept) if kept else None,
-        unkept=unkept or (None if request.keep or run is None else "--no-keep"),
+        unkept=(unkept or (None if request.keep else "--no-keep")) if predicted else None,
     )
 
 
@@ -165,45 +168,6 @@ def _deployment(
         return None, None, x.line().rstrip(".") + hint
 
 
-def _compared(
-    deployment: Deployment,
-    memory_estimate: MemoryEstimate,
-    alone: LoadTestResult | None,
-    measured: LoadTestResult,
-    rules: Catalog,
-) -> tuple[SpeedEstimate | None, bench_history.BenchRun | None, str | None]:
-    """(what was predicted, the calibration, why there is none)."""
-    load = _load(measured)
-    predicted = estimate_speed(deployment, memory_estimate, rules, load, calibrated=False)
-    if predicted is None:
-        return None, None, None
-    why = _unfit(deployment, alone or measured)
-    one, many = _seen(alone or measured), _seen(measured) if alone else None
-    if why is not None or one is None or measured.tpot_s is None:
-        return predicted, None, why
-    found = fit_measured_factors(deployment, memory_estimate, rules, one, many)
-    if found is None:
-        return predicted, None, "it is too far from what was predicted: is this the deployment that was named?"
-    run = bench_history.BenchRun(
-        date=date.today().isoformat(),
-        machine=fingerprint_machine(deployment.machine or Machine()),
-        engine=deployment.engine,
-        engine_version=deployment.engine_version,
-        model=deployment.model.id,
-        quantization=deployment.quantization,
-        format=format_class(rules.quantization(deployment.quantization)),
-        concurrency=measured.concurrency,
-        prompt_tokens=load.prompt,
-        output_tokens=load.output,
-        ttft_s=measured.ttft_s.p50,
-        tpot_s=measured.tpot_s.p50,
-        output_tps=measured.output_tps,
-        **found._asdict(),
-        tool=measured.tool,
-    )
-    return predicted, run, None
-
-
 def _load(measured: LoadTestResult) -> RequestLoad:
     return RequestLoad(
         concurrency=measured.concurrency,
@@ -212,18 +176,23 @@ def _load(measured: LoadTestResult) -> RequestLoad:
     )
 
 
-def _seen(measured: LoadTestResult) -> MeasuredLoad | None:
-    return None if measured.tpot_s is None else MeasuredLoad(_load(measured), measured.ttft_s.p50, measured.tpot_s.p50)
+def _measured(measured: LoadTestResult) -> MeasuredLoad:
+    load = _load(measured)
+    return MeasuredLoad(
+        tool=measured.tool,
+        concurrency=load.concurrency,
+        prompt_tokens=load.prompt,
+        output_tokens=load.output,
+        ttft_s=measured.ttft_s.p50,
+        tpot_s=measured.tpot_s.p50 if measured.tpot_s else None,
+        output_tps=measured.output_tps,
+    )
 
 
-def _unfit(deployment: Deployment, measured: LoadTestResult) -> str | None:
+def _unfit(measured: LoadTestResult) -> str | None:
     """Why a run says nothing about this machine's passes; None where it does."""
-    if deployment.machine is None or deployment.machine.source != "probe":
-        return "it is kept for the machine it was run on: say --on this"
     if measured.failed > FAILED * (measured.requests + measured.failed):
         return f"{measured.failed} of {measured.requests + measured.failed} requests failed"
     if measured.tpot_s is None or measured.output_tokens < 8:
         return "the answers are too short to time the tokens: --output-tokens 128"
-    if deployment.draft is not None or any("spec" in k for k in deployment.settings):
-        return "speculative decoding: its acceptance hides the speed of a pass"
     return None

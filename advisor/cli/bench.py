@@ -73,18 +73,19 @@ def command(
 ) -> int:
     """Measure a server that runs, beside what was predicted for it."""
     from advisor.errors import BadInput
-    from advisor.speed import bench_history
+    from advisor.speed import evidence
 
     if forget:
-        n = bench_history.forget_runs()
-        click.echo(f"advise: {n} kept run{'s' if n != 1 else ''} removed", err=True)
+        n = evidence.forget_measurements()
+        click.echo(f"advise: {n} kept measurement{'s' if n != 1 else ''} removed", err=True)
         return 0
     if show:
-        from advisor.report.bench import describe_bench_runs
+        from advisor.report.measured_speed import describe_measurements
 
-        kept = bench_history.load_runs().runs
-        options.print_json({"runs": kept, "file": str(bench_history.history_path())}) if as_json else click.echo(
-            describe_bench_runs(kept)
+        kept = evidence.load_measurements().measurements
+        where = str(evidence.measurements_path())
+        options.print_json({"measurements": kept, "file": where}) if as_json else click.echo(
+            describe_measurements(kept)
         )
         return 0
     if url is None:

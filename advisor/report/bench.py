@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from advisor.bench.guidellm import RequestStatistics
 from advisor.bench.run import BenchResult
 from advisor.deployment import Interval
+from advisor.report.measured_speed import describe_compared
 from advisor.report.text import align_table, paint, wrap_text
-from advisor.speed.bench_history import BenchRun
 from advisor.units import format_rate
 
 
@@ -50,28 +48,15 @@ def describe_bench(result: BenchResult) -> str:
     out += ["", align_table(rows, ("", "mean", "P50", "P95", "P99", "predicted"), "lrrrrr")]
     if result.unpredicted:
         out += ["", wrap_text(f"No prediction: {result.unpredicted}.", "  ")]
-    if result.calibration is not None:
-        run = result.calibration
-        said = f"Decoding runs at x{run.decode:.2f} and prompts at x{run.prefill:.2f} of the predicted rate."
-        if result.kept:
-            said += (f" Kept in {result.kept}: predictions for this machine (`--on this`) use it from now on; "
-                     "`advise bench --forget` removes it.")  # fmt: skip
+    if any(c.after is not None for c in result.compared):
+        out += ["", describe_compared(result.compared)]
+    if result.kept:
+        said = (f"Kept in {result.kept}: predictions for this machine (`--on this`) use it from now on; "
+                "`advise bench --forget` removes it.")  # fmt: skip
         out += ["", wrap_text(said, "  ")]
     if result.unkept:
         out += ["", wrap_text(f"Not kept as a calibration: {result.unkept.rstrip('.?')}.", "  ")]
     return "\n".join(out)
-
-
-def describe_bench_runs(kept: Sequence[BenchRun]) -> str:
-    """All runs that are kept."""
-    if not kept:
-        return "Nothing was measured on this machine yet: `advise bench URL`."
-    rows = [
-        [r.date, r.engine, f"{r.model.rpartition('/')[2][:26]} {r.quantization}", r.concurrency,
-         f"{r.prompt_tokens}+{r.output_tokens}", f"x{r.decode:.2f}", f"x{r.prefill:.2f}"]
-        for r in kept
-    ]  # fmt: skip
-    return align_table(rows, ("date", "engine", "model", "at once", "tokens", "decode", "prompt"), "lllrrrr", indent="")
 
 
 def _spread(statistics: RequestStatistics | None, scale: float) -> list[str]:

@@ -18,6 +18,20 @@ class DraftAcceptance(msgspec.Struct, frozen=True):
     source: str
 
 
+class EvidenceRules(msgspec.Struct, frozen=True):
+    """What errors on one machine have in common: shares of their variance, in units of a bound's logarithm squared."""
+
+    source: str
+    engine: float  # all measurements of one engine
+    format: float  # and of one weight format
+    model: float  # and of one model and format, at the same load
+    reach_of_load: float  # distance of loads (logarithms) over which the model's share falls to 1/e
+    same_pass: float  # share that stays between quantities of the same pass (tpot, decode, closed)
+    other_pass: float  # and between decoding and prompts
+    noise: float  # of one measurement
+    reach: float  # standard deviations that the bound is made of
+
+
 class EngineRules(msgspec.Struct, frozen=True):
     """rules/speed-engines.yaml."""
 
@@ -25,6 +39,7 @@ class EngineRules(msgspec.Struct, frozen=True):
     as_of: str
     tensor_split: tuple[str, ...]
     speculation: dict[str, DraftAcceptance]
+    evidence: EvidenceRules
 
 
 def load_engine_rules(rules: Catalog) -> EngineRules:

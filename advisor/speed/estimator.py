@@ -7,7 +7,6 @@ and the bounds from rules/speed.yaml, which `python -m advisor.speed.calibrate` 
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,7 +15,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.engines import fitting
-from advisor.speed import bench_history, laws, speculation
+from advisor.speed import evidence, laws, speculation
 from advisor.speed.efficiencies import (
     Efficiencies,
     EfficiencyKeys,
@@ -26,19 +25,11 @@ from advisor.speed.efficiencies import (
     hardware_class,
     load_speed_rules,
 )
+from advisor.speed.engine_rules import load_engine_rules
 from advisor.speed.intervals import ErrorBound, find_error_bound
 from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan
 from advisor.speed.steps import LoadPasses, plan_check_pass, plan_passes
-
-
-class MeasuredLoad(NamedTuple):
-    """What was measured of a load, seconds (medians)."""
-
-    load: RequestLoad
-    ttft_s: float
-    tpot_s: float
-
 
 # Host memory is behind few measured rows: bounds are at least these factors. Assumed
 HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0}
@@ -65,13 +56,9 @@ def estimate_speed(
     passes, plan = made
     keys = make_efficiency_keys(deployment, quantization, plan, passes.link, rules)
     table = load_speed_rules(rules)
-    here = bench_history.find_local_factors(deployment, keys.format) if calibrated else None
+    known = load_engine_rules(rules).evidence
+    here = evidence.find_evidence(deployment, keys.format, plan.layout, known) if calibrated else None
     efficiencies = find_efficiencies(table, keys)
-    efficiencies = (
-        bench_history.scale_efficiencies(efficiencies, here.decode, here.prefill, here.mixing, here.queue)
-        if here
-        else efficiencies
-    )
     drafted = _drafted(deployment, estimate, entry, quantization, rules, load, efficiencies)
     times = laws.compute_times(
         passes,
@@ -84,8 +71,11 @@ def estimate_speed(
     many = load.concurrency > 1
     unsure = (drafted[1] / drafted[0], drafted[2] / drafted[1]) if drafted else (1.0, 1.0)
 
-    def around(value: float, bound: ErrorBound, faster: float = 1.0, slower: float = 1.0) -> Interval:
-        wide = bound.factor if here else max(bound.factor, HOST_BOUND[passes.host])
+    def around(kind: str, value: float, bound: ErrorBound, faster: float = 1.0, slower: float = 1.0) -> Interval:
+        wide = max(bound.factor, HOST_BOUND[passes.host])
+        if here is not None:
+            factor, wide = here.adjust(kind, load, wide)
+            value *= 1 / factor if kind in evidence.TIMES else factor
         return Interval(value=value, low=value / wide / slower, high=value * wide * faster)
 
     one = find_error_bound(table, keys, "decode", "tpot")
@@ -97,14 +87,19 @@ def estimate_speed(
     reading = prompts or not many  # one sequence's step is all reading
     return SpeedEstimate(
         decode_tps=around(
-            1 / times.step, find_error_bound(table, keys, "static", "tpot", "closed") if many else one, *unsure
+            "decode",
+            1 / times.step,
+            find_error_bound(table, keys, "static", "tpot", "closed") if many else one,
+            *unsure,
         )
         if reading
         else None,
-        prefill_tps=around(load.prompt / times.prompt, prefill) if prompts else None,
-        ttft_s=around(times.first, find_error_bound(table, keys, "ttft") if many else prefill) if prompts else None,
-        tpot_s=around(times.between, between, unsure[1], unsure[0]) if reading else None,
-        output_tps=around(times.rate, whole, *unsure) if prompts else None,
+        prefill_tps=around("prefill", load.prompt / times.prompt, prefill) if prompts else None,
+        ttft_s=around("ttft", times.first, find_error_bound(table, keys, "ttft") if many else prefill)
+        if prompts
+        else None,
+        tpot_s=around("tpot", times.between, between, unsure[1], unsure[0]) if reading else None,
+        output_tps=around("closed", times.rate, whole, *unsure) if prompts else None,
         basis="modelled",
         limited=passes.limited,
         calibration=here.note if here else None,
@@ -114,75 +109,11 @@ def estimate_speed(
     )
 
 
-SLOWEST, FASTEST = 1 / 40, 40.0  # a measured factor beyond is no calibration: the deployment is another one
-
-
-class MeasuredFactors(NamedTuple):
-    """How a measured load differs from the predicted one. None = the load does not show it."""
-
-    decode: float  # factors upon speed
-    prefill: float
-    mixing: float | None  # factors upon what other requests' prompts cost
-    queue: float | None
-
-
-def fit_measured_factors(
-    deployment: Deployment, estimate: MemoryEstimate, rules: Catalog, alone: MeasuredLoad, loaded: MeasuredLoad | None
-) -> MeasuredFactors | None:
-    """Factors with which the prediction is what was measured: passes from one request alone, waits from several.
-
-    None where that is not modelled, or the factors are too far from 1 to be this deployment's.
-    """
-    quantization = rules.quantization(deployment.quantization)
-    made = plan_passes(
-        deployment,
-        estimate,
-        engines.find_engine_module(deployment.engine, rules.engines())[1],
-        quantization,
-        rules,
-        alone.load,
-    )
-    if made is None or made[0].products_unknown:
-        return None
-    passes, plan = made
-    efficiencies = find_efficiencies(
-        load_speed_rules(rules), make_efficiency_keys(deployment, quantization, plan, passes.link, rules)
-    )
-    times = laws.compute_times(passes, alone.load.output, efficiencies.decode, efficiencies.prefill, efficiencies.waits)
-    decode = times.step / alone.tpot_s
-    rest = alone.ttft_s - efficiencies.waits.fixed - alone.tpot_s  # what the prompt itself took
-    prefill = times.prompt / max(rest, 0.2 * alone.ttft_s)
-    if not SLOWEST < decode < FASTEST or not SLOWEST < prefill < FASTEST:
-        return None
-    if loaded is None:
-        return MeasuredFactors(decode, prefill, None, None)
-    many = plan_passes(
-        deployment,
-        estimate,
-        engines.find_engine_module(deployment.engine, rules.engines())[1],
-        quantization,
-        rules,
-        loaded.load,
-    )
-    if many is None or many[0].limited:
-        return MeasuredFactors(decode, prefill, None, None)
-    passes = many[0]
-    efficiencies = bench_history.scale_efficiencies(efficiencies, decode, prefill)
-    times = laws.compute_times(
-        passes, loaded.load.output, efficiencies.decode, efficiencies.prefill, efficiencies.waits
-    )
-    mixing = _ratio(loaded.tpot_s - times.step, times.between - times.step)
-    efficiencies = bench_history.scale_efficiencies(efficiencies, 1, 1, mixing or 1)
-    times = laws.compute_times(
-        passes, loaded.load.output, efficiencies.decode, efficiencies.prefill, efficiencies.waits
-    )
-    own = times.prompt + efficiencies.waits.fixed + times.step
-    return MeasuredFactors(decode, prefill, mixing, _ratio(loaded.ttft_s - own, times.first - own))
-
-
-def _ratio(measured: float, predicted: float) -> float | None:
-    """Measured over predicted waiting, bounded; None where none was predicted."""
-    return min(max(measured / predicted, SLOWEST), FASTEST) if predicted > 0 else None
+def find_layout(deployment: Deployment, estimate: MemoryEstimate, rules: Catalog) -> str:
+    """How ranks split the model, in one word; empty where that is not modelled."""
+    entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
+    made = plan_passes(deployment, estimate, entry, rules.quantization(deployment.quantization), rules, RequestLoad())
+    return made[1].layout if made else ""
 
 
 def _notes(

@@ -43,7 +43,6 @@ from advisor.speed.intervals import find_bound_in
 from advisor.speed.rows import FitSample, make_samples, read_measured_rows
 
 
-
 def name_device(sample: FitSample) -> str:
     """The device without its count."""
     return re.sub(r"^\d+x ", "", sample.row.request.hardware or "")

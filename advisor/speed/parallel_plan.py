@@ -53,6 +53,12 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     pool_tokens: int | None = None  # tokens the cache holds, all replicas
     pool_sequences: int | None = None
 
+    @property
+    def layout(self) -> str:
+        """How ranks split the model, in one word."""
+        whole = "-experts" if self.whole_experts else ""
+        return f"tp{self.tensor}-pp{self.stages}-dp{self.replicas}{whole}"
+
     def compute_bits(self, quantization: Quantization) -> float:
         """Width that the matrix products run in: servers use narrow tensor cores, others widen to 16 bit."""
         if self.integer:

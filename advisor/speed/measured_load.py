@@ -1,0 +1,142 @@
+"""A load that was measured, beside what is predicted for it: by the rules alone, and with the measurement known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
+from advisor.machines.fingerprint import fingerprint_machine
+from advisor.machines.types import Machine
+from advisor.record import Record
+from advisor.speed import evidence
+from advisor.speed.efficiencies import format_class
+from advisor.speed.estimator import estimate_speed, find_layout
+from advisor.speed.evidence import SpeedMeasurement
+from advisor.speed.load import RequestLoad
+
+SLOWEST, FASTEST = 1 / 40, 40.0  # a ratio beyond is no calibration: another deployment was measured
+# kind of a quantity -> the field of a prediction and of a measured load that holds it
+FIELDS = {"decode": "decode_tps", "prefill": "prefill_tps", "ttft": "ttft_s", "tpot": "tpot_s", "closed": "output_tps"}
+
+
+class MeasuredLoad(Record, frozen=True, kw_only=True):
+    """One load and what was measured of it, as a result file tells it. Tokens, tokens a second, seconds."""
+
+    tool: str
+    concurrency: int
+    prompt_tokens: int
+    output_tokens: int
+    depth_tokens: int = 0
+    decode_tps: float | None = None  # of one request
+    prefill_tps: float | None = None
+    ttft_s: float | None = None  # median, or mean where there is no other
+    tpot_s: float | None = None
+    output_tps: float | None = None  # of all requests
+
+
+class ComparedSpeed(Record, frozen=True, kw_only=True):
+    """One quantity of one load: measured, and predicted before and after it was known."""
+
+    kind: str
+    concurrency: int
+    prompt_tokens: int
+    output_tokens: int
+    depth_tokens: int
+    measured: float
+    before: Interval
+    after: Interval | None = None  # None = not kept
+
+
+class ComparedLoads(NamedTuple):
+    """What was compared, what can be kept of it, and why nothing can."""
+
+    compared: tuple[ComparedSpeed, ...]
+    measurements: tuple[SpeedMeasurement, ...]
+    unkept: str | None
+
+
+def compare_loads(
+    deployment: Deployment, memory: MemoryEstimate, rules: Catalog, loads: Sequence[MeasuredLoad]
+) -> ComparedLoads:
+    """Each measured quantity beside its prediction by the rules alone.
+
+    Quantities that the model does not predict for this deployment are left out. Raises BadInput as `estimate_speed`.
+    """
+    compared, measurements = [], []
+    layout = find_layout(deployment, memory, rules)
+    for measured in loads:
+        predicted = estimate_speed(deployment, memory, rules, _request_load(measured), calibrated=False)
+        for kind, field in FIELDS.items():
+            value, before = getattr(measured, field), getattr(predicted, field) if predicted else None
+            if value is None or before is None:
+                continue
+            compared.append(_compared(kind, measured, value, before))
+            measurements.append(_measurement(deployment, rules, layout, kind, measured, value, before))
+    return ComparedLoads(tuple(compared), tuple(measurements), _why_not(deployment, measurements))
+
+
+def predict_after(
+    deployment: Deployment, memory: MemoryEstimate, rules: Catalog, compared: Sequence[ComparedSpeed]
+) -> tuple[ComparedSpeed, ...]:
+    """The same quantities with what is predicted for them now that measurements are kept."""
+    out = []
+    for c in compared:
+        load = RequestLoad(
+            concurrency=c.concurrency, prompt=c.prompt_tokens, output=c.output_tokens, depth=c.depth_tokens
+        )
+        now: SpeedEstimate | None = estimate_speed(deployment, memory, rules, load)
+        out.append(msgspec.structs.replace(c, after=getattr(now, FIELDS[c.kind]) if now else None))
+    return tuple(out)
+
+
+def _request_load(m: MeasuredLoad) -> RequestLoad:
+    return RequestLoad(concurrency=m.concurrency, prompt=m.prompt_tokens, output=m.output_tokens, depth=m.depth_tokens)
+
+
+def _compared(kind: str, m: MeasuredLoad, value: float, before: Interval) -> ComparedSpeed:
+    return ComparedSpeed(
+        kind=kind, concurrency=m.concurrency, prompt_tokens=m.prompt_tokens, output_tokens=m.output_tokens,
+        depth_tokens=m.depth_tokens, measured=value, before=before,
+    )  # fmt: skip
+
+
+def _measurement(
+    deployment: Deployment, rules: Catalog, layout: str, kind: str, m: MeasuredLoad, value: float, before: Interval
+) -> SpeedMeasurement:
+    return SpeedMeasurement(
+        date=date.today().isoformat(),
+        machine=fingerprint_machine(deployment.machine or Machine()),
+        engine=deployment.engine,
+        engine_version=deployment.engine_version,
+        model=deployment.model.id,
+        quantization=deployment.quantization,
+        format=format_class(rules.quantization(deployment.quantization)),
+        layout=layout,
+        kind=kind,
+        concurrency=m.concurrency,
+        prompt_tokens=m.prompt_tokens,
+        output_tokens=m.output_tokens,
+        depth_tokens=m.depth_tokens,
+        measured=value,
+        ratio=before.value / value if kind in evidence.TIMES else value / before.value,
+        bound=max(1.02, before.high / before.value),
+        tool=m.tool,
+    )
+
+
+def _why_not(deployment: Deployment, measurements: Sequence[SpeedMeasurement]) -> str | None:
+    """Why measurements say nothing about this machine's passes; None where they do."""
+    if not measurements:
+        return "the speed of this deployment is not modelled"
+    if deployment.machine is None or deployment.machine.source != "probe":
+        return "it is kept for the machine it was run on: say --on this"
+    if deployment.draft is not None or any("spec" in k for k in deployment.settings):
+        return "speculative decoding: its acceptance hides the speed of a pass"
+    if any(not SLOWEST < m.ratio < FASTEST for m in measurements):
+        return "it is too far from what was predicted: is this the deployment that was named?"
+    return None
