@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -33,6 +33,7 @@ class CalibrationRequest(NamedTuple):
     engine: str | None = None
     engine_version: str | None = None
     machine: Machine | None = None
+    settings: Mapping[str, str] = {}  # of the server, where a result file does not tell them
     keep: bool = True
 
 
@@ -95,10 +96,12 @@ def _named(log: StartupLog, model: Text | None, knowledge: Knowledge) -> NamedMo
 
 
 def _file_format(log: StartupLog) -> str | None:
+    return None if log.format is None else read_file_format(log.format)
+
+
+def read_file_format(text: str) -> str | None:
     """A GGUF file's format as llama.cpp describes it, by its usual name: `Q4_K - Medium` -> `Q4_K_M`."""
-    if log.format is None:
-        return None
-    m = re.match(r"(?P<base>[A-Z0-9_]+)(?: - (?P<size>Small|Medium|Large))?", log.format)
+    m = re.match(r"(?P<base>[A-Z0-9_]+)(?: - (?P<size>Small|Medium|Large))?", text)
     return (m["base"] + (f"_{m['size'][0]}" if m["size"] else "")) if m else None
 
 

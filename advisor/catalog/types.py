@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from advisor.catalog.launch_types import Concepts, EngineStart, Installation, Recognition, ServerSelfReport, SpeedTraits
+from advisor.catalog.speed_figure_types import SpeedFigures
 from advisor.catalog.startup_log_types import StartupLogTable
 from advisor.catalog.tensor_parallel_types import TensorParallel
 from advisor.meanings import (
@@ -307,6 +308,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module or its family's
     startup_log: StartupLogTable | None = None  # None = its log is not read
+    speed_figures: SpeedFigures = SpeedFigures()
     speed: SpeedTraits = SpeedTraits()
     versions: dict[str, object] = {}  # build numbers and flag history
     caveats: tuple[str, ...] = ()

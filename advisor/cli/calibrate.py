@@ -16,15 +16,21 @@ Examples:
   docker logs vllm 2>&1 | advise calibrate -
   advise calibrate server.log --model ./model.gguf
   advise calibrate start.log --on "2x RTX 3090" --model Qwen/Qwen3-32B --quant AWQ
+  llama-bench -m model.gguf -o json | advise calibrate -
+  curl -s localhost:8000/metrics | advise calibrate - --model qwen3:32b --quant AWQ
+  advise calibrate profile_export_aiperf.json --engine vllm --model 70B --quant FP8
   advise calibrate --list
   advise calibrate --forget
 
 \b
-Reads what vLLM, SGLang, llama-server (started with -lv 4) and Ollama write when they
-start. Kept are the figures that the prediction missed, by machine, engine release and
-class of model; never a path, a name or a secret of the log. Later answers for the same
-machine use them and say so.
-Exit status: 0 read, 2 the log tells too little, or usage error.
+Memory: reads what vLLM, SGLang, llama-server (started with -lv 4) and Ollama write
+when they start. Kept are the figures that the prediction missed, by machine, engine
+release and class of model; never a path, a name or a secret of the log.
+Speed: reads results of llama-bench (-o json), guidellm, aiperf and genai-perf, vllm
+bench serve (--save-result) and sglang.bench_serving, the text of /metrics (vLLM, SGLang,
+llama-server), and the timings that llama-server and `ollama run --verbose` print.
+Later answers for the same machine use what is kept, with narrower bounds, and say so.
+Exit status: 0 read, 2 the file tells too little, or usage error.
 """,
 )
 @click.argument("file", required=False)
@@ -32,6 +38,8 @@ Exit status: 0 read, 2 the log tells too little, or usage error.
 @click.option("--quant", metavar="Q", help="Weight format of what it loads.")
 @click.option("--engine", metavar="E", help="The engine (default: as its lines tell).")
 @click.option("--engine-version", metavar="V", help="Its version, where the log does not say it.")
+@click.option("--set", "settings", metavar="NAME=VALUE", multiple=True,
+              help="A setting of the server that a result file does not tell: tensor-parallel-size=2.")  # fmt: skip
 @options.add_hardware_options
 @click.option("--no-keep", is_flag=True, help="Compare only: later predictions stay as they are.")
 @click.option("--list", "show", is_flag=True, help="Print what is kept.")
@@ -45,6 +53,7 @@ def command(
     quant: str | None,
     engine: str | None,
     engine_version: str | None,
+    settings: tuple[str, ...],
     on: str | None,
     snapshot: str | None,
     no_keep: bool,
@@ -53,30 +62,35 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Compare an engine's start-up log with the prediction, and let later answers use it."""
+    """Compare a start-up log or a benchmark's results with the prediction, and let later answers use them."""
     from advisor import residuals
     from advisor.errors import BadInput
+    from advisor.speed import evidence
 
     if forget:
-        n = residuals.forget_residuals()
-        click.echo(f"advise: {n} kept log{'s' if n != 1 else ''} removed", err=True)
+        n, m = residuals.forget_residuals(), evidence.forget_measurements()
+        click.echo(f"advise: {n} kept log{'s' if n != 1 else ''} and {m} kept measurement{'s' if m != 1 else ''} "
+                   "removed", err=True)  # fmt: skip
         return 0
     if show:
         from advisor.report.calibrate import describe_residuals
+        from advisor.report.measured_speed import describe_measurements
 
-        kept = residuals.load_residuals()
-        options.print_json({"residuals": kept, "file": str(residuals.residuals_path())}) if as_json else click.echo(
-            describe_residuals(kept)
-        )
+        kept, speeds = residuals.load_residuals(), evidence.load_measurements().measurements
+        if as_json:
+            files = {"file": str(residuals.residuals_path()), "speed_file": str(evidence.measurements_path())}
+            options.print_json({"residuals": kept, "measurements": speeds, **files})
+        else:
+            click.echo(f"{describe_residuals(kept)}\n\n{describe_measurements(speeds)}")
         return 0
     if file is None:
-        raise BadInput("a log is wanted: advise calibrate FILE, or - for standard input")
-    from advisor.calibration.compare import calibrate_memory
+        raise BadInput("a file is wanted: advise calibrate FILE, or - for standard input")
+    from advisor.calibration.calibrate import calibrate
     from advisor.calibration.logged_deployment import CalibrationRequest
     from advisor.catalog import catalog
 
     rules = catalog(options.list_rule_roots())
-    answer = calibrate_memory(
+    answer = calibrate(
         CalibrationRequest(
             text=_read_log(file),
             model=model,
@@ -84,6 +98,7 @@ def command(
             engine=rules.engine(engine).id if engine else None,
             engine_version=engine_version,
             machine=options.read_machine_options(on, snapshot, rules),
+            settings=dict(_read_setting(x) for x in settings),
             keep=not no_keep,
         ),
         rules,
@@ -91,10 +106,20 @@ def command(
     if as_json:
         options.print_json(answer)
     else:
-        from advisor.report.calibrate import describe_calibration
+        from advisor.report.calibrate import describe_calibrations
 
-        click.echo(describe_calibration(answer))
+        click.echo(describe_calibrations(answer))
     return 0
+
+
+def _read_setting(text: str) -> tuple[str, str]:
+    """Name and value of `name=value`. Raises BadInput."""
+    from advisor.errors import BadInput
+
+    name, equals, value = text.lstrip("-").partition("=")
+    if not name or not equals:
+        raise BadInput(f"--set {text[:60]}: NAME=VALUE is wanted, e.g. --set tensor-parallel-size=2")
+    return name, value
 
 
 def _read_log(file: str) -> str:

@@ -4,10 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from advisor.calibration.calibrate import FileCalibration
 from advisor.calibration.compare import ComparedPart, LogCalibration
+from advisor.calibration.compare_speed import SpeedCalibration
+from advisor.report.measured_speed import describe_compared
 from advisor.report.text import align_table, bullets, paint, wrap_text
 from advisor.residuals import MemoryResidual
 from advisor.units import GIB, MIB
+
+
+def describe_calibrations(found: FileCalibration) -> str:
+    """What a file tells of memory and of speed."""
+    parts = []
+    if found.memory is not None:
+        parts.append(describe_calibration(found.memory))
+    if found.speed is not None:
+        parts.append(describe_speed_calibration(found.speed))
+    return "\n\n".join(parts)
+
+
+def describe_speed_calibration(calibration: SpeedCalibration) -> str:
+    """Speeds that were measured beside those predicted before and now."""
+    engine = " ".join(w for w in (calibration.engine, calibration.engine_version) if w)
+    out = [
+        paint(f"{calibration.model} {calibration.quantization} on {engine}, by {calibration.tool}", "bold"),
+        wrap_text(calibration.hardware, "  "),
+        "",
+        describe_compared(calibration.compared),
+    ]
+    if calibration.kept is not None:
+        said = (f"Kept in {calibration.kept}: answers for this machine and engine use it from now on and say so; "
+                "`advise calibrate --forget` removes it.")  # fmt: skip
+        out += ["", wrap_text(said, "  ")]
+    if calibration.unkept:
+        out += ["", wrap_text(f"Not kept: {calibration.unkept.rstrip('.?')}.", "  ")]
+    if calibration.notes:
+        out += ["", "Notes:", *bullets(calibration.notes)]
+    return "\n".join(out)
 
 
 def describe_calibration(calibration: LogCalibration) -> str:

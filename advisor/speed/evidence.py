@@ -145,34 +145,40 @@ class _Place(NamedTuple):
     width: float  # logarithm of the bound
 
 
-def _place(m: SpeedMeasurement) -> _Place:
-    load = RequestLoad(concurrency=m.concurrency, prompt=m.prompt_tokens, output=m.output_tokens, depth=m.depth_tokens)
-    return _Place(m.model, m.quantization, m.format, m.layout, m.kind, load, math.log(m.bound))
+def _place(measured: SpeedMeasurement) -> _Place:
+    load = RequestLoad(
+        concurrency=measured.concurrency, prompt=measured.prompt_tokens, output=measured.output_tokens,
+        depth=measured.depth_tokens,
+    )  # fmt: skip
+    return _Place(
+        measured.model, measured.quantization, measured.format, measured.layout, measured.kind, load,
+        math.log(measured.bound),
+    )  # fmt: skip
 
 
-def _shared(a: _Place, b: _Place, rules: EvidenceRules) -> float:
+def _shared(one: _Place, other: _Place, rules: EvidenceRules) -> float:
     """Covariance of the logarithms of two errors. What the wider of two bounds has beyond the other is its own."""
     out = rules.engine
-    if a.format == b.format:
+    if one.format == other.format:
         out += rules.format
-    if (a.model, a.quantization) == (b.model, b.quantization):
-        apart = _distance(a.load, b.load) + (a.layout != b.layout)
+    if (one.model, one.quantization) == (other.model, other.quantization):
+        apart = _distance(one.load, other.load) + (one.layout != other.layout)
         out += rules.model * math.exp(-apart / rules.reach_of_load)
-    if a.kind != b.kind:
-        out *= rules.same_pass if PASSES.get(a.kind) == PASSES.get(b.kind) else rules.other_pass
-    return out * min(a.width, b.width) ** 2
+    if one.kind != other.kind:
+        out *= rules.same_pass if PASSES.get(one.kind) == PASSES.get(other.kind) else rules.other_pass
+    return out * min(one.width, other.width) ** 2
 
 
-def _distance(a: RequestLoad, b: RequestLoad) -> float:
+def _distance(one: RequestLoad, other: RequestLoad) -> float:
     """How far two loads are apart, in logarithms of requests, prompt and depth."""
 
     def depth(load: RequestLoad) -> float:
         return load.depth + load.output / 2 + 256
 
     return (
-        abs(math.log(a.concurrency / b.concurrency))
-        + 0.5 * abs(math.log((a.prompt + 64) / (b.prompt + 64)))
-        + 0.5 * abs(math.log(depth(a) / depth(b)))
+        abs(math.log(one.concurrency / other.concurrency))
+        + 0.5 * abs(math.log((one.prompt + 64) / (other.prompt + 64)))
+        + 0.5 * abs(math.log(depth(one) / depth(other)))
     )
 
 
@@ -229,13 +235,13 @@ def _read_earlier(data: bytes) -> MeasuredSpeeds:
     """Runs that an earlier version kept: their factors upon decoding and prompts."""
     out = []
     for run in msgspec.json.decode(data, type=_EarlierFile).runs:
-        for kind, ratio in (("decode", run.decode), ("prefill", run.prefill)):
+        for kind, ratio, bound in (("decode", run.decode, 1.2), ("prefill", run.prefill, 1.7)):  # bounds of then
             out.append(
                 SpeedMeasurement(
                     date=run.date, machine=run.machine, engine=run.engine, engine_version=run.engine_version,
                     model=run.model, quantization=run.quantization, format=run.format, kind=kind, concurrency=1,
                     prompt_tokens=run.prompt_tokens, output_tokens=run.output_tokens, measured=None, ratio=ratio,
-                    bound=1.4, tool=run.tool,
+                    bound=bound, tool=run.tool,
                 )
             )  # fmt: skip
     return MeasuredSpeeds(measurements=tuple(out))
@@ -244,12 +250,12 @@ def _read_earlier(data: bytes) -> MeasuredSpeeds:
 def store_measurements(new: Sequence[SpeedMeasurement]) -> Path:
     """Adds measurements; earlier ones of the same quantity and load go. Raises BadFile, BadInput."""
 
-    def same(m: SpeedMeasurement) -> tuple[object, ...]:
-        return (m.machine, m.engine, m.model, m.quantization, m.kind, m.concurrency, m.prompt_tokens, m.output_tokens,
-                m.depth_tokens, m.layout)  # fmt: skip
+    def quantity(known: SpeedMeasurement) -> tuple[object, ...]:
+        return (known.machine, known.engine, known.model, known.quantization, known.layout, known.kind,
+                known.concurrency, known.prompt_tokens, known.output_tokens, known.depth_tokens)  # fmt: skip
 
-    replaced = {same(m) for m in new}
-    kept = [m for m in load_measurements().measurements if same(m) not in replaced]
+    replaced = {quantity(m) for m in new}
+    kept = [m for m in load_measurements().measurements if quantity(m) not in replaced]
     where = measurements_path()
     data = msgspec.json.format(msgspec.json.encode(MeasuredSpeeds(measurements=(*kept, *new)[-KEPT:])))
     try:

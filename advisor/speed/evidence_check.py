@@ -93,19 +93,19 @@ def _layout(sample: FitSample) -> str:
     return f"{sample.row.request.hardware} {settings}"
 
 
-def _ratio(p: HeldOutPrediction) -> float:
+def _ratio(prediction: HeldOutPrediction) -> float:
     """Measured over predicted rate."""
-    ratio = p.sample.row.value / p.predicted
-    return 1 / ratio if p.sample.row.kind in evidence.TIMES else ratio
+    ratio = prediction.sample.row.value / prediction.predicted
+    return 1 / ratio if prediction.sample.row.kind in evidence.TIMES else ratio
 
 
-def _measurement(p: HeldOutPrediction, table: SpeedRules) -> evidence.SpeedMeasurement:
-    row, keys = p.sample.row, p.sample.keys
+def _measurement(prediction: HeldOutPrediction, table: SpeedRules) -> evidence.SpeedMeasurement:
+    row, keys = prediction.sample.row, prediction.sample.keys
     return evidence.SpeedMeasurement(
         date=row.date, machine="", engine=keys.engine, model=row.request.model,
-        quantization=row.request.quantization or "", format=keys.format, layout=_layout(p.sample), kind=row.kind,
-        concurrency=row.load.concurrency, prompt_tokens=row.load.prompt, output_tokens=row.load.output,
-        depth_tokens=row.load.depth, measured=row.value, ratio=_ratio(p),
+        quantization=row.request.quantization or "", format=keys.format, layout=_layout(prediction.sample),
+        kind=row.kind, concurrency=row.load.concurrency, prompt_tokens=row.load.prompt, output_tokens=row.load.output,
+        depth_tokens=row.load.depth, measured=row.value, ratio=_ratio(prediction),
         bound=find_error_bound(table, keys, row.kind).factor, tool="row",
     )  # fmt: skip
 

@@ -94,19 +94,22 @@ def predict_after(
     return tuple(out)
 
 
-def _request_load(m: MeasuredLoad) -> RequestLoad:
-    return RequestLoad(concurrency=m.concurrency, prompt=m.prompt_tokens, output=m.output_tokens, depth=m.depth_tokens)
+def _request_load(measured: MeasuredLoad) -> RequestLoad:
+    return RequestLoad(
+        concurrency=measured.concurrency, prompt=measured.prompt_tokens, output=measured.output_tokens,
+        depth=measured.depth_tokens,
+    )  # fmt: skip
 
 
-def _compared(kind: str, m: MeasuredLoad, value: float, before: Interval) -> ComparedSpeed:
+def _compared(kind: str, load: MeasuredLoad, value: float, before: Interval) -> ComparedSpeed:
     return ComparedSpeed(
-        kind=kind, concurrency=m.concurrency, prompt_tokens=m.prompt_tokens, output_tokens=m.output_tokens,
-        depth_tokens=m.depth_tokens, measured=value, before=before,
+        kind=kind, concurrency=load.concurrency, prompt_tokens=load.prompt_tokens, output_tokens=load.output_tokens,
+        depth_tokens=load.depth_tokens, measured=value, before=before,
     )  # fmt: skip
 
 
 def _measurement(
-    deployment: Deployment, rules: Catalog, layout: str, kind: str, m: MeasuredLoad, value: float, before: Interval
+    deployment: Deployment, rules: Catalog, layout: str, kind: str, load: MeasuredLoad, value: float, before: Interval
 ) -> SpeedMeasurement:
     return SpeedMeasurement(
         date=date.today().isoformat(),
@@ -118,14 +121,14 @@ def _measurement(
         format=format_class(rules.quantization(deployment.quantization)),
         layout=layout,
         kind=kind,
-        concurrency=m.concurrency,
-        prompt_tokens=m.prompt_tokens,
-        output_tokens=m.output_tokens,
-        depth_tokens=m.depth_tokens,
+        concurrency=load.concurrency,
+        prompt_tokens=load.prompt_tokens,
+        output_tokens=load.output_tokens,
+        depth_tokens=load.depth_tokens,
         measured=value,
         ratio=before.value / value if kind in evidence.TIMES else value / before.value,
         bound=max(1.02, before.high / before.value),
-        tool=m.tool,
+        tool=load.tool,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import statistics
 import threading
 from collections.abc import Iterator
@@ -19,13 +20,16 @@ from advisor.bench import endpoint, guidellm
 from advisor.bench.guidellm import LoadTest
 from advisor.catalog import catalog
 from advisor.cli.main import run_command_line
-from advisor.deployment import Deployment, SpeedEstimate
+from advisor.deployment import Deployment, Interval, SpeedEstimate
 from advisor.errors import BadFile, BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.machines.fingerprint import fingerprint_machine
 from advisor.machines.types import Machine
-from advisor.speed import bench_history
-from advisor.speed.estimator import MeasuredLoad, estimate_speed, fit_measured_factors
+from advisor.speed import evidence
+from advisor.speed.estimator import estimate_speed
+from advisor.speed.evidence import SpeedMeasurement
 from advisor.speed.load import RequestLoad
+from advisor.speed.measured_load import MeasuredLoad, compare_loads
 
 DATA = Path(__file__).parents[1] / "data"
 RULES = catalog()
@@ -196,110 +200,139 @@ def probed(model: str = "llama3.1:8b", hardware: str = "RTX 3090", quantization:
     return msgspec.structs.replace(d, machine=machine)
 
 
-def kept(d: Deployment, decode: float, prefill: float, **more: Any) -> bench_history.BenchRun:
-    assert d.machine is not None
-    fields: dict[str, Any] = {
-        "date": "2026-11-21",
-        "machine": bench_history.fingerprint_machine(d.machine),
-        "engine": d.engine,
-        "model": d.model.id,
-        "quantization": d.quantization,
-        "format": "k-quant",
-        "concurrency": 1,
-        "prompt_tokens": 512,
-        "output_tokens": 128,
-        "ttft_s": 0.1,
-        "tpot_s": 0.01,
-        "output_tps": 90.0,
-        "decode": decode,
-        "prefill": prefill,
-        "tool": "guidellm",
-    }
-    return bench_history.BenchRun(**{**fields, **more})
+def measured(d: Deployment, decode: float, prefill: float, **more: Any) -> list[SpeedMeasurement]:
+    """Measurements of one request alone with these ratios of measured to predicted rate."""
+    m, load = estimate(d, RULES), RequestLoad(prompt=512, output=128)
+    usual = estimate_speed(d, m, RULES, load, calibrated=False)
+    assert usual is not None
+    assert usual.decode_tps is not None
+    assert usual.prefill_tps is not None
+    loads = [
+        MeasuredLoad(
+            tool="test", concurrency=1, prompt_tokens=512, output_tokens=128,
+            decode_tps=usual.decode_tps.value * decode, prefill_tps=usual.prefill_tps.value * prefill,
+        )
+    ]  # fmt: skip
+    return [msgspec.structs.replace(x, **more) for x in compare_loads(d, m, RULES, loads).measurements]
 
 
-def times(s: SpeedEstimate | None) -> tuple[float, float]:
-    """(time to first token, time between tokens), seconds."""
-    assert s is not None
-    assert s.ttft_s is not None
-    assert s.tpot_s is not None
-    return s.ttft_s.value, s.tpot_s.value
-
-
-@settings(max_examples=60)
-@given(
-    decode=st.floats(0.2, 5), prefill=st.floats(0.2, 5), slower=st.floats(1.05, 4), wait=st.floats(1.05, 4),
-    at_once=st.sampled_from([2, 4]),
-)  # fmt: skip
-def test_with_its_factors_the_prediction_is_what_was_measured(
-    decode: float, prefill: float, slower: float, wait: float, at_once: int
-) -> None:
-    """Whatever a server did: fitted, kept and predicted again, alone and under load."""
-    d = probed()
-    m = estimate(d, RULES)
-    one, many = RequestLoad(prompt=512, output=128), RequestLoad(concurrency=at_once, prompt=512, output=128)
-    usual = estimate_speed(d, m, RULES, one, calibrated=False)
-    busy = estimate_speed(d, m, RULES, many, calibrated=False)
-    alone = MeasuredLoad(one, times(usual)[0] / prefill, times(usual)[1] / decode)
-    loaded = MeasuredLoad(many, times(busy)[0] / prefill * wait, times(busy)[1] / decode * slower)
-    found = fit_measured_factors(d, m, RULES, alone, loaded)
-    if found is None:
-        return
-    assert found.decode == pytest.approx(decode, rel=1e-6)
-    bench_history.store_run(kept(d, **found._asdict()))
-    again = estimate_speed(d, m, RULES, one)
-    assert again is not None
-    assert again.calibration is not None
-    assert times(again)[1] == pytest.approx(alone.tpot_s, rel=1e-6)
-    if alone.ttft_s * 0.8 > 0.1:  # below, what every request costs hides the prompt
-        assert times(again)[0] == pytest.approx(alone.ttft_s, rel=1e-6)
-    under = times(estimate_speed(d, m, RULES, many))
-    inside = [f for f in (found.mixing, found.queue) if f is None or 0.03 < f < 39]
-    if len(inside) == 2:
-        assert under == (pytest.approx(loaded.ttft_s, rel=1e-6), pytest.approx(loaded.tpot_s, rel=1e-6))
-
-
-def test_the_same_model_first_then_its_kind_then_nothing() -> None:
-    d = probed()
-    bench_history.store_run(kept(d, 2.0, 1.0, model="other/model"))
-    bench_history.store_run(kept(d, 8.0, 1.0, model="third/model"))
-    assert bench_history.find_local_factors(d, "k-quant").decode == pytest.approx(4.0)  # type: ignore[union-attr]
-    bench_history.store_run(kept(d, 1.5, 0.5))
-    found = bench_history.find_local_factors(d, "k-quant")
+def predicted(d: Deployment, calibrated: bool = True, **load: int) -> SpeedEstimate:
+    found = estimate_speed(d, estimate(d, RULES), RULES, RequestLoad(**load), calibrated=calibrated)
     assert found is not None
-    assert (found.decode, found.prefill, len(found.runs)) == (pytest.approx(1.5), pytest.approx(0.5), 1)
-    assert "on 2026-11-21, meta-llama/Llama-3.1-8B-Instruct Q4_K_M): decoding x1.50, prompts x0.50" in found.note
-    assert bench_history.find_local_factors(d, "q8_0") is None
-    assert bench_history.find_local_factors(msgspec.structs.replace(d, engine="ollama"), "k-quant") is None
-    assert bench_history.find_local_factors(probed(hardware="RTX 4090"), "k-quant") is None
-    assert d.machine is not None
-    elsewhere = msgspec.structs.replace(d.machine, source="text")
-    assert bench_history.find_local_factors(msgspec.structs.replace(d, machine=elsewhere), "k-quant") is None
+    return found
 
 
-def test_a_later_run_of_the_same_load_replaces_the_earlier_one() -> None:
+def width(interval: Interval | None) -> float:
+    assert interval is not None
+    return interval.high / interval.low
+
+
+@settings(max_examples=40)
+@given(decode=st.floats(0.3, 3), prefill=st.floats(0.3, 3))
+def test_what_was_measured_is_predicted_again_with_narrow_bounds(decode: float, prefill: float) -> None:
     d = probed()
-    bench_history.store_run(kept(d, 2.0, 1.0))
-    bench_history.store_run(kept(d, 3.0, 1.0))
-    bench_history.store_run(kept(d, 5.0, 1.0, concurrency=4))
-    assert [r.decode for r in bench_history.load_runs().runs] == [3.0, 5.0]
-    assert bench_history.forget_runs() == 2
-    assert bench_history.load_runs().runs == ()
+    evidence.store_measurements(measured(d, decode, prefill))
+    before, after = predicted(d, calibrated=False), predicted(d)
+    assert after.calibration is not None
+    for name, ratio in (("decode_tps", decode), ("prefill_tps", prefill)):
+        old, new = getattr(before, name), getattr(after, name)
+        assert new.value / old.value == pytest.approx(ratio, rel=0.12)
+        assert new.low <= old.value * ratio <= new.high
+        assert math.log(width(new)) < 0.5 * math.log(width(old))
+
+
+def test_the_same_model_says_more_than_its_kind_and_that_more_than_nothing() -> None:
+    d = probed()
+    usual = predicted(d)
+    assert usual.calibration is None
+    evidence.store_measurements(measured(d, 1.3, 1.0, model="other/model", quantization="Q5_K_M"))
+    kind = predicted(d)
+    evidence.store_measurements(measured(d, 1.3, 1.0))
+    own = predicted(d)
+    values = [x.decode_tps.value for x in (usual, kind, own) if x.decode_tps]
+    assert values == sorted(values)
+    assert values[0] < values[1] < values[2] < 1.35 * values[0]
+    assert width(own.decode_tps) < width(kind.decode_tps) <= width(usual.decode_tps)
+    assert own.calibration is not None
+    assert "4 measurements of this machine (test; 2 of this model; the last of" in own.calibration
+    for other in (
+        msgspec.structs.replace(d, engine="ollama"),
+        probed(hardware="RTX 4090"),
+        msgspec.structs.replace(d, machine=msgspec.structs.replace(d.machine, source="text")),
+    ):
+        assert predicted(other).calibration is None
+
+
+def test_far_from_the_measured_load_bounds_are_wider_but_never_wider_than_without() -> None:
+    d = probed()
+    evidence.store_measurements(measured(d, 1.2, 1.0))
+    widths = []
+    for output in (128, 2048, 60_000):
+        before, after = predicted(d, calibrated=False, output=output), predicted(d, output=output)
+        assert width(after.decode_tps) <= width(before.decode_tps) * 1.0001
+        widths.append(width(after.decode_tps))
+    assert widths == sorted(widths)
+    assert widths[0] < widths[-1]
+
+
+def test_the_weights_are_those_of_conditional_normal_variables() -> None:
+    """Against numpy, on covariances of all kinds."""
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    for n in (1, 2, 7, 30):
+        root = generator.normal(size=(n, n + 2))
+        matrix, right = root @ root.T + 0.01 * np.eye(n), generator.normal(size=n)
+        found = evidence._solve(matrix.tolist(), right.tolist())
+        assert found == pytest.approx(np.linalg.solve(matrix, right).tolist(), rel=1e-6, abs=1e-9)
+
+
+def test_a_later_measurement_of_the_same_load_replaces_the_earlier_one() -> None:
+    d = probed()
+    evidence.store_measurements(measured(d, 2.0, 1.0))
+    evidence.store_measurements(measured(d, 3.0, 1.0))
+    evidence.store_measurements(measured(d, 5.0, 1.0, concurrency=4))
+    kept = evidence.load_measurements().measurements
+    assert [round(m.ratio, 6) for m in kept if m.kind == "decode"] == [3.0, 5.0]
+    assert evidence.forget_measurements() == 4
+    assert evidence.load_measurements().measurements == ()
+
+
+def test_runs_that_an_earlier_version_kept_still_count() -> None:
+    d = probed()
+    assert d.machine is not None
+    run = {
+        "date": "2026-11-20", "machine": fingerprint_machine(d.machine), "engine": d.engine, "model": d.model.id,
+        "quantization": d.quantization, "format": "k-quant", "concurrency": 1, "prompt_tokens": 512,
+        "output_tokens": 128, "ttft_s": 0.1, "tpot_s": 0.01, "output_tps": 90.0, "decode": 1.3, "prefill": 0.8,
+        "mixing": None, "queue": None, "tool": "guidellm 0.8.1", "engine_version": None,
+    }  # fmt: skip
+    evidence.measurements_path().parent.mkdir(parents=True)
+    evidence.measurements_path().write_text(json.dumps({"schema": 1, "runs": [run]}))
+    before, after = predicted(d, calibrated=False), predicted(d)
+    assert before.decode_tps is not None
+    assert after.decode_tps is not None
+    assert after.decode_tps.value / before.decode_tps.value == pytest.approx(1.3, rel=0.1)
+    evidence.store_measurements(measured(d, 1.1, 1.0))
+    assert len(evidence.load_measurements().measurements) == 4
 
 
 def test_a_file_of_somebody_else_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    bench_history.history_path().parent.mkdir(parents=True)
-    bench_history.history_path().write_text('{"runs": [{"date": 1}]}')
-    with pytest.raises(BadFile, match="is no file of `advise bench`"):
-        bench_history.load_runs()
+    evidence.measurements_path().parent.mkdir(parents=True)
+    evidence.measurements_path().write_text('{"runs": [{"date": 1}]}')
+    with pytest.raises(BadFile, match="is no file of measured speeds"):
+        evidence.load_measurements()
     assert run_command_line(["bench", "--list"]) == 2
     assert "--forget` removes it" in capsys.readouterr().err
     assert run_command_line(["bench", "--forget"]) == 0
-    assert not bench_history.history_path().exists()
+    assert not evidence.measurements_path().exists()
 
 
-def test_factors_far_off_are_no_calibration() -> None:
+@pytest.mark.parametrize(("decode", "said"), [(1e5, "too far from what was predicted"), (1e-3, "too far")])
+def test_what_is_far_off_is_not_kept(decode: float, said: str) -> None:
     d = probed()
-    m = estimate(d, RULES)
-    assert fit_measured_factors(d, m, RULES, MeasuredLoad(RequestLoad(), 0.1, 1e-7), None) is None
-    assert fit_measured_factors(d, m, RULES, MeasuredLoad(RequestLoad(), 0.1, 1e3), None) is None
+    load = MeasuredLoad(tool="test", concurrency=1, prompt_tokens=512, output_tokens=128, decode_tps=decode)
+    found = compare_loads(d, estimate(d, RULES), RULES, [load])
+    assert found.unkept is not None
+    assert said in found.unkept
+    assert len(found.compared) == 1

@@ -149,7 +149,7 @@ def test_the_command_from_end_to_end(tmp_path: Path) -> None:
     on = ["--on", row["hardware"]]
     done = advise("calibrate", str(log), *on, "--json")
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(done.stdout)["memory"]
     pool = next(p for p in answer["parts"] if p["part"] == "KV cache pool")
     assert pool["logged"] == pytest.approx(float(row["pool"]) * GIB, rel=0.001)
     kept = Path(answer["kept"])
