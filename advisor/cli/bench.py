@@ -21,6 +21,7 @@ Examples:
   advise bench http://127.0.0.1:8000 --concurrency 16 --prompt-tokens 2048
   advise bench http://gpu-box:8000 --on "2x RTX 3090" --model qwen3:32b --quant AWQ
   advise bench --list
+  advise bench --export rows.csv
   advise bench --forget
 
 \b
@@ -48,6 +49,7 @@ Exit status: 0 measured, 2 the address or the load generator failed, or usage er
               help="No request begins after that.")  # fmt: skip
 @click.option("--no-keep", is_flag=True, help="Do not use the run for later predictions.")
 @click.option("--list", "show", is_flag=True, help="Print the runs that are kept.")
+@click.option("--export", metavar="FILE", help="Append all that is kept to a file of measured rows; nothing is sent.")
 @click.option("--forget", is_flag=True, help="Remove all runs that are kept.")
 @options.add_rules_option
 @options.as_json
@@ -67,6 +69,7 @@ def command(
     seconds: int,
     no_keep: bool,
     show: bool,
+    export: str | None,
     forget: bool,
     as_json: bool,
     quiet: bool,
@@ -88,6 +91,8 @@ def command(
             describe_measurements(kept)
         )
         return 0
+    if url is None and export is not None:
+        return _export(export)
     if url is None:
         raise BadInput("an address is wanted: advise bench http://127.0.0.1:8000")
     from advisor.bench.run import BenchRequest, measure_server
@@ -127,4 +132,18 @@ def command(
         from advisor.report.bench import describe_bench
 
         click.echo(describe_bench(answer))
+    return _export(export) if export is not None else 0
+
+
+def _export(file: str) -> int:
+    """Appends what is kept to a file of rows."""
+    from pathlib import Path
+
+    from advisor.catalog import catalog
+    from advisor.speed import evidence
+    from advisor.speed.row_export import export_rows
+
+    done = export_rows(evidence.load_measurements().measurements, Path(file), catalog(options.list_rule_roots()))
+    left = f", {done.left_out} left out (no catalogue model, no accelerator, or no figure)" if done.left_out else ""
+    click.echo(f"advise: {done.rows} row{'s' if done.rows != 1 else ''} appended to {file}{left}", err=True)
     return 0

@@ -54,6 +54,7 @@ class SpeedMeasurement(Record, frozen=True, kw_only=True):
     ratio: float  # measured over predicted rate
     bound: float  # factor of the prediction's own bound
     tool: str
+    settings: dict[str, str] = {}  # of the server, as far as they are plain words and numbers
 
 
 class MeasuredSpeeds(Record, frozen=True, kw_only=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import date
 from typing import NamedTuple
@@ -19,6 +20,8 @@ from advisor.speed.estimator import estimate_speed, find_layout
 from advisor.speed.evidence import SpeedMeasurement
 from advisor.speed.load import RequestLoad
 
+PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")  # neither a path nor a list
+SECRET = re.compile(r"key|token(?!s)|secret|password|user|host|file|path|dir", re.IGNORECASE)
 SLOWEST, FASTEST = 1 / 40, 40.0  # a ratio beyond is no calibration: another deployment was measured
 # kind of a quantity -> the field of a prediction and of a measured load that holds it
 FIELDS = {"decode": "decode_tps", "prefill": "prefill_tps", "ttft": "ttft_s", "tpot": "tpot_s", "closed": "output_tps"}
@@ -129,6 +132,11 @@ def _measurement(
         ratio=before.value / value if kind in evidence.TIMES else value / before.value,
         bound=max(1.02, before.high / before.value),
         tool=load.tool,
+        settings={
+            name: str(value)
+            for name, value in deployment.settings.items()
+            if PLAIN.fullmatch(str(value)) and not SECRET.search(name)
+        },
     )
 
 

@@ -26,10 +26,12 @@ from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.machines.fingerprint import fingerprint_machine
 from advisor.machines.types import Machine
 from advisor.speed import evidence
+from advisor.speed.efficiencies import load_speed_rules
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.evidence import SpeedMeasurement
 from advisor.speed.load import RequestLoad
 from advisor.speed.measured_load import MeasuredLoad, compare_loads
+from advisor.speed.rows import make_samples, predict_sample, read_measured_rows
 
 DATA = Path(__file__).parents[1] / "data"
 RULES = catalog()
@@ -336,3 +338,26 @@ def test_what_is_far_off_is_not_kept(decode: float, said: str) -> None:
     assert found.unkept is not None
     assert said in found.unkept
     assert len(found.compared) == 1
+
+
+def test_exported_rows_are_rows_of_the_calibration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Read as the fit reads them, they ask for the same deployment and predict what was predicted."""
+    d = probed()
+    d = msgspec.structs.replace(d, settings={**d.settings, "api-key": "secret", "n-gpu-layers": "all"})
+    evidence.store_measurements(measured(d, 1.3, 0.8))
+    evidence.store_measurements(measured(d, 1.1, 1.0, model="/home/me/private.gguf"))
+    file = tmp_path / "rows.csv"
+    assert run_command_line(["bench", "--export", str(file)]) == 0
+    assert "2 rows appended" in capsys.readouterr().err
+    assert not [x for x in ("secret", "/home", "private") if x in file.read_text()]
+    samples = make_samples(list(read_measured_rows(file)), RULES)
+    table = load_speed_rules(RULES)
+    ratios = {s.row.kind: s.row.value / predict_sample(s, table) for s in samples}
+    assert ratios == {"decode": pytest.approx(1.3, rel=0.02), "prefill": pytest.approx(0.8, rel=0.02)}
+    assert run_command_line(["bench", "--export", str(file)]) == 0  # what is there already is not written again
+    assert "0 rows appended" in capsys.readouterr().err
+    other = tmp_path / "other.csv"
+    other.write_text("mine\n")
+    assert run_command_line(["bench", "--export", str(other)]) == 2
+    assert "it is left as it is" in capsys.readouterr().err
+    assert other.read_text() == "mine\n"
