@@ -9,18 +9,23 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from speed_asking import ROWS, RULES
 
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
 from advisor.report.speed_accuracy import PUBLISHED_ROOFLINE
 from advisor.speed.calibration_text import QUANTITIES, HeldOutPrediction, held_out_errors, quantile
 from advisor.speed.choosing import judge_choices
 from advisor.speed.coefficient_fit import FitProblem, fit_coefficients, make_problem, predict_rows, row_logs
 from advisor.speed.efficiencies import Coefficient, SpeedRules, find_efficiencies, load_speed_rules
-from advisor.speed.held_out import HeldOut, leave_out
+from advisor.speed.engine_rules import load_engine_rules
+from advisor.speed.evidence_check import narrow_bounds
+from advisor.speed.held_out import HeldOut, describe_held_out, leave_out, write_overlays
 from advisor.speed.intervals import find_error_bound
 from advisor.speed.rows import FitSample, make_samples, predict_sample, read_measured_rows
 
@@ -228,3 +233,34 @@ def test_the_errors_that_the_rules_state_are_not_better_than_a_cross_validation(
         assert written.rows == found["rows"]
         assert written.median_error >= 0.93 * found["median_error"] - 0.5
         assert written.p90_error >= 0.9 * found["p90_error"] - 1
+
+
+@pytest.mark.slow
+def test_measurements_of_a_machine_halve_its_bounds_and_hold_the_rest(rows: list[FitSample]) -> None:
+    """Machines that the fit has not seen: half of their rows are given, the others predicted."""
+    found = narrow_bounds(leave_out(rows, "machine").unseen, TABLE, load_engine_rules(RULES).evidence, 0.5)
+    assert found.machines >= 50
+    assert found.rows >= 1000
+    assert found.width <= 0.55
+    assert found.covered >= 84
+    assert found.covered > found.covered_before
+    assert found.error < 0.5 * found.error_before
+
+
+def test_a_label_is_left_out_whole_and_its_rules_can_be_used(rows: list[FitSample], tmp_path: Path) -> None:
+    """On some rows, so that it is quick: no row is predicted by a fit that saw its label."""
+    some = [s for s in rows if s.row.kind == "decode" and s.family in ("qwen3", "gemma-4", "gpt-oss", "llama-2")]
+    made = leave_out(some, "family")
+    assert set(made.fold) == {"qwen3", "gemma-4", "gpt-oss", "llama-2"}
+    kept = [s for s in some if s.family != "qwen3"]
+    alone = leave_out(kept, None).coefficients
+    for name, (_, _, base, _) in made.of_fold["qwen3"].items():
+        assert base == pytest.approx(alone[name][2], rel=0.03)
+    assert write_overlays(made, {"source": "s", "as_of": "2026-01-01", "command": "c"}, tmp_path) == 4
+    table = load_speed_rules(catalog([shipped_root(), tmp_path / "gemma-4"]))
+    held = [p for p in made.unseen if p.sample.family == "gemma-4"]
+    again = [predict_sample(p.sample, table) for p in held]
+    assert again == [pytest.approx(p.predicted, rel=0.02) for p in held]
+    text = "\n".join(describe_held_out(made, "family"))
+    assert "4 folds by family" in text
+    assert "decode, one request" in text
