@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
@@ -50,12 +51,15 @@ def make_speed_section(data: Path, rules: Catalog) -> list[str]:
         "## Speed",
         "",
         f"{len(rows)} measured figures of `speed_rows.csv` (published up to {table.as_of}). What is modelled and what",
-        "is not: [speed.md](speed.md). *Unseen*: each group of rows (source, hardware, model, format) predicted by a",
-        "fit without it; *fitted*: by the rules as shipped. Median / 90th percentile of the absolute error, percent.",
+        "is not: [speed.md](speed.md). *Unseen*: each model family predicted by a fit without it; *fitted*: by the",
+        "rules as shipped. Median / 90th percentile of the absolute error, percent.",
         "*Roofline*: one efficiency per hardware class, peak bandwidth or peak compute and active parameters only; its",
         "efficiencies are fitted to the very rows it is judged on. Inside: share of rows within our [low, high].",
         "",
         *_overall(judged, table),
+        "",
+        *_left_out(table),
+        *_published(data),
         "",
         "The simplest roofline on rows kept apart, as published with the rows:",
         f"{', '.join(f'{k} {v}' for k, v in PUBLISHED_ROOFLINE.items())}.",
@@ -66,6 +70,49 @@ def make_speed_section(data: Path, rules: Catalog) -> list[str]:
         *_where_not(judged, table),
         "",
     ]
+
+
+def _left_out(table: SpeedRules) -> list[str]:
+    """Errors with something left out of the fit whole, and choices."""
+    if not table.left_out:
+        return []
+    kinds = ("family", *table.left_out)
+    out = [
+        "**Left out of the fit whole**, median / 90th percentile of the error of its rows, percent:",
+        "",
+        f"| quantity | {' | '.join(f'model {k}' if k == 'family' else k for k in kinds)} |",
+        "| --- |" + " --- |" * len(kinds),
+    ]
+    for quantity in table.unseen:
+        cells = [(table.unseen if k == "family" else table.left_out[k]).get(quantity) for k in kinds]
+        out.append(
+            f"| {quantity} | {' | '.join(f'{c.median_error:.0f} / {c.p90_error:.0f}' if c else '-' for c in cells)} |"
+        )
+    out += [
+        "",
+        "Choosing between measured configurations of one engine, model and device under a target for the time between",
+        "tokens: how often the choice misses the target by over a tenth, and how far its measured rate is below the",
+        "best that meets it.",
+        "",
+        "| left out of the fit | questions | misses | regret, mean | regret, P90 |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, c in table.choices.items():
+        out.append(f"| {name} | {c.questions} | {c.violations:.1f} % | {c.mean_regret:.1f} % | {c.p90_regret:.1f} % |")
+    return [*out, ""]
+
+
+def _published(data: Path) -> list[str]:
+    """What others publish of theirs: on other rows, so no ranking."""
+    with (data / "published_errors.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    out = [
+        "What others publish of their own predictions (other rows, so no ranking):",
+        "",
+        "| tool | quantity | error | judged on | source |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    return out + [f"| {r['tool']} | {r['quantity']} | {r['error']} | {r['judged_on']} | {r['source']} |" for r in rows]
 
 
 def _judged(rows: Sequence[FitSample], table: SpeedRules) -> list[SpeedComparison]:

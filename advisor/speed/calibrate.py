@@ -3,7 +3,8 @@
     python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
 
 The efficiencies are fitted to all rows (coefficient_fit). The errors and bounds are those of rows whose model family
-was left out of the fit whole (held_out): what is said of a model that nobody measured.
+was left out of the fit whole (held_out): what is said of a model that nobody measured. The errors with hardware
+classes and sources left out stand beside them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.catalog import catalog
-from advisor.speed.calibration_text import describe_errors, held_out_errors, make_speed_rules, spread_by_class
+from advisor.speed.calibration_text import (
+    JudgedFits,
+    describe_errors,
+    held_out_errors,
+    make_speed_rules,
+    spread_by_class,
+)
+from advisor.speed.choosing import judge_choices
 from advisor.speed.held_out import leave_out
 from advisor.speed.rows import make_samples, read_measured_rows
 
@@ -35,15 +43,20 @@ def main(arguments: Sequence[str]) -> int:
         parser.error(f"{options.rules} exists: --force overwrites it")
     measured = [r for path in options.rows for r in read_measured_rows(path)]
     rows = make_samples(measured, catalog())
-    made = leave_out(rows, "family")
+    fits = {by: leave_out(rows, by) for by in ("family", "hardware", "source")}
+    made = fits["family"]
     for line in describe_errors(made.fitted, made.unseen):
         sys.stdout.write(line + "\n")
     sys.stdout.write(f"{len(measured) - len(rows)} of {len(measured)} rows could not be asked, or are doubtful\n")
     head = {"source": SOURCE, "as_of": max(r.date for r in measured), "command": COMMAND}
-    options.rules.write_text(
-        make_speed_rules(head, made.coefficients, held_out_errors(made.unseen), spread_by_class(made.unseen)),
-        encoding="utf-8",
+    predictions = {"nothing": made.fitted, **{by: fit.unseen for by, fit in fits.items()}}
+    chosen = {by: judge_choices(p) for by, p in predictions.items()}
+    judged = JudgedFits(
+        {by: held_out_errors(fit.unseen) for by, fit in fits.items() if by != "family"},
+        {by: figures._asdict() for by, figures in chosen.items() if figures is not None},
     )
+    text = make_speed_rules(head, made.coefficients, held_out_errors(made.unseen), spread_by_class(made.unseen), judged)
+    options.rules.write_text(text, encoding="utf-8")
     return 0
 
 

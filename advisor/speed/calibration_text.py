@@ -44,6 +44,13 @@ class HeldOutPrediction(NamedTuple):
         return abs(self.predicted / self.sample.row.value - 1)
 
 
+class JudgedFits(NamedTuple):
+    """What was left out of the fit -> errors of its rows by quantity, and how well the predictions choose."""
+
+    left_out: dict[str, dict[str, dict[str, float]]]
+    choices: dict[str, dict[str, float]]
+
+
 def quantile(values: Sequence[float], p: float) -> float:
     """The nearest-rank quantile of values, which must not be empty."""
     ordered = sorted(values)
@@ -98,6 +105,7 @@ def make_speed_rules(
     coefficients: Mapping[str, tuple[str, str, float, Mapping[str, float]]],
     figures: Mapping[str, Mapping[str, float]],
     errors: Mapping[str, Mapping[str, Mapping[str, float]]],
+    judged: JudgedFits | None = None,
 ) -> str:
     """rules/speed.yaml. `coefficients`: name -> unit, meaning, base, factors."""
     out = [
@@ -116,13 +124,24 @@ def make_speed_rules(
         out.append("    factors:")
         out += _wrapped([f"{f}: {_number(x)}" for f, x in sorted(kept.items())], "      ")
     out += ["# Errors of rows predicted by a fit without any model of their family, percent.", "unseen:"]
-    out += [f"  {name}: {{{', '.join(f'{k}: {v:g}' for k, v in e.items())}}}" for name, e in figures.items()]
+    out += [f"  {name}: {_flow(e)}" for name, e in figures.items()]
     out += ["# The same per kind of row and class; bounds: value / bound, value x bound.", "spread:"]
     for kind, classes in errors.items():
         out.append(f"  {kind}:")
         for name, e in classes.items():
-            out.append(f"    {name}: {{{', '.join(f'{k}: {v:g}' for k, v in e.items())}}}")
+            out.append(f"    {name}: {_flow(e)}")
+    if judged is not None:
+        out += ["# The errors of `unseen` with something else left out of the fit whole.", "left_out:"]
+        for by, quantities in judged.left_out.items():
+            out.append(f"  {by}:")
+            out += [f"    {name}: {_flow(e)}" for name, e in quantities.items()]
+        out += ["# Choices between measured configurations (advisor/speed/choosing.py), percent.", "choices:"]
+        out += [f"  {by}: {_flow(figures)}" for by, figures in judged.choices.items()]
     return "\n".join(out) + "\n"
+
+
+def _flow(numbers: Mapping[str, float]) -> str:
+    return "{" + ", ".join(f"{k}: {round(v, 3):g}" for k, v in numbers.items()) + "}"
 
 
 def _number(x: float) -> str:

@@ -51,6 +51,15 @@ class HeldOutErrors(msgspec.Struct, frozen=True):
     p90_error: float
 
 
+class ChoiceErrors(msgspec.Struct, frozen=True):
+    """How well predictions choose between measured configurations (choosing), percent."""
+
+    questions: int
+    violations: float
+    mean_regret: float
+    p90_regret: float
+
+
 class SpeedRules(msgspec.Struct, frozen=True, dict=True):
     """rules/speed.yaml."""
 
@@ -60,6 +69,8 @@ class SpeedRules(msgspec.Struct, frozen=True, dict=True):
     coefficients: dict[str, Coefficient]
     unseen: dict[str, HeldOutErrors]
     spread: dict[str, dict[str, HeldOutSpread]]
+    left_out: dict[str, dict[str, HeldOutErrors]] = {}  # what is left out of the fit -> quantity
+    choices: dict[str, ChoiceErrors] = {}  # "nothing", or what is left out
 
 
 class EfficiencyKeys(NamedTuple):
