@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from advisor.advice.compare import Comparison, ComparisonLine
+from advisor.advice.compare_speed import EngineSpeeds
 from advisor.advice.explain import CardFit, MemoryChange
 from advisor.advice.hardware_types import Axis, RejectedHardware
 from advisor.advice.limits import DeploymentLimits
@@ -18,6 +19,7 @@ from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
 from advisor.advice.types import TriedFormat
 from advisor.bench.run import BenchResult
+from advisor.calibration.calibrate import FileCalibration
 from advisor.checks.report import CheckAnswer
 from advisor.decision.types import ConditionOutcome, Reason
 from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
@@ -215,6 +217,8 @@ SHAPES: dict[str, type] = {
     "check": CheckAnswer,
     "hardware": HardwareAnswer,
     "compare": CompareAnswer,
+    "compare_speed": EngineSpeeds,
+    "calibrate": FileCalibration,
     "migrate": Migration,
     "probe": Machine,
     "bench": BenchResult,

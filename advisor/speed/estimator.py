@@ -181,7 +181,7 @@ def make_efficiency_keys(
     device = next(iter(fitting.used_devices(deployment)), None)
     return EfficiencyKeys(
         family=plan.family,
-        engine=deployment.engine,
+        engine=engines.find_engine_module(deployment.engine, rules.engines())[1].id,  # a wrapper is what it runs
         generation=engine_generation(rules.engines()[deployment.engine], deployment.engine_version),
         vendor=device.vendor if device else "cpu",
         hardware=hardware_class(device, rules),
