@@ -131,7 +131,7 @@ class Evidence(NamedTuple):
         left = max(0.0, whole - sum(w * n for w, n in zip(weights, near, strict=True)))
         wide = min(target.width, self.rules.reach * math.sqrt(left))
         expected = sum(w * math.log(self.measurements[i].ratio) for w, i in zip(weights, order, strict=True))
-        return Adjustment(math.exp(expected), math.exp(wide))
+        return Adjustment(math.exp(expected), min(bound, math.exp(wide)))
 
 
 class _Place(NamedTuple):
