@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import BadFile
+from advisor.errors import BadFile, BadInput
 
 MAX_TEXT = 16 * 2**20
 MAX_DEPTH = 64
@@ -33,6 +33,17 @@ def read_bytes(path: Path | str, limit: int = MAX_TEXT) -> bytes:
 
 
 Stamp = tuple[tuple[str, int, int], ...]
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Writes a file of our own whole: a reader sees the earlier one or this one. Raises BadInput."""
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.write_bytes(data)
+        beside.replace(path)
+    except OSError as e:
+        raise BadInput(f"{path}: cannot be written: {e.strerror or e}") from None
 
 
 def stamp_files(path: Path) -> Stamp:

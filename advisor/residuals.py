@@ -7,7 +7,6 @@ for the model itself counts before what was read for another model of its class,
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,8 +19,8 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Correction, Deployment
 from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.engines.versions import version_key
-from advisor.errors import BadFile, BadInput
-from advisor.files import read_bytes
+from advisor.errors import BadFile
+from advisor.files import read_bytes, replace_file
 from advisor.machines.fingerprint import fingerprint_machine
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
@@ -113,13 +112,7 @@ def store_residual(residual: MemoryResidual) -> Path:
     kept = [r for r in load_residuals() if same(r) != same(residual)]
     where = residuals_path()
     data = msgspec.json.format(msgspec.json.encode(ResidualHistory(residuals=(*kept, residual)[-KEPT:])))
-    try:
-        where.parent.mkdir(parents=True, exist_ok=True)
-        beside = where.with_name(f"{where.name}.{os.getpid()}")
-        beside.write_bytes(data)
-        beside.replace(where)
-    except OSError as e:
-        raise BadInput(f"{where}: cannot be written: {e.strerror or e}") from None
+    replace_file(where, data)
     return where
 
 

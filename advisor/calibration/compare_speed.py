@@ -64,7 +64,7 @@ def calibrate_speed(
         compared=compared,
         kept=str(kept) if kept else None,
         unkept=loads.unkept or (None if request.keep else "--no-keep"),
-        notes=notes,
+        notes=(*result.notes, *notes),
     )
 
 

@@ -18,6 +18,7 @@ from advisor.speed.measured_load import MeasuredLoad
 MOST_RUNS = 2000  # of one file
 LEAST_PROMPT = 64  # tokens: a shorter prompt, or a cached one, says nothing of prompts
 LEAST_OUTPUT = 8
+PROMPT, OUTPUT = 512, 128  # tokens, where a server tells only sums over all requests
 
 
 class ResultFile(NamedTuple):
@@ -31,6 +32,7 @@ class ResultFile(NamedTuple):
     model_type: str | None = None  # llama.cpp's description: `llama 8B Q4_K - Medium`
     settings: Mapping[str, str] = {}
     log: bool = False  # of a server's run: its start may be told, too
+    notes: tuple[str, ...] = ()  # what was taken for granted
 
 
 def find_tool_engine(tool: str, engines: Mapping[str, Engine]) -> str | None:
@@ -62,11 +64,12 @@ def read_metrics(text: str, engines: Mapping[str, Engine]) -> ResultFile | None:
     for engine, entry in engines.items():
         names = entry.speed_figures.metrics
         if names is not None and any(k.startswith(names.prefix) for k in sums):
-            return ResultFile("/metrics", (_read_sums(names, sums, entry.name),), engine, None, model)
+            load, notes = _read_sums(names, sums, entry.name)
+            return ResultFile("/metrics", (load,), engine, None, model, notes=notes)
     return None
 
 
-def _read_sums(names: MetricNames, sums: Mapping[str, float], engine: str) -> MeasuredLoad:
+def _read_sums(names: MetricNames, sums: Mapping[str, float], engine: str) -> tuple[MeasuredLoad, tuple[str, ...]]:
     def value(name: str | None) -> float | None:
         return sums.get(names.prefix + name) if name else None
 
@@ -88,15 +91,17 @@ def _read_sums(names: MetricNames, sums: Mapping[str, float], engine: str) -> Me
     requests = count(names.first_token)
     prompt = mean(names.request_prompt) or _ratio(value(names.prompt_tokens), requests)
     output = mean(names.request_output) or _ratio(produced, requests)
-    return MeasuredLoad(
+    assumed = f"the metrics do not tell how long prompts and answers are: {PROMPT} and {OUTPUT} tokens are assumed"
+    load = MeasuredLoad(
         tool="/metrics",
         concurrency=max(1, round(running)),
-        prompt_tokens=max(1, round(prompt or 512)),
-        output_tokens=max(1, round(output or 128)),
+        prompt_tokens=max(1, round(prompt or PROMPT)),
+        output_tokens=max(1, round(output or OUTPUT)),
         tpot_s=between,
         ttft_s=mean(names.first_token) if alone else None,
         prefill_tps=_ratio(value(names.prompt_tokens), value(names.prompt_seconds)) if alone else None,
     )
+    return load, () if prompt and output else (assumed,)
 
 
 def _ratio(over: float | None, under: float | None) -> float | None:

@@ -140,10 +140,16 @@ def _export(file: str) -> int:
     from pathlib import Path
 
     from advisor.catalog import catalog
+    from advisor.errors import BadInput
     from advisor.speed import evidence
     from advisor.speed.row_export import export_rows
 
-    done = export_rows(evidence.load_measurements().measurements, Path(file), catalog(options.list_rule_roots()))
+    kept = evidence.load_measurements().measurements
+    if not kept:
+        raise BadInput(
+            "nothing is kept that could be exported: measure first (advise bench URL, advise calibrate FILE)"
+        )
+    done = export_rows(kept, Path(file), catalog(options.list_rule_roots()))
     left = f", {done.left_out} left out (no catalogue model, no accelerator, or no figure)" if done.left_out else ""
     click.echo(f"advise: {done.rows} row{'s' if done.rows != 1 else ''} appended to {file}{left}", err=True)
     return 0

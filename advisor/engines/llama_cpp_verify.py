@@ -17,9 +17,11 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import own_defaults
-from advisor.engines.llama_cpp_plan import count_logits
+from advisor.engines.llama_cpp_plan import count_logits, read_file_weights
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaDefaults, LlamaSettings, resolve_llama_settings
 from advisor.errors import BadInput
+from advisor.memory.gguf_weights import tensors_outside_layers
+from advisor.memory.repacking import OUTPUT_TWIN
 from advisor.models.headers import read_origin
 from advisor.record import Record
 from advisor.units import MIB
@@ -181,13 +183,27 @@ def _parts(
         ("context", context, row.context, ROUNDING, ROUNDING),
         ("compute", compute, row.compute, scratch, scratch),
     )
+    twice = _counted_twice(deployment) if row.name == HOST_NAME and not fitting.used_devices(deployment) else 0
     return [
         VerifiedPart(
             place=row.name, part=name, ours_bytes=mine, engine_bytes=theirs, tolerance_bytes=below,
-            agrees=theirs - mine <= above and mine - theirs <= below,
+            agrees=any(theirs - x - mine <= above and mine - theirs + x <= below
+                       for x in ((0, twice) if name == "weights" else (0,))),
         )
         for name, mine, theirs, below, above in figures
     ]  # fmt: skip
+
+
+def _counted_twice(deployment: Deployment) -> int:
+    """Bytes of an embedding that serves as output matrix too and that the engine may list a second time.
+
+    In files with embeddings of each layer (Gemma 3n and 4) its plan has the two uses as two tensors; where nothing is
+    rearranged both are the same pages of the mapped file (tests/data/llamacpp_repacking.csv: all three formats).
+    """
+    weights, layout = read_file_weights(deployment), deployment.model.layout
+    if not weights.tied or layout is None or layout.per_layer is None:
+        return 0
+    return sum(x.file_bytes for x in tensors_outside_layers(weights) if x.name == OUTPUT_TWIN)
 
 
 def _free_port() -> int:

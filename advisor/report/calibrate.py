@@ -32,15 +32,7 @@ def describe_speed_calibration(calibration: SpeedCalibration) -> str:
         "",
         describe_compared(calibration.compared),
     ]
-    if calibration.kept is not None:
-        said = (f"Kept in {calibration.kept}: answers for this machine and engine use it from now on and say so; "
-                "`advise calibrate --forget` removes it.")  # fmt: skip
-        out += ["", wrap_text(said, "  ")]
-    if calibration.unkept:
-        out += ["", wrap_text(f"Not kept: {calibration.unkept.rstrip('.?')}.", "  ")]
-    if calibration.notes:
-        out += ["", "Notes:", *bullets(calibration.notes)]
-    return "\n".join(out)
+    return "\n".join([*out, *_after(calibration, "this machine and engine")])
 
 
 def describe_calibration(calibration: LogCalibration) -> str:
@@ -56,15 +48,21 @@ def describe_calibration(calibration: LogCalibration) -> str:
     unit, name = (GIB, "GiB") if large else (MIB, "MiB")
     rows = [_row(p, unit) for p in calibration.parts]
     out += ["", align_table(rows, ("place", name, "predicted", "bounds", "logged", "difference"), "llrrrr")]
+    return "\n".join([*out, *_after(calibration, "this machine, engine release and class of model")])
+
+
+def _after(calibration: LogCalibration | SpeedCalibration, of: str) -> list[str]:
+    """What becomes of it, and what was taken for granted."""
+    out = []
     if calibration.kept is not None:
-        said = (f"Kept in {calibration.kept}: answers for this machine, engine release and class of model use it from "
-                "now on and say so; `advise calibrate --forget` removes it.")  # fmt: skip
+        said = (f"Kept in {calibration.kept}: answers for {of} use it from now on and say so; `advise calibrate "
+                "--forget` removes it.")  # fmt: skip
         out += ["", wrap_text(said, "  ")]
     if calibration.unkept:
         out += ["", wrap_text(f"Not kept: {calibration.unkept.rstrip('.?')}.", "  ")]
     if calibration.notes:
         out += ["", "Notes:", *bullets(calibration.notes)]
-    return "\n".join(out)
+    return out
 
 
 def _row(part: ComparedPart, unit: int) -> list[str]:

@@ -31,7 +31,7 @@ def describe_compared(compared: Sequence[ComparedSpeed]) -> str:
 def describe_measurements(kept: Sequence[SpeedMeasurement]) -> str:
     """All measurements that are kept."""
     if not kept:
-        return "No speed was measured on this machine yet: `advise bench URL`, or `advise calibrate FILE`."
+        return "No speed was measured on this machine yet: `advise bench URL`, or\n`advise calibrate FILE`."
     rows = [
         [m.date, m.engine[:12], f"{m.model.rpartition('/')[2][:20]} {m.quantization}"[:27],
          f"{m.concurrency} x {m.prompt_tokens}+{m.output_tokens}", m.kind,

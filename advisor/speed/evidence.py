@@ -10,7 +10,6 @@ e.g. Rasmussen and Williams 2006, equations 2.23 and 2.24).
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,8 +18,8 @@ import msgspec
 
 from advisor.catalog.roots import data_dir
 from advisor.deployment import Deployment
-from advisor.errors import BadFile, BadInput
-from advisor.files import read_bytes
+from advisor.errors import BadFile
+from advisor.files import read_bytes, replace_file
 from advisor.machines.fingerprint import fingerprint_machine
 from advisor.record import Record
 from advisor.speed.engine_rules import EvidenceRules
@@ -259,13 +258,7 @@ def store_measurements(new: Sequence[SpeedMeasurement]) -> Path:
     kept = [m for m in load_measurements().measurements if quantity(m) not in replaced]
     where = measurements_path()
     data = msgspec.json.format(msgspec.json.encode(MeasuredSpeeds(measurements=(*kept, *new)[-KEPT:])))
-    try:
-        where.parent.mkdir(parents=True, exist_ok=True)
-        beside = where.with_name(f"{where.name}.{os.getpid()}")
-        beside.write_bytes(data)
-        beside.replace(where)
-    except OSError as e:
-        raise BadInput(f"{where}: cannot be written: {e.strerror or e}") from None
+    replace_file(where, data)
     return where
 
 

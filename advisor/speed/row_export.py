@@ -42,16 +42,19 @@ def export_rows(measurements: Sequence[SpeedMeasurement], path: Path, rules: Cat
     """
     rows = [r for r in (_row(m, rules) for m in measurements) if r is not None]
     known: set[str] = set()
-    if path.exists():
-        reader = csv.DictReader(io.StringIO(read_text(path)))
+    begun = read_text(path) if path.exists() else None
+    if begun is not None:
+        reader = csv.DictReader(io.StringIO(begun))
         if tuple(reader.fieldnames or ()) != COLUMNS:
             raise BadInput(f"{path} is no file of measured rows: it is left as it is; give another name")
         known = {r["id"] for r in reader}
     new = [r for r in rows if r["id"] not in known]
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    if not path.exists():
+    if begun is None:
         writer.writeheader()
+    elif not begun.endswith("\n"):
+        text.write("\n")
     writer.writerows(new)
     try:
         with path.open("a", encoding="utf-8") as file:

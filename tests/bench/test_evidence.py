@@ -185,6 +185,9 @@ def test_what_is_far_off_is_not_kept(decode: float, said: str) -> None:
 
 def test_exported_rows_are_rows_of_the_calibration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Read as the fit reads them, they ask for the same deployment and predict what was predicted."""
+    assert run_command_line(["bench", "--export", str(tmp_path / "rows.csv")]) == 2
+    assert "nothing is kept" in capsys.readouterr().err
+    assert not (tmp_path / "rows.csv").exists()
     d = probed()
     d = msgspec.structs.replace(d, settings={**d.settings, "api-key": "secret", "n-gpu-layers": "all"})
     evidence.store_measurements(measured(d, 1.3, 0.8))
@@ -199,6 +202,10 @@ def test_exported_rows_are_rows_of_the_calibration(tmp_path: Path, capsys: pytes
     assert ratios == {"decode": pytest.approx(1.3, rel=0.02), "prefill": pytest.approx(0.8, rel=0.02)}
     assert run_command_line(["bench", "--export", str(file)]) == 0  # what is there already is not written again
     assert "0 rows appended" in capsys.readouterr().err
+    file.write_text("\n".join(file.read_text().splitlines()[:-1]))  # without a last line end
+    assert run_command_line(["bench", "--export", str(file)]) == 0
+    assert len(list(read_measured_rows(file))) == 2
+    capsys.readouterr()
     other = tmp_path / "other.csv"
     other.write_text("mine\n")
     assert run_command_line(["bench", "--export", str(other)]) == 2

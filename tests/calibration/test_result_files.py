@@ -159,7 +159,9 @@ def test_metrics() -> None:
     assert (load.concurrency, load.prompt_tokens, load.output_tokens) == (32, 1000, 256)
     assert load.tpot_s == pytest.approx(0.0285)
     assert load.ttft_s is None
+    assert found.notes == ()
     (alone,) = read(LLAMA_METRICS).loads
+    assert "512 and 128 tokens are assumed" in read(LLAMA_METRICS).notes[0]
     assert (alone.concurrency, alone.tpot_s, alone.prefill_tps) == (1, pytest.approx(110 / 12800), 4096.0)
     with pytest.raises(BadInput, match="no finished request"):
         read_result_file("vllm:num_requests_running 0\n", ENGINES)
