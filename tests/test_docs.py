@@ -170,6 +170,9 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+ALONE = ("cards", "counts in other words", "whole machines", "cloud instances", "no card", "this machine")
+
+
 def hardware_examples() -> list[str]:
     """The examples of docs/hardware.md; what is no hardware on its own is said of a card."""
     part = (TOP / "docs/hardware.md").read_text(encoding="utf-8").split("## The probe")[0]
@@ -177,7 +180,7 @@ def hardware_examples() -> list[str]:
     for row, cell in re.findall(r"(?m)^\| ([a-z][\w ]*) \| (.*) \|$", part):
         for text in re.findall(r"`([^`]+)`", cell):
             if text != "A + B":
-                out.append(text if row in ("cards", "no card", "this machine") else f"RTX 4090, {text}")
+                out.append(text if row in ALONE else f"RTX 4090, {text}")
     return out
 
 

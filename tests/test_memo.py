@@ -234,7 +234,7 @@ def test_threads_answer_as_one_does() -> None:
     asked = lines(fresh_catalogue(), 24)
     rules = fresh_catalogue()
     alone = {line: msgspec.json.encode(request_lines.answer_line(line, rules, {})) for line in asked}
-    assert sum(b'"error"' in a for a in alone.values()) < len(alone) * 0.6
+    assert sum(b'"error"' in a for a in alone.values()) < len(alone) * 0.7
     shared = fresh_catalogue()
 
     def work(seed: int) -> bool:

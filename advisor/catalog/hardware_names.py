@@ -1,36 +1,31 @@
-"""Hardware strings as people write them -> Machine: `2x RTX 4090, 64GB RAM, linux`, `M3 Max 64GB`, `cpu, 16 cores`.
+"""Hardware strings as people write them -> Machine: `2x RTX 4090, 64GB RAM, linux`, `dual 3090`, `p5.48xlarge`.
 
 Names are compared as sets of words, so their order does not matter. A name stands for one catalogue entry or it is an
 error: the plain card wins over its variants, sizes of one name go to the catalogue's default, and a near match is only
-ever suggested.
+ever suggested. A part that is no name and no phrase is cut into pieces that are (`64gb ram ryzen no gpu`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Literal, NamedTuple, Protocol, get_args
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple, Protocol
 
-from advisor.catalog.match import join_catalogue, usable_capacity_bytes
+from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, takes_ram
+from advisor.catalog.hardware_words import cut_into_pieces, spell_out, split_counts
+from advisor.catalog.machine_types import NamedMachine
+from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import choose_accelerator, split_name
 from advisor.catalog.types import Accelerator, CpuPlatform
-from advisor.errors import BadInput, UnknownName
-from advisor.machines import device_visibility, phrases
-from advisor.machines.apple import default_working_set
-from advisor.machines.phrases import HardwareDetails
-from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
-from advisor.near import near_matches
+from advisor.errors import AdvisorError, BadInput, UnknownName
+from advisor.machines import phrases
+from advisor.machines.hardware_details import HardwareDetails
+from advisor.machines.types import Machine
+from advisor.near import near_matches, simplify_name
 from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
 MAX_CARDS = 1024
-GTT_SHARE = 0.45  # of RAM: 57.9 GiB was seen on a 128 GB Strix Halo with stock settings
-HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 offers 432 GiB of 480 GB (0.966)
-CARVE_NOTE = (
-    "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
-)
-_MIG = re.compile(r"\b(\d)g\.(\d{1,3})gb(\+me)?", re.I)
-_VENDORS: tuple[Vendor, ...] = get_args(Vendor)
 
 
 class HardwareCatalogue(Protocol):
@@ -42,13 +37,29 @@ class HardwareCatalogue(Protocol):
     def cpu_platforms(self) -> Mapping[str, CpuPlatform]:
         """Processor platforms by id."""
 
+    def named_machines(self) -> Mapping[str, NamedMachine]:
+        """Whole machines by simplified name."""
 
-class _CardCount(NamedTuple):
-    """One `3x NAME` of the string."""
+
+class _Reading(NamedTuple):
+    """What was read so far. `sizes`: (cards before it, bytes) of bare sizes; `lines`: products without a chip."""
+
+    said: HardwareDetails
+    cards: list[CardCount]
+    sizes: list[tuple[int, int]]
+    lines: list[tuple[int, NamedMachine]]
+    catalogue: HardwareCatalogue
+    machines: Mapping[str, NamedMachine]
+
+
+class _Named(NamedTuple):
+    """A part that is a number of cards."""
 
     number: int
-    entry: Accelerator
+    name: str
     mig: str | None
+    sizes: frozenset[float]
+    entry: Accelerator
     note: str | None
 
 
@@ -59,87 +70,233 @@ def parse_hardware(text: str, catalogue: HardwareCatalogue) -> Machine:
     """
     if len(text) > MAX_TEXT:
         raise BadInput(f"hardware string of {len(text)} characters: at most {MAX_TEXT} are read")
-    said = HardwareDetails()
-    cards: list[_CardCount] = []
-    sizes: list[tuple[int, int]] = []  # (cards before it, bytes) of sizes on their own
-    for part in phrases.split_phrases(text):
-        _read_part(part, said, cards, catalogue.accelerators())
-        if said.bare_bytes is not None:
-            sizes.append((len(cards), said.bare_bytes))
-            said.bare_bytes = None
-    for before, size in sizes:
-        _place(size, cards[before - 1] if before else None, said)
-    if not cards and not (said.no_gpu or said.host_only):
+    reading = _Reading(HardwareDetails(), [], [], [], catalogue, catalogue.named_machines())
+    _read_text(text, reading)
+    _place_sizes(reading)
+    for count, line in reading.lines:
+        _choose_chip(count, line, reading)
+    said, cards = reading.said, reading.cards
+    _hold_against_vram(text, reading)
+    counted = said.ram_bytes is not None and (said.cores or said.threads)
+    if not cards and not (said.no_gpu or said.host_only or counted):
         raise BadInput(
             f"hardware {text.strip()!r} names no card and no processor: e.g. `2x RTX 4090, 64GB RAM` or `cpu`"
         )
     if cards and said.no_gpu:
         raise BadInput(f"hardware {text.strip()!r} names a card and says that there is none")
-    return join_catalogue(_machine(text, said, cards), catalogue.accelerators(), catalogue.cpu_platforms())
+    return join_catalogue(describe_machine(text, said, cards), catalogue.accelerators(), catalogue.cpu_platforms())
 
 
-def _read_part(part: str, said: HardwareDetails, cards: list[_CardCount], known: Mapping[str, Accelerator]) -> None:
-    part = re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I)
-    several = re.fullmatch(r"(\d{1,6} (?:nodes?|clusters?))\s+(?:of|each)\s+(.+)", part, re.I)
+def _read_text(text: str, reading: _Reading) -> None:
+    for part in phrases.split_phrases(text):
+        _read_part(part, reading)
+
+
+def _read_part(part: str, reading: _Reading) -> None:
+    part = spell_out(re.sub(r"^(?:each|and)\s+", "", part.strip(), flags=re.I))
+    several = _NODES.fullmatch(part)
     if several:
-        phrases.read_phrase(several[1], said)
-        _read_part(several[2], said, cards, known)
+        phrases.read_phrase(f"{several[1]} nodes", reading.said)
+        _read_part(several[2], reading)
         return
-    if phrases.read_phrase(part, said):
+    if _read_phrase(part, reading) or _read_machine(part, reading):
+        return
+    if part.lower().endswith(" cpu") and phrases.read_cpu(part, reading.said):
         return
     without = re.fullmatch(r"(.+?)\s+(?:without|no) driver", part, re.I)
     if without:
-        said.driver_problem = "missing"
+        reading.said.driver_problem = "missing"
         part = without[1]
     for inside in re.findall(r"\(([^()]+)\)", part):
-        if "core" not in inside.lower() and phrases.read_phrase(inside.strip(), said):
+        if (
+            "core" not in inside.lower()
+            and not _BARE_SIZE.fullmatch(inside.strip())
+            and phrases.read_phrase(inside.strip(), reading.said)
+        ):
             part = part.replace(f"({inside})", " ").strip()
-    count, name = _count(part)
-    mig = _MIG.search(name)
-    asked = split_name(_MIG.sub(" ", name) if mig else name)
-    chosen = choose_accelerator(asked, known, mig[0].lower() if mig else None)
-    if chosen is None:
-        if phrases.read_cpu(part, said):
-            return
-        raise UnknownName("accelerator", name, _near(name, known), "`advise list accelerators` names them all.")
-    entry, note = chosen
-    card = _CardCount(count, entry, mig[0].lower() if mig else None, note)
-    if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", name, re.I):
-        said.cpu_model = name
-    cards.append(card)
-    for gb in asked.sizes:
-        if _takes_ram(entry):
+    known = reading.catalogue.accelerators()
+    named = _find_cards(part, known)
+    if named is not None:
+        _add_cards(named, reading)
+        return
+    pieces = cut_into_pieces(part, lambda piece: _is_understood(piece, reading))
+    if pieces is not None and pieces != [part]:
+        for piece in pieces:
+            _read_part(piece, reading)
+        return
+    if phrases.read_cpu(_digits_first(part), reading.said):
+        return
+    name = next((n for _, n in split_counts(part)), part)
+    raise UnknownName("accelerator", name, _near(name, reading), "`advise list accelerators` names them all.")
+
+
+def _read_phrase(part: str, reading: _Reading) -> bool:
+    if not phrases.read_phrase(part, reading.said):
+        return False
+    if reading.said.bare_bytes is not None:
+        reading.sizes.append((len(reading.cards), reading.said.bare_bytes))
+        reading.said.bare_bytes = None
+    return True
+
+
+def _is_understood(piece: str, reading: _Reading) -> bool:
+    """Whether a piece of a part is a phrase, a machine, cards or a processor by itself."""
+    if phrases.is_phrase(piece) or _find_machine(piece, reading) is not None:
+        return True
+    try:
+        if _find_cards(piece, reading.catalogue.accelerators()) is not None:
+            return True
+    except AdvisorError as e:
+        return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
+    words = piece.split()
+    inner = (" ".join(words[i:j]) for i in range(1, len(words)) for j in range(i + 1, len(words) + 1))
+    return len(words) <= 6 and phrases.is_cpu(_digits_first(piece)) and not any(phrases.is_phrase(x) for x in inner)
+
+
+def _digits_first(part: str) -> str:
+    """`dual xeon 6248` as `2x xeon 6248`: what the words of processors take."""
+    for number, name in split_counts(part):
+        bare = re.sub(r"^(?:sockets?|cpus?|processors?)\s+(?:of\s+)?", "", name, flags=re.I)
+        if 1 < number <= 8 and phrases.is_cpu(bare):
+            return f"{number}x {bare}"
+    return part
+
+
+def _find_cards(part: str, known: Mapping[str, Accelerator]) -> _Named | None:
+    """The cards that a part means in one of the ways its count can be read; None when no name has these words.
+
+    Raises AdvisorError `ambiguous_accelerator` when several are meant or no size fits, BadInput for too many.
+    """
+    refused: AdvisorError | None = None
+    for count, name in split_counts(part):
+        mig = MIG.search(name)
+        asked = split_name(MIG.sub(" ", name) if mig else name)
+        if all(_TELLS_NOTHING.fullmatch(word) for word in asked.words):
+            continue
+        try:
+            chosen = choose_accelerator(asked, known, mig[0].lower() if mig else None)
+        except AdvisorError as e:
+            refused = refused or e
+            continue
+        if chosen is not None:
+            if not 1 <= count <= MAX_CARDS:
+                raise BadInput(f"{count} cards: between 1 and {MAX_CARDS} on one node are possible")
+            return _Named(count, name, mig[0].lower() if mig else None, asked.sizes, *chosen)
+    if refused is not None:
+        raise refused
+    return None
+
+
+def _add_cards(named: _Named, reading: _Reading) -> None:
+    entry, said = named.entry, reading.said
+    if entry.kind == "apu" and re.match(r"(AMD )?Ryzen", named.name, re.I):
+        said.cpu_model = named.name
+    reading.cards.append(CardCount(named.number, entry, named.mig, named.note))
+    for gb in named.sizes:
+        if takes_ram(entry):
             said.ram_bytes = int(gb * GIB)
         elif gb in entry.host_memory_options_gb and said.ram_bytes is None:  # `NVIDIA GH200 480GB`, as the driver says
-            said.ram_bytes = int(count * gb * HOST_USABLE * 10**9)
+            said.ram_bytes = int(named.number * gb * HOST_USABLE * 10**9)
 
 
-def _count(part: str) -> tuple[int, str]:
-    """(how many, name) of `8x H100`, `2 × RTX 3090`, `H100 x8`, `RTX 4090`."""
-    m = re.fullmatch(r"(\d{1,6})\s*[x×*](?!tx?\b)\s*(.+)", part, re.I) or re.fullmatch(r"(\d{1,2})\s+(\D.*)", part)
-    if m is None:
-        back = re.fullmatch(r"(.*\S)\s+[x×*]\s*(\d{1,4})", part, re.I)
-        number, name = (back[2], back[1]) if back else ("1", part)
-    else:
-        number, name = m[1], m[2]
-    if not 1 <= int(number) <= MAX_CARDS:
-        raise BadInput(f"{number} cards: between 1 and {MAX_CARDS} on one node are possible")
-    return int(number), name.strip()
+def _find_machine(part: str, reading: _Reading) -> tuple[int, NamedMachine] | None:
+    known = reading.machines
+    return next(((n, m) for n, name in split_counts(part) if (m := known.get(simplify_name(name))) is not None), None)
 
 
-def _near(name: str, known: Mapping[str, Accelerator]) -> tuple[str, ...]:
+def _read_machine(part: str, reading: _Reading) -> bool:
+    """Take a machine's name: what it holds counts where the string does not say otherwise; several are nodes."""
+    found = _find_machine(part, reading)
+    if found is None:
+        return False
+    count, machine = found
+    if machine.hardware is None:
+        reading.lines.append(found)
+        return True
+    own = _Reading(HardwareDetails(), [], [], [], reading.catalogue, {})  # no machine is made of machines
+    _read_text(machine.hardware, own)
+    _place_sizes(own)
+    reading.cards.extend(own.cards)
+    own.said.nodes *= count
+    reading.said.fill_from(own.said)
+    reading.said.host_only = True
+    return True
+
+
+def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
+    """The chip of a line of products: the one that was named beside it, else the one with the memory that was said."""
+    if any(c.entry.vendor == "apple" or c.entry.id in line.chips for c in reading.cards):
+        return
+    known, ram = reading.catalogue.accelerators(), reading.said.ram_bytes
+    chips = [known[i] for i in line.chips if i in known]
+    fit = [a for a in chips if ram is None or ram / GIB in (line.memory_gb.get(a.id) or a.memory_options_gb)]
+    if ram is not None and not fit:
+        sizes = sorted({gb for a in chips for gb in (line.memory_gb.get(a.id) or a.memory_options_gb)})
+        raise AdvisorError(
+            "unknown_accelerator",
+            f"{line.names[0]} with {ram / GIB:g} GB: sold with {', '.join(f'{gb:g}' for gb in sizes)} GB.",
+        )
+    if len(fit) != 1:
+        names = tuple(f"{a.name}" for a in fit)
+        raise AdvisorError(
+            "ambiguous_accelerator", f"{line.names[0]!r} may have several chips: {', '.join(names)}. Say which.", names
+        )
+    note = f"{line.names[0]}: taken as {fit[0].name}" + (f", by its {ram / GIB:g} GB" if ram is not None else "")
+    reading.cards.append(CardCount(count, fit[0], None, note))
+
+
+def _hold_against_vram(text: str, reading: _Reading) -> None:
+    """Memory that was called VRAM must be that of the cards; alone it names no card, and the answer is a choice."""
+    vram, cards = reading.said.vram_bytes, reading.cards
+    if vram is None:
+        return
+    known = reading.catalogue.accelerators().values()
+    if not cards:
+        fit = [a for a in known if a.memory_bytes == vram and not a.only_with_size and a.form in _SOLD_ALONE]
+        fit.sort(key=lambda a: a.launch_date or "", reverse=True)
+        fit.sort(key=lambda a: a.form != "card")
+        names = tuple(a.name for a in fit)
+        listed = f": {', '.join(names[:10])} have that" if names else ""
+        raise AdvisorError(
+            "ambiguous_accelerator", f"{text.strip()!r} does not say which card{listed}. Say which.", names[:6]
+        )
+    sizes = {c.entry.memory_bytes or 0 for c in cards} | {sum(c.number * (c.entry.memory_bytes or 0) for c in cards)}
+    if all(c.entry.memory_bytes for c in cards) and not any(abs(vram - s) <= 0.02 * s for s in sizes):
+        had = " and ".join(f"{c.entry.name} {format_gib(c.entry.memory_bytes, 0)}" for c in cards)
+        raise BadInput(f"{format_gib(vram, 0)} of VRAM were said, and the cards have other sizes: {had}")
+
+
+_TELLS_NOTHING = re.compile(
+    r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx"
+)  # alone
+_NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
+_BARE_SIZE = re.compile(phrases.SIZE, re.I)
+_SOLD_ALONE = ("card", "pcie-card", "workstation-card")
+
+
+def _place_sizes(reading: _Reading) -> None:
+    for before, size in reading.sizes:
+        _place(size, reading.cards[before - 1] if before else None, reading.said)
+
+
+def _near(name: str, reading: _Reading) -> tuple[str, ...]:
+    known = reading.catalogue.accelerators()
     names = {n: a.name for a in known.values() for n in (a.name, *a.aliases, re.sub("GeForce |Radeon ", "", a.name))}
+    names.update({n: m.names[0] for m in _distinct(reading.catalogue.named_machines()) for n in m.names})
     return tuple(dict.fromkeys(names[n] for n in near_matches(name, names)))
 
 
-def _takes_ram(entry: Accelerator) -> bool:
-    """Whether the size written after the name is the machine's memory (chips without memory of their own)."""
-    return entry.memory_bytes is None and (entry.unified or entry.kind in ("apu", "unified"))
+def _distinct(machines: Mapping[str, NamedMachine]) -> Iterator[NamedMachine]:
+    seen: set[int] = set()
+    for machine in machines.values():
+        if id(machine) not in seen:
+            seen.add(id(machine))
+            yield machine
 
 
-def _place(size: int, card: _CardCount | None, said: HardwareDetails) -> None:
+def _place(size: int, card: CardCount | None, said: HardwareDetails) -> None:
     """A size on its own is RAM beside a chip that shares memory or a bare CPU; beside a card it must be the card's."""
-    if card is None or _takes_ram(card.entry) or card.entry.unified:
+    if card is None or takes_ram(card.entry) or card.entry.unified:
         said.ram_bytes = size
         return
     have = card.entry.memory_bytes
@@ -148,203 +305,3 @@ def _place(size: int, card: _CardCount | None, said: HardwareDetails) -> None:
             f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "
             f"write `{size // GIB}GB RAM` if host memory is meant"
         )
-
-
-def _machine(text: str, said: HardwareDetails, cards: list[_CardCount]) -> Machine:
-    notes = [c.note for c in cards if c.note]
-    if said.driver_problem:
-        notes.append(_driver_note(said.driver_problem))
-    devices = _devices(said, cards, notes)
-    if said.visible is not None:
-        masks = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), said.visible)
-        devices, hidden = device_visibility.apply_visibility(devices, masks)
-    else:
-        devices, hidden = device_visibility.apply_visibility(devices, {})
-    apple = any(c.entry.vendor == "apple" for c in cards)
-    system: Os | None = said.os or ("macos" if apple else None)
-    ram = _ram(said, cards, notes)
-    return Machine(
-        source="text",
-        text=text.strip(),
-        os=system,
-        os_version=said.os_version,
-        arch=said.arch or _arch(cards),
-        wsl=said.wsl,
-        container=said.container,
-        orchestrator=said.orchestrator,
-        nodes=said.nodes,
-        cpu=_cpu(said, cards),
-        memory=HostMemory(
-            total_bytes=ram,
-            available_bytes=None if devices else said.free_bytes,
-            limit_bytes=said.limit_bytes,
-            sold_bytes=_host_sold(cards) if ram is None else None,
-        ),
-        devices=devices,
-        interconnect=_interconnect(said, cards),
-        drivers=said.drivers,
-        npu=said.npu,
-        python=said.python,
-        notes=tuple(dict.fromkeys([*notes, *hidden])),
-    )
-
-
-def _driver_note(problem: str) -> str:
-    if "mismatch" in problem.lower():
-        return "NVIDIA driver and library versions differ (usual after an upgrade): reboot or reload it"
-    return "driver missing" if problem == "missing" else f"the driver does not answer ({problem})"
-
-
-def _devices(said: HardwareDetails, cards: list[_CardCount], notes: list[str]) -> tuple[Device, ...]:
-    out: list[Device] = []
-    for card_count in cards:
-        total, basis = _total(card_count, said, notes)
-        if said.free_bytes is not None and total is not None and said.free_bytes > total:
-            nominal = card_count.entry.memory_bytes
-            if card_count.mig or card_count.entry.unified or nominal is None or said.free_bytes > nominal:
-                raise BadInput(
-                    f"{format_gib(said.free_bytes)} free is more than {card_count.entry.name} has "
-                    f"({format_gib(nominal or total)})"
-                )
-            total = said.free_bytes  # what is free is certainly usable, whatever share was assumed
-        parts = 1 if card_count.mig else card_count.entry.devices_per_card
-        if parts > 1:
-            notes.append(f"one {card_count.entry.name} card shows as {parts} devices of {format_gib(total, 0)}")
-        rate = card_count.entry.bandwidth_gbs
-        for _ in range(card_count.number * parts):
-            out.append(
-                Device(
-                    index=len(out),
-                    name=card_count.entry.name + (f" MIG {card_count.mig}" if card_count.mig else ""),
-                    vendor=_vendor(card_count.entry),
-                    accelerator=card_count.entry.id,
-                    total_bytes=total,
-                    total_basis=basis,
-                    sold_bytes=_sold(card_count.entry) if total is None else None,
-                    free_bytes=said.free_bytes,
-                    unified=card_count.entry.unified,
-                    compute_capability=card_count.entry.compute_capability,
-                    gfx=card_count.entry.gfx,
-                    mig_profile=card_count.mig,
-                    mig_enabled=True if card_count.mig else None,
-                    gpu_cores=_gpu_cores(card_count.entry),
-                    power_limit_watts=said.power_watts,
-                    bandwidth_gbs=rate / parts if rate is not None and parts > 1 else None,
-                    driver_missing=said.driver_problem is not None,
-                )
-            )
-    return tuple(out)
-
-
-def _total(
-    card_count: _CardCount, said: HardwareDetails, notes: list[str]
-) -> tuple[int | None, Literal["reported", "catalogue", "assumed"] | None]:
-    """Usable bytes of one device of these cards."""
-    if card_count.mig:
-        return mig_bytes(card_count.mig), "assumed"
-    if not _takes_ram(card_count.entry):
-        total, basis = usable_capacity_bytes(card_count.entry)
-        return (total // card_count.entry.devices_per_card if total is not None else None), basis
-    ram = said.ram_bytes
-    if ram is None and said.wired_bytes is None and said.gtt_bytes is None:
-        notes.append(f"{card_count.entry.name} uses the machine's memory, and how much that is was not said")
-    elif ram is not None and card_count.entry.memory_options_gb and ram / GIB not in card_count.entry.memory_options_gb:
-        sold = ", ".join(f"{gb:g}" for gb in card_count.entry.memory_options_gb)
-        notes.append(
-            f"{card_count.entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given"
-        )
-    if card_count.entry.vendor == "apple":
-        if said.wired_bytes is not None:
-            return said.wired_bytes, "reported"
-        return (default_working_set(ram), "assumed") if ram is not None else (None, None)
-    if card_count.entry.vendor == "amd":
-        if said.gtt_bytes is not None:
-            return said.gtt_bytes + (said.carve_bytes or 0), "reported"
-        if ram is not None:
-            notes.append(CARVE_NOTE.format(f"{GTT_SHARE:.0%} of RAM"))
-            return int(ram * GTT_SHARE) + (said.carve_bytes or 0), "assumed"
-    return None, None
-
-
-def _sold(entry: Accelerator) -> tuple[int, int] | None:
-    """Usable bytes of the smallest and the largest memory that a chip is sold with; None where that is not known."""
-    if not entry.memory_options_gb:
-        return None
-    sizes = [int(gb * GIB) for gb in (min(entry.memory_options_gb), max(entry.memory_options_gb))]
-    if entry.vendor == "apple":
-        least, most = default_working_set(sizes[0]), sizes[1]
-    else:
-        least, most = int(sizes[0] * GTT_SHARE), sizes[1]
-    return least, most
-
-
-def _host_sold(cards: list[_CardCount]) -> tuple[int, int] | None:
-    """Usable bytes of the processors' memory that superchips come with, least and most; None beside other cards."""
-    sizes = [(c.number, c.entry.host_memory_options_gb) for c in cards if not c.mig]
-    if not sizes or len(sizes) < len(cards) or not all(gb for _, gb in sizes):
-        return None
-    least, most = (sum(n * pick(gb) * 10**9 for n, gb in sizes) for pick in (min, max))
-    return int(least * HOST_USABLE), int(most)
-
-
-def mig_bytes(profile: str) -> int:
-    """Usable bytes of a MIG slice: the size in its name less 1 percent and 0.45 GiB, the lower envelope of what
-    nvidia-smi lists for A100 and H100 slices (1g.10gb 9.5, 3g.40gb 39.25, 7g.80gb 78.75 GiB)."""
-    m = _MIG.fullmatch(profile)
-    if m is None:
-        raise BadInput(f"MIG profile {profile!r}: e.g. `3g.40gb` is wanted")
-    return int((int(m[2]) * 0.99 - 0.45) * GIB)
-
-
-def _ram(said: HardwareDetails, cards: list[_CardCount], notes: list[str]) -> int | None:
-    """RAM of the host; chips with a fixed unified memory tell it themselves."""
-    fixed = next((c.entry for c in cards if c.entry.unified and c.entry.memory_bytes is not None), None)
-    if fixed is None or fixed.memory_bytes is None:
-        return said.ram_bytes
-    usable, basis = usable_capacity_bytes(fixed)
-    origin = "MemTotal in /proc/meminfo" if basis == "catalogue" else "assumed share of the nominal size"
-    notes.append(f"unified memory: programs and model share {format_gib(usable, 1)} ({origin})")
-    return usable if said.ram_bytes is None else min(said.ram_bytes, usable or said.ram_bytes)
-
-
-def _cpu(said: HardwareDetails, cards: list[_CardCount]) -> Cpu:
-    model = said.cpu_model
-    if model is None and cards and cards[0].entry.vendor == "apple":
-        model = re.sub(r"\s*\(.*\)", "", cards[0].entry.name)
-    known = [float(x) for x in (said.threads or said.cores, said.cpu_limit) if x is not None]
-    return Cpu(
-        model=model,
-        sockets=said.sockets,
-        physical_cores=said.cores,
-        logical_cores=said.threads,
-        usable_cores=min(known, default=None),
-        flags=tuple(said.flags) or None,
-    )
-
-
-def _arch(cards: list[_CardCount]) -> str | None:
-    """Chips that come with an Arm processor."""
-    for card_count in cards:
-        if card_count.entry.vendor == "apple" or (
-            card_count.entry.vendor == "nvidia" and (card_count.entry.unified or card_count.entry.form == "superchip")
-        ):
-            return "arm64"
-    return None
-
-
-def _interconnect(said: HardwareDetails, cards: list[_CardCount]) -> str | None:
-    """As said; else NVLink for several cards of a form that only exists on NVLink boards."""
-    if said.links:
-        return "+".join(said.links)
-    if sum(c.number for c in cards) > 1 and cards and all(c.entry.form in ("sxm", "superchip") for c in cards):
-        return None if any(c.mig for c in cards) else "nvlink"
-    return None
-
-
-def _vendor(entry: Accelerator) -> Vendor:
-    return next((v for v in _VENDORS if v == entry.vendor), "unknown")
-
-
-def _gpu_cores(entry: Accelerator) -> int | None:
-    m = re.search(r"\((\d+)-core GPU\)", entry.name)
-    return int(m[1]) if m else None

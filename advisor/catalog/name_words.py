@@ -16,12 +16,12 @@ FILLER = frozenset(
     (
         "nvidia", "geforce", "amd", "radeon", "instinct", "intel", "apple", "tesla", "google", "aws", "amazon",
         "habana", "gpu", "gpus", "card", "cards", "graphics", "generation", "edition", "chip", "accelerator", "the",
-        "of", "a", "an", "each", "per", "with", "mig", "slice", "module", "system",
+        "of", "a", "an", "each", "per", "with", "mig", "slice", "module", "system", "vram", "memory",
     )
 )  # fmt: skip
 # Words of a board's form: a plain name may leave them out.
 FORMS = frozenset(("sxm", "pcie", "oam", "hgx", "dgx"))
-_SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s*(?:gb|gib|g)(?![\w])")
+_SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?(?=\s*gi?b)|\d{1,3}(?=\s*g))\s*(?:gb|gib|g|gigs?)(?![\w])")
 _SPELLINGS = (
     (re.compile(r"(\d{2})[ -]?cores?\b|\b(\d{2})c\b"), r" \1\2core "),
     (re.compile(r"\bmax[ -]q\b"), " maxq "),
@@ -65,6 +65,7 @@ def choose_accelerator(
     """
     if not asked.words:
         return None
+    known = {i: a for i, a in known.items() if not a.only_with_size or any(_has_size(a, s) for s in asked.sizes)}
     whole = [a for a in known.values() if any(_same(asked, n) for n in (a.name, a.id, *a.aliases))]
     if len(whole) == 1 and _slices(whole[0], mig):
         return whole[0], _also_sold(asked, whole[0], known)

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from advisor.catalog.compiled_rules import CompiledRules, ModelRow, load_compiled_rules
+from advisor.catalog.machine_types import NamedMachine, index_machines
 from advisor.catalog.names import find_id, find_quantization
 from advisor.catalog.roots import rule_roots
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
@@ -56,6 +57,10 @@ class Catalog:
     def cpu_platforms(self) -> dict[str, CpuPlatform]:
         """All processor platforms by id."""
         return self._cpu_platforms
+
+    def named_machines(self) -> dict[str, NamedMachine]:
+        """Whole machines (rules/machines) by every simplified name."""
+        return self._named_machines
 
     def quantizations(self) -> dict[str, Quantization]:
         """All weight formats by id."""
@@ -142,6 +147,10 @@ class Catalog:
     @cached_property
     def _cpu_platforms(self) -> dict[str, CpuPlatform]:
         return _table(self._source.cpu_platforms, CpuPlatform)
+
+    @cached_property
+    def _named_machines(self) -> dict[str, NamedMachine]:
+        return index_machines(self.documents("machines/"))
 
     @cached_property
     def _quantizations(self) -> dict[str, Quantization]:

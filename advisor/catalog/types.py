@@ -71,6 +71,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     name: str
     aliases: tuple[str, ...] = ()
     default_of: tuple[str, ...] = ()  # names for which this memory size is the one taken (and said)
+    only_with_size: bool = False  # memory changed by a workshop: meant only where its size is written
     form: Form | None = None
     kind: str | None = None  # discrete, integrated, ...
     unified: bool = False

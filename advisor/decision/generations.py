@@ -33,6 +33,7 @@ def amd_generation(gfx: str | None) -> str | None:
         ("gfx94", "cdna3"),
         ("gfx950", "cdna4"),
         ("gfx90", "gcn"),
+        ("gfx80", "gcn"),
         ("gfx101", "rdna1"),
         ("gfx103", "rdna2"),
         ("gfx110", "rdna3"),

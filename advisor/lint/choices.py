@@ -9,12 +9,14 @@ from typing import Any
 from advisor.advice.compare import ComparisonsFile
 from advisor.advice.migrate import MigrationsFile
 from advisor.advice.picks import PicksFile
+from advisor.catalog.machine_types import MachinesFile
 from advisor.catalog.types import Engine
 from advisor.decision.fields import USE_CASES
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House, RuleDocument
 from advisor.lint.rule_types import At
+from advisor.near import simplify_name
 
 ANY = "any"  # a pair of migrations that holds for every engine
 CONTEXT = (512, 10_000_000)  # tokens of one request
@@ -37,6 +39,24 @@ def find_faults(house: House) -> Iterator[Fault]:
     for path, check in checks.items():
         if path in house.documents:
             yield from check(house, house.documents[path])
+    yield from _machines(house)
+
+
+def _machines(house: House) -> Iterator[Fault]:
+    """Machines of all files: each holds something that can be read, and no two have one name."""
+    seen: dict[str, str] = {}
+    for path, document in house.documents.items():
+        if not path.startswith("machines/"):
+            continue
+        file: MachinesFile = document.value
+        for i, machine in enumerate(file.machines):
+            at: At = ("machines", i)
+            if (machine.hardware is None) == (not machine.chips):
+                yield document.place.field("wrong_value", at, f"{machine.names[0]} needs either `hardware` or `chips`")
+            for name in machine.names:
+                other = seen.setdefault(simplify_name(name), machine.names[0])
+                if other != machine.names[0]:
+                    yield document.place.field("duplicate_name", (*at, "names"), f"{name} is a name of {other} too")
 
 
 def _picks(house: House, document: RuleDocument) -> Iterator[Fault]:

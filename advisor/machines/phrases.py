@@ -10,15 +10,15 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import msgspec
-
 from advisor.errors import BadInput
 from advisor.machines.cpu import FLAGS
+from advisor.machines.hardware_details import HardwareDetails
 from advisor.machines.host import normalise_arch
 from advisor.units import GIB, MIB, TIB
 
-SIZE = r"(\d{1,7}(?:\.\d{1,3})?)\s*(GB|GiB|G|TB|TiB|MB|MiB)"
+SIZE = r"(\d{1,7}(?:\.\d{1,3})?)\s*(GB|GiB|(?<!\d{4})G|TB|TiB|T|MB|MiB|gigs?|gigabytes?|terabytes?)"
 _SCALE = {"g": GIB, "gb": GIB, "gib": GIB, "t": TIB, "tb": TIB, "tib": TIB, "mb": MIB, "mib": MIB}
+_SCALE |= {"gig": GIB, "gigs": GIB, "gigabyte": GIB, "gigabytes": GIB, "terabyte": TIB, "terabytes": TIB}
 _V = r"(\d+(?:\.\d+)*)"
 _LINKS = {
     "nvlink": "nvlink", "nvlink domain": "nvlink", "nvswitch": "nvlink", "pcie": "pcie", "infiniband": "infiniband",
@@ -31,47 +31,11 @@ _FLAGS = {
 }  # fmt: skip
 _CPU = re.compile(
     r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
-    r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace|Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
-    r"POWER\d|A1[2-9]\b|i[3579]-|N\d{2,3}\b).*?)(?: Mac| CPU)?",
+    r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace(?! (?:Hopper|Blackwell))|"
+    r"Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
+    r"POWER\d|A1[2-9]\b|i[3579][- ]\d|N\d{2,3}\b).*?)(?: Mac| CPU)?",
     re.I,
 )
-# board -> (processor, cores)
-_BOARDS = {"raspberry pi 5": ("Cortex-A76", 4), "raspberry pi 4": ("Cortex-A72", 4)}
-
-
-class HardwareDetails(msgspec.Struct):
-    """What the phrases of one string said. None = not said."""
-
-    ram_bytes: int | None = None
-    bare_bytes: int | None = None  # a size on its own: RAM, or the memory of the card before it
-    free_bytes: int | None = None
-    limit_bytes: int | None = None
-    cpu_limit: float | None = None
-    os: Any = None
-    os_version: str | None = None
-    arch: str | None = None
-    wsl: bool | None = None
-    container: str | None = None
-    orchestrator: str | None = None
-    nodes: int = 1
-    python: str | None = None
-    cpu_model: str | None = None
-    sockets: int | None = None
-    cores: int | None = None
-    threads: int | None = None
-    flags: list[str] = []
-    drivers: dict[str, str] = {}
-    links: list[str] = []
-    visible: str | None = None
-    npu: str | None = None
-    no_gpu: bool = False
-    host_only: bool = False  # names a computer without saying which accelerator it has
-    gtt_bytes: int | None = None
-    carve_bytes: int | None = None
-    wired_bytes: int | None = None
-    power_watts: float | None = None
-    driver_problem: str | None = None
-    unified: bool = False
 
 
 def split_phrases(text: str) -> list[str]:
@@ -110,6 +74,16 @@ def read_phrase(part: str, said: HardwareDetails) -> bool:
             take(said, m)
             return True
     return False
+
+
+def is_phrase(part: str) -> bool:
+    """Whether the part is a phrase of this kind."""
+    return any(pattern.fullmatch(part) for pattern, _ in _phrases())
+
+
+def is_cpu(part: str) -> bool:
+    """Whether the part looks like a processor's name."""
+    return _CPU.fullmatch(part) is not None
 
 
 def read_cpu(part: str, said: HardwareDetails) -> bool:
@@ -163,6 +137,22 @@ def _ram(said: HardwareDetails, m: re.Match[str]) -> None:
     said.host_only = True
 
 
+_CHANNELS = {"dual": 2, "quad": 4, "octa": 8}
+
+
+def _memory_modules(said: HardwareDetails, m: re.Match[str]) -> None:
+    """`12x 32GB DDR5-4800`, `12x DDR5-4800`, `8-channel DDR4-3200`, `192GB DDR5-6000`: modules fill a channel each."""
+    found = m.groupdict()
+    number, size, rate = found.get("n"), found.get("size"), found.get("rate")
+    if number:
+        said.memory_channels = _CHANNELS.get(number.lower()) or _count(number, "memory modules", 64)
+    if size:
+        said.ram_bytes = parse_memory_size(size, found["unit"]) * (said.memory_channels or 1 if number else 1)
+        said.host_only = True
+    if rate:
+        said.memory_mts = _count(rate, "million transfers a second", 20_000)
+
+
 def _unified(said: HardwareDetails, m: re.Match[str]) -> None:
     said.ram_bytes = parse_memory_size(m[1], m[2])
     said.unified = True
@@ -213,11 +203,6 @@ def _computer(said: HardwareDetails, m: re.Match[str]) -> None:
     said.host_only = True
 
 
-def _board(said: HardwareDetails, m: re.Match[str]) -> None:
-    said.cpu_model, said.cores = _BOARDS[m[1].lower()]
-    said.arch, said.host_only = "arm64", True
-
-
 def _links(said: HardwareDetails, m: re.Match[str]) -> None:
     for link in m[0].split("+"):
         name = _LINKS[re.sub(r"\s+(gen ?)?\d[\d.]*( ?x\d+)?$", "", link.strip().lower())]
@@ -260,11 +245,32 @@ def _arch(said: HardwareDetails, m: re.Match[str]) -> None:
 
 _LINK = r"(?:nvlink(?: domain)?|nvswitch|pcie(?:\s+(?:gen ?)?\d[\d.]*)?(?: ?x\d+)?|infiniband|roce|thunderbolt(?: \d)?|"
 _LINK += r"ethernet|infinity fabric|xgmi)"
+_DDR = r"(?:LP)?DDR\dX?"
+_RATE = r"[- ]?(?P<rate>\d{4,5})(?: ?(?:MT/s|MHz))?"
+_SIZED = SIZE.replace("(", "(?P<size>", 1).replace("(GB|", "(?P<unit>GB|")
+_END = r"(?: (?:of )?(?:RAM|memory))?(?: each)?"
 _TABLE: tuple[tuple[str, Callable[[HardwareDetails, re.Match[str]], None]], ...] = (
-    (r"cpu(?:[ -]only)?|(?:no|without) (?:gpus?|accelerators?|graphics card)", _set("no_gpu", True)),
+    (
+        r"cpu(?:[ -]only)?|gpu: none|"
+        r"(?:no|without)(?: an?| any| dedicated| discrete)? (?:gpus?|accelerators?|graphics(?: card)?)|"
+        r"(?:integrated graphics|igpu)(?: only)?",
+        _set("no_gpu", True),
+    ),
     (rf"{SIZE} (?:of )?(?:(?:system |host )?(?:RAM|memory)|(?:LP)?DDR\dX?)(?: (?:laptop|desktop|pc|server))?", _ram),
     (rf"(?:RAM|memory):? {SIZE}", _ram),
     (rf"{SIZE} (?:of )?unified(?: memory)?", _unified),
+    (
+        rf"(?:\d{{1,2}}\s*[x×]\s*)?{SIZE} (?:of )?"
+        r"(?:VRAM|video (?:memory|ram)|gpu memory|gpus?|(?:graphics|video )?cards?)",
+        _bytes("vram_bytes"),
+    ),
+    (rf"VRAM:? {SIZE}", _bytes("vram_bytes")),
+    (
+        rf"(?P<n>\d{{1,2}})\s*(?P<x>[x×])\s*{_SIZED}(?: (?:of )?{_DDR}(?:{_RATE})?{_END}| (?:of )?(?:RAM|memory))",
+        _memory_modules,
+    ),
+    (rf"(?P<n>\d{{1,2}}|dual|quad|octa)(?:\s*[x×]\s*|[- ]channels?(?: of)? ){_DDR}(?:{_RATE})?{_END}", _memory_modules),
+    (rf"(?:{_SIZED} (?:of )?)?{_DDR}{_RATE}{_END}", _memory_modules),
     (SIZE, _bytes("bare_bytes")),
     (rf"{SIZE} free(?: VRAM)?", _bytes("free_bytes")),
     (rf"(?:container )?memory limit(?:ed to)? {SIZE}", _bytes("limit_bytes")),
@@ -284,7 +290,6 @@ _TABLE: tuple[tuple[str, Callable[[HardwareDetails, re.Match[str]], None]], ...]
     (r"(?:iphone|ipad|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _browser),
     (r"(?:(\d{1,3})-core )?(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook)", _computer),
-    (rf"({'|'.join(_BOARDS)})(?: model b)?", _board),
     (rf"(?:nvidia )?driver (?:version )?{_V}(?:\s*\(CUDA {_V}\))?", _nvidia),
     (rf"CUDA (?:version )?{_V}", _driver("cuda")),
     (rf"ROCm {_V}", _driver("rocm")),

@@ -71,6 +71,8 @@ class HostMemory(Record, frozen=True, kw_only=True):
     available_bytes: int | None = None
     limit_bytes: int | None = None  # cgroup or container limit, None = no limit known
     sold_bytes: tuple[int, int] | None = None  # where the total is not known: smallest and largest that is sold
+    transfers_mts: int | None = None  # million transfers a second, where it was said
+    channels: int | None = None  # over all sockets, where it was said
 
     @property
     def usable_bytes(self) -> int | None:

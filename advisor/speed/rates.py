@@ -149,10 +149,19 @@ UNKNOWN_HOST_GBS = 40.0
 
 
 def host_bandwidth(deployment: Deployment, rules: Catalog) -> float | None:
-    """Bandwidth of the host's memory, GB/s over all sockets; None when the platform is not known."""
+    """Bandwidth of the host's memory, GB/s over all sockets; None when the platform is not known.
+
+    Where the machine says how fast its memory is: channels x transfers x 8 bytes, with the platform's channels (else 2)
+    where it does not say how many there are, and never more than the platform has.
+    """
     if deployment.machine is None:
         return None
     entry = rules.cpu_platforms().get(deployment.machine.cpu.platform or "")
+    memory, sockets = deployment.machine.memory, deployment.machine.cpu.sockets or 1
+    if memory.transfers_mts:
+        most = entry.channels_per_socket * sockets if entry and entry.channels_per_socket else None
+        channels = min(memory.channels or most or 2, most or memory.channels or 2)
+        return channels * memory.transfers_mts * 8 / 1000
     if entry is None or entry.bandwidth_gbs_per_socket is None:
         return None
     return entry.bandwidth_gbs_per_socket * (deployment.machine.cpu.sockets or 1)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from advisor.catalog import catalog
-from advisor.catalog.hardware_names import mig_bytes, parse_hardware
+from advisor.catalog.described_machine import mig_bytes
+from advisor.catalog.hardware_names import parse_hardware
 from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
 from advisor.units import MIB

@@ -1,0 +1,242 @@
+"""The Machine that the words of a hardware string describe: its devices, memory, processor and links."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, NamedTuple, get_args
+
+from advisor.catalog.match import usable_capacity_bytes
+from advisor.catalog.types import Accelerator
+from advisor.errors import BadInput
+from advisor.machines import device_visibility
+from advisor.machines.apple import default_working_set
+from advisor.machines.hardware_details import HardwareDetails
+from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
+from advisor.units import GIB, format_gib
+
+GTT_SHARE = 0.45  # of RAM: 57.9 GiB was seen on a 128 GB Strix Halo with stock settings
+HOST_USABLE = 0.95  # of a superchip's nominal LPDDR, assumed: Lambda's GH200 offers 432 GiB of 480 GB (0.966)
+CARVE_NOTE = (
+    "GPU memory of this APU is VRAM carve-out + GTT; {} assumed, say e.g. `GTT 96GiB` if ttm.pages_limit is raised"
+)
+MIG = re.compile(r"\b(\d)g\.(\d{1,3})gb(\+me)?", re.I)
+_VENDORS: tuple[Vendor, ...] = get_args(Vendor)
+
+
+class CardCount(NamedTuple):
+    """One `3x NAME` of the string."""
+
+    number: int
+    entry: Accelerator
+    mig: str | None
+    note: str | None
+
+
+def takes_ram(entry: Accelerator) -> bool:
+    """Whether the size written after the name is the machine's memory (chips without memory of their own)."""
+    return entry.memory_bytes is None and (entry.unified or entry.kind in ("apu", "unified"))
+
+
+def describe_machine(text: str, said: HardwareDetails, cards: list[CardCount]) -> Machine:
+    """The machine of these cards and details, not yet joined to the catalogue. Raises BadInput for impossible sizes."""
+    notes = [c.note for c in cards if c.note]
+    if said.driver_problem:
+        notes.append(_driver_note(said.driver_problem))
+    devices = _devices(said, cards, notes)
+    if said.visible is not None:
+        masks = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "ZE_AFFINITY_MASK"), said.visible)
+        devices, hidden = device_visibility.apply_visibility(devices, masks)
+    else:
+        devices, hidden = device_visibility.apply_visibility(devices, {})
+    apple = any(c.entry.vendor == "apple" for c in cards)
+    system: Os | None = said.os or ("macos" if apple else None)
+    ram = _ram(said, cards, notes)
+    if said.memory_mts and not said.memory_channels and not said.cpu_model:
+        notes.append(f"memory at {said.memory_mts} MT/s: two channels assumed, say e.g. `8x DDR5-{said.memory_mts}`")
+    return Machine(
+        source="text",
+        text=text.strip(),
+        os=system,
+        os_version=said.os_version,
+        arch=said.arch or _arch(cards),
+        wsl=said.wsl,
+        container=said.container,
+        orchestrator=said.orchestrator,
+        nodes=said.nodes,
+        cpu=_cpu(said, cards),
+        memory=HostMemory(
+            total_bytes=ram,
+            available_bytes=None if devices else said.free_bytes,
+            limit_bytes=said.limit_bytes,
+            sold_bytes=_host_sold(cards) if ram is None else None,
+            transfers_mts=said.memory_mts,
+            channels=said.memory_channels,
+        ),
+        devices=devices,
+        interconnect=_interconnect(said, cards),
+        drivers=said.drivers,
+        npu=said.npu,
+        python=said.python,
+        notes=tuple(dict.fromkeys([*notes, *hidden])),
+    )
+
+
+def _driver_note(problem: str) -> str:
+    if "mismatch" in problem.lower():
+        return "NVIDIA driver and library versions differ (usual after an upgrade): reboot or reload it"
+    return "driver missing" if problem == "missing" else f"the driver does not answer ({problem})"
+
+
+def _devices(said: HardwareDetails, cards: list[CardCount], notes: list[str]) -> tuple[Device, ...]:
+    out: list[Device] = []
+    for card_count in cards:
+        total, basis = _total(card_count, said, notes)
+        if said.free_bytes is not None and total is not None and said.free_bytes > total:
+            nominal = card_count.entry.memory_bytes
+            if card_count.mig or card_count.entry.unified or nominal is None or said.free_bytes > nominal:
+                raise BadInput(
+                    f"{format_gib(said.free_bytes)} free is more than {card_count.entry.name} has "
+                    f"({format_gib(nominal or total)})"
+                )
+            total = said.free_bytes  # what is free is certainly usable, whatever share was assumed
+        parts = 1 if card_count.mig else card_count.entry.devices_per_card
+        if parts > 1:
+            notes.append(f"one {card_count.entry.name} card shows as {parts} devices of {format_gib(total, 0)}")
+        rate = card_count.entry.bandwidth_gbs
+        for _ in range(card_count.number * parts):
+            out.append(
+                Device(
+                    index=len(out),
+                    name=card_count.entry.name + (f" MIG {card_count.mig}" if card_count.mig else ""),
+                    vendor=_vendor(card_count.entry),
+                    accelerator=card_count.entry.id,
+                    total_bytes=total,
+                    total_basis=basis,
+                    sold_bytes=_sold(card_count.entry) if total is None else None,
+                    free_bytes=said.free_bytes,
+                    unified=card_count.entry.unified,
+                    compute_capability=card_count.entry.compute_capability,
+                    gfx=card_count.entry.gfx,
+                    mig_profile=card_count.mig,
+                    mig_enabled=True if card_count.mig else None,
+                    gpu_cores=_gpu_cores(card_count.entry),
+                    power_limit_watts=said.power_watts,
+                    bandwidth_gbs=rate / parts if rate is not None and parts > 1 else None,
+                    driver_missing=said.driver_problem is not None,
+                )
+            )
+    return tuple(out)
+
+
+def _total(
+    card_count: CardCount, said: HardwareDetails, notes: list[str]
+) -> tuple[int | None, Literal["reported", "catalogue", "assumed"] | None]:
+    """Usable bytes of one device of these cards."""
+    if card_count.mig:
+        return mig_bytes(card_count.mig), "assumed"
+    if not takes_ram(card_count.entry):
+        total, basis = usable_capacity_bytes(card_count.entry)
+        return (total // card_count.entry.devices_per_card if total is not None else None), basis
+    ram = said.ram_bytes
+    if ram is None and said.wired_bytes is None and said.gtt_bytes is None:
+        notes.append(f"{card_count.entry.name} uses the machine's memory, and how much that is was not said")
+    elif ram is not None and card_count.entry.memory_options_gb and ram / GIB not in card_count.entry.memory_options_gb:
+        sold = ", ".join(f"{gb:g}" for gb in card_count.entry.memory_options_gb)
+        notes.append(
+            f"{card_count.entry.name}: sold with {sold} GB as far as the catalogue knows, {ram / GIB:g} was given"
+        )
+    if card_count.entry.vendor == "apple":
+        if said.wired_bytes is not None:
+            return said.wired_bytes, "reported"
+        return (default_working_set(ram), "assumed") if ram is not None else (None, None)
+    if card_count.entry.vendor == "amd":
+        if said.gtt_bytes is not None:
+            return said.gtt_bytes + (said.carve_bytes or 0), "reported"
+        if ram is not None:
+            notes.append(CARVE_NOTE.format(f"{GTT_SHARE:.0%} of RAM"))
+            return int(ram * GTT_SHARE) + (said.carve_bytes or 0), "assumed"
+    return None, None
+
+
+def _sold(entry: Accelerator) -> tuple[int, int] | None:
+    """Usable bytes of the smallest and the largest memory that a chip is sold with; None where that is not known."""
+    if not entry.memory_options_gb:
+        return None
+    sizes = [int(gb * GIB) for gb in (min(entry.memory_options_gb), max(entry.memory_options_gb))]
+    if entry.vendor == "apple":
+        least, most = default_working_set(sizes[0]), sizes[1]
+    else:
+        least, most = int(sizes[0] * GTT_SHARE), sizes[1]
+    return least, most
+
+
+def _host_sold(cards: list[CardCount]) -> tuple[int, int] | None:
+    """Usable bytes of the processors' memory that superchips come with, least and most; None beside other cards."""
+    sizes = [(c.number, c.entry.host_memory_options_gb) for c in cards if not c.mig]
+    if not sizes or len(sizes) < len(cards) or not all(gb for _, gb in sizes):
+        return None
+    least, most = (sum(n * pick(gb) * 10**9 for n, gb in sizes) for pick in (min, max))
+    return int(least * HOST_USABLE), int(most)
+
+
+def mig_bytes(profile: str) -> int:
+    """Usable bytes of a MIG slice: the size in its name less 1 percent and 0.45 GiB, the lower envelope of what
+    nvidia-smi lists for A100 and H100 slices (1g.10gb 9.5, 3g.40gb 39.25, 7g.80gb 78.75 GiB)."""
+    m = MIG.fullmatch(profile)
+    if m is None:
+        raise BadInput(f"MIG profile {profile!r}: e.g. `3g.40gb` is wanted")
+    return int((int(m[2]) * 0.99 - 0.45) * GIB)
+
+
+def _ram(said: HardwareDetails, cards: list[CardCount], notes: list[str]) -> int | None:
+    """RAM of the host; chips with a fixed unified memory tell it themselves."""
+    fixed = next((c.entry for c in cards if c.entry.unified and c.entry.memory_bytes is not None), None)
+    if fixed is None or fixed.memory_bytes is None:
+        return said.ram_bytes
+    usable, basis = usable_capacity_bytes(fixed)
+    origin = "MemTotal in /proc/meminfo" if basis == "catalogue" else "assumed share of the nominal size"
+    notes.append(f"unified memory: programs and model share {format_gib(usable, 1)} ({origin})")
+    return usable if said.ram_bytes is None else min(said.ram_bytes, usable or said.ram_bytes)
+
+
+def _cpu(said: HardwareDetails, cards: list[CardCount]) -> Cpu:
+    model = said.cpu_model
+    if model is None and cards and cards[0].entry.vendor == "apple":
+        model = re.sub(r"\s*\(.*\)", "", cards[0].entry.name)
+    known = [float(x) for x in (said.threads or said.cores, said.cpu_limit) if x is not None]
+    return Cpu(
+        model=model,
+        sockets=said.sockets,
+        physical_cores=said.cores,
+        logical_cores=said.threads,
+        usable_cores=min(known, default=None),
+        flags=tuple(said.flags) or None,
+    )
+
+
+def _arch(cards: list[CardCount]) -> str | None:
+    """Chips that come with an Arm processor."""
+    for card_count in cards:
+        if card_count.entry.vendor == "apple" or (
+            card_count.entry.vendor == "nvidia" and (card_count.entry.unified or card_count.entry.form == "superchip")
+        ):
+            return "arm64"
+    return None
+
+
+def _interconnect(said: HardwareDetails, cards: list[CardCount]) -> str | None:
+    """As said; else NVLink for several cards of a form that only exists on NVLink boards."""
+    if said.links:
+        return "+".join(said.links)
+    if sum(c.number for c in cards) > 1 and cards and all(c.entry.form in ("sxm", "superchip") for c in cards):
+        return None if any(c.mig for c in cards) else "nvlink"
+    return None
+
+
+def _vendor(entry: Accelerator) -> Vendor:
+    return next((v for v in _VENDORS if v == entry.vendor), "unknown")
+
+
+def _gpu_cores(entry: Accelerator) -> int | None:
+    m = re.search(r"\((\d+)-core GPU\)", entry.name)
+    return int(m[1]) if m else None
