@@ -16,7 +16,7 @@ from advisor.engines.estimate_bounds import bound_estimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
 from advisor.record import Record
-from advisor.units import parse_tokens
+from advisor.units import parse_tokens, resolve_context
 
 
 class LoadSpec(Record, frozen=True, kw_only=True):
@@ -137,7 +137,8 @@ def resolve_request(
         choose_file_format(found, estimate_request.quantization, rules), entry, found.model, rules
     )
     try:
-        context = None if estimate_request.context_length is None else parse_tokens(estimate_request.context_length)
+        asked = None if estimate_request.context_length is None else parse_tokens(estimate_request.context_length)
+        context = resolve_context(asked, found.model.max_context)
     except (ValueError, OverflowError):
         shown = str(estimate_request.context_length)[:40]
         raise BadInput(f"context_length: {shown!r} is not a number of tokens like 8192 or 32k") from None

@@ -48,17 +48,35 @@ def format_tokens(n: int | None) -> str:
     return f"{n:,}"
 
 
-def parse_tokens(text: str | int) -> int:
-    """`8192`, `8k`, `128K`, `1M` as tokens; k and M are binary (32k = 32768), as model cards mean them.
+WHOLE_CONTEXT = 10**9  # stands for the longest context that a model was trained for, until the model is known
 
-    Raises ValueError for anything else.
+
+def parse_tokens(text: str | int) -> int:
+    """`8192`, `32,768`, `8k`, `128K`, `1M` as tokens; k and M are binary (32k = 32768), as model cards mean them.
+
+    `max` is WHOLE_CONTEXT. Raises ValueError for anything else.
     """
     if isinstance(text, int):
         return text
-    m = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kKmM]?)\s*", text)
+    plain = re.sub(r"\s*(?:tokens?|tok|ctx|context)$", "", text.strip(), flags=re.I)
+    if re.fullmatch(r"max(?:imum)?|full|whole", plain, re.I):
+        return WHOLE_CONTEXT
+    grouped = re.fullmatch(r"\d{1,3}(?:([,. _'])\d{3})(?:\1\d{3})*", plain)
+    if grouped:
+        return int(re.sub(r"\D", "", plain))
+    m = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([kKmM]?)", plain)
     if not m:
         raise ValueError(f"not a number of tokens: {text!r}")
     return round(float(m[1]) * {"": 1, "k": 1024, "m": 1024**2}[m[2].lower()])
+
+
+def resolve_context(asked: int | None, trained: int | None) -> int | None:
+    """The context that was asked for: WHOLE_CONTEXT is what the model was trained for. Raises ValueError if unknown."""
+    if asked != WHOLE_CONTEXT:
+        return asked
+    if trained is None:
+        raise ValueError("the longest context of this model is not known: say a number of tokens")
+    return trained
 
 
 def format_rate(x: float | None) -> str:

@@ -11,6 +11,7 @@ from advisor.advice.defaults import load_workload_defaults
 from advisor.advice.limits import DeploymentLimits, find_limits
 from advisor.advice.load_curve import LoadPoint, compute_load_curve
 from advisor.advice.spread import spread_over_cards
+from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.match import usable_capacity_bytes
@@ -193,7 +194,7 @@ def _engine_for(quantization: str | None, rules: Catalog) -> Engine:
 def _lengths(request: ExplainRequest, trained: int | None, rules: Catalog) -> tuple[int, list[int]]:
     """The length that is judged, and at least three to show (fewer only where the model was trained for less)."""
     top = trained or 131072
-    judged = request.context or min(load_workload_defaults(rules).context["chat"], top)
+    judged = whole_context(request.context, trained) or min(load_workload_defaults(rules).context["chat"], top)
     usual = [n for n in (4096, 8192, 32768, 131072) if n <= top]
     shown = {judged, *usual[:1], *usual[2:3], top if top <= 131072 else 131072}
     for n in (2048, 1024, 512, 16384, 65536):

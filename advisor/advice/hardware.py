@@ -20,6 +20,7 @@ from advisor.advice.hardware_candidate import (
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules, HardwareAdvice, HardwareOption, RejectedHardware
 from advisor.advice.price_list import DeviceOffer, convert_offer_price, count_days_old
 from advisor.advice.spread import spread_over_cards
+from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import resolve_model
 from advisor.catalog.types import Accelerator
@@ -44,7 +45,8 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
     if request.rates is not None:
         budget_rules = msgspec.structs.replace(budget_rules, rates=request.rates)
     usual = min(load_workload_defaults(rules).context[request.workload.use_case], found.model.max_context or 2**31)
-    search = HardwareSearch(request, found, request.workload.context or usual, rules, budget_rules)
+    context = whole_context(request.workload.context, found.model.max_context)
+    search = HardwareSearch(request, found, context or usual, rules, budget_rules)
     options: list[HardwareOption] = []
     rejected: list[RejectedHardware] = []
     for axis in _axes(request):

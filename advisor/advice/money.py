@@ -10,10 +10,11 @@ from advisor.errors import BadInput
 from advisor.near import near_matches
 from advisor.record import Record
 
-SIGNS = {"€": "EUR", "$": "USD", "£": "GBP"}
+SIGNS = {"€": "EUR", "$": "USD", "£": "GBP", "EURO": "EUR", "EUROS": "EUR", "DOLLAR": "USD", "DOLLARS": "USD"}
+_NAMES = r"[A-Za-z]{3}|[€$£]|euros?|dollars?"
 _AMOUNT = re.compile(
-    r"(?P<sign>[€$£])?\s*(?P<number>\d[\d,_ ]*(?:\.\d+)?)\s*(?P<kilo>k)?\s*(?P<currency>[A-Za-z]{3}|[€$£])?"
-    r"\s*(?:(?:/|\s+per\s+|\s+a\s+)\s*(?P<per>month|mo|m|hour|h|year|once))?",
+    rf"(?P<before>{_NAMES})?\s*(?P<number>\d[\d.,_' ]*)(?P<kilo>k)?\s*(?P<after>{_NAMES})?"
+    r"\s*(?:(?:/|\s*per\s+|\s*a\s+)\s*(?P<per>month|mo|m|hour|h|year|once)|(?P<monthly>monthly))?",
     re.I,
 )
 Per = Literal["once", "month", "hour"]
@@ -35,19 +36,44 @@ def parse_money(text: str, option: str, rates: Mapping[str, float], per: Per = "
     m = _AMOUNT.fullmatch(text.strip())
     if not m:
         raise BadInput(f"{option}: {text[:40]!r} is not an amount of money like 3000EUR or 1500EUR/month")
-    currency = (m["currency"] or m["sign"] or "").upper()
-    currency = SIGNS.get(currency, currency)
-    if not currency:
-        raise BadInput(f"{option}: say the currency: {m['number'].strip()}EUR, {m['number'].strip()}USD")
+    named = {SIGNS.get(c.upper(), c.upper()) for c in (m["before"], m["after"]) if c}
+    if not named:
+        bare = m["number"].strip() + (m["kilo"] or "")
+        raise BadInput(f"{option}: say the currency: {bare}EUR, {bare}USD", (f"{bare}EUR", f"{bare}USD"))
+    if len(named) > 1:
+        raise BadInput(f"{option}: {text[:40]!r} names two currencies")
+    currency = named.pop()
     check_currency(currency, rates, option, adds)
-    amount = float(re.sub(r"[,_ ]", "", m["number"])) * (1000 if m["kilo"] else 1)
+    value = parse_number(m["number"], bool(m["kilo"]))
+    if value is None:
+        raise BadInput(f"{option}: {text[:40]!r} is not an amount of money like 3000EUR or 1500EUR/month")
+    amount = value * (1000 if m["kilo"] else 1)
     if not 0 < amount < 1e12:
         raise BadInput(f"{option}: {text[:40]!r} is not an amount above zero")
-    said = (m["per"] or "").lower()
+    said = "month" if m["monthly"] else (m["per"] or "").lower()
     if said == "year":
         amount, said = amount / 12, "month"
     words: dict[str, Per] = {"month": "month", "mo": "month", "m": "month", "hour": "hour", "h": "hour", "once": "once"}
     return Money(amount=amount, currency=currency, per=words.get(said, per))
+
+
+def parse_number(text: str, thousands: bool = False) -> float | None:
+    """A number as people write it: `3,000.50`, `3.000,50`, `3.000` is three thousand, `3.00` is three.
+
+    A single mark before exactly three digits groups them, unless `thousands` follow (`3.125k`). None for anything else.
+    """
+    plain = re.sub(r"[_' ]", "", text.strip())
+    marks = re.findall(r"[.,]", plain)
+    if len(set(marks)) == 2:
+        decimal = marks[-1]
+        grouped, _, rest = plain.rpartition(decimal)
+        other = "," if decimal == "." else "."
+        if decimal in grouped or not re.fullmatch(rf"\d{{1,3}}(?:\{other}\d{{3}})+", grouped):
+            return None
+        return float(f"{re.sub(r'[.,]', '', grouped)}.{rest or 0}")
+    if len(marks) > 1 or (marks and not thousands and re.fullmatch(r"\d{1,3}[.,]\d{3}", plain)):
+        return float(re.sub(r"[.,]", "", plain)) if re.fullmatch(r"\d{1,3}(?:[.,]\d{3})+", plain) else None
+    return float(plain.replace(",", ".")) if re.fullmatch(r"\d+(?:[.,]\d*)?", plain) else None
 
 
 def check_currency(currency: str, rates: Mapping[str, float], where: str, adds: str = "--rate") -> str:

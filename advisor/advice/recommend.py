@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 
-import msgspec
-
 from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
 from advisor.advice.growth import describe_growth_steps, find_growth_steps
 from advisor.advice.picks import pick_model
@@ -17,6 +15,8 @@ from advisor.advice.recommend_request import (
     build_search_request,
     list_context_lengths,
     load_main_guide,
+    with_checkpoint_kind,
+    with_whole_context,
 )
 from advisor.advice.resident_models import estimate_resident_bytes, reserve_resident_bytes
 from advisor.advice.search_request import SearchRequest
@@ -50,10 +50,7 @@ def recommend(request: RecommendRequest, rules: Catalog) -> Advice:
         request, beside_note = request._replace(machine=machine, memory_share=share), (said,)
     if request.model is not None:
         found = resolve_model(request.model, rules)
-        if found.path and request.workload.checkpoint_format is None:
-            kind = "gguf" if found.quantization is not None else "hf_safetensors"
-            request = request._replace(workload=msgspec.structs.replace(request.workload, checkpoint_format=kind))
-        return _advice(request, found, entry, guide, rules, beside_note)
+        return _advice(with_checkpoint_kind(request, found), found, entry, guide, rules, beside_note)
     guide_result = ask_guide(request, None, guide, rules)
     remote = _clients(request, guide_result, entry, rules, None)
     if remote:
@@ -77,6 +74,7 @@ def _advice(
             f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized; "
             "give a directory with config.json"
         )
+    request = with_whole_context(request, found.model)
     guide_result = ask_guide(request, found.model, guide, rules)
     search = build_search_request(request, found, guide_result, guide, rules, asked)
     order = load_ranking(rules)

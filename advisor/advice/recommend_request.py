@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.advice.defaults import load_workload_defaults
 from advisor.advice.search_request import SearchRequest
+from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel, choose_file_format
 from advisor.catalog.types import Engine
@@ -76,6 +77,22 @@ def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rule
     return GuideResult(evaluate_guide(guide, seen), seen)
 
 
+def with_checkpoint_kind(request: RecommendRequest, found: ResolvedModel) -> RecommendRequest:
+    """The request for the kind of checkpoint that the model's files or its name tell, where none was asked for."""
+    kind = found.kind
+    if found.path and kind is None:
+        kind = "gguf" if found.quantization is not None else "hf_safetensors"
+    if kind is None or request.workload.checkpoint_format is not None:
+        return request
+    return request._replace(workload=msgspec.structs.replace(request.workload, checkpoint_format=kind))
+
+
+def with_whole_context(request: RecommendRequest, model: Model) -> RecommendRequest:
+    """The request with the model's own longest context where that was asked for. Raises BadInput if it is unknown."""
+    context = whole_context(request.workload.context, model.max_context)
+    return request._replace(workload=msgspec.structs.replace(request.workload, context=context))
+
+
 def build_search_request(
     request: RecommendRequest,
     found: ResolvedModel,
@@ -102,7 +119,7 @@ def build_search_request(
 def list_context_lengths(request: RecommendRequest, model: Model, rules: Catalog) -> tuple[int, ...]:
     """What was asked; else the use's default and its halves down to 2048 tokens."""
     if request.workload.context:
-        return (request.workload.context,)
+        return (whole_context(request.workload.context, model.max_context) or 0,)
     n = min(load_workload_defaults(rules).context[request.workload.use_case], model.max_context or 2**31)
     out = [n]
     while out[-1] // 2 >= SHORTEST_CONTEXT:

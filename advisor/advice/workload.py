@@ -10,6 +10,7 @@ import msgspec
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.near import near_matches
+from advisor.units import resolve_context
 
 # fields a user may give by name, and other spellings of them
 FIELDS = tuple(f for f in Workload.__struct_fields__ if f != "extra")
@@ -48,3 +49,11 @@ def find_unknown_fields(workload: Workload) -> list[str]:
                 + (f" (near: {', '.join(near)})" if near else "")
             )
     return out
+
+
+def whole_context(asked: int | None, trained: int | None) -> int | None:
+    """The context asked for; `max` is what the model was trained for. Raises BadInput where that is unknown."""
+    try:
+        return resolve_context(asked, trained)
+    except ValueError as e:
+        raise BadInput(f"--context max: {e}") from None

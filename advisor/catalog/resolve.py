@@ -2,67 +2,154 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
 from advisor.catalog.store import Catalog
-from advisor.errors import BadFile, UnknownName
+from advisor.errors import AdvisorError, BadFile, BadInput, UnknownName
 from advisor.models.types import Model
+from advisor.near import simplify_name
+
+if TYPE_CHECKING:
+    from advisor.catalog.model_spellings import NamedModel
 
 
 class ResolvedModel(NamedTuple):
-    """A model, the local path of its weights, and the weight format that the files themselves state."""
+    """A model, the local path of its weights, and the weight format that the files (or the name) themselves state."""
 
     model: Model
     path: str | None = None
     quantization: str | None = None
     note: str | None = None
+    kind: str | None = None  # of checkpoint, where the name or the files tell: gguf, hf_safetensors
+
+
+class AmbiguousModel(AdvisorError):
+    """A name that several models have: a family, a size. `choices` are their ids, the largest first."""
+
+    def __init__(self, name: str, choices: Sequence[str]) -> None:
+        self.choices = tuple(choices)
+        shown = ", ".join(c.rpartition("/")[2] for c in choices[:SHOWN])
+        more = f" and {len(choices) - SHOWN} more" if len(choices) > SHOWN else ""
+        super().__init__(
+            "ambiguous_model", f"{name!r} may be several models: {shown}{more}. Say which.", choices[:SHOWN]
+        )
+
+    def line(self) -> str:
+        """The message alone: it lists the choices already."""
+        return self.message
+
+
+SHOWN = 8  # choices in a message
 
 
 def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
     """The model that `name` means. Paths win over names; nothing is ever fetched.
 
-    Raises UnknownName with near matches, BadFile for a path that cannot be read.
+    Raises UnknownName with near matches, AmbiguousModel for a family or size, BadFile for a path that cannot be read.
     """
+    from advisor.catalog.model_spellings import is_address, strip_address
+
     path = Path(name).expanduser()
-    if _is_path(name, path):
+    if _is_path(name, path) and not is_address(name, rules):
         return _from_path(name, path, rules)
+    bare = strip_address(name, rules)
     try:
-        return ResolvedModel(rules.find_model(name))
+        return ResolvedModel(rules.find_model(bare))
     except UnknownName as unknown:
-        if ":" in name and not unknown.near:
-            from advisor.models.ollama_store import find_ollama_model
+        return _from_stores(bare, rules) or _by_spelling(bare, name, rules) or _refuse(bare, unknown, rules)
 
+
+def _from_stores(name: str, rules: Catalog) -> ResolvedModel | None:
+    """A model that lies on this machine under that name: Ollama's store, Hugging Face's cache."""
+    if ":" in name:
+        from advisor.models.ollama_store import find_ollama_model
+
+        try:
             blob = find_ollama_model(name)
-            if blob is not None:
-                return _from_gguf(blob, rules, f"{name} was read from Ollama's local store")
-        from advisor.models.hub_cache import find_cached_folder
+        except BadInput:  # no name of Ollama's
+            blob = None
+        if blob is not None:
+            return _from_gguf(blob, rules, f"{name} was read from Ollama's local store")
+    from advisor.models.hub_cache import find_cached_folder
 
-        folder = find_cached_folder(name)
-        if folder is not None:
-            found = _from_directory(folder, rules)
-            note = f"{name} was read from Hugging Face's cache on this machine"
-            return found._replace(model=msgspec.structs.replace(found.model, id=name), note=note)
-        if "/" in name:
-            said = "--online reads its config and headers from the hub."
-            raise UnknownName("model", name, unknown.near, said) from None
-        hint = "A path to a .gguf file or to a directory with config.json works too."
-        raise UnknownName("model", name, unknown.near, "" if unknown.near else hint) from None
+    folder = find_cached_folder(name)
+    if folder is None:
+        return None
+    found = _from_directory(folder, rules)
+    note = f"{name} was read from Hugging Face's cache on this machine"
+    return found._replace(model=msgspec.structs.replace(found.model, id=name), note=note)
+
+
+def _by_spelling(bare: str, name: str, rules: Catalog) -> ResolvedModel | None:
+    """A model of the catalogue under another spelling. Raises AmbiguousModel."""
+    from advisor.catalog import model_spellings
+
+    named = model_spellings.find_named_model(bare, rules)
+    if named is not None:
+        return _copy_of(bare, named, rules)
+    rows = model_spellings.find_by_words(bare, rules)
+    corrected = model_spellings.correct_spelling(bare, rules) if not rows else None
+    if corrected is not None:
+        if model_spellings.is_in_catalogue(corrected, rules):
+            model = rules.find_model(corrected)
+            return ResolvedModel(model, note=f"{name} is taken as {corrected} ({model.id})")
+        rows = model_spellings.find_by_words(corrected, rules)
+        rows = rows if len(rows) == 1 else ()  # a slip is forgiven where one model is meant
+    if not rows:
+        return None
+    if len(rows) > 1:
+        raise AmbiguousModel(name, [r.id for r in sorted(rows, key=lambda r: -r.params_total)])
+    return ResolvedModel(rules.find_model(rows[0].id), note=f"{name} is taken as {rows[0].id}")
+
+
+def _copy_of(name: str, named: NamedModel, rules: Catalog) -> ResolvedModel | None:
+    """The catalogue's model with the repository that was named as its download in the format that the name says."""
+    model = rules.find_model(named.name)
+    note = None if simplify_name(model.id) == simplify_name(name) else f"{name} is taken as {model.id}"
+    repository = re.sub(r"^(hf\.co|huggingface\.co)/", "", name)
+    repository = repository.partition(":")[0] if "/" in repository else ""
+    short = named.quantization and simplify_name(named.quantization) in rules.document("shorthands.yaml")["names"]
+    if short:
+        return ResolvedModel(model, None, named.quantization, named.assumed)
+    try:
+        format = rules.quantization(named.quantization) if named.quantization else None
+    except UnknownName:
+        return None
+    gguf = named.gguf or (format is not None and format.family == "gguf")
+    if note and format:
+        note += f" in {format.id}"
+    if repository and gguf:
+        model = msgspec.structs.replace(model, gguf_repos=(repository, *model.gguf_repos))
+    elif repository and format is not None and format.family != "none":
+        model = msgspec.structs.replace(model, quantized_repos={**model.quantized_repos, format.id: repository})
+    kind = "gguf" if gguf else "hf_safetensors" if format is not None and format.format == "safetensors" else None
+    return ResolvedModel(model, None, format.id if format else None, f"{note}, by its name" if note else None, kind)
+
+
+def _refuse(name: str, unknown: UnknownName, rules: Catalog) -> NoReturn:
+    if "/" in name:
+        raise UnknownName("model", name, unknown.near, "--online reads its config and headers from the hub.") from None
+    hint = "A path to a .gguf file or to a directory with config.json works too."
+    raise UnknownName("model", name, unknown.near, "" if unknown.near else hint) from None
 
 
 def choose_file_format(found: ResolvedModel, asked: str | None, rules: Catalog) -> str | None:
     """The weight format to go by: the file's own where there is a file. Raises BadInput where another was asked for."""
     if found.quantization is None or asked is None:
         return asked or found.quantization
-    from advisor.errors import BadInput
-    from advisor.near import simplify_name
-
     own = simplify_name(found.quantization)
     if simplify_name(asked) == own or (len(simplify_name(asked)) == 2 and own.startswith(simplify_name(asked))):
         return found.quantization
-    raise BadInput(f"{found.path} holds {found.quantization}, not {asked}; leave --quant out, or name another file")
+    short = rules.document("shorthands.yaml")["names"].get(simplify_name(asked), {})
+    if own in {simplify_name(meant) for meant in short.values()}:
+        return found.quantization
+    holds = f"{found.path} holds" if found.path else f"the name that was given for {found.model.id} says"
+    raise BadInput(f"{holds} {found.quantization}, not {asked}; leave --quant out, or name another file or repository")
 
 
 def _is_path(name: str, path: Path) -> bool:

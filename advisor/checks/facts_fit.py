@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor import engines
-from advisor.checks import model_names
+from advisor.catalog import model_spellings
 from advisor.checks.concept_flags import is_length_given
 from advisor.checks.facts import FactContext, fact
 from advisor.checks.facts_arguments import concept_argument, concept_value, flag_number, usual_share
@@ -230,7 +230,7 @@ def _draft_unknown(context: FactContext) -> bool | None:
     if name is None:
         return False
     bounded = draft_bound.find_method(engines.find_method_name(given, entry), name, context.knowledge.rules) is not None
-    return not bounded and model_names.find_named_model(name, context.knowledge) is None
+    return not bounded and model_spellings.find_named_model(name, context.knowledge.rules) is None
 
 
 @fact("fit.above_free", "bool", "the share of the card that is asked for is not free")

@@ -9,6 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from advisor import formats
+from advisor.catalog import model_spellings
 from advisor.catalog.types import Engine
 from advisor.checks import accelerators, model_names
 from advisor.checks.arguments import LaunchArgument, LaunchArguments, convert_argument, is_told_by_variables
@@ -28,7 +29,7 @@ class LaunchReading(NamedTuple):
     """What a launch comes to."""
 
     model: Text | None  # as the file writes it
-    named: model_names.NamedModel | None  # what that is in the catalogue
+    named: model_spellings.NamedModel | None  # what that is in the catalogue
     request: EstimateRequest | None
     open: tuple[str, ...]  # why memory cannot be told, one reason each
     assumed: tuple[str, ...]
@@ -142,7 +143,9 @@ def _unknown_model(model: Text) -> str:
     return f"{model[:120]} is not in the catalogue (`advise lock` pins the dimensions of a private model)"
 
 
-def _stated(launch: Launch, model: Text | None, knowledge: Knowledge) -> model_names.NamedModel | AdvisorError | None:
+def _stated(
+    launch: Launch, model: Text | None, knowledge: Knowledge
+) -> model_spellings.NamedModel | AdvisorError | None:
     """The model of a comment, where the file's own words name none of the catalogue."""
     if launch.declared is None:
         return None
@@ -153,27 +156,27 @@ def _stated(launch: Launch, model: Text | None, knowledge: Knowledge) -> model_n
         and name_model(model, knowledge) is not None
     ):
         return None
-    found = model_names.find_named_model(launch.declared.model, knowledge)
+    found = model_spellings.find_named_model(launch.declared.model, knowledge.rules)
     if found is None:
         return BadInput(f"the comment on line {launch.declared.line} names {launch.declared.model[:80]}, "
                         "which is not in the catalogue")  # fmt: skip
     return found._replace(quantization=launch.declared.quantization or found.quantization)
 
 
-def name_model(model: Text, knowledge: Knowledge) -> model_names.NamedModel | None:
+def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel | None:
     """What a name, or the name of a path, stands for in the catalogue; None where it has none of that name."""
-    if model_names.is_path(model) and model_names.is_in_catalogue(model_names.locked_id(model), knowledge):
-        return model_names.NamedModel(model_names.locked_id(model))
+    if model_names.is_path(model) and model_spellings.is_in_catalogue(model_names.locked_id(model), knowledge.rules):
+        return model_spellings.NamedModel(model_names.locked_id(model))
     if model_names.is_path(model):
         base = re.sub(r"/+$", "", model).rpartition("/")[2]
         m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)
-        found = model_names.find_named_model(f"{m[1]}/{m[2]}" if m else base, knowledge) if base else None
+        found = model_spellings.find_named_model(f"{m[1]}/{m[2]}" if m else base, knowledge.rules) if base else None
         return found._replace(assumed=f"{model} is taken as {found.name}, by the name of the path") if found else None
-    return model_names.find_named_model(model, knowledge)
+    return model_spellings.find_named_model(model, knowledge.rules)
 
 
 def find_quantization(
-    launch: Launch, arguments: LaunchArguments, named: model_names.NamedModel | None, knowledge: Knowledge
+    launch: Launch, arguments: LaunchArguments, named: model_spellings.NamedModel | None, knowledge: Knowledge
 ) -> str | ValueError | None:
     """The weight format that a launch names, else the one in the model's name."""
     asked = arguments.value("quantization", "quantize", "load-in-4bit")
@@ -271,7 +274,7 @@ def _catalogue_drafts(settings: dict[str, Any], engine: str, knowledge: Knowledg
     for key in entry.draft.model:
         for spelling in (key, key.replace("-", "_")):
             if isinstance(settings.get(spelling), str) and settings[spelling].strip().lower() not in NO_DRAFT:
-                found = model_names.find_named_model(settings[spelling], knowledge)
+                found = model_spellings.find_named_model(settings[spelling], knowledge.rules)
                 settings[spelling] = found.name if found is not None else _unknown_draft(settings[spelling])
     for key in entry.draft.json:
         body = settings.get(key)
@@ -283,7 +286,7 @@ def _catalogue_drafts(settings: dict[str, Any], engine: str, knowledge: Knowledg
             except (msgspec.DecodeError, RecursionError, UnicodeError):
                 continue
         if isinstance(body, dict) and isinstance(body.get("model"), str) and body["model"].lower() not in NO_DRAFT:
-            found = model_names.find_named_model(body["model"], knowledge)
+            found = model_spellings.find_named_model(body["model"], knowledge.rules)
             settings[key] = {**body, "model": found.name if found is not None else _unknown_draft(body["model"])}
 
 

@@ -64,6 +64,9 @@ KINDS = (
     RuleFileKind("migrations.yaml", "what changes between engines", _named("advisor.advice.migrate", "MigrationsFile")),
     RuleFileKind("live-prices.yaml", "names of live offers", _named("advisor.advice.live_prices", "LivePriceNames")),
     RuleFileKind("shorthands.yaml", "short names of formats", _named("advisor.formats", "ShorthandsFile")),
+    RuleFileKind(
+        "model-names.yaml", "how names are written", _named("advisor.catalog.model_spellings", "ModelNamesFile")
+    ),
     RuleFileKind("drafts.yaml", "draft heads", _named("advisor.memory.draft_bound", "DraftsFile")),
     RuleFileKind(
         "gguf.yaml", "architectures of GGUF files", _named("advisor.models.gguf_architecture", "GgufArchitectures")

@@ -208,3 +208,38 @@ def test_documented_questions_print_a_table_in_80_columns(words: tuple[str, ...]
     assert all(o["price_date"] and o["fits"] in (True, None) for o in body["options"])
     if body["options"]:
         assert body["options"][0]["hardware"].split(" ", 1)[1][:6] in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "amount", "currency", "per"),
+    [
+        ("3k EUR", 3000, "EUR", "once"),
+        ("3kEUR", 3000, "EUR", "once"),
+        ("3.000 EUR", 3000, "EUR", "once"),
+        ("3.00 EUR", 3, "EUR", "once"),
+        ("3,000 USD", 3000, "USD", "once"),
+        ("USD 3000", 3000, "USD", "once"),
+        ("EUR3.000,50", 3000.5, "EUR", "once"),
+        ("$3,000.50", 3000.5, "USD", "once"),
+        ("1.234.567 EUR", 1234567, "EUR", "once"),
+        ("1 500 EUR", 1500, "EUR", "once"),
+        ("2,5k EUR", 2500, "EUR", "once"),
+        ("3.125k EUR", 3125, "EUR", "once"),
+        ("3000 euros", 3000, "EUR", "once"),
+        ("1500 dollars a month", 1500, "USD", "month"),
+        ("€2k/month", 2000, "EUR", "month"),
+        ("1,500 EUR monthly", 1500, "EUR", "month"),
+    ],
+)
+def test_amounts_as_people_write_them(text: str, amount: float, currency: str, per: str) -> None:
+    found = money.parse_money(text, "--budget", {"EUR": 0.9, "USD": 1.0})
+    assert (found.amount, found.currency, found.per) == (amount, currency, per)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["3.0.0 EUR", "3,00,0 EUR", "1.23.456 EUR", "3..000 EUR", "EUR 3000 USD", ", EUR", "3k", "3 000 000 000 000 EUR"],
+)
+def test_amounts_that_mean_nothing(text: str) -> None:
+    with pytest.raises(BadInput):
+        money.parse_money(text, "--budget", {"EUR": 0.9, "USD": 1.0})

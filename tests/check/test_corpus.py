@@ -9,8 +9,7 @@ import pytest
 from programs import SHARED
 
 import advisor
-from advisor.catalog import catalog
-from advisor.checks import model_names
+from advisor.catalog import catalog, model_spellings
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, check_file
 from advisor.checks.rules import Rulebook
@@ -81,7 +80,7 @@ UNTOLD = {
 
 
 def in_catalogue(model: str | None) -> bool:
-    return model is not None and model_names.find_named_model(model, Knowledge(catalog())) is not None
+    return model is not None and model_spellings.find_named_model(model, catalog()) is not None
 
 
 def test_declared_hardware_is_not_refused() -> None:

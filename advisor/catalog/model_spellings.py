@@ -1,0 +1,246 @@
+"""Names of models as people and deployment files write them: hub ids with suffixes, addresses, tags, families, slips.
+
+A name is never replaced by a near one without saying so. What may be taken off is the quantization that publishers
+append by convention (`-FP8`, `-AWQ`, `-GGUF`): the rest must be a name of the catalogue, and the answer says what was
+assumed. One wrong, missing or swapped letter in a word of five or more is forgiven where only one model is meant;
+digits, sizes and versions never.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from advisor.catalog.compiled_rules import ModelRow
+from advisor.catalog.documents import decode_document
+from advisor.catalog.store import Catalog
+from advisor.meanings import Pattern, QuantizationName
+from advisor.memo import memoize_by_identity
+from advisor.near import simplify_name
+from advisor.record import Record
+
+SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
+_GGUF = re.compile(r"[-_.](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
+
+_SHORTHAND = re.compile(r"[\s:@]+(?P<q>q[2-8]|(?:[2-8]|16)[- ]?bit|fp8|awq|gptq|nvfp4|mxfp4|int[48]|bf16|fp16)$", re.I)
+
+
+class NameSuffix(Record, frozen=True, kw_only=True):
+    """What publishers append to the name of a copy."""
+
+    pattern: Pattern
+    format: QuantizationName | None = None
+    gguf: bool = False  # a repository of GGUF files, of any type
+
+
+class ModelNamesFile(Record, frozen=True, kw_only=True):
+    """rules/model-names.yaml."""
+
+    source: str
+    as_of: str
+    suffixes: tuple[NameSuffix, ...]
+    publishers: tuple[str, ...] = ()
+    hub_hosts: tuple[str, ...] = ()
+    ollama_hosts: tuple[str, ...] = ()
+    idle_words: tuple[str, ...] = ()
+
+
+class NamedModel(NamedTuple):
+    """What a name stands for in the catalogue."""
+
+    name: str  # name to resolve
+    quantization: str | None = None
+    assumed: str | None = None  # what was taken for granted
+    gguf: bool = False  # the name is one of a repository of GGUF files
+
+
+def strip_address(name: str, rules: Catalog) -> str:
+    """The name in an address that was copied: `https://huggingface.co/org/name/tree/main` is `org/name`."""
+    conventions = _conventions(rules)
+    bare = re.sub(r"^https?://", "", name.strip())
+    for host in conventions.ollama_hosts:
+        if bare.lower().startswith(f"{host}/"):
+            return bare[len(host) + 1 :].split("/tags")[0].strip("/")
+    for host in conventions.hub_hosts:
+        if bare.lower().startswith(f"{host}/"):
+            parts = bare[len(host) + 1 :].split("?")[0].strip("/").split("/")
+            file = parts[-1] if len(parts) > 2 and parts[-1].lower().endswith(".gguf") else None
+            kind = _GGUF.search(re.sub(r"(?i)\.gguf$", "", file)) if file else None
+            return "/".join(parts[:2]) + (f":{kind['q']}" if kind else "")
+    return re.sub(r"(?<=[a-z0-9])\+(?=$|[\s-])", "-plus", name.strip(), flags=re.I)  # Command R+
+
+
+def is_address(name: str, rules: Catalog) -> bool:
+    """Whether the name was copied with the address it stands at."""
+    return strip_address(name, rules) != name.strip() and "/" in name
+
+
+def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
+    """The catalogue's name and the weight format that `name` says; None where the catalogue has no such name."""
+    bare, quant = name.strip(), None
+    if "/" not in bare:
+        m = _SHORTHAND.search(bare)
+        if m:
+            found = find_named_model(bare[: m.start()], rules)
+            said = f"{name} is taken as {found.name} in {m['q']}" if found else None
+            return found._replace(quantization=found.quantization or m["q"], assumed=said) if found else None
+        bare = re.sub(r"\s+(?=[A-Za-z0-9_]+$)", "-", bare) if _GGUF.search(re.sub(r"\s+", "-", bare)) else bare
+    m = re.match(r"^(.*):([A-Za-z0-9_.-]+)$", bare)
+    if m and "/" in m[1] and not bare.startswith("hf.co"):
+        if is_in_catalogue(bare, rules):
+            return NamedModel(bare)
+        bare, quant = m[1], m[2]
+    bare = re.sub(r"^(hf\.co|huggingface\.co)/", "", bare)
+    m = re.match(r"^(.*/.*):([A-Za-z0-9_.-]+)$", bare)
+    if m:
+        bare, quant = m[1], m[2]
+    if is_in_catalogue(bare, rules):
+        return NamedModel(bare, quant)
+    if quant is None and ":" in bare and (tag := _ollama_tag(bare, rules)) is not None:
+        return tag
+    short = bare.rpartition("/")[2]
+    short = re.sub(r"-\d{5}-of-\d{5}$", "", re.sub(r"\.gguf$", "", short, flags=re.I), flags=re.I)
+    found = _without_suffix(short, quant, rules)
+    if found is None:
+        return None
+    said = (
+        f"{name} is taken as {found.name}"
+        + (f" in {found.quantization}" if found.quantization else "")
+        + ", by its name"
+    )
+    return found._replace(assumed=said)
+
+
+def is_in_catalogue(name: str, rules: Catalog) -> bool:
+    """Whether the catalogue has a model of exactly this name (case and punctuation aside)."""
+    return simplify_name(name) in _plain_names(rules)
+
+
+def find_by_words(name: str, rules: Catalog) -> tuple[ModelRow, ...]:
+    """All models whose names have every word of `name`: a family (`gemma3`), a size (`30b`), both. Stubs are left out.
+
+    Words are cut between letters and versions (`llama3` is llama, 3), sizes are one word (`30b`). Empty for hub names
+    (`org/name`): somebody's model is not the one that its name resembles.
+    """
+    if "/" in name:
+        return ()
+    low, words = simplify_name(name), _split_words(name)
+    if any(c.isdigit() for c in low):  # a version says which: `llama3` is no Llama 3.3 Nemotron
+        same = tuple(row for row, _ in _words_of_models(rules) if low in _family_names(row))
+        if same:
+            return same
+    idle = frozenset(_conventions(rules).idle_words)
+    for asked in (words, words - idle):
+        found = tuple(row for row, known in _words_of_models(rules) if asked and asked <= known)
+        if found:
+            return found
+    return ()
+
+
+def _family_names(row: ModelRow) -> set[str]:
+    return {simplify_name(row.family), *(simplify_name(a.partition(":")[0]) for a in row.aliases if ":" in a)}
+
+
+def correct_spelling(name: str, rules: Catalog) -> str | None:
+    """The name with one slip in each word mended, where each has only one mend; None where there is none to mend."""
+    if "/" in name:
+        return None
+    known = _vocabulary(rules)
+    out, changed = [], False
+    for piece in re.split(r"([^A-Za-z0-9]+)", name):
+        word = piece.lower()
+        if not word.isalnum() or word in known or len(word) < SHORTEST_CORRECTED - 1:
+            out.append(piece)
+            continue
+        mended = {k for k in known if len(k) >= SHORTEST_CORRECTED and _is_slip(word, k)}
+        if len(mended) != 1:
+            return None
+        out.append(mended.pop())
+        changed = True
+    return "".join(out) if changed else None
+
+
+def _ollama_tag(name: str, rules: Catalog) -> NamedModel | None:
+    """`qwen2.5:7b-instruct-q8_0`: the tag may name size, kind and weight format."""
+    base, _, tag = name.partition(":")
+    m = re.match(r"^(.*?)(?:-(instruct|chat|it|text|base))?(?:-((?:i?q\d|fp16|f16|bf16)[\w]*))?$", tag, re.I)
+    if not m:
+        return None
+    for t in (f"{base}:{m[1]}-{m[2]}" if m[2] else None, f"{base}:{m[1]}"):
+        if t and is_in_catalogue(t, rules):
+            return NamedModel(t, m[3].upper() if m[3] else None, f"{name} is taken as {t}, by its tag")
+    return None
+
+
+def _without_suffix(short: str, quant: str | None, rules: Catalog) -> NamedModel | None:
+    now, gguf = short, False
+    conventions = _conventions(rules)
+    for _ in range(5):
+        for c in (now, *(now[len(p) :] for p in conventions.publishers if now.lower().startswith(p))):
+            if is_in_catalogue(c, rules):
+                return NamedModel(c, quant, gguf=gguf)
+            # publishers that name the plain copy after its format
+            if quant and is_in_catalogue(f"{c}-BF16", rules):
+                return NamedModel(f"{c}-BF16", quant, gguf=gguf)
+        m = _GGUF.search(now)
+        if m:
+            quant, now = quant or m["q"].upper(), now[: m.start()]
+            continue
+        for suffix in conventions.suffixes:
+            s = re.search(rf"[-_.](?:{suffix.pattern})$", now, re.I)
+            if s:
+                bits = s.groupdict().get("bits")
+                quant, now = quant or (f"{suffix.format}-{bits}bpw" if bits else suffix.format), now[: s.start()]
+                gguf = gguf or suffix.gguf
+                break
+        else:
+            return None
+    return None
+
+
+def _conventions(rules: Catalog) -> ModelNamesFile:
+    return decode_document(rules, "model-names.yaml", ModelNamesFile)
+
+
+@memoize_by_identity
+def _plain_names(rules: Catalog) -> frozenset[str]:
+    index = rules.model_index()
+    return frozenset(simplify_name(n) for row in index for n in (row.id, row.id.rpartition("/")[2], *row.aliases))
+
+
+@memoize_by_identity
+def _words_of_models(rules: Catalog) -> tuple[tuple[ModelRow, frozenset[str]], ...]:
+    return tuple(
+        (row, _split_words(" ".join((row.id.rpartition("/")[2], row.family, *row.aliases))))
+        for row in rules.model_index()
+        if not row.stub
+    )
+
+
+@memoize_by_identity
+def _vocabulary(rules: Catalog) -> frozenset[str]:
+    """Words of all names, as they are written."""
+    names = (n for row in rules.model_index() for n in (row.id.rpartition("/")[2], *row.aliases))
+    return frozenset(w for n in names for w in re.split(r"[^a-z0-9]+", n.lower()) if w)
+
+
+def _split_words(name: str) -> frozenset[str]:
+    return frozenset(_pieces(name.lower()))
+
+
+def _pieces(low: str) -> Iterator[str]:
+    yield from re.findall(r"[a-z]?\d+(?:\.\d+)?[bm](?![a-z0-9])|e\d+b\b|\d+x\d+b|[a-z]+|\d+(?:\.\d+)*", low)
+
+
+def _is_slip(word: str, right: str) -> bool:
+    """Whether `word` is `right` with one letter wrong or missing, or two neighbours swapped; digits are the same."""
+    if re.sub(r"\D", "", word) != re.sub(r"\D", "", right):
+        return False
+    if len(word) == len(right):
+        off = [i for i, (a, b) in enumerate(zip(word, right, strict=True)) if a != b]
+        swapped = (
+            len(off) == 2 and off[1] == off[0] + 1 and (word[off[0]], word[off[1]]) == (right[off[1]], right[off[0]])
+        )
+        return len(off) == 1 or swapped
+    return len(word) == len(right) - 1 and any(right[:i] + right[i + 1 :] == word for i in range(len(right)))
