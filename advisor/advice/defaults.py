@@ -26,6 +26,7 @@ class WorkloadDefaults(msgspec.Struct, frozen=True):
     unified_memory_share: float
     gguf: GgufOrder
     hf: list[QuantizationName]
+    hf_further: list[QuantizationName]
     mlx: list[QuantizationName]
     exl3: list[QuantizationName]
     mlc: list[QuantizationName]

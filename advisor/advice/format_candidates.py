@@ -8,12 +8,13 @@ from advisor import formats
 from advisor.advice.defaults import WorkloadDefaults, load_workload_defaults
 from advisor.advice.search_request import SearchRequest
 from advisor.catalog import Catalog
-from advisor.catalog.types import Engine
+from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
 from advisor.engines.flags import list_smaller_caches
 from advisor.errors import BadInput
+from advisor.render.reference import find_repository
 
 FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml
 
@@ -66,8 +67,21 @@ def _wanted_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Ite
         names = _hf_names(entry, search, defaults, rules)
     else:
         names = list(getattr(defaults, kin, []))
-    for n in dict.fromkeys(names):
-        yield formats.FormatChoice(rules.quantization(n))
+    wanted = [rules.quantization(n) for n in dict.fromkeys(names)]
+    if kin != "gguf" and search.path is None:  # a format that nothing is known to download comes last
+        wanted.sort(key=lambda q: not _has_download(entry, search, q))
+    for quantization in wanted:
+        yield formats.FormatChoice(quantization)
+
+
+def _has_download(entry: Engine, search: SearchRequest, quantization: Quantization) -> bool:
+    """Whether the engine can get the model in this format without the user bringing a checkpoint."""
+    native = (search.model.native_quant or "").lower()
+    if quantization.family == "none" or native.startswith(quantization.id.lower()):
+        return True
+    if entry.start and quantization.id in entry.start.online_formats:
+        return True
+    return find_repository(search.model, quantization, {d.vendor for d in search.machine.usable_devices}) is not None
 
 
 def _easy(search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> list[str]:
@@ -86,12 +100,15 @@ def _easy(search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> 
 
 def _hf_names(entry: Engine, search: SearchRequest, defaults: WorkloadDefaults, rules: Catalog) -> list[str]:
     native = formats.native_format(search.model)
+    further = [*dict.fromkeys(d.format for d in search.model.downloads if d.format in defaults.hf_further)]
+    further.sort(key=defaults.hf_further.index)
     if native is not None:
-        return [native, *([] if native in ("MXFP4", "NVFP4") else ["AWQ"])]
+        return [native, *([] if native in ("MXFP4", "NVFP4") else ["AWQ", *further])]
     cc = search.facts.get("gpu.compute_capability")
     plain = "F16" if isinstance(cc, (int, float)) and cc < 8.0 else "BF16"
     hints = find_engine_hints(search.guide, search.facts, entry.id)
-    names = [plain, *(rules.quantization(n).id for n in hints.quantizations), *(n for n in defaults.hf if n != "BF16")]
+    hinted = (rules.quantization(n).id for n in hints.quantizations)
+    names = [plain, *hinted, *(n for n in defaults.hf if n != "BF16"), *further]
     avoid = {rules.quantization(a).id for a in hints.avoid}
     return [n for n in dict.fromkeys(names) if n not in avoid]
 

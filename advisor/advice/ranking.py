@@ -26,6 +26,7 @@ class RankingPoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     offload: float
     unlisted: float
     place: float
+    no_download: float
     tight: float
     limited_hardware: float
     missing_feature: float
@@ -57,6 +58,7 @@ def score_deployment(
     liked: bool,
     held: bool,
     offload: bool,
+    no_download: bool = False,
 ) -> dict[str, float]:
     """Points of one deployment by criterion; criteria that do not apply are left out. The sum orders, least first."""
     ranking_points = ranking.points
@@ -70,6 +72,7 @@ def score_deployment(
         "offload": ranking_points.offload * offload,
         "unlisted": ranking_points.unlisted * (entry.id not in listed),
         "place": ranking_points.place * (listed.index(entry.id) if entry.id in listed else 0),
+        "no_download": ranking_points.no_download * no_download,
         "tight": round(ranking_points.tight * _tightness(memory), 4),
         "limited_hardware": ranking_points.limited_hardware * (support is None or support.support != "yes"),
         "missing_feature": round(ranking_points.missing_feature * missing, 4),

@@ -33,6 +33,7 @@ from advisor.deployment import Setting, SpeedEstimate
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
+from advisor.render.reference import make_model_reference
 from advisor.speed.roofline import estimate_midway_speed
 
 
@@ -117,7 +118,7 @@ def _advice(
         points = score_deployment(
             entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
             asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
-            offload=result.offload,
+            offload=result.offload, no_download=make_model_reference(result.deployment, rules).missing is not None,
         )  # fmt: skip
         hits.append((points, entry, result))
     hits.sort(key=lambda h: sum(h[0].values()))

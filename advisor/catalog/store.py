@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from advisor.catalog.compiled_rules import CompiledRules, ModelRow, load_compiled_rules
+from advisor.catalog.downloads import index_downloads, join_downloads
 from advisor.catalog.machine_types import NamedMachine, index_machines
 from advisor.catalog.names import find_id, find_quantization
 from advisor.catalog.roots import rule_roots
@@ -92,7 +93,8 @@ class Catalog:
             hit = find_id("model", name, names, known)
         model = self._decoded.get(hit)
         if model is None:  # the same object every time: estimates keep what they derive from it
-            model = self._decoded.setdefault(hit, self.name_gguf(msgspec.json.decode(self._models[hit], type=Model)))
+            read = join_downloads(msgspec.json.decode(self._models[hit], type=Model), self._downloads.get(hit, ()))
+            model = self._decoded.setdefault(hit, self.name_gguf(read))
         return model
 
     def name_gguf(self, model: Model) -> Model:
@@ -147,6 +149,10 @@ class Catalog:
     @cached_property
     def _cpu_platforms(self) -> dict[str, CpuPlatform]:
         return _table(self._source.cpu_platforms, CpuPlatform)
+
+    @cached_property
+    def _downloads(self) -> dict[str, list[msgspec.Raw]]:
+        return index_downloads(raw for path, raw in self._documents.items() if path.startswith("downloads/"))
 
     @cached_property
     def _named_machines(self) -> dict[str, NamedMachine]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from advisor.catalog.downloads import list_repositories
 from advisor.catalog.tensor_parallel_types import Assertion, Divided
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
@@ -111,7 +112,7 @@ def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunc
 def find_weight_block(model: t.Model, quantization: str) -> int | None:
     """Side of the weight blocks of the checkpoint that stands for a format; None where it has none or is not known."""
     own = native_format(model) == quantization
-    return model.weight_blocks.get(model.id if own else model.quantized_repos.get(quantization, ""))
+    return model.weight_blocks.get(model.id if own else next(iter(list_repositories(model, quantization)), ""))
 
 
 @memoize_by_identity

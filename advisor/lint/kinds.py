@@ -37,6 +37,7 @@ KINDS = (
     RuleFileKind("models/*.yml", "models of a family"),
     RuleFileKind("prices/*.yaml", "rental offers"),
     RuleFileKind("prices/*.yml", "rental offers"),
+    RuleFileKind("downloads/*.yaml", "quantized copies", _named("advisor.catalog.downloads", "DownloadsFile")),
     RuleFileKind("machines/*.yaml", "machines by name", _named("advisor.catalog.machine_types", "MachinesFile")),
     RuleFileKind("quantizations.*", "weight formats"),
     RuleFileKind("guides/*.yaml", "a decision guide", _named("advisor.report.rule_schemas", "GuideFile")),

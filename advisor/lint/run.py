@@ -14,6 +14,7 @@ from advisor.lint import (
     choices,
     completeness,
     concepts,
+    downloads,
     engines,
     estimates,
     flags,
@@ -54,6 +55,7 @@ CONCERNS: tuple[Callable[[House], Iterator[Fault]], ...] = (
     snippets.find_faults,
     money.find_faults,
     choices.find_faults,
+    downloads.find_faults,
     speed.find_faults,
     places.find_faults,
 )

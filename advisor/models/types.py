@@ -6,11 +6,11 @@ in layer_types, are given on from here: who asks for a model's parts needs one m
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from advisor.meanings import Pattern, QuantizationName
+from advisor.meanings import PUT_IN, Pattern, QuantizationName, SourceKey
 from advisor.memo import MemoRecord
 from advisor.models.gguf_architecture import GgufArchitecture
 from advisor.models.layer_types import AttentionGroup as AttentionGroup
@@ -96,6 +96,19 @@ class PublishedSize(Record, frozen=True, kw_only=True):
     with_mmproj: bool = False
 
 
+class Download(Record, frozen=True, kw_only=True):
+    """A repository of a quantized copy (rules/downloads)."""
+
+    format: QuantizationName | None = None
+    gguf: bool = False  # GGUF files of several types, in place of one format
+    repository: str
+    src: SourceKey
+    bytes: int | None = None  # of the weight files, where a source states them
+    block: int | None = None  # side of the square blocks with one scale each
+    group_size: int | None = None  # weights that share one scale
+    notes: str | None = None
+
+
 class GgufDetail(Record, frozen=True, kw_only=True):
     """Where the GGUF conversion of a checkpoint differs from its own dims."""
 
@@ -179,6 +192,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     ] = {}  # format -> pattern over GGUF tensor names that its checkpoint leaves at 16 bit
     quantized_repos: dict[QuantizationName, str] = {}  # "AWQ": repo, ... where one is known
     weight_blocks: dict[str, int] = {}  # repository -> side of the square blocks with one scale each; others: not known
+    downloads: Annotated[tuple[Download, ...], PUT_IN] = ()  # of rules/downloads, the preferred first
     verified: bool = True
     unverified_fields: tuple[str, ...] = ()
     notes: str | None = None

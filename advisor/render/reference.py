@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set
 
 from msgspec.structs import replace
 
 from advisor import formats
 from advisor.catalog import Catalog
+from advisor.catalog.downloads import list_repositories
 from advisor.catalog.launch_types import ModelTags
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
+from advisor.models.types import Model
 from advisor.record import Record
 
 
@@ -52,10 +55,8 @@ def make_model_reference(deployment: Deployment, rules: Catalog) -> ModelRef:
     native = (deployment.model.native_quant or "").lower()
     if quantization.family == "none" or native.startswith(quantization.id.lower()):
         return replace(plain, repository=deployment.model.id)
-    known = deployment.model.quantized_repos.get(quantization.id) or _mlx_repository(deployment, quantization)
     vendors = {x.vendor for x in deployment.machine.usable_devices} if deployment.machine else set()
-    if known and known.startswith("nvidia/") and vendors - {"nvidia"}:
-        known = None  # ModelOpt checkpoints load on NVIDIA only
+    known = find_repository(deployment.model, quantization, vendors)
     if known:
         return replace(plain, repository=known)
     online = entry.start.online_formats.get(quantization.id) if entry.start else None
@@ -65,6 +66,17 @@ def make_model_reference(deployment: Deployment, rules: Catalog) -> ModelRef:
         plain,
         missing=f"a checkpoint of {deployment.model.id} in {quantization.id}: none is in the catalogue, so name yours",
     )
+
+
+def find_repository(model: Model, quantization: Quantization, vendors: Set[str]) -> str | None:
+    """The preferred repository of the model in a format that is not GGUF, for devices of these vendors; None if none
+    is known."""
+    known = [*list_repositories(model, quantization.id)]
+    if quantization.family == "mlx":
+        size = model.published.get("mlx:" + quantization.id.removeprefix("MLX-"))
+        known[:0] = [size.repo] if size and size.repo else []
+    # ModelOpt checkpoints load on NVIDIA only
+    return next((r for r in known if not (r.startswith("nvidia/") and vendors - {"nvidia"})), None)
 
 
 def make_local_reference(plain: ModelRef, path: str) -> ModelRef:
@@ -85,13 +97,6 @@ def make_declaration(ref: ModelRef, entry: Engine, target: str, rules: Catalog) 
     if words or not any(m.id == ref.id for m in rules.model_index()):
         return None
     return f"advise: model={ref.id} quant={ref.quantization}"
-
-
-def _mlx_repository(deployment: Deployment, quantization: Quantization) -> str | None:
-    if quantization.family != "mlx":
-        return None
-    size = deployment.model.published.get("mlx:" + quantization.id.removeprefix("MLX-"))
-    return size.repo if size else None
 
 
 def _tag(deployment: Deployment, quantization: Quantization, tags: ModelTags) -> str | None:
