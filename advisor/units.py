@@ -48,7 +48,7 @@ def format_tokens(n: int | None) -> str:
     return f"{n:,}"
 
 
-WHOLE_CONTEXT = 10**9  # stands for the longest context that a model was trained for, until the model is known
+WHOLE_CONTEXT = 999_999_999  # stands for the longest context that a model was trained for, until the model is known
 
 
 def parse_tokens(text: str | int) -> int:

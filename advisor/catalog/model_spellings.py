@@ -21,6 +21,7 @@ from advisor.near import simplify_name
 from advisor.record import Record
 
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
+SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
 _GGUF = re.compile(r"[-_.](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
 
 _SHORTHAND = re.compile(r"[\s:@]+(?P<q>q[2-8]|(?:[2-8]|16)[- ]?bit|fp8|awq|gptq|nvfp4|mxfp4|int[48]|bf16|fp16)$", re.I)
@@ -126,6 +127,8 @@ def find_by_words(name: str, rules: Catalog) -> tuple[ModelRow, ...]:
     if "/" in name:
         return ()
     low, words = simplify_name(name), _split_words(name)
+    if len(low) < SHORTEST_ASKED and not re.fullmatch(r"\d+[bm]", low):
+        return ()
     if any(c.isdigit() for c in low):  # a version says which: `llama3` is no Llama 3.3 Nemotron
         same = tuple(row for row, _ in _words_of_models(rules) if low in _family_names(row))
         if same:

@@ -43,7 +43,7 @@ def test_a_repository_is_a_copy_of_one_model() -> None:
     owner: dict[str, str] = {}
     for model, entry, _ in entries():
         assert owner.setdefault(entry["repository"], model) == model
-        sizes = {s for s in re.findall(r"(?<![\d.a-z])(\d+(?:\.\d+)?)b(?![a-z0-9])", entry["repository"].lower())}
+        sizes = set(re.findall(r"(?<![\d.a-z])(\d+(?:\.\d+)?)b(?![a-z0-9])", entry["repository"].lower()))
         own = set(re.findall(r"(?<![\d.a-z])(\d+(?:\.\d+)?)b(?![a-z0-9])", model.lower()))
         assert not sizes or not own or sizes & own, (model, entry["repository"])
 
