@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
+import msgspec
 
 from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
+from advisor.advice.elsewhere import advise_elsewhere, describe_leaf, list_clients
 from advisor.advice.growth import describe_growth_steps, find_growth_steps
-from advisor.advice.picks import pick_model
+from advisor.advice.model_choice import choose_model, describe_option, load_choosing
+from advisor.advice.model_facts import describe_licences, describe_quality
 from advisor.advice.ranking import load_ranking, score_deployment
 from advisor.advice.recommend_request import (
     GuideResult,
@@ -23,13 +25,13 @@ from advisor.advice.search_request import SearchRequest
 from advisor.advice.types import Advice, RankedDeployment, RejectedEngine
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
-from advisor.catalog.resolve import ResolvedModel, resolve_model
+from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.facts import FactValue
 from advisor.decision.filters import hardware_support, judge_engine, list_needed_features
 from advisor.decision.types import Guide, Reason
-from advisor.deployment import Setting, SpeedEstimate
+from advisor.deployment import SpeedEstimate
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
@@ -50,16 +52,35 @@ def recommend(request: RecommendRequest, rules: Catalog) -> Advice:
         )
         request, beside_note = request._replace(machine=machine, memory_share=share), (said,)
     if request.model is not None:
-        found = resolve_model(request.model, rules)
+        try:
+            found = resolve_model(request.model, rules)
+        except AmbiguousModel as several:
+            return _choose(request, entry, guide, rules, beside_note, several.choices)
         return _advice(with_checkpoint_kind(request, found), found, entry, guide, rules, beside_note)
     guide_result = ask_guide(request, None, guide, rules)
-    remote = _clients(request, guide_result, entry, rules, None)
+    remote = list_clients(request, guide_result, entry, rules, None)
     if remote:
-        return _elsewhere(request, guide_result, remote)
-    picked, notes = pick_model(request, entry, guide, rules)
-    if picked is None:
-        return _nothing(request, guide_result, entry, rules, notes)
-    return _advice(request, ResolvedModel(picked), entry, guide, rules, (*beside_note, *notes))
+        return advise_elsewhere(request, guide_result, remote)
+    return _choose(request, entry, guide, rules, beside_note)
+
+
+def _choose(
+    request: RecommendRequest,
+    asked: Engine | None,
+    guide: Guide,
+    rules: Catalog,
+    notes: tuple[str, ...],
+    among: tuple[str, ...] | None = None,
+) -> Advice:
+    """Advice for the model that is chosen: of the catalogue, or of a family that was named."""
+    chosen = choose_model(request, asked, guide, rules, among)
+    if chosen.model is None:
+        return _nothing(request, ask_guide(request, None, guide, rules), asked, rules, notes)
+    named = f"{request.model} is a family: " if request.model else ""
+    said = tuple(named + note.removeprefix("no model given: ") if named else note for note in chosen.notes)
+    advice = _advice(request, ResolvedModel(chosen.model), asked, guide, rules, (*notes, *said))
+    options = tuple(describe_option(x) for x in chosen.others[: load_choosing(rules).shown])
+    return msgspec.structs.replace(advice, models=options)
 
 
 def _advice(
@@ -126,7 +147,7 @@ def _advice(
         _ranked(e, f, guide_result, search, rules, i, points, request.every_command or i == 0)
         for i, (points, e, f) in enumerate(hits)
     ]
-    clients = _clients(request, guide_result, asked, rules, found.model)
+    clients = list_clients(request, guide_result, asked, rules, found.model)
     rejected = {e: r for e, r in rejected.items() if e not in {c.engine for c in clients}}
     offered = [*clients, *offered]
     warnings = [*notes, *request.machine.notes, *find_unknown_fields(request.workload), *guide_result.decision.notes]
@@ -179,55 +200,6 @@ def _not_done(request: RecommendRequest, chosen: RankedDeployment | None) -> lis
             "on each"
         )
     return out
-
-
-def _clients(
-    request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog, model: Model | None
-) -> list[RankedDeployment]:
-    """Answers that run elsewhere: an endpoint that is there already, a hosted API."""
-    out = []
-    for name in (asked.id,) if asked else guide_result.decision.engines:
-        entry = rules.engine(name)
-        if (
-            entry.kind != "client"
-            or judge_engine(
-                entry, guide_result.facts, None, model, request.workload, asked=[name] if asked else ()
-            ).reasons
-        ):
-            continue
-        endpoint = request.workload.endpoint
-        settings: dict[str, Setting] = {"base-url": endpoint} if endpoint else {}
-        out.append(
-            RankedDeployment(
-                engine=entry.id,
-                engine_name=entry.name,
-                engine_version=None,
-                model=request.model,
-                quantization=None,
-                settings=settings,
-                because={"base-url": "as given"} if endpoint else {},
-                command=f"curl -fsS {shlex.quote(endpoint.rstrip('/') + '/models')}" if endpoint else None,
-                memory=None,
-                speed=None,
-                reasons=_leaf(guide_result),
-                notes=("runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine",),
-                deployment=None,
-            )
-        )
-    return out
-
-
-def _leaf(guide_result: GuideResult) -> tuple[str, ...]:
-    """Why the guide's leaf was taken."""
-    said = next(
-        (
-            t.because
-            for t in reversed(guide_result.decision.trace)
-            if t.held and t.because and t.rule in guide_result.decision.rules
-        ),
-        None,
-    )
-    return (said,) if said else ()
 
 
 def _in_order(listed: list[str], asked: Engine | None, rules: Catalog) -> list[Engine]:
@@ -284,9 +256,10 @@ def _ranked(
         candidate.deployment, candidate.memory, rules, candidate.deployment.sequences
     )
     if entry.id in guide_result.decision.engines:
-        reasons = _leaf(guide_result)
+        reasons = describe_leaf(guide_result)
     else:
         reasons = ("runs here too, though the guide does not put it forward for this workload",)
+    use = str(guide_result.facts.get("workload.use_case") or "chat")
     has_command = shown and "command" in list_targets(entry.id, rules)
     return RankedDeployment(
         engine=entry.id,
@@ -311,6 +284,8 @@ def _ranked(
             ),
         ),
         tried=candidate.tried,
+        quality=describe_quality(candidate.deployment.model, candidate.quantization.id, use, speed, rules),
+        licence=describe_licences(candidate.deployment.model, entry, rules),
         points=points,
         deployment=candidate.deployment,
     )
@@ -333,19 +308,6 @@ def _remedies(request: RecommendRequest, model: Model, rejected: dict[str, tuple
     return tuple(out)
 
 
-def _elsewhere(request: RecommendRequest, guide_result: GuideResult, remote: list[RankedDeployment]) -> Advice:
-    return Advice(
-        machine=request.machine,
-        workload=request.workload,
-        chosen=remote[0],
-        alternatives=tuple(remote[1:]),
-        rejected=(),
-        trace=guide_result.decision.trace,
-        because=tuple(t.because for t in guide_result.decision.trace if t.held and t.because),
-        warnings=(*request.machine.notes, *remote[0].notes),
-    )
-
-
 def _nothing(
     request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog, notes: tuple[str, ...]
 ) -> Advice:
@@ -358,7 +320,7 @@ def _nothing(
         if reasons:
             rejected.append(RejectedEngine(engine=entry.id, reasons=reasons))
     refused = asked is not None and any(r.engine == asked.id for r in rejected)
-    why = f"{asked.name} cannot run here" if asked and refused else "no model of rules/picks.yaml fits this machine"
+    why = f"{asked.name} cannot run here" if asked and refused else "no model that may be chosen fits this machine"
     remedies = ("another engine (leave --engine out)",) if refused else (
         "more memory", "a shorter --context", "name a small model with --model",
     )  # fmt: skip

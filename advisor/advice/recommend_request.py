@@ -26,6 +26,14 @@ from advisor.models.types import Model
 SHORTEST_CONTEXT = 2048
 
 
+class ChoiceLimits(NamedTuple):
+    """What a model must be that is chosen for the user."""
+
+    licence: str | None = None  # permissive, commercial
+    thinking: bool = True
+    min_ability: float | None = None
+
+
 class RecommendRequest(NamedTuple):
     """What `recommend` is asked."""
 
@@ -37,6 +45,7 @@ class RecommendRequest(NamedTuple):
     models: int = 1
     others: tuple[str, ...] = ()  # models beside the one that is sized
     memory_share: float | None = None  # of a card, that resident models leave
+    choice: ChoiceLimits = ChoiceLimits()
     every_command: bool = True  # False: only the choice's, for answers that show no other
 
 

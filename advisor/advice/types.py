@@ -19,6 +19,51 @@ class TriedFormat(Record, frozen=True, kw_only=True):
     text: str
 
 
+class Quality(Record, frozen=True, kw_only=True):
+    """How able the model is for the use, and what the weight format costs."""
+
+    use: str
+    ability: float
+    spread: float
+    boards: int
+    independent: int
+    thinks: bool
+    loss_percent: tuple[float, float] | None
+    answer_s: float | None  # a typical answer at this speed, thinking included
+    plain_answer_s: float | None  # the same without thinking, where that can be turned off
+    hallucination_percent: float | None = None  # of summaries of a given document (rag)
+    effective_context: int | None = None  # longest length at which RULER's tasks still hold (rag)
+
+
+class Licences(Record, frozen=True, kw_only=True):
+    """Licences of the model and of the engine."""
+
+    model: str | None
+    model_class: str  # permissive, conditions, noncommercial, unknown
+    engine: str | None
+    gated: bool | None  # whether the model's terms have to be accepted before it can be downloaded
+
+
+class ModelOption(Record, frozen=True, kw_only=True):
+    """A model that fits here, and what is known of it for the use."""
+
+    model: str
+    quantization: str
+    engine: str
+    ability: float  # rules/abilities.yaml; thinking included where `thinks`
+    spread: float  # one standard deviation
+    boards: int  # tests it rests on; 0: size and age alone
+    independent: int
+    thinks: bool
+    loss_percent: tuple[float, float] | None  # what the format costs of a test's score; None: not known
+    decode_tps: float | None
+    answer_s: float | None  # a typical answer, thinking included
+    context_length: int | None
+    licence: str | None
+    licence_class: str
+    download: bool  # whether a download of the format is known
+
+
 class RankedDeployment(Record, frozen=True, kw_only=True):
     """One deployment that is offered."""
 
@@ -35,6 +80,8 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     reasons: tuple[str, ...]
     notes: tuple[str, ...] = ()
     tried: tuple[TriedFormat, ...] = ()
+    quality: Quality | None = None
+    licence: Licences | None = None
     points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
     deployment: Deployment | None
 
@@ -61,6 +108,7 @@ class Advice(Record, frozen=True, kw_only=True):
     remedies: tuple[str, ...] = ()
     growth: tuple[str, ...] = ()  # when the choice stops being right, and what comes next
     guide: dict[str, Any] | None = None
+    models: tuple[ModelOption, ...] = ()  # other models that fit, where none was named
 
     def to_dict(self) -> dict[str, Any]:
         """The public JSON of `advise recommend` (advisor/schemas/recommend.json)."""
@@ -87,6 +135,8 @@ def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
         "notes": list(ranked.notes),
         "tried": [t.to_dict() for t in ranked.tried],
         "points": ranked.points,
+        "quality": ranked.quality.to_dict() if ranked.quality else None,
+        "licence": ranked.licence.to_dict() if ranked.licence else None,
     }
 
 
@@ -115,6 +165,7 @@ def _advice(advice: Advice) -> dict[str, Any]:
         "warnings": list(advice.warnings),
         "remedies": list(advice.remedies),
         "growth": list(advice.growth),
+        "models": [m.to_dict() for m in advice.models],
     }
     if advice.guide is not None:
         body["guide"] = advice.guide

@@ -30,17 +30,22 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
 """,
 )
 @click.option(
-    "--model", metavar="M", callback=options._said, help="Name, hub id, .gguf file or directory with config.json."
+    "--model",
+    metavar="M",
+    callback=options.refuse_empty,
+    help="Name, hub id, .gguf file or directory with config.json.",
 )
 @click.option(
     "--users", "--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Requests at once."
 )
 @click.option("--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k).")
-@click.option("--quant", metavar="Q", callback=options._said, help="Insist on this weight format.")
-@click.option("--engine", metavar="E", callback=options._said, help="Insist on this engine.")
-@click.option("--budget", metavar="AMOUNT", callback=options._said, help="To spend once: 3000EUR, 9000USD.")
-@click.option("--rent", metavar="AMOUNT", callback=options._said, help="To spend a month: 1500EUR/month.")
-@click.option("--prices", metavar="FILE", callback=options._said, help="Your own closed price list (JSON or YAML).")
+@click.option("--quant", metavar="Q", callback=options.refuse_empty, help="Insist on this weight format.")
+@click.option("--engine", metavar="E", callback=options.refuse_empty, help="Insist on this engine.")
+@click.option("--budget", metavar="AMOUNT", callback=options.refuse_empty, help="To spend once: 3000EUR, 9000USD.")
+@click.option("--rent", metavar="AMOUNT", callback=options.refuse_empty, help="To spend a month: 1500EUR/month.")
+@click.option(
+    "--prices", metavar="FILE", callback=options.refuse_empty, help="Your own closed price list (JSON or YAML)."
+)
 @click.option("--online", is_flag=True, help="Rentals as clouds offer them now, by gpuhunt (extra `prices`).")
 @click.option("--currency", metavar="CUR", help="Currency of the answer (default: the budget's, else EUR).")
 @click.option("--rate", "rates", multiple=True, metavar="CUR=X", help="Exchange rate: units for one US dollar.")

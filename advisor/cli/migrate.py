@@ -22,10 +22,10 @@ Examples:
     "source",
     required=True,
     metavar="ENGINE|FILE",
-    callback=options._said,
+    callback=options.refuse_empty,
     help="What runs today: an engine, or a file that starts one (compose.yaml, a script, a unit).",
 )
-@click.option("--to", "target", required=True, metavar="ENGINE", callback=options._said, help="What is to run.")
+@click.option("--to", "target", required=True, metavar="ENGINE", callback=options.refuse_empty, help="What is to run.")
 @options.add_rules_option
 @options.as_json
 @options.quiet

@@ -67,7 +67,7 @@ def list_rule_roots() -> list[Path] | None:
     return [*rule_roots(), folder]
 
 
-def _said(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+def refuse_empty(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     """An option that was given empty is a mistake (an unset variable in a script), not a default."""
     if value is not None and not value.strip():
         from advisor.errors import BadInput
@@ -87,13 +87,13 @@ def add_hardware_options(function: F) -> F:
         "--machine",
         "snapshot",
         metavar="FILE",
-        callback=_said,
+        callback=refuse_empty,
         help="A snapshot written by `advise probe --save FILE`.",
     )(function)
     return click.option(
         "--on",
         metavar="HARDWARE",
-        callback=_said,
+        callback=refuse_empty,
         help='Hardware in words: "RTX 4090", "2x RTX 3090, 128GB RAM", "M3 Max 64GB", "cpu, 64GB RAM", "this".',
     )(function)
 
@@ -123,11 +123,11 @@ def add_model_options(required: bool = False) -> Callable[[F], F]:
         function = click.option(
             "--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k)."
         )(function)
-        function = click.option("--engine", metavar="E", callback=_said, help="Insist on this engine.")(function)
+        function = click.option("--engine", metavar="E", callback=refuse_empty, help="Insist on this engine.")(function)
         function = click.option(
             "--quant",
             metavar="Q",
-            callback=_said,
+            callback=refuse_empty,
             help="Weight format: q4, Q4_K_M, AWQ, FP8, ... (`advise list quantizations`).",
         )(function)
         function = click.option(
@@ -141,7 +141,7 @@ def add_model_options(required: bool = False) -> Callable[[F], F]:
             "--model",
             required=required,
             metavar="M",
-            callback=_said,
+            callback=refuse_empty,
             help="Name, hub id, .gguf file or directory with config.json.",
         )(function)
 

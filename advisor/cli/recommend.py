@@ -15,6 +15,7 @@ from advisor.cli import options
 Examples:
   advise recommend
   advise recommend --use-case code --concurrency 4
+  advise recommend --on "dual 3090, 64GB RAM" --licence permissive
   advise recommend --on "1x RTX 4090, 64GB RAM" --model Qwen/Qwen2.5-14B-Instruct --concurrency 16
   advise recommend --model ./model.gguf --context 16k -v
   advise recommend --guide choosing-a-backend --answer gpu=nvidia --answer want=max_throughput
@@ -41,6 +42,13 @@ Exit status: 0 there is an answer, 1 nothing fits, 2 cannot tell or usage error.
 )
 @click.option("--allow-cloud", is_flag=True, help="A hosted API may be the answer.")
 @click.option("--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already.")
+@click.option(
+    "--licence",
+    type=click.Choice(["permissive", "commercial"]),
+    help="Of a model that is chosen: permissive (Apache, MIT), or commercial use with conditions too.",
+)
+@click.option("--no-thinking", is_flag=True, help="Choose no model for answers that it thinks about first.")
+@click.option("--min-ability", type=float, metavar="N", help="Choose no model below (`advise list models --use chat`).")
 @click.option("--guide", metavar="NAME", help="Answer with this decision guide (`advise list guides`).")
 @click.option("--tree", metavar="NAME", help="Which tree of the guide.")
 @click.option("--answer", "answers", multiple=True, metavar="KEY=VALUE", help="An answer to a question of the guide.")
@@ -62,7 +70,7 @@ def command(**given: Any) -> int:
     """
     from advisor.advice.guides import add_guide_answer
     from advisor.advice.recommend import RecommendRequest, recommend
-    from advisor.advice.recommend_request import set_os
+    from advisor.advice.recommend_request import ChoiceLimits, set_os
     from advisor.catalog import catalog
     from advisor.cli.workload import build_workload, parse_pairs
     from advisor.errors import BadInput
@@ -88,6 +96,7 @@ def command(**given: Any) -> int:
         engine=given["engine"],
         models=max(1, len(names)),
         others=tuple(names[1:]),
+        choice=ChoiceLimits(given["licence"], not given["no_thinking"], given["min_ability"]),
         every_command=given["as_json"],  # text shows the choice's only
     )
     advice = recommend(asked, rules)

@@ -1,4 +1,4 @@
-"""What is offered and compared: picks, cards, workloads, ranking, tables of documents, migrations, drafts."""
+"""What is offered and compared: choosing, cards, workloads, ranking, tables of documents, migrations, drafts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.advice.compare import ComparisonsFile
 from advisor.advice.migrate import MigrationsFile
-from advisor.advice.picks import PicksFile
+from advisor.advice.model_choice import ChoosingFile
 from advisor.catalog.machine_types import MachinesFile
 from advisor.catalog.types import Engine
 from advisor.decision.fields import USE_CASES
@@ -28,7 +28,7 @@ OF_COMPARISONS = ("status", "version", "license", "os", "formats", "floor", PLAC
 def find_faults(house: House) -> Iterator[Fault]:
     """Choices that name nothing, say too little, or contradict each other."""
     checks = {
-        "picks.yaml": _picks,
+        "choosing.yaml": _choosing,
         "cards.yaml": _cards,
         "workloads.yaml": _workloads,
         "ranking.yaml": _ranking,
@@ -59,21 +59,12 @@ def _machines(house: House) -> Iterator[Fault]:
                     yield document.place.field("duplicate_name", (*at, "names"), f"{name} is a name of {other} too")
 
 
-def _picks(house: House, document: RuleDocument) -> Iterator[Fault]:
-    file: PicksFile = document.value
+def _choosing(house: House, document: RuleDocument) -> Iterator[Fault]:
+    file: ChoosingFile = document.value
     for use in USE_CASES:
-        if use != "edge" and not any(use in p.uses for p in file.picks):
-            yield document.place.field("missing_place", ("picks",), f"nothing is offered for {use}")
-        if use not in file.slowest_decode_tps:
-            yield document.place.field("missing_place", ("slowest_decode_tps",), f"{use} has no slowest rate")
-    for i, pick in enumerate(file.picks):
-        for k, name in enumerate(pick.models):
-            model = house.models.get(name)
-            at: At = ("picks", i, "models", k)
-            if model is not None and model.layout is None:
-                yield document.place.field("contradiction", at, f"{name} has no layout, so nothing is known to fit")
-            if name in pick.models[:k]:
-                yield document.place.field("duplicate_name", at, f"{name} stands twice")
+        for table in ("slowest_decode_tps", "patience_s", "answer_tokens"):
+            if use not in getattr(file, table):
+                yield document.place.field("missing_place", (table,), f"{use} stands in no row")
 
 
 def _cards(house: House, document: RuleDocument) -> Iterator[Fault]:

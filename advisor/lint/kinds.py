@@ -56,7 +56,12 @@ KINDS = (
         "checks/minimum_versions.yaml", "first versions", _named("advisor.checks.knowledge", "MinimumVersions")
     ),
     RuleFileKind("targets.yaml", "launch files", _named("advisor.render.matrix", "TargetsFile")),
-    RuleFileKind("picks.yaml", "models that are offered", _named("advisor.advice.picks", "PicksFile")),
+    RuleFileKind("choosing.yaml", "how a model is chosen", _named("advisor.advice.model_choice", "ChoosingFile")),
+    RuleFileKind("abilities.yaml", "abilities of models", _named("advisor.ability.types", "AbilitiesFile")),
+    RuleFileKind("boards.yaml", "tests of ability", _named("advisor.ability.types", "BoardsFile")),
+    RuleFileKind("thinking.yaml", "models that think", _named("advisor.ability.types", "ThinkingFile")),
+    RuleFileKind("format-loss.yaml", "what formats cost", _named("advisor.ability.losses", "FormatLossFile")),
+    RuleFileKind("licences.yaml", "what licences allow", _named("advisor.ability.losses", "LicencesFile")),
     RuleFileKind("cards.yaml", "cards that are shown", _named("advisor.advice.explain", "CardsFile")),
     RuleFileKind("workloads.yaml", "defaults of workloads", _named("advisor.advice.defaults", "WorkloadDefaults")),
     RuleFileKind("ranking.yaml", "points of the order", _named("advisor.advice.ranking", "Ranking")),

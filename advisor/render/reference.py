@@ -75,8 +75,8 @@ def find_repository(model: Model, quantization: Quantization, vendors: Set[str])
     if quantization.family == "mlx":
         size = model.published.get("mlx:" + quantization.id.removeprefix("MLX-"))
         known[:0] = [size.repo] if size and size.repo else []
-    # ModelOpt checkpoints load on NVIDIA only
-    return next((r for r in known if not (r.startswith("nvidia/") and vendors - {"nvidia"})), None)
+    # checkpoints of a maker of cards are made with its tools, for its cards
+    return next((r for r in known if not (r.split("/")[0] in ("nvidia", "amd") and vendors - {r.split("/")[0]})), None)
 
 
 def make_local_reference(plain: ModelRef, path: str) -> ModelRef:

@@ -19,6 +19,7 @@ from advisor.engines.versions import is_before, version_key
 from advisor.estimation import estimate, resolve_request
 from advisor.models.types import Mla, Model
 from advisor.report import speed_accuracy
+from advisor.report.ability_accuracy import make_ability_section
 from advisor.report.activation_fit import median_error, peak_errors, read_peaks
 from advisor.report.measured_rows import (
     RowComparison,
@@ -158,6 +159,8 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
         ),
         "",
         *speed_accuracy.make_speed_section(data, rules),
+        "",
+        *make_ability_section(rules),
     ])  # fmt: skip
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from advisor.advice.model_list import RankedModel
 from advisor.catalog import Catalog
 from advisor.near import simplify_name
-from advisor.units import format_tokens
+from advisor.report.text import align_table
+from advisor.units import format_rate, format_tokens
 
 ListRow = dict[str, Any]
 
@@ -233,3 +235,18 @@ PRINTERS: dict[str, Callable[[ListRow], list[str]]] = {
     "guides": lambda r: [r["id"], _cut(" ".join(t["name"] for t in r["trees"]), 36), _cut(r["name"], 44)],
     "rules": lambda r: [_cut(r["id"], 52), _cut(r["name"], 28), _cut(r["condition"], 60)],
 }  # fmt: skip
+
+
+def tabulate_ranked_models(rows: Sequence[RankedModel], use: str) -> str:
+    """Models in the order of their ability as a table."""
+    on = any(r.runs for r in rows)
+    body = []
+    for r in rows:
+        line = [r.model.rpartition("/")[2][:28], f"{r.ability:+.1f} ± {r.spread:.1f}", f"{r.independent}/{r.boards}"]
+        if r.runs is not None:
+            line += [r.runs.quantization[:10], format_rate(r.runs.decode_tps)]
+        else:
+            line += [f"{r.params_total / 1e9:.3g}B"]
+        body.append([*line, (r.licence or "unknown")[:14]])
+    heads = ("model", use, "tests", *(("format", "tokens/s") if on else ("size",)), "licence")
+    return align_table(body, heads, "lrrlrl" if on else "lrrrl")

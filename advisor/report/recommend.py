@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.advice.types import Advice, RankedDeployment, RejectedEngine
+from advisor.advice.types import Advice, ModelOption, Quality, RankedDeployment, RejectedEngine
 from advisor.deployment import DeviceMemory, Interval
 from advisor.machines.types import Machine
 from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
@@ -20,6 +20,9 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
         out += _nothing(advice)
     else:
         out += _chosen(advice.chosen, advice, verbose)
+    if advice.models:
+        shown = advice.models if verbose else advice.models[:SHOWN_ALTERNATIVES]
+        out += ["", "Other models that fit:", _models(shown)]
     if advice.alternatives:
         out += ["", "Alternatives:", _alternatives(advice.alternatives, verbose)]
     if advice.overlay:
@@ -81,6 +84,8 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
     version = f" {ranked.engine_version}" if ranked.engine_version else ""
     out = [paint(f"{ranked.engine_name}{version} with {ranked.model}, {ranked.quantization}", "bold")]
     out += bullets(ranked.reasons)
+    if ranked.quality is not None:
+        out += bullets([describe_quality(ranked.quality, ranked.quantization)])
     estimate = ranked.memory
     out.append(
         wrap_text(
@@ -108,6 +113,45 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
         ]
         out += bullets(ranked.notes)
     return out
+
+
+def describe_quality(quality: Quality, quantization: str | None) -> str:
+    """One line on how able the model is, what the format costs, how long an answer takes."""
+    rests = (
+        f"{quality.independent} independent of {quality.boards} tests" if quality.boards else "by size and age alone"
+    )
+    out = [f"ability for {quality.use} {quality.ability:+.1f} ± {quality.spread:.1f} ({rests})"]
+    if quality.loss_percent and quality.loss_percent[1]:
+        low, high = quality.loss_percent
+        out.append(f"{quantization} costs {low:g} to {high:g} % of a score")
+    if quality.thinks and quality.answer_s:
+        plain = f", {format_seconds(quality.plain_answer_s)} with thinking off" if quality.plain_answer_s else ""
+        out.append(f"it thinks first: a typical answer takes about {format_seconds(quality.answer_s)}{plain}")
+    if quality.hallucination_percent is not None:
+        out.append(f"{quality.hallucination_percent:g} % of summaries hold something that is not in the document")
+    if quality.effective_context is not None:
+        out.append(f"holds long texts up to {format_tokens(quality.effective_context)}")
+    return "; ".join(out)
+
+
+def format_seconds(seconds: float) -> str:
+    """`40 s`, `3 min`."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def _models(options: Sequence[ModelOption]) -> str:
+    rows = [
+        [
+            x.model.rpartition("/")[2][:32],
+            x.quantization[:10],
+            f"{x.ability:+.1f} ± {x.spread:.1f}",
+            str(x.boards),
+            format_rate(x.decode_tps),
+            (x.licence or "unknown")[:12],
+        ]
+        for x in options
+    ]
+    return align_table(rows, ("model", "format", "ability", "tests", "tokens/s", "licence"), "lllrrl")
 
 
 def _memory(rows: Sequence[DeviceMemory]) -> str:
@@ -188,6 +232,8 @@ def _rejected(xs: Sequence[RejectedEngine], verbose: bool) -> list[str]:
             rejected_engine.engine
         )
     out = []
+    if len(groups) > 1:
+        groups.pop("not_asked_for", None)  # nobody asked
     for code, names in groups.items():
         out.append(wrap_text(f"{', '.join(names)}", f"  {CODES.get(code, code)}: ", "    "))
     return out

@@ -17,7 +17,7 @@ from advisor.advice.limits import DeploymentLimits
 from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
-from advisor.advice.types import TriedFormat
+from advisor.advice.types import Licences, ModelOption, Quality, TriedFormat
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import FileCalibration
 from advisor.checks.report import CheckAnswer
@@ -106,6 +106,8 @@ class RankedAnswer(Record, frozen=True, kw_only=True):
     notes: list[str]
     tried: list[TriedFormat]
     points: dict[str, float]
+    quality: Quality | None
+    licence: Licences | None
 
 
 class RejectedAnswer(Record, frozen=True, kw_only=True):
@@ -139,6 +141,7 @@ class RecommendAnswer(Record, frozen=True, kw_only=True):
     warnings: list[str]
     remedies: list[str]
     growth: list[str]
+    models: list[ModelOption]
     guide: dict[str, Any] | None = None
 
 

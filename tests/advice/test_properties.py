@@ -108,7 +108,7 @@ def test_unknown_names_raise() -> None:
         ask("RTX 4090", "9Bee", Workload())
 
 
-def test_picks_are_in_the_catalogue_and_one_fits_everywhere() -> None:
+def test_a_model_is_chosen_for_every_use_everywhere() -> None:
     for use in ("chat", "code", "embeddings", "edge", "voice", "batch", "rag", "agent", "develop"):
         for hw in (
             "1x RTX 4090, 64GB RAM",

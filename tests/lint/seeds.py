@@ -41,7 +41,7 @@ SEEDS = (
     Seed("prices/cloud.yaml", "usd_per_hour: 3.29", "usd_per_hour: 2401.7", "unit", "no price of one device"),
     Seed("models/llama-2.yaml", "gb: 7.3", "gb: 7300", "unit", "bits each"),
     # references
-    Seed("picks.yaml", "- openai/gpt-oss-20b", "- openai/gpt-oss-21b", "unknown_name", "unknown model"),
+    Seed("format-loss.yaml", "names: [INT8]", "names: [INT9]", "unknown_name", "unknown weight format 'INT9'"),
     Seed("cards.yaml", "- rtx-5080", "- rtx-5800", "unknown_name", "unknown accelerator 'rtx-5800'"),
     Seed("engines/sglang.yaml", "[context-length]", "[context-lenght]", "unknown_name", "'context-lenght' is no flag"),
     Seed("engines/lmdeploy.yaml", "listen: [--server-name", "listen: [--server-nam", "unknown_name", "'--server-nam' is no flag"),

@@ -82,11 +82,11 @@ def test_memory_of_every_engine_has_the_type_of_what_reads_it() -> None:
 @pytest.mark.parametrize(
     ("name", "near"),
     [
-        ("pick.yaml", "picks.yaml"),
+        ("choosin.yaml", "choosing.yaml"),
         ("hardwear/cards.yaml", "hardware/*.yaml"),
         ("checks/rule/mine.yaml", "checks/rules/*.yaml"),
         ("flags/sub/vllm.yaml", "flags/*.yaml"),
-        ("picks.yml", "picks.yaml"),
+        ("choosing.yml", "choosing.yaml"),
     ],
 )
 def test_a_file_that_nothing_reads_is_a_fault(tmp_path: Path, name: str, near: str) -> None:

@@ -1,0 +1,76 @@
+"""Answers that run elsewhere: an endpoint that is there already, a hosted API."""
+
+from __future__ import annotations
+
+import shlex
+
+from advisor.advice.recommend_request import GuideResult, RecommendRequest
+from advisor.advice.types import Advice, RankedDeployment
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine
+from advisor.decision.filters import judge_engine
+from advisor.deployment import Setting
+from advisor.models.types import Model
+
+
+def list_clients(
+    request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog, model: Model | None
+) -> list[RankedDeployment]:
+    """Answers that run elsewhere: an endpoint that is there already, a hosted API."""
+    out = []
+    for name in (asked.id,) if asked else guide_result.decision.engines:
+        entry = rules.engine(name)
+        if (
+            entry.kind != "client"
+            or judge_engine(
+                entry, guide_result.facts, None, model, request.workload, asked=[name] if asked else ()
+            ).reasons
+        ):
+            continue
+        endpoint = request.workload.endpoint
+        settings: dict[str, Setting] = {"base-url": endpoint} if endpoint else {}
+        out.append(
+            RankedDeployment(
+                engine=entry.id,
+                engine_name=entry.name,
+                engine_version=None,
+                model=request.model,
+                quantization=None,
+                settings=settings,
+                because={"base-url": "as given"} if endpoint else {},
+                command=f"curl -fsS {shlex.quote(endpoint.rstrip('/') + '/models')}" if endpoint else None,
+                memory=None,
+                speed=None,
+                reasons=describe_leaf(guide_result),
+                notes=("runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine",),
+                deployment=None,
+            )
+        )
+    return out
+
+
+def describe_leaf(guide_result: GuideResult) -> tuple[str, ...]:
+    """Why the guide's leaf was taken."""
+    said = next(
+        (
+            t.because
+            for t in reversed(guide_result.decision.trace)
+            if t.held and t.because and t.rule in guide_result.decision.rules
+        ),
+        None,
+    )
+    return (said,) if said else ()
+
+
+def advise_elsewhere(request: RecommendRequest, guide_result: GuideResult, remote: list[RankedDeployment]) -> Advice:
+    """Advice whose first answer runs elsewhere."""
+    return Advice(
+        machine=request.machine,
+        workload=request.workload,
+        chosen=remote[0],
+        alternatives=tuple(remote[1:]),
+        rejected=(),
+        trace=guide_result.decision.trace,
+        because=tuple(t.because for t in guide_result.decision.trace if t.held and t.because),
+        warnings=(*request.machine.notes, *remote[0].notes),
+    )

@@ -1,0 +1,286 @@
+"""A model for those who named none, or only a family: the ablest for the use that fits here and is fast enough."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.ability.lookup import Ability, find_ability, thinking_tokens
+from advisor.ability.losses import LicenceClass, classify_licence, find_format_loss
+from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
+from advisor.advice.format_candidates import FOUR_BIT_QUALITY
+from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request, list_context_lengths
+from advisor.advice.types import ModelOption
+from advisor.catalog import Catalog
+from advisor.catalog.compiled_rules import ModelRow
+from advisor.catalog.documents import decode_document
+from advisor.catalog.resolve import ResolvedModel
+from advisor.catalog.types import Engine
+from advisor.decision.types import Guide
+from advisor.deployment import SpeedEstimate
+from advisor.errors import BadInput
+from advisor.machines.types import Machine
+from advisor.meanings import UseCase
+from advisor.models.types import Model
+from advisor.render.reference import make_model_reference
+from advisor.speed.roofline import estimate_midway_speed
+
+LEAST_BYTES = 0.5  # of a parameter in the narrowest format that is put forward unasked
+USABLE_HOST = 0.9  # of host memory, where experts and layers can lie
+
+
+class ChoosingFile(msgspec.Struct, frozen=True):
+    """rules/choosing.yaml."""
+
+    source: str
+    as_of: str
+    slowest_decode_tps: dict[UseCase, float]
+    slowest_share_on_cpu: float
+    largest_share_of_host_memory: float
+    caution: float
+    tie: float
+    ability_per_percent: float
+    ability_per_doubling: float
+    patience_s: dict[UseCase, float]
+    answer_tokens: dict[UseCase, int]
+    most_sized: int
+    shown: int
+
+
+class SizedModel(NamedTuple):
+    """A model that fits here: how it would run, and what it is worth for the use."""
+
+    model: Model
+    candidate: Candidate
+    ability: Ability
+    loss: tuple[float, float] | None  # percent of a test's score that the format costs
+    decode_tps: float | None
+    answer_s: float | None  # a typical answer, thinking included
+    download: bool
+    licence: LicenceClass
+    worth: float  # ability, cautiously, less what the format and the wait cost
+
+
+class ModelChoice(NamedTuple):
+    """The model to take, notes on why, and the others that fit, in order."""
+
+    model: Model | None
+    notes: tuple[str, ...]
+    others: tuple[SizedModel, ...]
+    chosen: SizedModel | None = None
+
+
+def choose_model(
+    request: RecommendRequest,
+    asked: Engine | None,
+    guide: Guide,
+    rules: Catalog,
+    among: Sequence[str] | None = None,
+    most: int | None = None,
+) -> ModelChoice:
+    """The model to take for the request's use. `among`: ids to choose from (default: the catalogue); `most`: how many
+    that fit are looked for.
+
+    Raises BadInput where the machine's memory is not known.
+    """
+    choosing = load_choosing(rules)
+    if _room(request.machine) is None:
+        raise BadInput(
+            "the memory of this machine is not known, so no model can be chosen: "
+            "add it (`, 32GB RAM`) or name one with --model"
+        )
+    found: list[SizedModel] = []
+    slow: SizedModel | None = None
+    wanted = most if most is not None else choosing.shown
+    count = 0
+    for model, ability, ceiling in _in_order(request, rules, choosing, among):
+        best = max((x.worth for x in found), default=-math.inf)
+        if count >= choosing.most_sized or (len(found) > wanted and ceiling < best - choosing.tie):
+            break
+        sized = _size(model, ability, request, asked, guide, rules, choosing)
+        if sized is None:
+            continue
+        count += 1
+        if _is_slow(sized, request, choosing):
+            slow = slow if slow is not None and slow.worth >= sized.worth else sized
+        else:
+            found.append(sized)
+    ordered = _order(found, choosing)
+    if not ordered:
+        if slow is None:
+            return ModelChoice(None, (), ())
+        return ModelChoice(slow.model, (f"{_why(slow, request)}; slower than one would like",), (), slow)
+    return ModelChoice(ordered[0].model, (_why(ordered[0], request),), tuple(ordered[1:]), ordered[0])
+
+
+def load_choosing(rules: Catalog) -> ChoosingFile:
+    """rules/choosing.yaml. Raises BadInput where an overlay spoiled it."""
+    return decode_document(rules, "choosing.yaml", ChoosingFile)
+
+
+def describe_option(sized: SizedModel) -> ModelOption:
+    """A model that fits as a row of the answer."""
+    return ModelOption(
+        model=sized.model.id,
+        quantization=sized.candidate.quantization.id,
+        engine=sized.candidate.deployment.engine,
+        ability=round(sized.ability.value, 2),
+        spread=round(sized.ability.spread, 2),
+        boards=sized.ability.boards,
+        independent=sized.ability.independent,
+        thinks=sized.ability.thinks,
+        loss_percent=sized.loss,
+        decode_tps=sized.decode_tps,
+        answer_s=sized.answer_s,
+        context_length=sized.candidate.deployment.context_length,
+        licence=sized.model.license,
+        licence_class=sized.licence,
+        download=sized.download,
+    )
+
+
+def _in_order(
+    request: RecommendRequest, rules: Catalog, choosing: ChoosingFile, among: Sequence[str] | None
+) -> Iterator[tuple[Model, Ability, float]]:
+    """Models that could fit, the ablest (cautiously) first; the last figure is the most they can be worth."""
+    room, use = _room(request.machine) or 0, request.workload.use_case
+    rows: list[tuple[float, Model, Ability]] = []
+    for row in rules.model_index():
+        if (among is not None and row.id not in among) or not _may_fit(row, room):
+            continue
+        model = rules.find_model(row.id)
+        ability = find_ability(model, use, rules, request.choice.thinking)
+        if ability is None:
+            continue
+        if request.choice.licence and classify_licence(model.license, rules) not in _allowed(request.choice.licence):
+            continue
+        if request.choice.min_ability is not None and ability.value < request.choice.min_ability:
+            continue
+        rows.append((ability.value - choosing.caution * ability.spread, model, ability))
+    for ceiling, model, ability in sorted(rows, key=lambda r: (-r[0], r[1].id)):
+        yield model, ability, ceiling
+
+
+def _allowed(licence: str) -> tuple[LicenceClass, ...]:
+    """Classes of licences that an answer to `--licence` may have."""
+    return {"permissive": ("permissive",), "commercial": ("permissive", "conditions")}.get(licence, ())  # type: ignore[return-value]
+
+
+def _may_fit(row: ModelRow, room: int) -> bool:
+    return not row.stub and row.params_total * LEAST_BYTES <= room
+
+
+def _size(
+    model: Model,
+    ability: Ability,
+    request: RecommendRequest,
+    asked: Engine | None,
+    guide: Guide,
+    rules: Catalog,
+    choosing: ChoosingFile,
+) -> SizedModel | None:
+    """How the model would run with the first of the guide's engines that holds it; None where none does."""
+    guide_result = ask_guide(request, model, guide, rules)
+    search = build_search_request(request, ResolvedModel(model), guide_result, guide, rules, asked)
+    usual = list_context_lengths(request, model, rules)[0]
+    search = search._replace(contexts=(usual,))  # the use's context is kept
+    kept: SizedModel | None = None
+    for engine_id in (asked.id,) if asked else guide_result.decision.engines:
+        candidate = find_best_candidate(rules.engine(engine_id), search, rules)
+        if isinstance(candidate, Rejection) or not candidate.memory.fits:
+            continue
+        if _crowds(request.machine, candidate, choosing):
+            continue
+        if candidate.quantization.quality < FOUR_BIT_QUALITY and request.quantization is None:
+            continue  # a smaller model at four bits is the better answer
+        if request.workload.concurrency > candidate.deployment.sequences:
+            continue
+        sized = _worth(model, ability, candidate, request, rules, choosing)
+        if sized.download:
+            return sized
+        kept = kept or sized
+    return kept
+
+
+def _worth(
+    model: Model,
+    ability: Ability,
+    candidate: Candidate,
+    request: RecommendRequest,
+    rules: Catalog,
+    choosing: ChoosingFile,
+) -> SizedModel:
+    use = request.workload.use_case
+    speed = estimate_midway_speed(candidate.deployment, candidate.memory, rules, 1)
+    rate = speed.decode_tps.value if speed is not None and speed.decode_tps is not None else None
+    tokens = thinking_tokens(use, rules) if ability.thinks else 0
+    answer = _answer_seconds(speed, rate, tokens + choosing.answer_tokens.get(use, 250))
+    loss = find_format_loss(candidate.quantization.id, model, rules)
+    cost = choosing.ability_per_percent * sum(loss or (0.0, 10.0)) / 2
+    patience = choosing.patience_s.get(use, 20)
+    wait = choosing.ability_per_doubling * max(0.0, math.log2(answer / patience)) if answer else 0.0
+    return SizedModel(
+        model=model,
+        candidate=candidate,
+        ability=ability,
+        loss=loss,
+        decode_tps=rate,
+        answer_s=answer,
+        download=make_model_reference(candidate.deployment, rules).missing is None,
+        licence=classify_licence(model.license, rules),
+        worth=ability.value - choosing.caution * ability.spread - cost - wait,
+    )
+
+
+def _answer_seconds(speed: SpeedEstimate | None, rate: float | None, tokens: int) -> float | None:
+    if speed is None or not rate:
+        return None
+    return (speed.ttft_s.value if speed.ttft_s else 0.0) + tokens / rate
+
+
+def _is_slow(sized: SizedModel, request: RecommendRequest, choosing: ChoosingFile) -> bool:
+    slowest = choosing.slowest_decode_tps.get(request.workload.use_case, 0)
+    if not request.machine.usable_devices:
+        slowest *= choosing.slowest_share_on_cpu
+    return sized.decode_tps is not None and sized.decode_tps < slowest
+
+
+def _order(found: Sequence[SizedModel], choosing: ChoosingFile) -> list[SizedModel]:
+    """The most able first; those within `tie` of it by download, measurements, licence and speed."""
+    left = sorted(found, key=lambda x: -x.worth)
+    if not left:
+        return []
+    equal = [x for x in left if x.worth >= left[0].worth - choosing.tie]
+    first = max(equal, key=lambda x: (x.download, x.ability.boards > 0, x.licence == "permissive", x.decode_tps or 0.0))
+    return [first, *(x for x in left if x is not first)]
+
+
+def _why(sized: SizedModel, request: RecommendRequest) -> str:
+    return f"no model given: {sized.model.id} is the ablest for {request.workload.use_case} that fits here"
+
+
+def _crowds(machine: Machine, candidate: Candidate, choosing: ChoosingFile) -> bool:
+    """Whether the deployment would leave too little of a memory that other programs live in."""
+    ram = machine.memory.usable_bytes
+    if ram is None or any(not d.unified for d in machine.usable_devices):
+        return False
+    used = sum(
+        r.total_bytes or 0
+        for r in (*candidate.memory.devices, *([candidate.memory.host] if candidate.memory.host else []))
+    )
+    return used > choosing.largest_share_of_host_memory * ram
+
+
+def _room(machine: Machine) -> int | None:
+    """Bytes that a model could take at most: the devices' and the host's; None when not even the devices' are known."""
+    totals = [d.total_bytes for d in machine.usable_devices]
+    ram = machine.memory.usable_bytes
+    if not totals:
+        return ram
+    if any(t is None for t in totals):
+        return None
+    unified = any(d.unified for d in machine.usable_devices)
+    return sum(t for t in totals if t is not None) * machine.nodes + (0 if unified else int(USABLE_HOST * (ram or 0)))

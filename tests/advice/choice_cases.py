@@ -1,0 +1,56 @@
+"""Questions without a model, and the ablest model of the catalogue that the product itself says fits.
+
+Every model is sized for that, not only those that the choice looks at.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from advisor.ability.lookup import find_ability
+from advisor.advice import model_choice
+from advisor.advice.recommend_request import RecommendRequest, load_main_guide
+from advisor.catalog import Catalog
+from advisor.catalog.hardware_names import parse_hardware
+from advisor.deployment import Workload
+
+MACHINES = (
+    "1x RTX 3060 12GB, 32GB RAM", "1x RTX 4090, 64GB RAM", "2x RTX 3090, 128GB RAM", "1x RTX 5090, 128GB RAM",
+    "1x RTX PRO 6000 Blackwell, 256GB RAM", "1x L4, 64GB RAM", "1x H100 80GB SXM, 256GB RAM",
+    "8x H100 80GB SXM, 2TB RAM", "1x MI300X, 256GB RAM", "M3 Max 64GB", "cpu, 16 cores, 32GB RAM", "M2 16GB",
+)  # fmt: skip
+USES = ("chat", "code", "agent")
+
+
+class ChoiceGap(NamedTuple):
+    """One question: the ability of the model that was taken, and of the ablest that would have done."""
+
+    machine: str
+    use: str
+    taken: str | None
+    ability: float
+    best: str
+    best_ability: float
+
+    @property
+    def gap(self) -> float:
+        """How much ability was given away."""
+        return self.best_ability - self.ability
+
+
+def judge(machine: str, use: str, rules: Catalog) -> ChoiceGap:
+    """Choose as `recommend` does, then size every model of the catalogue."""
+    request = RecommendRequest(parse_hardware(machine, rules), Workload(use_case=use))
+    guide, choosing = load_main_guide(rules), model_choice.load_choosing(rules)
+    chosen = model_choice.choose_model(request, None, guide, rules).chosen
+    best, best_ability = "", float("-inf")
+    for name in rules.model_ids():
+        model = rules.find_model(name)
+        ability = find_ability(model, use, rules)
+        if model.layout is None or ability is None or ability.value <= best_ability:
+            continue
+        sized = model_choice._size(model, ability, request, None, guide, rules, choosing)
+        if sized is not None and not model_choice._is_slow(sized, request, choosing):
+            best, best_ability = name, ability.value
+    taken = chosen.model.id if chosen else None
+    return ChoiceGap(machine, use, taken, chosen.ability.value if chosen else -9.0, best, best_ability)
