@@ -54,7 +54,10 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
     """
     from advisor.catalog.model_spellings import is_address, strip_address
 
-    path = Path(name).expanduser()
+    try:
+        path = Path(name).expanduser()
+    except RuntimeError:  # `~somebody` that there is not
+        path = Path(name)
     if _is_path(name, path) and not is_address(name, rules):
         return _from_path(name, path, rules)
     bare = strip_address(name, rules)

@@ -11,6 +11,7 @@ from advisor.report.text import align_table, bullets, fits_word, paint, wrap_tex
 from advisor.units import GIB, format_gib, format_rate, format_tokens
 
 SHOWN_ALTERNATIVES = 3
+SHOWN_GROWTH = 2
 
 
 def describe_advice(advice: Advice, verbose: bool = False) -> str:
@@ -22,7 +23,11 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
         out += _chosen(advice.chosen, advice, verbose)
     if advice.models:
         shown = advice.models if verbose else advice.models[:SHOWN_ALTERNATIVES]
-        out += ["", "Other models that fit:", _models(shown)]
+        out += [
+            "",
+            f"No model was named; the ablest that fits is taken. Others ({advice.workload.use_case}):",
+            _models(shown),
+        ]
     if advice.alternatives:
         out += ["", "Alternatives:", _alternatives(advice.alternatives, verbose)]
     if advice.overlay:
@@ -30,7 +35,7 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
     if advice.rejected:
         out += ["", "Not these:"]
         out += _rejected(advice.rejected, verbose)
-    notes = [w for w in advice.warnings if verbose or "does not fit" not in w]
+    notes = [w for w in advice.warnings if verbose or not ("does not fit" in w or w.startswith("no model given"))]
     tried = [t for t in (advice.chosen.tried if advice.chosen else ()) if t.fits is False]
     if tried and not verbose:
         notes.append(f"larger formats that do not fit: {', '.join(dict.fromkeys(t.quantization for t in tried))}")
@@ -38,7 +43,7 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
         out += ["", "Notes:"]
         out += bullets(notes)
     if advice.growth:
-        out += ["", "As it grows:", *bullets(advice.growth)]
+        out += ["", "As it grows:", *bullets(advice.growth if verbose else advice.growth[:SHOWN_GROWTH])]
     if verbose:
         ranked = [x for x in (advice.chosen, *advice.alternatives) if x is not None and x.memory is not None]
         if ranked:
