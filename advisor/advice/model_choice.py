@@ -12,10 +12,10 @@ from advisor.ability.lookup import Ability, find_ability, thinking_tokens
 from advisor.ability.losses import LicenceClass, classify_licence, find_format_loss
 from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
 from advisor.advice.format_candidates import FOUR_BIT_QUALITY
+from advisor.advice.model_bounds import fastest_decode, find_room, may_fit
 from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request, list_context_lengths
 from advisor.advice.types import ModelOption
 from advisor.catalog import Catalog
-from advisor.catalog.compiled_rules import ModelRow
 from advisor.catalog.documents import decode_document
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
@@ -27,9 +27,6 @@ from advisor.meanings import UseCase
 from advisor.models.types import Model
 from advisor.render.reference import make_model_reference
 from advisor.speed.roofline import estimate_midway_speed
-
-LEAST_BYTES = 0.5  # of a parameter in the narrowest format that is put forward unasked
-USABLE_HOST = 0.9  # of host memory, where experts and layers can lie
 
 
 class ChoosingFile(msgspec.Struct, frozen=True):
@@ -87,7 +84,7 @@ def choose_model(
     Raises BadInput where the machine's memory is not known.
     """
     choosing = load_choosing(rules)
-    if _room(request.machine) is None:
+    if find_room(request.machine) is None:
         raise BadInput(
             "the memory of this machine is not known, so no model can be chosen: "
             "add it (`, 32GB RAM`) or name one with --model"
@@ -146,11 +143,16 @@ def _in_order(
     request: RecommendRequest, rules: Catalog, choosing: ChoosingFile, among: Sequence[str] | None
 ) -> Iterator[tuple[Model, Ability, float]]:
     """Models that could fit, the ablest (cautiously) first; the last figure is the most they can be worth."""
-    room, use = _room(request.machine) or 0, request.workload.use_case
+    room, use = find_room(request.machine) or 0, request.workload.use_case
+    slowest = _slowest(request, choosing)
     rows: list[tuple[float, Model, Ability]] = []
     for row in rules.model_index():
-        if (among is not None and row.id not in among) or not _may_fit(row, room):
+        if (among is not None and row.id not in among) or not may_fit(row, room):
             continue
+        if slowest and among is None:
+            rate = fastest_decode(row, request.machine, rules)
+            if rate is not None and rate < slowest:
+                continue
         model = rules.find_model(row.id)
         ability = find_ability(model, use, rules, request.choice.thinking)
         if ability is None:
@@ -167,10 +169,6 @@ def _in_order(
 def _allowed(licence: str) -> tuple[LicenceClass, ...]:
     """Classes of licences that an answer to `--licence` may have."""
     return {"permissive": ("permissive",), "commercial": ("permissive", "conditions")}.get(licence, ())  # type: ignore[return-value]
-
-
-def _may_fit(row: ModelRow, room: int) -> bool:
-    return not row.stub and row.params_total * LEAST_BYTES <= room
 
 
 def _size(
@@ -242,10 +240,13 @@ def _answer_seconds(speed: SpeedEstimate | None, rate: float | None, tokens: int
 
 
 def _is_slow(sized: SizedModel, request: RecommendRequest, choosing: ChoosingFile) -> bool:
+    return sized.decode_tps is not None and sized.decode_tps < _slowest(request, choosing)
+
+
+def _slowest(request: RecommendRequest, choosing: ChoosingFile) -> float:
+    """Least rate of the use here, tokens a second."""
     slowest = choosing.slowest_decode_tps.get(request.workload.use_case, 0)
-    if not request.machine.usable_devices:
-        slowest *= choosing.slowest_share_on_cpu
-    return sized.decode_tps is not None and sized.decode_tps < slowest
+    return slowest if request.machine.usable_devices else slowest * choosing.slowest_share_on_cpu
 
 
 def _order(found: Sequence[SizedModel], choosing: ChoosingFile) -> list[SizedModel]:
@@ -272,15 +273,3 @@ def _crowds(machine: Machine, candidate: Candidate, choosing: ChoosingFile) -> b
         for r in (*candidate.memory.devices, *([candidate.memory.host] if candidate.memory.host else []))
     )
     return used > choosing.largest_share_of_host_memory * ram
-
-
-def _room(machine: Machine) -> int | None:
-    """Bytes that a model could take at most: the devices' and the host's; None when not even the devices' are known."""
-    totals = [d.total_bytes for d in machine.usable_devices]
-    ram = machine.memory.usable_bytes
-    if not totals:
-        return ram
-    if any(t is None for t in totals):
-        return None
-    unified = any(d.unified for d in machine.usable_devices)
-    return sum(t for t in totals if t is not None) * machine.nodes + (0 if unified else int(USABLE_HOST * (ram or 0)))

@@ -38,6 +38,8 @@ from advisor.models.types import Model
 from advisor.render.reference import make_model_reference
 from advisor.speed.roofline import estimate_midway_speed
 
+SHOWN_IN_TEXT = 3  # other models, where no machine reads the answer
+
 
 def recommend(request: RecommendRequest, rules: Catalog) -> Advice:
     """Advice for a question. Raises UnknownName and BadInput for names and values that cannot be."""
@@ -73,7 +75,8 @@ def _choose(
     among: tuple[str, ...] | None = None,
 ) -> Advice:
     """Advice for the model that is chosen: of the catalogue, or of a family that was named."""
-    chosen = choose_model(request, asked, guide, rules, among)
+    most = None if request.every_command else SHOWN_IN_TEXT
+    chosen = choose_model(request, asked, guide, rules, among, most)
     if chosen.model is None:
         return _nothing(request, ask_guide(request, None, guide, rules), asked, rules, notes)
     named = f"{request.model} is a family: " if request.model else ""

@@ -9,7 +9,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Accelerator, Quantization
 from advisor.deployment import Deployment
 from advisor.engines import fitting
-from advisor.machines.types import Device
+from advisor.machines.types import Device, Machine
 from advisor.record import Record
 from advisor.speed.parallel_plan import INTEGER, SUMMED_AT_16, ParallelPlan
 
@@ -154,17 +154,20 @@ def host_bandwidth(deployment: Deployment, rules: Catalog) -> float | None:
     Where the machine says how fast its memory is: channels x transfers x 8 bytes, with the platform's channels (else 2)
     where it does not say how many there are, and never more than the platform has.
     """
-    if deployment.machine is None:
-        return None
-    entry = rules.cpu_platforms().get(deployment.machine.cpu.platform or "")
-    memory, sockets = deployment.machine.memory, deployment.machine.cpu.sockets or 1
+    return None if deployment.machine is None else machine_host_bandwidth(deployment.machine, rules)
+
+
+def machine_host_bandwidth(machine: Machine, rules: Catalog) -> float | None:
+    """Bandwidth of a machine's host memory, GB/s, as `host_bandwidth` has it."""
+    entry = rules.cpu_platforms().get(machine.cpu.platform or "")
+    memory, sockets = machine.memory, machine.cpu.sockets or 1
     if memory.transfers_mts:
         most = entry.channels_per_socket * sockets if entry and entry.channels_per_socket else None
         channels = min(memory.channels or most or 2, most or memory.channels or 2)
         return channels * memory.transfers_mts * 8 / 1000
     if entry is None or entry.bandwidth_gbs_per_socket is None:
         return None
-    return entry.bandwidth_gbs_per_socket * (deployment.machine.cpu.sockets or 1)
+    return entry.bandwidth_gbs_per_socket * sockets
 
 
 # A core's products: two units of 8 fused multiply-adds at 3 GHz (AVX2), more where the processor says so. Assumed
