@@ -14,7 +14,8 @@ from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
 from advisor.advice.format_candidates import FOUR_BIT_QUALITY
 from advisor.advice.model_bounds import fastest_decode, find_room, may_fit
 from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request, list_context_lengths
-from advisor.advice.types import ModelOption
+from advisor.advice.stored_models import find_stored_models
+from advisor.advice.types import ModelOption, StoredCopy
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.resolve import ResolvedModel
@@ -59,6 +60,7 @@ class SizedModel(NamedTuple):
     download: bool
     licence: LicenceClass
     worth: float  # ability, cautiously, less what the format and the wait cost
+    stored: StoredCopy | None = None  # a copy in this format that lies here already
 
 
 class ModelChoice(NamedTuple):
@@ -92,7 +94,7 @@ def choose_model(
     found: list[SizedModel] = []
     slow: SizedModel | None = None
     wanted = most if most is not None else choosing.shown
-    count = 0
+    count, stored = 0, find_stored_models(request.machine, rules)
     for model, ability, ceiling in _in_order(request, rules, choosing, among):
         best = max((x.worth for x in found), default=-math.inf)
         if count >= choosing.most_sized or (len(found) > wanted and ceiling < best - choosing.tie):
@@ -100,6 +102,7 @@ def choose_model(
         sized = _size(model, ability, request, asked, guide, rules, choosing)
         if sized is None:
             continue
+        sized = sized._replace(stored=stored.find(sized.model.id, sized.candidate.quantization.id))
         count += 1
         if _is_slow(sized, request, choosing):
             slow = slow if slow is not None and slow.worth >= sized.worth else sized
@@ -136,6 +139,7 @@ def describe_option(sized: SizedModel) -> ModelOption:
         licence=sized.model.license,
         licence_class=sized.licence,
         download=sized.download,
+        stored=sized.stored,
     )
 
 
@@ -250,13 +254,19 @@ def _slowest(request: RecommendRequest, choosing: ChoosingFile) -> float:
 
 
 def _order(found: Sequence[SizedModel], choosing: ChoosingFile) -> list[SizedModel]:
-    """The most able first; those within `tie` of it by download, measurements, licence and speed."""
+    """The most able first; those within `tie` of it by what lies here, download, measurements, licence and speed."""
     left = sorted(found, key=lambda x: -x.worth)
     if not left:
         return []
     equal = [x for x in left if x.worth >= left[0].worth - choosing.tie]
-    first = max(equal, key=lambda x: (x.download, x.ability.boards > 0, x.licence == "permissive", x.decode_tps or 0.0))
+    first = max(equal, key=_preference)
     return [first, *(x for x in left if x is not first)]
+
+
+def _preference(sized: SizedModel) -> tuple[bool, bool, bool, bool, float]:
+    """Of models that are worth the same: what lies here, can be downloaded, was measured, is permissive, is fast."""
+    known = (sized.stored is not None, sized.download, sized.ability.boards > 0, sized.licence == "permissive")
+    return (*known, sized.decode_tps or 0.0)
 
 
 def _why(sized: SizedModel, request: RecommendRequest) -> str:

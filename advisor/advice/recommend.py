@@ -22,6 +22,7 @@ from advisor.advice.recommend_request import (
 )
 from advisor.advice.resident_models import estimate_resident_bytes, reserve_resident_bytes
 from advisor.advice.search_request import SearchRequest
+from advisor.advice.stored_models import describe_copy, find_stored_models
 from advisor.advice.types import Advice, RankedDeployment, RejectedEngine
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
@@ -156,6 +157,11 @@ def _advice(
     warnings = [*notes, *request.machine.notes, *find_unknown_fields(request.workload), *guide_result.decision.notes]
     if found.note:
         warnings.append(found.note)
+    if offered and offered[0].quantization:
+        copy = find_stored_models(request.machine, rules).find(found.model.id, offered[0].quantization)
+        if copy is not None:
+            offered[0] = msgspec.structs.replace(offered[0], stored=copy)
+            warnings.append(describe_copy(copy))
     chosen = offered[0] if offered and not (asked and offered[0].engine != asked.id) else None
     if chosen is not None:
         warnings += [t.text for t in chosen.tried if t.fits is False]

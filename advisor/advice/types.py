@@ -44,6 +44,16 @@ class Licences(Record, frozen=True, kw_only=True):
     gated: bool | None  # whether the model's terms have to be accepted before it can be downloaded
 
 
+class StoredCopy(Record, frozen=True, kw_only=True):
+    """A copy of a model that lies on this machine."""
+
+    store: str  # ollama, huggingface, lm-studio, llama.cpp
+    name: str
+    path: str
+    bytes: int
+    quantization: str | None
+
+
 class ModelOption(Record, frozen=True, kw_only=True):
     """A model that fits here, and what is known of it for the use."""
 
@@ -62,6 +72,7 @@ class ModelOption(Record, frozen=True, kw_only=True):
     licence: str | None
     licence_class: str
     download: bool  # whether a download of the format is known
+    stored: StoredCopy | None = None  # a copy in this format that lies on this machine
 
 
 class RankedDeployment(Record, frozen=True, kw_only=True):
@@ -82,6 +93,7 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     tried: tuple[TriedFormat, ...] = ()
     quality: Quality | None = None
     licence: Licences | None = None
+    stored: StoredCopy | None = None
     points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
     deployment: Deployment | None
 
@@ -137,6 +149,7 @@ def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
         "points": ranked.points,
         "quality": ranked.quality.to_dict() if ranked.quality else None,
         "licence": ranked.licence.to_dict() if ranked.licence else None,
+        "stored": ranked.stored.to_dict() if ranked.stored else None,
     }
 
 

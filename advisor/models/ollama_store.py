@@ -30,7 +30,7 @@ def find_ollama_model(name: str, root: Path | str | None = None) -> Path | None:
     missing blob.
     """
     host, namespace, model, tag = _split(name)
-    for store in _stores(root):
+    for store in list_stores(root):
         manifest = store / "manifests" / host.replace(":", "+") / namespace / model / tag
         if not _is_file(manifest):
             manifest = store / "manifests" / host / namespace / model / tag
@@ -46,7 +46,8 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _stores(root: Path | str | None) -> list[Path]:
+def list_stores(root: Path | str | None = None) -> list[Path]:
+    """The folders that may hold models: the one named, else $OLLAMA_MODELS, else the user's and the service's."""
     if root is not None:
         return [Path(root)]
     named = os.environ.get("OLLAMA_MODELS")

@@ -17,7 +17,7 @@ from advisor.advice.limits import DeploymentLimits
 from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
-from advisor.advice.types import Licences, ModelOption, Quality, TriedFormat
+from advisor.advice.types import Licences, ModelOption, Quality, StoredCopy, TriedFormat
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import FileCalibration
 from advisor.checks.report import CheckAnswer
@@ -108,6 +108,7 @@ class RankedAnswer(Record, frozen=True, kw_only=True):
     points: dict[str, float]
     quality: Quality | None
     licence: Licences | None
+    stored: StoredCopy | None
 
 
 class RejectedAnswer(Record, frozen=True, kw_only=True):
