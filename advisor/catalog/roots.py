@@ -22,6 +22,11 @@ def shipped_compiled() -> Path:
     return _PACKAGE / "_data" / "compiled.json"
 
 
+def user_rules() -> Path:
+    """The user's own rules folder, whether or not it is there."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "advisor" / "rules"
+
+
 def rule_roots(extra: Sequence[Path | str] = ()) -> tuple[Path, ...]:
     """All rule folders, lowest first; an entry in a later folder replaces the one of the same id before it.
 
@@ -29,7 +34,7 @@ def rule_roots(extra: Sequence[Path | str] = ()) -> tuple[Path, ...]:
     Raises BadInput for a folder that was named and does not exist.
     """
     roots = [shipped_root()]
-    config = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "advisor" / "rules"
+    config = user_rules()
     if config.is_dir():
         roots.append(config)
     named = [(p, "$ADVISOR_RULES") for p in os.environ.get("ADVISOR_RULES", "").split(os.pathsep) if p]

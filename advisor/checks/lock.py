@@ -15,6 +15,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.roots import cache_dir
 from advisor.checks import model_names
 from advisor.errors import BadFile, BadInput
+from advisor.models.plain_fields import list_plain_fields
 from advisor.models.types import Model
 
 NAME = "advise.lock"
@@ -38,7 +39,7 @@ def lock_model(model: str, name: str | None, path: Path, rules: Catalog) -> Mode
     if pinned.layout is None:
         raise BadInput(f"{model}: its layer layout is not known, so there is nothing to pin")
     rows = {m["id"]: m for m in _rows(path)} if path.exists() else {}
-    rows[pinned.id] = _plain(pinned)
+    rows[pinned.id] = list_plain_fields(pinned)
     import yaml
 
     body = yaml.safe_dump({"models": [rows[k] for k in sorted(rows)]}, sort_keys=False, width=120)
@@ -57,13 +58,6 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     if not isinstance(rows, list) or not all(isinstance(r, dict) and isinstance(r.get("id"), str) for r in rows):
         raise BadFile(path, "is no lock file: `advise lock MODEL` writes one")
     return rows
-
-
-def _plain(model: Model) -> dict[str, Any]:
-    """What differs from a model's defaults, as plain data."""
-    data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(model))
-    usual = {f.name: f.default for f in msgspec.structs.fields(Model) if f.default is not msgspec.NODEFAULT}
-    return {k: v for k, v in data.items() if v not in (None, [], {}) and not (k in usual and v == usual[k])}
 
 
 def build_lock_overlay(folder: Path) -> Path | None:

@@ -23,6 +23,7 @@ COMMANDS = {
     "calibrate": ("advisor.cli.calibrate", "Compare an engine's start-up log with the prediction, and use it later."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
     "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory, speed and findings."),
+    "models": ("advisor.cli.models", "Add models of your own, from a repository's headers or from files."),
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
     "probe": ("advisor.cli.probe", "What this machine has."),

@@ -243,3 +243,37 @@ def test_a_downloaded_repository_is_found_in_the_hub_cache(hub: Hub, tmp_path: P
     gone = advise(hub, tmp_path / "c", "explain", "--model", "org/mine", *words, HF_HOME=str(tmp_path / "hf"))
     assert gone.returncode == 2
     assert "--online" in gone.stderr
+
+
+def test_a_repository_is_known_offline_once_it_was_added(hub: Hub, tmp_path: Path) -> None:
+    """The entry of `models add` answers as the headers do, with the network gone."""
+    checkpoint(hub.root / "org" / "big")
+    cache, config = tmp_path / "c", {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    words = ("--engine", "vllm", "--on", "RTX 4090", "--json")
+    there = explained(advise(hub, cache, "explain", "--model", "org/big", "--online", *words))
+    added = advise(hub, cache, "models", "add", "org/big", "--online", "--json", **config)
+    assert added.returncode == 0, added.stderr
+    assert json.loads(added.stdout)["model"] == "org/big"
+    gone = {**config, "HF_ENDPOINT": "http://127.0.0.1:9"}
+    here = explained(advise(hub, cache, "explain", "--model", "org/big", *words, **gone))
+    assert here["estimates"][0]["devices"] == there["estimates"][0]["devices"]
+    again = advise(hub, cache, "models", "add", "org/big", "--online", **config)
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    assert advise(hub, cache, "models", "add", "org/big", "--online", "--force", **config).returncode == 0
+    linted = advise(hub, cache, "rules", "lint", str(tmp_path / "config/advisor/rules"))
+    assert linted.returncode == 0, linted.stdout
+
+
+def test_what_cannot_be_added_is_said(hub: Hub, tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path / "mine")
+    config = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    unnamed = advise(hub, tmp_path / "c", "models", "add", str(folder), **config)
+    assert unnamed.returncode == 2
+    assert "--name" in unnamed.stderr
+    named = advise(hub, tmp_path / "c", "models", "add", str(folder), "--name", "our-org/assistant", **config)
+    assert named.returncode == 0, named.stderr
+    assert "our-org/assistant" in named.stdout
+    known = advise(hub, tmp_path / "c", "models", "add", "Qwen/Qwen3-8B", **config)
+    assert known.returncode == 2
+    assert "in the catalogue already" in known.stderr
