@@ -143,7 +143,7 @@ def _advice(
         points = score_deployment(
             entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
             asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
-            offload=result.offload, no_download=make_model_reference(result.deployment, rules).missing is not None,
+            offload=result.offload, no_download=_brings(entry, result, rules),
         )  # fmt: skip
         hits.append((points, entry, result))
     hits.sort(key=lambda h: sum(h[0].values()))
@@ -190,6 +190,12 @@ def _advice(
             chosen.deployment,
         ),
     )
+
+
+def _brings(entry: Engine, candidate: Candidate, rules: Catalog) -> bool:
+    """Whether the user has to bring something: a checkpoint that no download is known of, or files of a conversion."""
+    needs = entry.start is not None and bool(entry.start.needs)
+    return needs or make_model_reference(candidate.deployment, rules).missing is not None
 
 
 def _ties(offered: list[RankedDeployment], within: float) -> list[str]:

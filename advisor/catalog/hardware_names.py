@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple, Protocol
 
 from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, takes_ram
-from advisor.catalog.hardware_words import cut_into_pieces, spell_out, split_counts
+from advisor.catalog.hardware_words import cut_into_pieces, is_idle, spell_out, split_counts
 from advisor.catalog.machine_types import NamedMachine
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import choose_accelerator, split_name
@@ -75,7 +75,7 @@ def parse_hardware(text: str, catalogue: HardwareCatalogue) -> Machine:
     _place_sizes(reading)
     for count, line in reading.lines:
         _choose_chip(count, line, reading)
-    said, cards = reading.said, reading.cards
+    said, cards = reading.said, _per_node(reading)
     _hold_against_vram(text, reading)
     counted = said.ram_bytes is not None and (said.cores or said.threads)
     if not cards and not (said.no_gpu or said.host_only or counted):
@@ -149,6 +149,8 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
     except AdvisorError as e:
         return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
     words = piece.split()
+    if is_idle(words[-1]):
+        return False
     inner = (" ".join(words[i:j]) for i in range(1, len(words)) for j in range(i + 1, len(words) + 1))
     return len(words) <= 6 and phrases.is_cpu(_digits_first(piece)) and not any(phrases.is_phrase(x) for x in inner)
 
@@ -243,6 +245,16 @@ def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
         )
     note = f"{line.names[0]}: taken as {fit[0].name}" + (f", by its {ram / GIB:g} GB" if ram is not None else "")
     reading.cards.append(CardCount(count, fit[0], None, note))
+
+
+def _per_node(reading: _Reading) -> list[CardCount]:
+    """The cards of one node: `16 H100s across 2 nodes` are 8 each."""
+    nodes = reading.said.nodes
+    if not reading.said.cards_of_all_nodes or nodes == 1:
+        return reading.cards
+    if any(c.number % nodes for c in reading.cards):
+        raise BadInput(f"{sum(c.number for c in reading.cards)} cards cannot be spread evenly over {nodes} nodes")
+    return [c._replace(number=c.number // nodes) for c in reading.cards]
 
 
 def _hold_against_vram(text: str, reading: _Reading) -> None:

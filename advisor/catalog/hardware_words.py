@@ -30,11 +30,12 @@ _IDLE = frozenset((
     "a", "an", "the", "with", "and", "plus", "&", "my", "our", "i", "we", "have", "has", "got", "own", "on",
     "of", "in", "for", "it", "its", "is", "using", "use", "uses", "running", "run", "machine", "box", "rig",
     "build", "setup", "computer", "tower", "node", "gpu", "gpus", "card", "cards", "graphics", "only", "just",
-    "total", "each", "old", "new", "gaming", "homelab", "home", "desktop", "server", "workstation", "laptop",
-    "pc", "system", "some", "single", "host", "has:", "that's", ",", ";", "-", "+", "memory", "instance", "vm",
-    "machine:", "dedicated", "discrete", "bridge", "bridged", "linked", "video", "thinkpad", "legion", "rog",
-    "alienware", "xps", "omen", "zephyrus", "razer", "blade", "precision", "colab", "kaggle", "runpod",
-    "vast.ai", "paperspace", "homeserver", "nas", "vps",
+    "total", "each", "old", "new", "gaming", "homelab", "home", "system", "some", "single", "host", "has:",
+    "that's", ",", ";", "-", "+", "memory", "instance", "machine:", "dedicated", "discrete", "bridge",
+    "bridged", "linked", "video", "thinkpad", "legion", "rog", "alienware", "xps", "omen", "zephyrus", "razer",
+    "blade", "precision", "colab", "kaggle", "runpod", "vast.ai", "paperspace", "homeserver", "nas", "vps",
+    "across", "over", "aws", "amazon", "azure", "gcp", "google", "cloud", "oracle", "oci", "lambda",
+    "coreweave", "instance:",
 ))  # fmt: skip
 
 
@@ -58,6 +59,8 @@ def split_counts(part: str) -> Iterator[tuple[int, str]]:
 def spell_out(part: str) -> str:
     """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
     part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips
+    part = re.sub(r"\b(macbook(?: pro| air)?)\s+1[1-6](?=\s)", r"\1", part, flags=re.I)
+    part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
     part = re.sub(r"\b1[1-8](?:\.\d)?(?:\"|''|”|[- ]?inch(?:es)?\b)", " ", part, flags=re.I)
     return re.sub(rf"({_CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part.strip(), flags=re.I)
 
@@ -71,6 +74,11 @@ def _singular(name: str) -> tuple[str, ...]:
         flags=re.I,
     )
     return (plain,) if plain != name else ()
+
+
+def is_idle(word: str) -> bool:
+    """Whether the word tells nothing."""
+    return word.lower().strip(".!") in _IDLE
 
 
 def cut_into_pieces(part: str, understood: Callable[[str], bool]) -> list[str] | None:
@@ -88,7 +96,7 @@ def cut_into_pieces(part: str, understood: Callable[[str], bool]) -> list[str] |
         if here is None:
             continue
         cost, pieces = here
-        if words[start].lower().strip(".!") in _IDLE:
+        if is_idle(words[start]):
             _keep(best, start + 1, (cost + 1, pieces))
         for end in range(start + 1, min(len(words), start + MAX_PIECE) + 1):
             piece = " ".join(words[start:end]).strip(".!")

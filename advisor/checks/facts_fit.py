@@ -11,6 +11,7 @@ from advisor.checks.facts_model import catalogue_model, uniform_kv_heads
 from advisor.checks.judge import pool_tokens
 from advisor.deployment import Setting
 from advisor.engines.drafts import list_draft_settings
+from advisor.engines.parallel import GROUPED, has_uneven_groups
 from advisor.memory import draft_bound
 from advisor.units import GIB
 
@@ -30,15 +31,7 @@ def _group(context: FactContext) -> bool | None:
         return False
     if model is None or model.layout is None or tp is None:
         return None
-    if context.facts["model.quantization"] not in ("AWQ", "GPTQ"):
-        return False
-    widths = [
-        w
-        for g in model.layout.ffn
-        for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None))
-        if w
-    ]
-    return any(w % tp or (w // tp) % 64 for w in widths)
+    return context.facts["model.quantization"] in GROUPED and has_uneven_groups(model, int(tp))
 
 
 @fact("length.above_model", "bool", "the asked length is above what the model was trained for")

@@ -69,6 +69,7 @@ class ParallelLaunch(NamedTuple):
     version: str | None = None  # the engine's; None = the newest
     vendor: str | None = None  # of the devices
     block: int | None = None  # side of the checkpoint's weight blocks
+    grouped: bool = False  # whether groups of its weights share a scale (AWQ, GPTQ)
 
 
 UNSAID = ParallelLaunch()
@@ -95,7 +96,25 @@ def find_size_refusals(
 
 def allowed_sizes(entry: Engine, model: t.Model, most: int, launch: ParallelLaunch = UNSAID) -> tuple[int, ...]:
     """The tensor-parallel sizes up to `most` that the engine is not known to refuse, smallest first, 1 among them."""
-    return tuple(n for n in range(1, most + 1) if not find_size_refusals(entry, model, n, launch))
+    known = entry.tensor_parallel is not None
+    return tuple(
+        n
+        for n in range(1, most + 1)
+        if not find_size_refusals(entry, model, n, launch)
+        and not (known and launch.grouped and has_uneven_groups(model, n))
+    )
+
+
+GROUPED = ("AWQ", "GPTQ")  # formats of 4-bit groups that Marlin's kernels multiply
+LEAST_SHARE = 64  # rows of a rank must be a multiple: min_thread_k of vLLM 0.33.0's marlin_utils.py
+
+
+def has_uneven_groups(model: t.Model, ranks: int) -> bool:
+    """Whether feed-forward rows of a group-quantized checkpoint do not divide over so many ranks."""
+    lay = model.layout
+    groups = lay.ffn if lay is not None and ranks > 1 else ()
+    widths = [w for g in groups for w in (getattr(g, "intermediate", None), getattr(g, "moe_intermediate", None)) if w]
+    return any(w % ranks or (w // ranks) % LEAST_SHARE for w in widths)
 
 
 def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunch:
@@ -106,6 +125,7 @@ def make_parallel_launch(deployment: Deployment, entry: Engine) -> ParallelLaunc
         version=deployment.engine_version or entry.version,
         vendor=vendors.pop() if len(vendors) == 1 else None,
         block=find_weight_block(deployment.model, deployment.quantization),
+        grouped=deployment.quantization in GROUPED,
     )
 
 

@@ -22,6 +22,7 @@ class HardwareDetails(msgspec.Struct):
     container: str | None = None
     orchestrator: str | None = None
     nodes: int = 1
+    cards_of_all_nodes: bool = False  # the cards that were named are those of all nodes together
     python: str | None = None
     cpu_model: str | None = None
     sockets: int | None = None

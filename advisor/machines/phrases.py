@@ -33,7 +33,7 @@ _CPU = re.compile(
     r"(?:(\d)\s?x\s+)?((?:Intel|AMD|Arm|AWS|Qualcomm|Apple|Google|MediaTek)?\s*\b(?:Core|Xeon|EPYC|Ryzen|Threadripper|Pentium|"
     r"Celeron|Atom|Athlon|Opteron|Ampere|Altra|Graviton|Grace(?! (?:Hopper|Blackwell))|"
     r"Cortex|Neoverse|Snapdragon|Dimensity|Exynos|Tensor G|"
-    r"POWER\d|A1[2-9]\b|i[3579][- ]\d|N\d{2,3}\b).*?)(?: Mac| CPU)?",
+    r"POWER\d|A1[2-9]\b|i[3579]\b|N\d{2,3}\b).*?)(?: Mac| CPU)?",
     re.I,
 )
 
@@ -218,6 +218,11 @@ def _nodes(said: HardwareDetails, m: re.Match[str]) -> None:
     said.nodes = _count(str(said.nodes * int(m[1])), "nodes")
 
 
+def _spread(said: HardwareDetails, m: re.Match[str]) -> None:
+    _nodes(said, m)
+    said.cards_of_all_nodes = True
+
+
 def _number(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
     def take(said: HardwareDetails, m: re.Match[str]) -> None:
         setattr(said, name, _count(m[1], name))
@@ -287,7 +292,7 @@ _TABLE: tuple[tuple[str, Callable[[HardwareDetails, re.Match[str]], None]], ...]
     (rf"i(?:pad)?os(?: {_V})?", _system("ios")),
     (rf"OS {_V}", _set("os_version", group=1)),
     (r"WSL ?2?", _wsl),
-    (r"(?:iphone|ipad|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
+    (r"(?:iphone|ipad|pixel \d|galaxy s?\d|android (?:phone|tablet)|phone)(?: [\w ]{1,20})?", _phone),
     (r"(?:web )?browser(?: on .{1,40})?|webgpu", _browser),
     (r"(?:(\d{1,3})-core )?(?:laptop|desktop|pc|mini pc|server|workstation|vm|notebook)", _computer),
     (rf"(?:nvidia )?driver (?:version )?{_V}(?:\s*\(CUDA {_V}\))?", _nvidia),
@@ -297,6 +302,7 @@ _TABLE: tuple[tuple[str, Callable[[HardwareDetails, re.Match[str]], None]], ...]
     (r"NVML error (\w{1,60})", _set("driver_problem", group=1)),
     (r"(?:no|without|missing)(?: nvidia| gpu)? driver|driver missing", _set("driver_problem", "missing")),
     (rf"{_LINK}(?:\s*\+\s*{_LINK})*", _links),
+    (r"(?:spread )?(?:across|over) (\d{1,6}) (?:nodes?|machines|servers)", _spread),
     (r"(\d{1,6}) nodes?", _nodes),
     (r"(\d{1,6}) clusters?", _nodes),
     (r"(\d{1,6})(?: physical| cpu)?[ -]cores?", _number("cores")),

@@ -75,6 +75,12 @@ def ids(machine: Machine) -> list[str | None]:
         ("Steam Deck", [], 16),
         ("Grace Hopper", ["gh200-96gb"], None),
         ("ryzen 8700G 64GB", [], 64),
+        ("macbook pro 14 m4 pro 24gb", ["apple-m4-pro"], 24),
+        ("Dual RTX 4090 workstation with Threadripper 7970X and 256GB RAM", ["rtx-4090"] * 2, 256),
+        ("old laptop 8gb", [], 8),
+        ("runpod 4090", ["rtx-4090"], None),
+        ("lambda 8x h100", ["h100-sxm"] * 8, None),
+        ("gaming laptop rtx 4060, 16gb ram", ["rtx-4060-laptop"], 16),
     ],
 )
 def test_what_people_type(text: str, cards: list[str], ram_gb: int | None) -> None:
@@ -186,6 +192,19 @@ def test_several_machines_are_nodes() -> None:
     for text in ("2x DGX H100", "DGX H100 x2", "two p5.48xlarge"):
         machine = parse(text)
         assert (machine.nodes, len(machine.devices)) == (2, 8), text
+
+
+def test_nodes_in_words() -> None:
+    machine = parse("two nodes of 8x MI300X")
+    assert (machine.nodes, len(machine.devices)) == (2, 8)
+    spread = parse("16 h100s across 2 nodes")
+    assert (spread.nodes, len(spread.devices)) == (2, 8)
+    with pytest.raises(AdvisorError, match="evenly"):
+        parse("3x H100 across 2 nodes")
+
+
+def test_a_processors_name_ends_with_it() -> None:
+    assert parse("Dual RTX 4090 workstation with Threadripper 7970X and 256GB RAM").cpu.model == "Threadripper 7970X"
 
 
 def test_what_is_written_beats_what_a_name_stands_for() -> None:
