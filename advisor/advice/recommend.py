@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
+from advisor.advice.choice_notes import brings_something, find_ties, list_undone, name_stored_copy
 from advisor.advice.elsewhere import advise_elsewhere, describe_leaf, list_clients
 from advisor.advice.growth import describe_growth_steps, find_growth_steps
 from advisor.advice.model_choice import choose_model, describe_option, load_choosing
@@ -22,7 +23,6 @@ from advisor.advice.recommend_request import (
 )
 from advisor.advice.resident_models import estimate_resident_bytes, reserve_resident_bytes
 from advisor.advice.search_request import SearchRequest
-from advisor.advice.stored_models import describe_copy, find_stored_models
 from advisor.advice.types import Advice, RankedDeployment, RejectedEngine
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
@@ -36,7 +36,6 @@ from advisor.deployment import SpeedEstimate
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
-from advisor.render.reference import make_model_reference
 from advisor.speed.roofline import estimate_midway_speed
 
 SHOWN_IN_TEXT = 3  # other models, where no machine reads the answer
@@ -143,7 +142,7 @@ def _advice(
         points = score_deployment(
             entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
             asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
-            offload=result.offload, no_download=_brings(entry, result, rules),
+            offload=result.offload, no_download=brings_something(entry, result, rules),
         )  # fmt: skip
         hits.append((points, entry, result))
     hits.sort(key=lambda h: sum(h[0].values()))
@@ -157,19 +156,15 @@ def _advice(
     warnings = [*notes, *request.machine.notes, *find_unknown_fields(request.workload), *guide_result.decision.notes]
     if found.note:
         warnings.append(found.note)
-    if offered and offered[0].quantization:
-        copy = find_stored_models(request.machine, rules).find(found.model.id, offered[0].quantization)
-        if copy is not None:
-            offered[0] = msgspec.structs.replace(offered[0], stored=copy)
-            warnings.append(describe_copy(copy))
+    warnings += name_stored_copy(offered, found.model, request.machine, rules)
     chosen = offered[0] if offered and not (asked and offered[0].engine != asked.id) else None
     if chosen is not None:
         warnings += [t.text for t in chosen.tried if t.fits is False]
         warnings += chosen.notes if chosen.memory is None else chosen.memory.warnings
         warnings += chosen.notes if chosen.memory is not None else ()
-    warnings += _not_done(request, chosen)
+    warnings += list_undone(request, chosen)
     if chosen is not None and asked is None:
-        warnings += _ties(offered, order.tie)
+        warnings += find_ties(offered, order.tie)
     if asked is not None and asked.health.status == "archived":
         warnings.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
     return Advice(
@@ -190,31 +185,6 @@ def _advice(
             chosen.deployment,
         ),
     )
-
-
-def _brings(entry: Engine, candidate: Candidate, rules: Catalog) -> bool:
-    """Whether the user has to bring something: a checkpoint that no download is known of, or files of a conversion."""
-    needs = entry.start is not None and bool(entry.start.needs)
-    return needs or make_model_reference(candidate.deployment, rules).missing is not None
-
-
-def _ties(offered: list[RankedDeployment], within: float) -> list[str]:
-    """Engines whose points are the chosen one's: the order between them says nothing."""
-    first = offered[0]
-    total = sum(first.points.values())
-    equal = [x.engine_name for x in offered[1:] if x.points and abs(sum(x.points.values()) - total) < within]
-    return [f"a tie: {first.engine_name} and {', '.join(equal)} have equal points"] if equal else []
-
-
-def _not_done(request: RecommendRequest, chosen: RankedDeployment | None) -> list[str]:
-    """What was asked and is not in the command yet."""
-    out = []
-    if request.machine.nodes > 1 and chosen is not None and chosen.memory is not None:
-        out.append(
-            f"{request.machine.nodes} nodes: the command shows one of them; node addresses and ranks have to be added "
-            "on each"
-        )
-    return out
 
 
 def _in_order(listed: list[str], asked: Engine | None, rules: Catalog) -> list[Engine]:

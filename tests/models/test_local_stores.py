@@ -76,11 +76,11 @@ def test_all_four_stores(home: Path) -> None:
     write(home / ".cache/llama.cpp/unsloth_Qwen3-30B-A3B-GGUF_Qwen3-30B-A3B-Q4_K_M-00001-of-00002.gguf", 42)
     write(home / ".cache/llama.cpp/unsloth_Qwen3-30B-A3B-GGUF_Qwen3-30B-A3B-Q4_K_M-00002-of-00002.gguf", 43)
     found = stored(home)
-    assert found["ollama", "qwen3:8b"].bytes == 5_200_000_000
-    assert found["huggingface", "Qwen/Qwen3-32B-AWQ"].bytes == 23
-    assert found["huggingface", "unsloth/Qwen3-4B-GGUF:Q8_0"].bytes == 22
-    assert found["lm-studio", "lmstudio-community/gemma-3-12b-it-GGUF:Q4_K_M"].bytes == 31
-    assert len([k for k in found if k[0] == "llama.cpp"]) == 2  # a part that follows is no model of its own
+    assert found["ollama-store", "qwen3:8b"].bytes == 5_200_000_000
+    assert found["hub-cache", "Qwen/Qwen3-32B-AWQ"].bytes == 23
+    assert found["hub-cache", "unsloth/Qwen3-4B-GGUF:Q8_0"].bytes == 22
+    assert found["lm-studio-folder", "lmstudio-community/gemma-3-12b-it-GGUF:Q4_K_M"].bytes == 31
+    assert len([k for k in found if k[0] == "llama-cache"]) == 2  # a part that follows is no model of its own
     machine = msgspec.structs.replace(parse_hardware("RTX 4090, 64GB RAM", CATALOG), source="probe")
     models = find_stored_models(machine, CATALOG)
     for model, format in (
