@@ -149,7 +149,7 @@ def _is_understood(piece: str, reading: _Reading) -> bool:
     except AdvisorError as e:
         return e.code == "ambiguous_accelerator" and any(c.isdigit() for c in piece)
     words = piece.split()
-    if is_idle(words[-1]):
+    if not words or is_idle(words[-1]):
         return False
     inner = (" ".join(words[i:j]) for i in range(1, len(words)) for j in range(i + 1, len(words) + 1))
     return len(words) <= 6 and phrases.is_cpu(_digits_first(piece)) and not any(phrases.is_phrase(x) for x in inner)
