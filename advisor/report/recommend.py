@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
-from advisor.advice.types import Advice, ModelOption, Quality, RankedDeployment, RejectedEngine
+from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
 from advisor.deployment import DeviceMemory, Interval
 from advisor.machines.types import Machine
 from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
@@ -91,6 +92,9 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
     out += bullets(ranked.reasons)
     if ranked.quality is not None:
         out += bullets([describe_quality(ranked.quality, ranked.quantization)])
+    if ranked.licence is not None:
+        own = ranked.command is not None and ranked.model is not None and ranked.model in ranked.command
+        out += bullets(describe_licences(ranked.licence, own))
     estimate = ranked.memory
     out.append(
         wrap_text(
@@ -137,6 +141,24 @@ def describe_quality(quality: Quality, quantization: str | None) -> str:
     if quality.effective_context is not None:
         out.append(f"holds long texts up to {format_tokens(quality.effective_context)}")
     return "; ".join(out)
+
+
+def describe_licences(licences: Licences, own_download: bool) -> list[str]:
+    """What an operator has to know of the licences; nothing where all are permissive and nothing is gated.
+
+    `own_download`: the model's own repository is downloaded, not somebody's copy, so that its gate has to be passed.
+    """
+    said = {
+        "conditions": f"licence {licences.model}: commercial use with conditions",
+        "noncommercial": f"licence {licences.model}: no commercial use",
+        "unknown": f"licence {licences.model or 'not known'}: read it before commercial use",
+    }.get(licences.model_class)
+    out = [said] if said else []
+    if licences.gated and own_download:
+        out.append("gated: accept its terms on the hub before the download")
+    if licences.engine and re.search(r"AGPL|proprietary", licences.engine, re.I):
+        out.append(f"the engine: {licences.engine}")
+    return ["; ".join(out)] if out else []
 
 
 def format_seconds(seconds: float) -> str:
