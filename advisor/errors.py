@@ -34,6 +34,14 @@ class UnknownName(AdvisorError):
         super().__init__(f"unknown_{kind.replace(' ', '_')}", message, near)
 
 
+class AmbiguousName(AdvisorError):
+    """A name that several things have. The message lists them, so the line does not say them again."""
+
+    def line(self) -> str:
+        """The message alone."""
+        return " ".join(self.message.split())
+
+
 class BadFile(AdvisorError):
     """A file that cannot be used: where (path and, if known, line) and what is wrong."""
 

@@ -17,7 +17,7 @@ from advisor.catalog.machine_types import NamedMachine
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import choose_accelerator, split_name
 from advisor.catalog.types import Accelerator, CpuPlatform
-from advisor.errors import AdvisorError, BadInput, UnknownName
+from advisor.errors import AdvisorError, AmbiguousName, BadInput, UnknownName
 from advisor.machines import phrases
 from advisor.machines.hardware_details import HardwareDetails
 from advisor.machines.types import Machine
@@ -240,7 +240,7 @@ def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
         )
     if len(fit) != 1:
         names = tuple(f"{a.name}" for a in fit)
-        raise AdvisorError(
+        raise AmbiguousName(
             "ambiguous_accelerator", f"{line.names[0]!r} may have several chips: {', '.join(names)}. Say which.", names
         )
     note = f"{line.names[0]}: taken as {fit[0].name}" + (f", by its {ram / GIB:g} GB" if ram is not None else "")
@@ -269,7 +269,7 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
         fit.sort(key=lambda a: a.form != "card")
         names = tuple(a.name for a in fit)
         listed = f": {', '.join(names[:10])} have that" if names else ""
-        raise AdvisorError(
+        raise AmbiguousName(
             "ambiguous_accelerator", f"{text.strip()!r} does not say which card{listed}. Say which.", names[:6]
         )
     sizes = {c.entry.memory_bytes or 0 for c in cards} | {sum(c.number * (c.entry.memory_bytes or 0) for c in cards)}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import msgspec
 
 from advisor.catalog.store import Catalog
-from advisor.errors import AdvisorError, BadFile, BadInput, UnknownName
+from advisor.errors import AmbiguousName, BadFile, BadInput, UnknownName
 from advisor.models.types import Model
 from advisor.near import simplify_name
 
@@ -28,7 +28,7 @@ class ResolvedModel(NamedTuple):
     kind: str | None = None  # of checkpoint, where the name or the files tell: gguf, hf_safetensors
 
 
-class AmbiguousModel(AdvisorError):
+class AmbiguousModel(AmbiguousName):
     """A name that several models have: a family, a size. `choices` are their ids, the largest first."""
 
     def __init__(self, name: str, choices: Sequence[str]) -> None:
@@ -38,10 +38,6 @@ class AmbiguousModel(AdvisorError):
         super().__init__(
             "ambiguous_model", f"{name!r} may be several models: {shown}{more}. Say which.", choices[:SHOWN]
         )
-
-    def line(self) -> str:
-        """The message alone: it lists the choices already."""
-        return self.message
 
 
 SHOWN = 8  # choices in a message
