@@ -59,7 +59,7 @@ def fit_use(scores: Sequence[Score], features: Mapping[str, Features]) -> Fitted
     return FittedUse(
         {m: float(ability[i]) for m, i in index.items()},
         {m: float(spread[i]) * WIDER for m, i in index.items()},
-        tuple(float(x) for x in prior),  # type: ignore[arg-type]
+        (float(prior[0]), float(prior[1]), float(prior[2]), float(prior[3])),
         float(thinking),
         len(per_run),
     )

@@ -29,6 +29,12 @@ from advisor.models.types import Model
 from advisor.render.reference import make_model_reference
 from advisor.speed.roofline import estimate_midway_speed
 
+# classes of licences that an answer to `--licence` may have
+ALLOWED: dict[str, tuple[LicenceClass, ...]] = {
+    "permissive": ("permissive",),
+    "commercial": ("permissive", "conditions"),
+}
+
 
 class ChoosingFile(msgspec.Struct, frozen=True):
     """rules/choosing.yaml."""
@@ -41,6 +47,7 @@ class ChoosingFile(msgspec.Struct, frozen=True):
     caution: float
     tie: float
     ability_per_percent: float
+    unknown_loss_percent: tuple[float, float]
     ability_per_doubling: float
     patience_s: dict[UseCase, float]
     answer_tokens: dict[UseCase, int]
@@ -161,18 +168,13 @@ def _in_order(
         ability = find_ability(model, use, rules, request.choice.thinking)
         if ability is None:
             continue
-        if request.choice.licence and classify_licence(model.license, rules) not in _allowed(request.choice.licence):
+        if request.choice.licence and classify_licence(model.license, rules) not in ALLOWED[request.choice.licence]:
             continue
         if request.choice.min_ability is not None and ability.value < request.choice.min_ability:
             continue
         rows.append((ability.value - choosing.caution * ability.spread, model, ability))
     for ceiling, model, ability in sorted(rows, key=lambda r: (-r[0], r[1].id)):
         yield model, ability, ceiling
-
-
-def _allowed(licence: str) -> tuple[LicenceClass, ...]:
-    """Classes of licences that an answer to `--licence` may have."""
-    return {"permissive": ("permissive",), "commercial": ("permissive", "conditions")}.get(licence, ())  # type: ignore[return-value]
 
 
 def _size(
@@ -219,10 +221,10 @@ def _worth(
     speed = estimate_midway_speed(candidate.deployment, candidate.memory, rules, 1)
     rate = speed.decode_tps.value if speed is not None and speed.decode_tps is not None else None
     tokens = thinking_tokens(use, rules) if ability.thinks else 0
-    answer = _answer_seconds(speed, rate, tokens + choosing.answer_tokens.get(use, 250))
+    answer = _answer_seconds(speed, rate, tokens + choosing.answer_tokens[use])
     loss = find_format_loss(candidate.quantization.id, model, rules)
-    cost = choosing.ability_per_percent * sum(loss or (0.0, 10.0)) / 2
-    patience = choosing.patience_s.get(use, 20)
+    cost = choosing.ability_per_percent * sum(loss or choosing.unknown_loss_percent) / 2
+    patience = choosing.patience_s[use]
     wait = choosing.ability_per_doubling * max(0.0, math.log2(answer / patience)) if answer else 0.0
     return SizedModel(
         model=model,

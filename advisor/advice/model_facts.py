@@ -20,7 +20,7 @@ def describe_quality(
     if ability is None:
         return None
     rate = speed.decode_tps.value if speed is not None and speed.decode_tps is not None else None
-    plain = load_choosing(rules).answer_tokens.get(use, 250)
+    plain = load_choosing(rules).answer_tokens[use]
     tokens = plain + (thinking_tokens(use, rules) if ability.thinks else 0)
     optional = ability.thinks and thinking_mode(model, rules) == "optional"
     rag = find_rag_facts(model, rules) if use == "rag" else None

@@ -38,6 +38,7 @@ from advisor.errors import BadInput
 from advisor.models.types import Model
 from advisor.speed.roofline import estimate_midway_speed
 
+FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
 SHOWN_IN_TEXT = 3  # other models, where no machine reads the answer
 
 
@@ -307,6 +308,7 @@ def _nothing(
     refused = asked is not None and any(r.engine == asked.id for r in rejected)
     why = f"{asked.name} cannot run here" if asked and refused else "no model that may be chosen fits this machine"
     remedies = ("another engine (leave --engine out)",) if refused else (
+        *((FEWER_LIMITS,) if request.choice.limited else ()),
         "more memory", "a shorter --context", "name a small model with --model",
     )  # fmt: skip
     return Advice(

@@ -33,6 +33,11 @@ class ChoiceLimits(NamedTuple):
     thinking: bool = True
     min_ability: float | None = None
 
+    @property
+    def limited(self) -> bool:
+        """Whether anything was asked."""
+        return self != ChoiceLimits()
+
 
 class RecommendRequest(NamedTuple):
     """What `recommend` is asked."""

@@ -278,9 +278,8 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
         raise BadInput(f"{format_gib(vram, 0)} of VRAM were said, and the cards have other sizes: {had}")
 
 
-_TELLS_NOTHING = re.compile(
-    r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx"
-)  # alone
+# words that name no card alone
+_TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx")
 _NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
 _BARE_SIZE = re.compile(phrases.SIZE, re.I)
 _SOLD_ALONE = ("card", "pcie-card", "workstation-card")

@@ -126,8 +126,22 @@ def _copy_of(name: str, named: NamedModel, rules: Catalog) -> ResolvedModel | No
         model = msgspec.structs.replace(model, gguf_repos=(repository, *model.gguf_repos))
     elif repository and format is not None and format.family != "none":
         model = msgspec.structs.replace(model, quantized_repos={**model.quantized_repos, format.id: repository})
+    elif repository:
+        model = _under_name(model, repository)
     kind = "gguf" if gguf else "hf_safetensors" if format is not None and format.format == "safetensors" else None
     return ResolvedModel(model, None, format.id if format else None, f"{note}, by its name" if note else None, kind)
+
+
+def _under_name(model: Model, repository: str) -> Model:
+    """The model as the repository that was named, which is what the command has to download: a mirror, or another
+    training of the same shape (`-Base`), whose quantized copies are not those of the model."""
+    if repository.lower() == model.id.lower():
+        return model
+    blocks = {repository: model.weight_blocks[model.id]} if model.id in model.weight_blocks else {}
+    named = msgspec.structs.replace(model, id=repository, weight_blocks={**model.weight_blocks, **blocks})
+    if simplify_name(repository.rpartition("/")[2]) == simplify_name(model.id.rpartition("/")[2]):
+        return named
+    return msgspec.structs.replace(named, gguf_repos=(), quantized_repos={}, downloads=(), published={})
 
 
 def _refuse(name: str, unknown: UnknownName, rules: Catalog) -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import click
@@ -85,6 +86,8 @@ def command(**given: Any) -> int:
         raise BadInput("--answer and --tree belong to --guide NAME (`advise list guides`)")
     if given["endpoint"] and not given["endpoint"].startswith(("http://", "https://")):
         raise BadInput(f"--endpoint {given['endpoint']!r} is not an http(s) URL")
+    if given["min_ability"] is not None and not math.isfinite(given["min_ability"]):
+        raise BadInput(f"--min-ability {given['min_ability']} is no number that an ability can be below")
     if given["model"] and given["models"]:
         raise BadInput("--model and --models exclude each other; the first of --models is the one that is sized")
     names = [n.strip() for n in (given["models"] or "").split(",") if n.strip()]

@@ -57,6 +57,18 @@ def test_what_people_type(name: str, id: str, format: str | None, repository: st
         assert repository in (*found.model.gguf_repos[:1], *found.model.quantized_repos.values())
 
 
+def test_another_training_of_a_shape_is_not_replaced_by_the_model() -> None:
+    base = resolve_model("Qwen/Qwen3-8B-Base", CATALOG).model
+    plain = CATALOG.find_model("Qwen/Qwen3-8B")
+    assert (base.id, base.layout) == ("Qwen/Qwen3-8B-Base", plain.layout)
+    assert not base.gguf_repos
+    assert not base.quantized_repos
+    assert not base.downloads
+    mirror = resolve_model("unsloth/Qwen3-8B", CATALOG).model
+    assert mirror.id == "unsloth/Qwen3-8B"
+    assert mirror.gguf_repos == plain.gguf_repos
+
+
 @pytest.mark.parametrize("name", ["qwne3:8b", "Qwen/Qwen3-32B-AWQ", "lama3.1:8b", "llama3.3", "70B q4"])
 def test_what_was_assumed_is_said(name: str) -> None:
     assert "taken as" in (resolve_model(name, CATALOG).note or "")
