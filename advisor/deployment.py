@@ -21,6 +21,7 @@ Setting = str | int | float | bool
 Positive = Annotated[int, Meta(ge=1, le=10**9)]
 NotNegative = Annotated[int, Meta(ge=0, le=10**9)]
 Share = Annotated[float, Meta(ge=0, le=1)]
+Seconds = Annotated[float, Meta(gt=0, le=1e6)]
 UseCase = Literal["chat", "rag", "agent", "code", "batch", "voice", "embeddings", "edge", "develop"]
 
 
@@ -142,6 +143,25 @@ class SpeedEstimate(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+class HeldRequests(Record, frozen=True, kw_only=True):
+    """Requests of one length that are held at once."""
+
+    context_length: int
+    held: int
+
+
+class Holds(Record, frozen=True, kw_only=True):
+    """How many requests a deployment holds at once, all its copies together."""
+
+    asked: int  # users: requests at once
+    typical: int  # of typical length, for sure
+    full_length: int  # of the whole context, for sure
+    waiting: int  # of the asked ones
+    wait_s: Interval | None  # until a waiting request is taken; None where nobody waits or it cannot be told
+    shared_prefix: float  # share of a prompt that the engine keeps once for all
+    ladder: tuple[HeldRequests, ...]
+
+
 class Estimate(Record, frozen=True, kw_only=True):
     """Memory and speed of one deployment that was asked for by names: what a line of `advise estimate --jsonl` answers.
 
@@ -166,6 +186,8 @@ class Estimate(Record, frozen=True, kw_only=True):
     message: str | None = None  # what the engine itself would say
     refused: bool = False  # the engine refuses these sizes of tensor parallelism: there is no such launch
     calibration: str | None = None  # the start-up log of this machine that is in the memory's figures
+    starts: bool | None = None  # weights, scratch and one longest request find room
+    holds: Holds | None = None  # None where it cannot be told
 
 
 class Workload(Record, frozen=True, kw_only=True):
@@ -174,8 +196,16 @@ class Workload(Record, frozen=True, kw_only=True):
     use_case: UseCase = "chat"
     concurrency: Positive = 1
     context: Positive | None = None
-    prompt_tokens: Positive | None = None
-    output_tokens: Positive | None = None
+    prompt_tokens: Positive | None = None  # of a typical request, mean
+    prompt_p95: Positive | None = None
+    output_tokens: Positive | None = None  # of a typical request, mean
+    output_p95: Positive | None = None
+    rate: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # requests a second, instead of users
+    ttft_s: Seconds | None = None  # targets: time to first token, time between tokens
+    tpot_s: Seconds | None = None
+    target_tps: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # tokens a second of one request
+    confidence: Literal["likely", "safe"] = "likely"  # targets by the likeliest speed, or by its low bound
+    full_length: bool = False  # all users at full length at once
     depth_tokens: NotNegative | None = None
     shared_prefix: Annotated[float, Meta(ge=0, le=1)] | None = (
         None  # share of the prompt that requests have in common, 0..1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.advice.candidates import Candidate
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.stored_models import describe_copy, find_stored_models
 from advisor.advice.types import RankedDeployment
@@ -12,13 +11,14 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.machines.types import Machine
 from advisor.models.types import Model
+from advisor.planning.types import Plan
 from advisor.render.reference import make_model_reference
 
 
-def brings_something(entry: Engine, candidate: Candidate, rules: Catalog) -> bool:
+def brings_something(entry: Engine, plan: Plan, rules: Catalog) -> bool:
     """Whether the user has to bring something: a checkpoint that no download is known of, or files of a conversion."""
     needs = entry.start is not None and bool(entry.start.needs)
-    return needs or make_model_reference(candidate.deployment, rules).missing is not None
+    return needs or make_model_reference(plan.deployment, rules).missing is not None
 
 
 def find_ties(offered: list[RankedDeployment], within: float) -> list[str]:

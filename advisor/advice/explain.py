@@ -7,10 +7,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from advisor import engines, formats
-from advisor.advice.defaults import load_workload_defaults
 from advisor.advice.limits import DeploymentLimits, find_limits
 from advisor.advice.load_curve import LoadPoint, compute_load_curve
-from advisor.advice.spread import spread_over_cards
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
@@ -26,6 +24,8 @@ from advisor.machines.types import Device, Machine, Vendor
 from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
+from advisor.planning.layouts import spread_over_cards
+from advisor.planning.workload_rules import load_workload_defaults
 from advisor.record import Record
 
 

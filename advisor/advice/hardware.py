@@ -9,7 +9,6 @@ import msgspec
 
 from advisor import estimation, formats
 from advisor.advice.budget_rules import load_budget_rules
-from advisor.advice.defaults import load_workload_defaults
 from advisor.advice.hardware_candidate import (
     WHOLE_COMPUTERS,
     HardwareCandidate,
@@ -19,13 +18,14 @@ from advisor.advice.hardware_candidate import (
 )
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules, HardwareAdvice, HardwareOption, RejectedHardware
 from advisor.advice.price_list import DeviceOffer, convert_offer_price, count_days_old
-from advisor.advice.spread import spread_over_cards
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import resolve_model
 from advisor.catalog.types import Accelerator
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
+from advisor.planning.layouts import spread_over_cards
+from advisor.planning.workload_rules import load_workload_defaults
 from advisor.units import format_gib
 
 MOST_SHOWN = 40  # options and refusals in the answer

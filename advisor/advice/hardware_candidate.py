@@ -8,7 +8,6 @@ from advisor import estimation, formats
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules
 from advisor.advice.price_list import DeviceOffer
 from advisor.advice.recommend_request import load_main_guide
-from advisor.advice.spread import spread_over_cards
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Accelerator, Engine, Quantization
@@ -21,6 +20,7 @@ from advisor.engines.flags import find_own_flag
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
 from advisor.models.native import native_format
+from advisor.planning.layouts import spread_over_cards
 from advisor.speed.roofline import estimate_midway_speed
 from advisor.units import format_gib
 

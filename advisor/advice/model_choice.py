@@ -10,10 +10,8 @@ import msgspec
 
 from advisor.ability.lookup import Ability, find_ability, thinking_tokens
 from advisor.ability.losses import LicenceClass, classify_licence, find_format_loss
-from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
-from advisor.advice.format_candidates import FOUR_BIT_QUALITY
 from advisor.advice.model_bounds import fastest_decode, find_room, may_fit
-from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request, list_context_lengths
+from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request
 from advisor.advice.stored_models import find_stored_models
 from advisor.advice.types import ModelOption, StoredCopy
 from advisor.catalog import Catalog
@@ -26,6 +24,9 @@ from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.meanings import UseCase
 from advisor.models.types import Model
+from advisor.planning.format_candidates import FOUR_BIT_QUALITY
+from advisor.planning.search import find_best_plan
+from advisor.planning.types import Plan, Rejection
 from advisor.render.reference import make_model_reference
 from advisor.speed.roofline import estimate_midway_speed
 
@@ -59,7 +60,7 @@ class SizedModel(NamedTuple):
     """A model that fits here: how it would run, and what it is worth for the use."""
 
     model: Model
-    candidate: Candidate
+    plan: Plan
     ability: Ability
     loss: tuple[float, float] | None  # percent of a test's score that the format costs
     decode_tps: float | None
@@ -109,7 +110,7 @@ def choose_model(
         sized = _size(model, ability, request, asked, guide, rules, choosing)
         if sized is None:
             continue
-        sized = sized._replace(stored=stored.find(sized.model.id, sized.candidate.quantization.id))
+        sized = sized._replace(stored=stored.find(sized.model.id, sized.plan.quantization.id))
         count += 1
         if _is_slow(sized, request, choosing):
             slow = slow if slow is not None and slow.worth >= sized.worth else sized
@@ -132,8 +133,8 @@ def describe_option(sized: SizedModel) -> ModelOption:
     """A model that fits as a row of the answer."""
     return ModelOption(
         model=sized.model.id,
-        quantization=sized.candidate.quantization.id,
-        engine=sized.candidate.deployment.engine,
+        quantization=sized.plan.quantization.id,
+        engine=sized.plan.deployment.engine,
         ability=round(sized.ability.value, 2),
         spread=round(sized.ability.spread, 2),
         boards=sized.ability.boards,
@@ -142,7 +143,7 @@ def describe_option(sized: SizedModel) -> ModelOption:
         loss_percent=sized.loss,
         decode_tps=sized.decode_tps,
         answer_s=sized.answer_s,
-        context_length=sized.candidate.deployment.context_length,
+        context_length=sized.plan.deployment.context_length,
         licence=sized.model.license,
         licence_class=sized.licence,
         download=sized.download,
@@ -189,20 +190,18 @@ def _size(
     """How the model would run with the first of the guide's engines that holds it; None where none does."""
     guide_result = ask_guide(request, model, guide, rules)
     search = build_search_request(request, ResolvedModel(model), guide_result, guide, rules, asked)
-    usual = list_context_lengths(request, model, rules)[0]
-    search = search._replace(contexts=(usual,))  # the use's context is kept
     kept: SizedModel | None = None
     for engine_id in (asked.id,) if asked else guide_result.decision.engines:
-        candidate = find_best_candidate(rules.engine(engine_id), search, rules)
-        if isinstance(candidate, Rejection) or not candidate.memory.fits:
+        plan = find_best_plan(rules.engine(engine_id), search, rules)
+        if isinstance(plan, Rejection) or not plan.memory.fits:
             continue
-        if _crowds(request.machine, candidate, choosing):
+        if _crowds(request.machine, plan, choosing):
             continue
-        if candidate.quantization.quality < FOUR_BIT_QUALITY and request.quantization is None:
+        if plan.quantization.quality < FOUR_BIT_QUALITY and request.quantization is None:
             continue  # a smaller model at four bits is the better answer
-        if request.workload.concurrency > candidate.deployment.sequences:
+        if not plan.holds_all:
             continue
-        sized = _worth(model, ability, candidate, request, rules, choosing)
+        sized = _worth(model, ability, plan, request, rules, choosing)
         if sized.download:
             return sized
         kept = kept or sized
@@ -212,28 +211,28 @@ def _size(
 def _worth(
     model: Model,
     ability: Ability,
-    candidate: Candidate,
+    plan: Plan,
     request: RecommendRequest,
     rules: Catalog,
     choosing: ChoosingFile,
 ) -> SizedModel:
     use = request.workload.use_case
-    speed = estimate_midway_speed(candidate.deployment, candidate.memory, rules, 1)
+    speed = estimate_midway_speed(plan.deployment, plan.memory, rules, 1)
     rate = speed.decode_tps.value if speed is not None and speed.decode_tps is not None else None
     tokens = thinking_tokens(use, rules) if ability.thinks else 0
     answer = _answer_seconds(speed, rate, tokens + choosing.answer_tokens[use])
-    loss = find_format_loss(candidate.quantization.id, model, rules)
+    loss = find_format_loss(plan.quantization.id, model, rules)
     cost = choosing.ability_per_percent * sum(loss or choosing.unknown_loss_percent) / 2
     patience = choosing.patience_s[use]
     wait = choosing.ability_per_doubling * max(0.0, math.log2(answer / patience)) if answer else 0.0
     return SizedModel(
         model=model,
-        candidate=candidate,
+        plan=plan,
         ability=ability,
         loss=loss,
         decode_tps=rate,
         answer_s=answer,
-        download=make_model_reference(candidate.deployment, rules).missing is None,
+        download=make_model_reference(plan.deployment, rules).missing is None,
         licence=classify_licence(model.license, rules),
         worth=ability.value - choosing.caution * ability.spread - cost - wait,
     )
@@ -275,13 +274,10 @@ def _why(sized: SizedModel, request: RecommendRequest) -> str:
     return f"no model given: {sized.model.id} is the ablest for {request.workload.use_case} that fits here"
 
 
-def _crowds(machine: Machine, candidate: Candidate, choosing: ChoosingFile) -> bool:
+def _crowds(machine: Machine, plan: Plan, choosing: ChoosingFile) -> bool:
     """Whether the deployment would leave too little of a memory that other programs live in."""
     ram = machine.memory.usable_bytes
     if ram is None or any(not d.unified for d in machine.usable_devices):
         return False
-    used = sum(
-        r.total_bytes or 0
-        for r in (*candidate.memory.devices, *([candidate.memory.host] if candidate.memory.host else []))
-    )
+    used = sum(r.total_bytes or 0 for r in (*plan.memory.devices, *([plan.memory.host] if plan.memory.host else [])))
     return used > choosing.largest_share_of_host_memory * ram

@@ -24,6 +24,8 @@ class RankingPoints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     unsure: float
     held_back: float
     offload: float
+    queues: float
+    late: float
     unlisted: float
     place: float
     no_download: float
@@ -58,6 +60,8 @@ def score_deployment(
     liked: bool,
     held: bool,
     offload: bool,
+    queues: bool = False,
+    late: bool = False,
     no_download: bool = False,
 ) -> dict[str, float]:
     """Points of one deployment by criterion; criteria that do not apply are left out. The sum orders, least first."""
@@ -70,6 +74,8 @@ def score_deployment(
         "unsure": ranking_points.unsure * (memory.fits is not True),
         "held_back": ranking_points.held_back * held,
         "offload": ranking_points.offload * offload,
+        "queues": ranking_points.queues * queues,
+        "late": ranking_points.late * late,
         "unlisted": ranking_points.unlisted * (entry.id not in listed),
         "place": ranking_points.place * (listed.index(entry.id) if entry.id in listed else 0),
         "no_download": ranking_points.no_download * no_download,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.advice.candidates import Candidate, Rejection, find_best_candidate
 from advisor.advice.choice_notes import brings_something, find_ties, list_undone, name_stored_copy
 from advisor.advice.elsewhere import advise_elsewhere, describe_leaf, list_clients
 from advisor.advice.growth import describe_growth_steps, find_growth_steps
@@ -16,13 +15,10 @@ from advisor.advice.recommend_request import (
     RecommendRequest,
     ask_guide,
     build_search_request,
-    list_context_lengths,
     load_main_guide,
     with_checkpoint_kind,
     with_whole_context,
 )
-from advisor.advice.resident_models import estimate_resident_bytes, reserve_resident_bytes
-from advisor.advice.search_request import SearchRequest
 from advisor.advice.types import Advice, RankedDeployment, RejectedEngine
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
@@ -32,11 +28,13 @@ from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.facts import FactValue
 from advisor.decision.filters import hardware_support, judge_engine, list_needed_features
 from advisor.decision.types import Guide, Reason
-from advisor.deployment import SpeedEstimate
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
-from advisor.speed.roofline import estimate_midway_speed
+from advisor.planning.resident_models import estimate_resident_bytes, reserve_resident_bytes
+from advisor.planning.search import find_best_plan
+from advisor.planning.search_request import SearchRequest
+from advisor.planning.types import Plan, Rejection
 
 FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
 SHOWN_IN_TEXT = 3  # other models, where no machine reads the answer
@@ -104,7 +102,7 @@ def _advice(
     guide_result = ask_guide(request, found.model, guide, rules)
     search = build_search_request(request, found, guide_result, guide, rules, asked)
     order = load_ranking(rules)
-    hits: list[tuple[dict[str, float], Engine, Candidate]] = []
+    hits: list[tuple[dict[str, float], Engine, Plan]] = []
     rejected: dict[str, tuple[Reason, ...]] = {}
     listed = list(guide_result.decision.engines)
     for entry in _in_order(listed, asked, rules):
@@ -118,19 +116,11 @@ def _advice(
             reasons = judge_engine(entry, guide_result.facts, None, found.model, request.workload).reasons
             rejected[entry.id] = reasons or (limited,)
             continue
-        if hits and len(search.contexts) > 1:  # all engines are compared at one length
-            search = search._replace(contexts=(hits[0][2].deployment.context_length or search.contexts[0],))
-        result = find_best_candidate(entry, search, rules)
+        result = find_best_plan(entry, search, rules)
         if isinstance(result, Rejection):
             if result.reasons:
                 rejected[entry.id] = result.reasons
             continue
-        usual = list_context_lengths(request, found.model, rules)[0]
-        if (result.deployment.context_length or usual) < usual:
-            shorter = (
-                f"context {result.deployment.context_length} instead of the usual {usual}: the asked requests then fit"
-            )
-            result = result._replace(notes=(*result.notes, f"{shorter}; --context decides"))
         held = guide_result.decision.held_back.get(entry.id, ())
         if held:
             result = result._replace(notes=(*result.notes, *(r.text for r in held)))
@@ -143,7 +133,7 @@ def _advice(
         points = score_deployment(
             entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
             asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
-            offload=result.offload, no_download=brings_something(entry, result, rules),
+            offload=result.offload, queues=not result.holds_all, late=result.on_time is False, no_download=brings_something(entry, result, rules),
         )  # fmt: skip
         hits.append((points, entry, result))
     hits.sort(key=lambda h: sum(h[0].values()))
@@ -213,20 +203,20 @@ def _not_asked(entry: Engine) -> Reason:
     )
 
 
-def _worth_knowing(entry: Engine, candidate: Candidate, search: SearchRequest) -> tuple[str, ...]:
+def _worth_knowing(entry: Engine, plan: Plan, search: SearchRequest) -> tuple[str, ...]:
     """Notes of the guide for this engine, now that the launch is decided."""
     flag = find_own_flag(entry, "tensor_parallel")
-    tp = int(candidate.deployment.settings.get(flag, 1)) if flag else 1
+    tp = int(plan.deployment.settings.get(flag, 1)) if flag else 1
     kv = search.facts.get("model.kv_heads")
     known: dict[str, FactValue] = {**search.facts, "deployment.tensor_parallel": tp if flag else None}
     if flag and isinstance(kv, int) and kv:
         known["deployment.kv_copies"] = max(1, tp // kv)
-    return tuple(dict.fromkeys((*find_engine_hints(search.guide, known, entry.id).notes, *candidate.added)))
+    return tuple(dict.fromkeys((*find_engine_hints(search.guide, known, entry.id).notes, *plan.added)))
 
 
 def _ranked(
     entry: Engine,
-    candidate: Candidate,
+    plan: Plan,
     guide_result: GuideResult,
     search: SearchRequest,
     rules: Catalog,
@@ -237,10 +227,7 @@ def _ranked(
     from advisor import engines
     from advisor.render import list_targets, render_command
 
-    decided = engines.decide_settings(candidate.deployment, rules.engines(), candidate.quantization)
-    speed: SpeedEstimate | None = estimate_midway_speed(
-        candidate.deployment, candidate.memory, rules, candidate.deployment.sequences
-    )
+    decided = engines.decide_settings(plan.deployment, rules.engines(), plan.quantization)
     if entry.id in guide_result.decision.engines:
         reasons = describe_leaf(guide_result)
     else:
@@ -250,30 +237,32 @@ def _ranked(
     return RankedDeployment(
         engine=entry.id,
         engine_name=entry.name,
-        engine_version=candidate.deployment.engine_version or entry.version,
-        model=candidate.deployment.model.id,
-        quantization=candidate.quantization.id,
+        engine_version=plan.deployment.engine_version or entry.version,
+        model=plan.deployment.model.id,
+        quantization=plan.quantization.id,
         settings={d.name: d.value for d in decided},
         because={d.name: d.because for d in decided},
-        command=render_command(candidate.deployment, rules)
+        command=render_command(plan.deployment, rules)
         if has_command and (position < 4 or entry.id in guide_result.decision.engines)
         else None,
-        memory=candidate.memory,
-        speed=speed,
+        memory=plan.memory,
+        speed=plan.speed,
         reasons=reasons,
         notes=(
-            *candidate.notes,
-            *(
-                _worth_knowing(entry, candidate, search)
-                if position < 4 or entry.id in guide_result.decision.engines
-                else ()
-            ),
+            *plan.notes,
+            *(_worth_knowing(entry, plan, search) if position < 4 or entry.id in guide_result.decision.engines else ()),
         ),
-        tried=candidate.tried,
-        quality=describe_quality(candidate.deployment.model, candidate.quantization.id, use, speed, rules),
-        licence=describe_licences(candidate.deployment.model, entry, rules),
+        tried=plan.tried,
+        quality=describe_quality(plan.deployment.model, plan.quantization.id, use, plan.speed, rules),
+        licence=describe_licences(plan.deployment.model, entry, rules),
         points=points,
-        deployment=candidate.deployment,
+        deployment=plan.deployment,
+        copies=plan.copies,
+        servers=plan.servers,
+        layout=plan.layout,
+        starts=plan.starts,
+        holds=plan.holds,
+        on_time=plan.on_time,
     )
 
 

@@ -6,8 +6,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from advisor.advice.defaults import load_workload_defaults
-from advisor.advice.search_request import SearchRequest
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel, choose_file_format
@@ -22,8 +20,8 @@ from advisor.errors import BadInput
 from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
-
-SHORTEST_CONTEXT = 2048
+from advisor.planning.search_request import SearchRequest
+from advisor.planning.traffic import read_traffic
 
 
 class ChoiceLimits(NamedTuple):
@@ -119,7 +117,7 @@ def build_search_request(
         model=found.model,
         path=found.path,
         quantization=choose_file_format(found, request.quantization, rules),
-        contexts=list_context_lengths(request, found.model, rules),
+        traffic=read_traffic(request.workload, found.model.max_context, rules),
         machine=request.machine,
         workload=request.workload,
         facts=guide_result.facts,
@@ -128,14 +126,3 @@ def build_search_request(
         asked=frozenset([asked.id] if asked else []),
         policy=load_policy(rules),
     )
-
-
-def list_context_lengths(request: RecommendRequest, model: Model, rules: Catalog) -> tuple[int, ...]:
-    """What was asked; else the use's default and its halves down to 2048 tokens."""
-    if request.workload.context:
-        return (whole_context(request.workload.context, model.max_context) or 0,)
-    n = min(load_workload_defaults(rules).context[request.workload.use_case], model.max_context or 2**31)
-    out = [n]
-    while out[-1] // 2 >= SHORTEST_CONTEXT:
-        out.append(out[-1] // 2)
-    return tuple(out)

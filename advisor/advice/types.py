@@ -5,18 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from advisor.decision.types import Reason, TraceStep
-from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate, Workload
+from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.estimation import estimate_as_json
 from advisor.machines.types import Machine
+from advisor.planning.types import Layout, TriedFormat
 from advisor.record import Record
-
-
-class TriedFormat(Record, frozen=True, kw_only=True):
-    """A weight format that was looked at and not taken."""
-
-    quantization: str
-    fits: bool | None
-    text: str
 
 
 class Quality(Record, frozen=True, kw_only=True):
@@ -95,7 +88,13 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     licence: Licences | None = None
     stored: StoredCopy | None = None
     points: dict[str, float] = {}  # by criterion (rules/ranking.yaml); the sum orders, least first
-    deployment: Deployment | None
+    deployment: Deployment | None  # one of the servers
+    copies: int = 1  # equal copies, the engine's own data parallel included; `speed` is the whole plan's
+    servers: int = 1  # of these, servers of their own behind a router
+    layout: Layout | None = None
+    starts: bool | None = None
+    holds: Holds | None = None
+    on_time: bool | None = None  # whether the targets are met
 
 
 class RejectedEngine(Record, frozen=True, kw_only=True):
@@ -143,6 +142,10 @@ def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
         "command": ranked.command,
         "memory": memory,
         "speed": ranked.speed.to_dict() if ranked.speed else None,
+        "copies": ranked.copies,
+        "layout": ranked.layout.to_dict() if ranked.layout else None,
+        "starts": ranked.starts,
+        "holds": ranked.holds.to_dict() if ranked.holds else None,
         "reasons": list(ranked.reasons),
         "notes": list(ranked.notes),
         "tried": [t.to_dict() for t in ranked.tried],

@@ -20,12 +20,16 @@ SPELLINGS = {
     "users": "concurrency",
     "lora": "lora_adapters",
     "max_output_tokens": "output_tokens",
+    "ttft": "ttft_s",
+    "tpot": "tpot_s",
+    "min_tps": "target_tps",
+    "min_decode_tps": "target_tps",
 }
 # fields of scenarios that other parts read from `extra`
 FURTHER = (
     "hours_per_month", "distributed", "migrate_from", "speculative", "swap", "kv_bits", "target", "compare",
     "max_loaded", "lora_format", "lock_memory",
-    "ttft_s", "tpot_s", "context_is_total", "adapters", "draft", "draft_model", "models", "python", "benchmark",
+    "context_is_total", "adapters", "draft", "draft_model", "models", "python", "benchmark",
 )  # fmt: skip
 
 

@@ -52,6 +52,8 @@ class Concepts(Record, frozen=True, kw_only=True):
     tensor_parallel: Concept = Concept()
     pipeline_parallel: Concept = Concept()
     data_parallel: Concept = Concept()
+    shared_cache: Concept = Concept()  # switch: all slots share one cache, so that a long request may take others' part
+    no_prefix_caching: Concept = Concept()  # switch: nothing that requests have in common is kept
     data_parallel_attention: Concept = Concept()  # switch: replicas split the tensor-parallel ranks
     expert_parallel: Concept = Concept()  # ranks that share the routed experts
     expert_parallel_switch: Concept = Concept()  # switch: whole experts on each rank
@@ -61,6 +63,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     kv_cache_key_type: Concept = Concept()
     kv_cache_value_type: Concept = Concept()
     layers_on_device: Concept = Concept()
+    device_shares: Concept = Concept()  # layers of each device, as parts of the whole
     experts_on_device: Concept = Concept()  # routed experts of each layer that stay there
     experts_on_host: Concept = Concept()  # switch: the routed experts of all layers stay in host memory
     experts_on_host_layers: Concept = Concept()  # the routed experts of the first so many layers stay in host memory

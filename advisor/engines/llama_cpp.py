@@ -55,19 +55,31 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
         "overhead": "assumed",
     }
     refusals = _refusals(deployment, settings)
+    length, sequences = _held(deployment, settings, plan)
     return MemoryEstimate(
         fits=False if refusals else verdict.fits,
         devices=tuple(rows),
         host=host,
         kv_cache=_kv_cache(plan, settings),
-        context_length=plan.cells.cells if not settings.unified else settings.ctx_size // settings.slots,
-        sequences=settings.slots,
+        context_length=length,
+        sequences=sequences,
         basis=basis,
         not_modelled=(*plan.notes, PROMPT_CACHE),
         warnings=(*refusals, *verdict.warnings, *_notes(deployment, settings, plan, chosen)),
         short=verdict.short,
         calibration=deployment.correction.note if deployment.correction else None,
     )
+
+
+def _held(deployment: Deployment, settings: LlamaSettings, plan: AllocationPlan) -> tuple[int, int]:
+    """(tokens of a request, requests) that the verdict is about. Slots that share a cache hold fewer requests of full
+    length than there are slots."""
+    if not settings.unified:
+        return plan.cells.cells, settings.slots
+    asked = deployment.context_length
+    if asked and settings.ctx_size >= asked * deployment.sequences and settings.slots >= deployment.sequences:
+        return asked, deployment.sequences
+    return settings.ctx_size // settings.slots, settings.slots
 
 
 def _device_row(
@@ -257,14 +269,16 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
         DecidedSetting(
             name="ctx-size",
             value=settings.ctx_size,
-            because=f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
+            because=f"{settings.ctx_size} tokens that {settings.slots} slots share"
+            if settings.unified and "kv-unified" in deployment.settings
+            else f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
             if settings.slots > 1
             else "prompt and output of one request; the default is the model's whole trained context",
         ),
         DecidedSetting(
             name="parallel",
             value=settings.slots,
-            because=f"requests held at once; the automatic value is {constants.usual.slots}",
+            because=f"requests that run at once; the automatic value is {constants.usual.slots}",
         ),
     ]
     if fitting.used_devices(deployment):
@@ -287,6 +301,11 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
                     because="routed experts stay in host memory, the rest fits on the GPU",
                 )
             )
+        if settings.tensor_split:
+            because = "layers of each GPU: the first have no experts, so that card takes more of them"
+            out.append(
+                DecidedSetting(name="tensor-split", value=str(deployment.settings["tensor-split"]), because=because)
+            )
     else:
         cpu = deployment.machine.cpu if deployment.machine else None
         if cpu is not None and cpu.physical_cores:
@@ -304,7 +323,12 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
         out += [DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because)]
     else:
         because = "tokens of one step; decides the compute buffer, written out against a later default"
+        if settings.batch != constants.usual.batch_size:
+            out.append(DecidedSetting(name="batch-size", value=settings.batch, because="no smaller than a step"))
         out.append(DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because))
+    if settings.unified and "kv-unified" in deployment.settings:
+        because = "slots share one cache: a long request may take what short ones leave"
+        out.append(DecidedSetting(name="kv-unified", value=True, because=because))
     if settings.flash:
         out.append(
             DecidedSetting(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it")

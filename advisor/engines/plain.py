@@ -203,6 +203,11 @@ def _without_cache(row: DeviceMemory) -> DeviceMemory:
     return msgspec.structs.replace(row, low_bytes=row.low_bytes - (row.kv_cache_bytes or 0))
 
 
+def count_request_bytes(deployment: Deployment, entry: Engine, length: int) -> tuple[int, int]:
+    """(cache bytes, state bytes) that one request of `length` tokens takes, all devices together."""
+    return _cache(deployment, entry, read_constants(entry), length)[1:]
+
+
 def _cache(deployment: Deployment, entry: Engine, constants: PlainConstants, length: int) -> tuple[float, int, int]:
     """(bytes per further token, cache bytes, state bytes) of one request of `length` tokens."""
     keys, values = _kv_bytes(deployment, entry, constants)

@@ -63,7 +63,9 @@ KINDS = (
     RuleFileKind("format-loss.yaml", "what formats cost", _named("advisor.ability.losses", "FormatLossFile")),
     RuleFileKind("licences.yaml", "what licences allow", _named("advisor.ability.losses", "LicencesFile")),
     RuleFileKind("cards.yaml", "cards that are shown", _named("advisor.advice.explain", "CardsFile")),
-    RuleFileKind("workloads.yaml", "defaults of workloads", _named("advisor.advice.defaults", "WorkloadDefaults")),
+    RuleFileKind(
+        "workloads.yaml", "defaults of workloads", _named("advisor.planning.workload_rules", "WorkloadDefaults")
+    ),
     RuleFileKind("ranking.yaml", "points of the order", _named("advisor.advice.ranking", "Ranking")),
     RuleFileKind("budgets.yaml", "costs and budgets", _named("advisor.advice.budget_rules", "BudgetsFile")),
     RuleFileKind("comparisons.yaml", "tables of documents", _named("advisor.advice.compare", "ComparisonsFile")),

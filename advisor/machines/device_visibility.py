@@ -12,6 +12,8 @@ import msgspec
 from advisor.machines.types import Device
 
 NO_NVIDIA = ("void", "none")  # NVIDIA_VISIBLE_DEVICES of the container runtime
+# variables that show a process only some devices, by the vendor of these
+VISIBLE = {"nvidia": "CUDA_VISIBLE_DEVICES", "amd": "HIP_VISIBLE_DEVICES", "intel": "ZE_AFFINITY_MASK"}
 MIG_NOTE = "MIG: a process sees one slice only, so a model must fit one slice"
 
 

@@ -17,15 +17,16 @@ from advisor.advice.limits import DeploymentLimits
 from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
-from advisor.advice.types import Licences, ModelOption, Quality, StoredCopy, TriedFormat
+from advisor.advice.types import Licences, ModelOption, Quality, StoredCopy
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import FileCalibration
 from advisor.checks.report import CheckAnswer
 from advisor.decision.types import ConditionOutcome, Reason
-from advisor.deployment import Basis, DeviceMemory, KvCache, Setting, SpeedEstimate, Workload
+from advisor.deployment import Basis, DeviceMemory, Holds, KvCache, Setting, SpeedEstimate, Workload
 from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.estimation import EstimateRequest
 from advisor.machines.types import Machine
+from advisor.planning.types import Layout, TriedFormat
 from advisor.record import Record
 
 
@@ -102,6 +103,10 @@ class RankedAnswer(Record, frozen=True, kw_only=True):
     command: str | None
     memory: Memory | None
     speed: SpeedEstimate | None
+    copies: int
+    layout: Layout | None
+    starts: bool | None
+    holds: Holds | None
     reasons: list[str]
     notes: list[str]
     tried: list[TriedFormat]

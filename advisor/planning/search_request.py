@@ -10,6 +10,7 @@ from advisor.decision.types import Guide
 from advisor.deployment import Workload
 from advisor.machines.types import Machine
 from advisor.models.types import Model
+from advisor.planning.traffic import Traffic
 
 
 class SearchRequest(NamedTuple):
@@ -18,7 +19,7 @@ class SearchRequest(NamedTuple):
     model: Model
     path: str | None
     quantization: str | None
-    contexts: tuple[int, ...]  # lengths to try, longest first; one when the user said which
+    traffic: Traffic
     machine: Machine
     workload: Workload
     facts: Mapping[str, Any]

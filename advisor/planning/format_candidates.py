@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from advisor import formats
-from advisor.advice.defaults import WorkloadDefaults, load_workload_defaults
-from advisor.advice.search_request import SearchRequest
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import find_engine_hints
@@ -14,6 +12,8 @@ from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
 from advisor.engines.flags import list_smaller_caches
 from advisor.errors import BadInput
+from advisor.planning.search_request import SearchRequest
+from advisor.planning.workload_rules import WorkloadDefaults, load_workload_defaults
 from advisor.render.reference import find_repository
 
 FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from advisor.advice.search_request import SearchRequest
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.additions import Additions, find_additions
 from advisor.engines.answer_parsers import find_tool_parser
 from advisor.engines.flag_tables import list_accepted_values
+from advisor.planning.search_request import SearchRequest
 
 
 def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) -> Additions:

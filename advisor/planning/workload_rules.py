@@ -1,4 +1,4 @@
-"""Defaults of workloads and the formats that are tried: rules/workloads.yaml."""
+"""What a workload means where the user did not say, and the formats that are tried: rules/workloads.yaml."""
 
 from __future__ import annotations
 
@@ -17,12 +17,24 @@ class GgufOrder(msgspec.Struct, frozen=True):
     tight: tuple[QuantizationName, ...]
 
 
+class TypicalTokens(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Mean tokens of a request."""
+
+    prompt: int
+    output: int
+
+
 class WorkloadDefaults(msgspec.Struct, frozen=True):
     """The file's content."""
 
     source: str
     as_of: str
     context: dict[UseCase, int]
+    typical: dict[UseCase, TypicalTokens]
+    p95_over_mean: float
+    slowest_between_tokens_s: float
+    slowest_between_tokens_on_cpu_s: float
+    unhurried: tuple[UseCase, ...]
     unified_memory_share: float
     gguf: GgufOrder
     hf: list[QuantizationName]

@@ -1,0 +1,112 @@
+"""How many requests of a length a deployment holds at once, read from its memory estimate.
+
+What a request takes depends on the engine's kind of cache: blocks of a pool, growth with use, or slots of a fixed size.
+The rows of the estimate say what is left for it, so that one more than these is just what `fits` would refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.catalog.types import Engine
+from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
+from advisor.engines import fitting, plain, pool
+from advisor.engines.base import get_flag, get_setting
+from advisor.engines.flags import find_concept
+from advisor.engines.llama_cpp_constants import read_constants
+from advisor.engines.llama_cpp_settings import resolve_llama_settings
+from advisor.engines.pool_sizes import plan_caches
+
+MANY = 10**6  # requests; what keeps nothing between tokens holds any number
+
+
+def count_held(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int, shared: int = 0
+) -> int | None:
+    """Requests of `length` tokens that are surely held at once; None where a size is not known.
+
+    `shared` of the tokens are the same in all requests and kept once. `entry` is the engine that runs underneath.
+    Raises BadInput as the memory estimate does.
+    """
+    if "fraction_of" in entry.memory:
+        return _in_pool(deployment, estimate, entry, length, shared)
+    if "device_overhead_mib" in entry.memory:
+        return _in_slots(deployment, estimate, entry, length)
+    return _as_it_grows(deployment, estimate, entry, length)
+
+
+def keeps_prefixes(deployment: Deployment, entry: Engine) -> bool:
+    """Whether the engine keeps a beginning that requests have in common once for all of them."""
+    known = entry.features.get("prefix_caching")
+    off = get_flag(deployment.settings, *find_concept(entry, "no_prefix_caching").flags)
+    return "fraction_of" in entry.memory and known is not None and known.support == "yes" and not off
+
+
+def _in_pool(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int, shared: int) -> int | None:
+    constants = pool.read_constants(entry)
+    settings = pool.resolve_pool_settings(deployment, entry, constants)
+    most = settings.dp * settings.sequences
+    if pool.keeps_nothing(deployment):
+        return most
+    plans = plan_caches(deployment, settings, constants)
+    each = [sum(p.request(max(1, length - shared), settings.batched_tokens)) for p in plans]
+    once = [sum(p.request(shared, settings.batched_tokens)) if shared else 0 for p in plans]
+    rows: Sequence[DeviceMemory] = estimate.devices
+    if not rows:
+        if estimate.host is None:
+            return None
+        rows, each, once = [estimate.host], [sum(each) * settings.tp], [sum(once) * settings.tp]
+    left = [_left(row) for row in rows]
+    if constants.fraction_of != "total" and estimate.devices:
+        left = [estimate.kv_cache.available_low_bytes] * len(rows)
+    found = []
+    for k, room in enumerate(left):
+        if room is None:
+            return None
+        stage = k // settings.tp % settings.pp if estimate.devices else 0
+        found.append(max(0, room - once[stage]) // each[stage] if each[stage] else MANY)
+    return min(most, settings.dp * min(found))
+
+
+def _as_it_grows(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int) -> int | None:
+    constants = plain.read_constants(entry)
+    cache = plain.count_request_bytes(deployment, entry, length)
+    n = max(1, len(estimate.devices))
+    each = int((cache[0] * (1 + constants.working_share[2]) + cache[1]) / n) + 1
+    left = [_left(row, 1 + constants.working_share[2]) for row in (estimate.devices or (estimate.host,)) if row]
+    one = fitting.merge_rows(deployment, estimate.devices, estimate.host)
+    if one is not None and one.budget_bytes is not None and one.high_bytes is not None:
+        held = sum(_held_bytes(r, 1 + constants.working_share[2]) for r in estimate.devices)
+        left.append((one.budget_bytes - one.high_bytes + held) // n)
+    if any(x is None for x in left):
+        return None
+    known = [x for x in left if x is not None]
+    return max(0, min(known)) // each if known and each > 1 else MANY
+
+
+def _in_slots(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int) -> int | None:
+    """Slots are taken at start, whatever the requests are: as many as there are, if they are long enough."""
+    if estimate.fits is not True:
+        return None if estimate.fits is None else 0
+    settings = resolve_llama_settings(deployment, read_constants(entry).usual)
+    if settings.unified:
+        return min(settings.slots, settings.ctx_size // max(1, length))
+    return settings.slots if length <= settings.ctx_size // settings.slots else 0
+
+
+def has_fixed_slots(deployment: Deployment, entry: Engine) -> bool:
+    """Whether the launch says itself how many requests it takes memory for at start."""
+    if "device_overhead_mib" not in entry.memory:
+        return False
+    return get_setting(deployment.settings, *find_concept(entry, "sequences").flags) is not None
+
+
+def _held_bytes(row: DeviceMemory, factor: float) -> int:
+    return int((row.kv_cache_bytes or 0) * factor) + (row.recurrent_state_bytes or 0)
+
+
+def _left(row: DeviceMemory, factor: float = 1.0) -> int | None:
+    """Bytes of a place that requests may surely take."""
+    if row.budget_bytes is None or row.high_bytes is None:
+        return None
+    return row.budget_bytes - row.high_bytes + _held_bytes(row, factor)

@@ -1,0 +1,188 @@
+"""How cards share the work: the sets of cards of a machine, and the ways one copy of an engine is laid out over them.
+
+What an engine asserts about sizes is data (`tensor_parallel:` of rules/engines), read by `engines.parallel`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.catalog.types import Engine
+from advisor.deployment import Deployment, Setting
+from advisor.engines.flags import find_own_flag
+from advisor.engines.parallel import allowed_sizes, make_parallel_launch
+from advisor.engines.pool_constants import read_constants
+from advisor.machines.device_visibility import VISIBLE
+from advisor.machines.types import Machine
+from advisor.models.types import Model, Moe
+from advisor.planning.types import Layout
+
+
+class Unit(NamedTuple):
+    """One copy on some cards: the smallest thing that serves requests."""
+
+    deployment: Deployment
+    cards: int  # that it takes, of all nodes
+    layout: Layout
+    last_resort: bool = False  # only where nothing else starts
+
+
+def list_card_sets(machine: Machine) -> tuple[Machine, ...]:
+    """The machine with the cards that a launch may use: all of them, and of unlike cards each kind alone, too."""
+    usable = machine.usable_devices
+    kinds: dict[tuple[object, ...], set[int]] = {}
+    for i, device in enumerate(usable):
+        kinds.setdefault((device.name, device.total_bytes, device.free_bytes, device.mig_profile), set()).add(i)
+    if len(kinds) < 2:
+        return (machine,)
+    return (*(_only(machine, chosen) for chosen in kinds.values()), machine)
+
+
+def _only(machine: Machine, chosen: set[int]) -> Machine:
+    keep = {id(d) for i, d in enumerate(machine.usable_devices) if i in chosen}
+    devices = tuple(d if id(d) in keep else msgspec.structs.replace(d, visible=False) for d in machine.devices)
+    return msgspec.structs.replace(machine, devices=devices)
+
+
+def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
+    """The ways to lay one copy out over the cards of its machine, few cards first.
+
+    Tensor parallel by every size that the engine is not known to refuse; over several nodes stages of whole nodes; MoE
+    models with whole experts on each rank as well. Stages within a node are the last resort: they are slow for one request.
+    """
+    machine = base.machine
+    n = len(machine.usable_devices) if machine is not None else 0
+    tp_flag, pp_flag = find_own_flag(entry, "tensor_parallel"), find_own_flag(entry, "pipeline_parallel")
+    if machine is None or not tp_flag or (n < 2 and machine.nodes < 2):
+        devices = _indices(machine, n)
+        yield Unit(base, max(1, n), Layout(devices=devices))
+        return
+    sizes = allowed_sizes(entry, base.model, n, make_parallel_launch(base, entry)) if n else (1,)
+    for tp in sizes:
+        settings: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
+        layout = Layout(tensor=tp, devices=_indices(machine, tp))
+        yield Unit(_on(base, settings, tp), tp, layout)
+        yield from _with_experts(base, entry, tp, settings, layout)
+    if machine.nodes > 1 and pp_flag:
+        tp, stages = sizes[-1], machine.nodes
+        layout = Layout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
+        own = {tp_flag: tp} if tp > 1 else {}
+        yield Unit(_on(base, {**own, pp_flag: stages}, tp), tp * stages, layout)
+    elif pp_flag:
+        layers = base.model.layout.n_layers if base.model.layout is not None else 1
+        for cards in range(2, n + 1):
+            tp = max((t for t in sizes if cards % t == 0), default=1)
+            if tp != cards and cards // tp <= layers:
+                stages = cards // tp
+                own = {tp_flag: tp} if tp > 1 else {}
+                layout = Layout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
+                yield Unit(_on(base, {**own, pp_flag: stages}, cards), cards, layout, last_resort=True)
+
+
+def _with_experts(
+    base: Deployment, entry: Engine, ranks: int, settings: dict[str, Setting], layout: Layout
+) -> Iterator[Unit]:
+    """Whole experts on each rank, with attention split or copied, where they can be dealt out evenly."""
+    experts = count_experts(base.model)
+    if ranks < 2 or not experts or experts % ranks:
+        return
+    switch, size = find_own_flag(entry, "expert_parallel_switch"), find_own_flag(entry, "expert_parallel")
+    own: dict[str, Setting] = {switch: True} if switch else {size: ranks} if size else {}
+    if not own:
+        return
+    whole = msgspec.structs.replace(layout, expert=ranks)
+    yield Unit(_on(base, {**settings, **own}, ranks), ranks, whole)
+    replicas, attention = find_own_flag(entry, "data_parallel"), find_own_flag(entry, "data_parallel_attention")
+    if not replicas:
+        return
+    apart = msgspec.structs.replace(whole, data=ranks, dp_attention=True)
+    if attention:
+        yield Unit(_on(base, {**settings, **own, replicas: ranks, attention: True}, ranks), ranks, apart)
+    elif shares_experts(entry):
+        yield Unit(_on(base, {**own, replicas: ranks}, ranks), ranks, msgspec.structs.replace(apart, tensor=1))
+
+
+def shares_experts(entry: Engine) -> bool:
+    """Whether replicas of the engine's own data parallel share the routed experts, so that they are no equal copies."""
+    return "fraction_of" in entry.memory and read_constants(entry).experts_over_dp
+
+
+def count_experts(model: Model) -> int:
+    """Routed experts of a layer, the most of any; 0 for a dense model."""
+    groups = model.layout.ffn if model.layout is not None else ()
+    return max((g.n_experts for g in groups if isinstance(g, Moe)), default=0)
+
+
+def copy_unit(unit: Unit, copies: int, entry: Engine) -> tuple[Deployment, Layout, int]:
+    """(deployment, layout, servers) of equal copies: the engine's own replicas where they are equal, else servers."""
+    machine = unit.deployment.machine
+    devices = _indices(machine, unit.cards * copies) if machine is not None else ()
+    if copies == 1:
+        return unit.deployment, unit.layout, 1
+    layout = msgspec.structs.replace(unit.layout, devices=devices)
+    flag = find_own_flag(entry, "data_parallel")
+    if flag is None or unit.layout.dp_attention or (count_experts(unit.deployment.model) and shares_experts(entry)):
+        return unit.deployment, layout, copies
+    made = _on(unit.deployment, {flag: copies}, unit.cards * copies)
+    return made, msgspec.structs.replace(layout, data=copies), 1
+
+
+def with_settings(deployment: Deployment, settings: dict[str, Setting]) -> Deployment:
+    """The deployment with these settings over its own."""
+    return msgspec.structs.replace(deployment, settings={**deployment.settings, **settings})
+
+
+def with_visible_devices(deployment: Deployment, whole: Machine) -> Deployment:
+    """The deployment told which cards to use, where its machine is only a part of the whole one."""
+    machine = deployment.machine
+    if machine is None or len(machine.usable_devices) == len(whole.usable_devices):
+        return deployment
+    return show_devices(deployment, _indices(machine, len(machine.usable_devices)))
+
+
+def show_devices(deployment: Deployment, devices: tuple[int, ...]) -> Deployment:
+    """The deployment with the variable that shows it only these devices; unchanged where the vendor has none."""
+    machine = deployment.machine
+    name = VISIBLE.get(machine.usable_devices[0].vendor) if machine is not None and machine.usable_devices else None
+    if name is None:
+        return deployment
+    shown = {**deployment.environment, name: ",".join(map(str, devices))}
+    return msgspec.structs.replace(deployment, environment=shown)
+
+
+def spread_over_cards(deployment: Deployment, entry: Engine) -> Deployment:
+    """Over all cards of the machine: tensor parallel where the engine has it (the largest size it does not refuse)."""
+    machine = deployment.machine
+    layers = find_own_flag(entry, "layers_on_device")
+    if machine is None or not machine.usable_devices:
+        return deployment
+    if layers and not find_own_flag(entry, "tensor_parallel"):
+        return with_settings(deployment, {layers: "all"})
+    units = [u for u in list_units(deployment, entry) if not u.last_resort and u.layout.expert == 1]
+    largest = max(units, key=lambda u: u.cards)
+    return msgspec.structs.replace(largest.deployment, device_count=deployment.device_count)
+
+
+def _on(base: Deployment, settings: dict[str, Setting], cards: int) -> Deployment:
+    """The deployment on the first so many cards."""
+    return msgspec.structs.replace(base, settings={**base.settings, **settings}, device_count=cards)
+
+
+def _indices(machine: Machine | None, count: int) -> tuple[int, ...]:
+    """Indices, as the driver counts them, of the first `count` devices that may be used."""
+    return () if machine is None else tuple(d.index for d in machine.usable_devices[:count])
+
+
+__all__ = [
+    "Unit",
+    "copy_unit",
+    "list_card_sets",
+    "list_units",
+    "show_devices",
+    "spread_over_cards",
+    "with_settings",
+    "with_visible_devices",
+]

@@ -1,0 +1,214 @@
+"""Which arrangement of a model's copies answers the question best: targets first, then what was asked for.
+
+With no target named: the fewest cards that hold the users with at most a tenth of a second between tokens, and of these
+the arrangement with the most output tokens a second. One user: the lowest time of a typical request.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate, Workload
+from advisor.machines.types import Machine
+from advisor.planning.layouts import Unit
+from advisor.planning.traffic import Traffic
+from advisor.planning.workload_rules import load_workload_defaults
+from advisor.speed.estimator import estimate_speed
+from advisor.speed.load import RequestLoad
+
+CLEARLY = 1.05  # a rate or a time that is better by less is the same: the plainer arrangement is taken
+ALLOWED_BEHIND = 1.25  # times the shortest time between tokens, where no arrangement meets the limit
+
+
+class Targets(NamedTuple):
+    """Most seconds that may pass. None = nothing is asked."""
+
+    ttft_s: float | None
+    tpot_s: float | None
+    safe: bool = False  # by the bounds of the estimate, not by its value
+    named: bool = False  # by the user
+
+
+class SizedUnit(NamedTuple):
+    """A copy, its memory, and how many requests it holds."""
+
+    unit: Unit
+    memory: MemoryEstimate  # of one longest request
+    held: int
+
+
+class Arrangement(NamedTuple):
+    """Equal copies of a unit under the traffic."""
+
+    sized: SizedUnit
+    copies: int
+    speed: SpeedEstimate | None  # of one copy
+    holds_all: bool
+    on_time: bool | None
+
+    @property
+    def cards(self) -> int:
+        """Cards of all copies."""
+        return self.copies * self.sized.unit.cards
+
+
+def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Targets:
+    """The targets of a workload: those that were named, else the use's own limit between tokens."""
+    named = workload.ttft_s is not None or workload.tpot_s is not None or workload.target_tps is not None
+    limits = [x for x in (workload.tpot_s, 1 / workload.target_tps if workload.target_tps else None) if x]
+    safe = workload.confidence == "safe"
+    if named:
+        return Targets(workload.ttft_s, min(limits, default=None), safe, True)
+    defaults = load_workload_defaults(rules)
+    if workload.use_case in defaults.unhurried:
+        return Targets(None, None, safe)
+    on_cards = bool(machine.usable_devices)
+    return Targets(
+        None, defaults.slowest_between_tokens_s if on_cards else defaults.slowest_between_tokens_on_cpu_s, safe
+    )
+
+
+def meets_targets(speed: SpeedEstimate | None, targets: Targets) -> bool | None:
+    """Whether the times are within the targets; None where they are not known."""
+    answers = []
+    for time, most in (
+        (speed.ttft_s if speed else None, targets.ttft_s),
+        (speed.tpot_s if speed else None, targets.tpot_s),
+    ):
+        if most is not None:
+            answers.append(None if time is None else (time.high if targets.safe else time.value) <= most)
+    if any(a is False for a in answers):
+        return False
+    return None if any(a is None for a in answers) else True
+
+
+def make_load(traffic: Traffic, users: int, shared: bool) -> RequestLoad:
+    """The load of so many users of the traffic; `shared`: the engine keeps their common beginning."""
+    kept = min(traffic.shared_tokens, traffic.prompt.mean - 1) if shared else 0
+    return RequestLoad(
+        concurrency=users, prompt=max(1, traffic.prompt.mean - kept), output=max(1, traffic.output.mean), depth=kept
+    )
+
+
+def request_seconds(speed: SpeedEstimate | None, traffic: Traffic, wait: bool = True) -> Interval | None:
+    """Seconds of a typical request, from asking to the last token."""
+    if speed is None or speed.tpot_s is None or speed.ttft_s is None:
+        return None
+    first, between, n = speed.ttft_s, speed.tpot_s, max(0, traffic.output.mean - 1)
+    return Interval(
+        value=first.value + n * between.value, low=first.low + n * between.low, high=first.high + n * between.high
+    )
+
+
+def choose_arrangement(
+    sized: Sequence[SizedUnit],
+    node_cards: int,
+    nodes: int,
+    traffic: Traffic,
+    targets: Targets,
+    priority: str | None,
+    rate: Callable[[SizedUnit, int], SpeedEstimate | None],
+) -> Arrangement | None:
+    """The best arrangement of equal copies on the cards of so many nodes; None where no unit holds anything.
+
+    `rate` tells the speed of a unit for so many users.
+    """
+    found: dict[int, list[Arrangement]] = {}
+    users = traffic.users
+    for cards in range(1, node_cards * nodes + 1):
+        here = []
+        for s in sized:
+            if cards % s.unit.cards or s.held < 1:
+                continue
+            copies = cards // s.unit.cards
+            if copies > users or (cards > node_cards and s.unit.layout.nodes == 1):
+                continue  # a copy for nobody, or on a node of its own
+            speed = rate(s, -(-users // copies))
+            here.append(
+                Arrangement(s, copies, speed, s.held * copies >= users and s.held >= -(-users // copies),
+                            meets_targets(speed, targets))
+            )  # fmt: skip
+        if here:
+            found[cards] = here
+        good = [a for a in here if a.holds_all and a.on_time is not False]
+        if good and priority not in ("throughput", "latency"):
+            return _best(good, traffic, priority)
+    every = [a for here in found.values() for a in here]
+    if not every:
+        return None
+    good = [a for a in every if a.holds_all and a.on_time is not False]
+    if good:
+        if priority == "throughput":
+            good = [a for a in good if a.cards == max(x.cards for x in good)]
+        return _best(good, traffic, priority)
+    holding = [a for a in every if a.holds_all]
+    if holding:
+        return _fastest(holding)
+    most = max(a.sized.held * a.copies for a in every)
+    return _fastest([a for a in every if a.sized.held * a.copies >= ENOUGH_HELD * most])
+
+
+ENOUGH_HELD = 0.75  # of the most requests that any arrangement holds: below it queueing costs more than it saves
+
+
+def _fastest(found: Sequence[Arrangement]) -> Arrangement:
+    """Where no arrangement meets the limits: the most output of those near the shortest time between tokens."""
+    times = [a.speed.tpot_s.value for a in found if a.speed is not None and a.speed.tpot_s is not None]
+    if not times:
+        return min(found, key=lambda a: a.cards)
+    limit = ALLOWED_BEHIND * min(times)
+    near = [a for a in found if a.speed is not None and a.speed.tpot_s is not None and a.speed.tpot_s.value <= limit]
+    return _most_output(near)
+
+
+def _best(good: Sequence[Arrangement], traffic: Traffic, priority: str | None) -> Arrangement:
+    if priority == "latency" or (traffic.users == 1 and priority != "throughput"):
+        timed = [(t.value, a) for a in good if (t := request_seconds(a.speed, traffic)) is not None]
+        if timed:
+            least = min(t for t, _ in timed)
+            return min((a for t, a in timed if t <= CLEARLY * least), key=_plainness)
+    return _most_output(good)
+
+
+def _most_output(found: Sequence[Arrangement]) -> Arrangement:
+    rates = [output_rate(a) for a in found]
+    best = max(rates)
+    return min((a for a, r in zip(found, rates, strict=True) if r * CLEARLY >= best), key=_plainness)
+
+
+def output_rate(arrangement: Arrangement) -> float:
+    """Output tokens a second of all copies; 0 where it is not known."""
+    speed = arrangement.speed
+    return arrangement.copies * speed.output_tps.value if speed is not None and speed.output_tps is not None else 0.0
+
+
+def _plainness(arrangement: Arrangement) -> tuple[int, int, int, int]:
+    """Fewer cards, then no experts on ranks of their own, few stages, few copies."""
+    layout = arrangement.sized.unit.layout
+    return (arrangement.cards, layout.expert, layout.pipeline, arrangement.copies)
+
+
+def scale_speed(speed: SpeedEstimate | None, servers: int) -> SpeedEstimate | None:
+    """The speed of so many equal servers together: the output of all, the times of one."""
+    if speed is None or servers == 1 or speed.output_tps is None:
+        return speed
+    out = speed.output_tps
+    whole = Interval(value=out.value * servers, low=out.low * servers, high=out.high * servers)
+    return msgspec.structs.replace(speed, output_tps=whole)
+
+
+def estimate_traffic_speed(
+    deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, users: int, shared: bool, rules: Catalog
+) -> SpeedEstimate | None:
+    """Speed of a deployment under the traffic of so many users; None where it cannot be modelled."""
+    speed = estimate_speed(deployment, estimate, rules, make_load(traffic, users, shared))
+    return None if speed is None or not all(_finite(x) for x in (speed.tpot_s, speed.ttft_s)) else speed
+
+
+def _finite(interval: Interval | None) -> bool:
+    return interval is None or math.isfinite(interval.high)

@@ -1,0 +1,142 @@
+"""Which experts and layers lie in host memory, where the cards cannot hold the model: cards are filled layer by layer.
+
+llama.cpp keeps the routed experts of the first N layers on the host (`--n-cpu-moe N`) and gives each card a run of
+layers (`--tensor-split`). Those N layers are small, so the card that has them takes more layers than the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+
+from advisor.catalog.types import Engine
+from advisor.deployment import Deployment, MemoryEstimate, Setting
+from advisor.engines.flags import find_own_flag
+from advisor.engines.llama_cpp_plan import read_file_weights
+from advisor.errors import BadInput
+from advisor.memory.gguf_weights import RunningTotals, sum_running
+from advisor.planning.layouts import with_settings
+from advisor.planning.types import Ask
+
+STEPS = 4  # of tokens a pass: 512, 1024, 2048, 4096
+TRIES = 3  # layers more on the host, where the first placement turns out too tight
+
+
+def list_host_placements(base: Deployment, named: Engine, ask: Ask) -> Iterator[Deployment]:
+    """Deployments with a part in host memory; `named` is the entry whose names the settings have.
+
+    MoE models: as few layers' experts on the host as fit, for each size of a pass. Others, and what has no settings for
+    experts, are left to the engine, which puts as many whole layers on the cards as fit.
+    """
+    layers = find_own_flag(named, "layers_on_device")
+    some, whole = find_own_flag(named, "experts_on_host_layers"), find_own_flag(named, "experts_on_host")
+    split, step = find_own_flag(named, "device_shares"), find_own_flag(named, "batched_tokens")
+    if base.model.is_moe and layers and some and whole:
+        for settings in _list_passes(base, named, step):
+            placed = _fill_cards(with_settings(base, {layers: "all", **settings}), some, split, ask)
+            if placed is not None:
+                yield placed
+        yield with_settings(base, {layers: "all", whole: True})
+    yield base
+
+
+def _list_passes(base: Deployment, named: Engine, step: str | None) -> Iterator[dict[str, Setting]]:
+    """Sizes of a pass: each reads the host's experts once, so larger ones read prompts faster and want more scratch."""
+    yield {}
+    batch = find_own_flag(named, "logical_batch")
+    if step is None or step in base.settings or base.model.kind != "chat":
+        return
+    for k in range(1, STEPS):
+        tokens = 512 * 2**k
+        if tokens <= (base.context_length or 0):
+            yield {step: tokens, **({batch: tokens} if batch and tokens > 2048 else {})}
+
+
+def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Deployment | None:
+    """The fewest layers with experts on the host for which everything fits; None where not even all are enough."""
+    try:
+        sums = sum_running(read_file_weights(base))
+    except BadInput:
+        return None
+    count = len(sums.device) - 1
+    least = ask(with_settings(base, {some: count}))
+    if least is None or any(r.budget_bytes is None for r in least.devices):
+        return None
+    cards = len(least.devices)
+    for n in range(_start(sums, least, count), count):
+        counts = _share_out(sums, least, n, count) if cards > 1 and split else None
+        if cards > 1 and split and counts is None:
+            continue
+        for _ in range(TRIES):
+            made = with_settings(base, {some: n} if n else {})
+            if counts is not None and split:
+                made = with_settings(made, {split: ",".join(map(str, counts))})
+            estimate = ask(made)
+            if estimate is not None and estimate.fits:
+                return made
+            counts = _moved(counts, estimate)
+            if counts is None:
+                break
+    return None
+
+
+def _moved(counts: Sequence[int] | None, estimate: MemoryEstimate | None) -> list[int] | None:
+    """One layer from the fullest card to the emptiest; None where that cannot help."""
+    if counts is None or estimate is None:
+        return None
+    left = [(r.budget_bytes or 0) - (r.high_bytes or 0) for r in estimate.devices]
+    worst, best = left.index(min(left)), left.index(max(left))
+    if worst == best or counts[worst] < 2 or left[best] <= 0:
+        return None
+    return [c + (i == best) - (i == worst) for i, c in enumerate(counts)]
+
+
+def _rooms(sums: RunningTotals, least: MemoryEstimate, count: int) -> tuple[list[int], float]:
+    """(bytes of each card that layers may take, bytes of cache and state of a layer)."""
+    held = sum((r.kv_cache_bytes or 0) + (r.recurrent_state_bytes or 0) for r in least.devices)
+    rooms = []
+    for row in least.devices:
+        mine = (row.weights_bytes or 0) + (row.kv_cache_bytes or 0) + (row.recurrent_state_bytes or 0)
+        rooms.append((row.budget_bytes or 0) - (row.high_bytes or 0) + mine)
+    outside = sum(r.weights_bytes or 0 for r in least.devices) - (sums.device[count] - sums.device[0])
+    rooms[-1] -= max(0, outside)  # the output matrix
+    return rooms, held / count
+
+
+def _start(sums: RunningTotals, least: MemoryEstimate, count: int) -> int:
+    """The least number of layers whose experts stay on the host, were memory one piece."""
+    rooms, each = _rooms(sums, least, count)
+    room = sum(rooms) - (sums.device[count] - sums.device[0]) - each * count
+    total = sums.expert_device[count]
+    return next((n for n in range(count) if total - sums.expert_device[n] <= room), count)
+
+
+def _share_out(sums: RunningTotals, least: MemoryEstimate, staying: int, count: int) -> list[int] | None:
+    """Layers of each card, filled one after the other; None where some are left over. The last has the output, too."""
+    rooms, each = _rooms(sums, least, count)
+    sizes = [
+        sums.device[i + 1] - sums.device[i]
+        + each
+        + (sums.expert_device[i + 1] - sums.expert_device[i] if i >= staying else 0)
+        for i in range(count)
+    ]  # fmt: skip
+    behind = list(accumulate(sizes, initial=0))
+    counts, begin = [], 0
+    for card, room in enumerate(rooms):
+        end = begin
+        while end < count and behind[end + 1] - behind[begin] <= room:
+            end += 1
+        left = len(rooms) - card - 1
+        end = min(end, count - left)  # every card gets a layer
+        counts.append(end - begin)
+        begin = end
+    if begin < count or any(c < 1 for c in counts):
+        return None
+    counts[-1] += 1
+    return counts
+
+
+def left_to_engine(estimate: MemoryEstimate) -> bool:
+    """Whether a good part of the weights runs from host memory beside devices."""
+    host = (estimate.host.weights_bytes or 0) if estimate.host else 0
+    return bool(estimate.devices) and host > 0.3 * (host + sum(r.weights_bytes or 0 for r in estimate.devices))

@@ -1,0 +1,82 @@
+"""What the requests of a workload look like: the longest, a typical one, and how many there are at once."""
+
+from __future__ import annotations
+
+import math
+
+from advisor.catalog import Catalog
+from advisor.deployment import UseCase, Workload
+from advisor.planning.workload_rules import load_workload_defaults
+from advisor.record import Record
+
+STEP = 1024  # tokens that a context length is rounded up to, where lengths were given and no context
+
+
+class TokenSpread(Record, frozen=True, kw_only=True):
+    """Tokens of a part of a request."""
+
+    mean: int
+    p95: int
+
+
+class Traffic(Record, frozen=True, kw_only=True):
+    """The requests that a deployment is planned for."""
+
+    use_case: UseCase
+    context_length: int  # tokens of the longest request, prompt and output together
+    prompt: TokenSpread
+    output: TokenSpread
+    users: int  # requests at once
+    rate: float | None = None  # requests a second
+    shared_prefix: float = 0.0  # share of a typical prompt that all requests have in common
+    full_length: bool = False  # all of them may be of full length at once
+
+    @property
+    def typical_tokens(self) -> int:
+        """Prompt and output of a typical request."""
+        return self.prompt.mean + self.output.mean
+
+    @property
+    def shared_tokens(self) -> int:
+        """Tokens that all typical requests have in common."""
+        return int(self.shared_prefix * self.prompt.mean)
+
+    def safe_tokens(self, requests: int) -> int:
+        """Tokens that so many requests together exceed one time in a hundred, their lengths being independent."""
+        spread = math.hypot(self.prompt.p95 - self.prompt.mean, self.output.p95 - self.output.mean) / P95_OF_NORMAL
+        return math.ceil(requests * self.typical_tokens + P99_OF_NORMAL * spread * math.sqrt(requests))
+
+
+P95_OF_NORMAL, P99_OF_NORMAL = 1.645, 2.326  # standard deviations
+
+
+def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Traffic:
+    """The traffic of a workload; `trained` is the longest context of the model, None where it is not known.
+
+    A context that was not given is the use's own (rules/workloads.yaml), longer where the lengths that were given are,
+    and no longer than the model's.
+    """
+    defaults = load_workload_defaults(rules)
+    usual = defaults.typical[workload.use_case]
+    factor = defaults.p95_over_mean
+    prompt, output = workload.prompt_tokens or usual.prompt, workload.output_tokens or usual.output
+    longest_prompt = workload.prompt_p95 or math.ceil(factor * prompt)
+    longest_output = workload.output_p95 or math.ceil(factor * output)
+    context = workload.context
+    if context is None:
+        context = defaults.context[workload.use_case]
+        if workload.prompt_tokens or workload.output_tokens:
+            context = max(context, -(-(longest_prompt + longest_output) // STEP) * STEP)
+        context = min(context, trained or context)
+    output = min(output, context // 2)
+    prompt = max(1, min(prompt, context - output))
+    return Traffic(
+        use_case=workload.use_case,
+        context_length=context,
+        prompt=TokenSpread(mean=prompt, p95=max(prompt, min(longest_prompt, context - output))),
+        output=TokenSpread(mean=output, p95=max(output, min(longest_output, context - prompt))),
+        users=workload.concurrency,
+        rate=workload.rate,
+        shared_prefix=workload.shared_prefix or 0.0,
+        full_length=workload.full_length,
+    )

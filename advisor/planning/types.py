@@ -1,0 +1,67 @@
+"""What the planner works with: a format that was tried, a layout of cards, a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from advisor.catalog.types import Quantization
+from advisor.decision.types import Reason
+from advisor.deployment import Deployment, Holds, MemoryEstimate, SpeedEstimate
+from advisor.record import Record
+
+Ask = Callable[[Deployment], MemoryEstimate | None]  # the memory of a deployment; None where it allows no answer
+
+
+class TriedFormat(Record, frozen=True, kw_only=True):
+    """A weight format that was looked at and not taken."""
+
+    quantization: str
+    fits: bool | None
+    text: str
+
+
+class Layout(Record, frozen=True, kw_only=True):
+    """How the cards share the work. `data` are the engine's own replicas; further servers are the plan's copies."""
+
+    tensor: int = 1
+    pipeline: int = 1
+    data: int = 1
+    expert: int = 1  # ranks that hold whole experts
+    dp_attention: bool = False  # replicas attend for their own requests and share the experts
+    nodes: int = 1
+    devices: tuple[int, ...] = ()  # indices on the machine (of each node), all copies together
+
+
+class Plan(NamedTuple):
+    """A deployment of one engine that answers the question, or comes near. `deployment` is one of the copies."""
+
+    deployment: Deployment
+    memory: MemoryEstimate
+    quantization: Quantization
+    offload: bool  # part of it runs from host memory
+    notes: tuple[str, ...]
+    tried: tuple[TriedFormat, ...]
+    added: tuple[str, ...] = ()  # what the guide says of the settings it added
+    layout: Layout = Layout()
+    servers: int = 1  # equal servers behind a router
+    starts: bool | None = True
+    holds: Holds | None = None
+    speed: SpeedEstimate | None = None  # of the whole plan under its traffic
+    on_time: bool | None = None  # whether the targets are met; None where no speed is known
+
+    @property
+    def copies(self) -> int:
+        """Equal copies, the engine's own replicas included."""
+        return self.servers * (1 if self.layout.dp_attention else self.layout.data)
+
+    @property
+    def holds_all(self) -> bool:
+        """Whether nobody who asks has to wait for room."""
+        return self.holds is None or self.holds.waiting == 0
+
+
+class Rejection(NamedTuple):
+    """Why an engine offers nothing here."""
+
+    reasons: tuple[Reason, ...]
