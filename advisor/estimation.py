@@ -10,7 +10,7 @@ from msgspec import Meta
 from advisor import engines, formats, residuals
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, Draft, Estimate, KvType, MemoryEstimate, Setting, SpeedEstimate
+from advisor.deployment import Deployment, Draft, Estimate, Holds, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
 from advisor.engines.estimate_bounds import bound_estimate
 from advisor.errors import AdvisorError, BadInput
@@ -216,6 +216,8 @@ def join_estimates(
     notes: tuple[str, ...] = (),
     request_id: object = None,
     speed: SpeedEstimate | None = None,
+    starts: bool | None = None,
+    holds: Holds | None = None,
 ) -> Estimate:
     """Memory and speed of a deployment as the one answer that every door gives."""
     machine_notes = deployment.machine.notes if deployment.machine and deployment.machine.source == "text" else ()
@@ -238,37 +240,8 @@ def join_estimates(
         message=memory_estimate.message,
         refused=memory_estimate.refused,
         calibration=memory_estimate.calibration,
-    )
-
-
-def estimate_as_json(
-    memory_estimate: MemoryEstimate, deployment: Deployment, notes: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """The public form of an estimate inside the JSON of other commands."""
-    return join_estimates(memory_estimate, deployment, notes).to_dict()
-
-
-def estimate_deployment(deployment: Deployment, rules: Catalog) -> Estimate:
-    """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
-    memory_estimate = estimate(deployment, rules)
-    return join_estimates(memory_estimate, deployment, speed=estimate_load_speed(deployment, memory_estimate, rules))
-
-
-def estimate_request(
-    estimate_request: EstimateRequest,
-    rules: Catalog,
-    machines: dict[str, Machine] | None = None,
-    request_id: object = None,
-) -> Estimate:
-    """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput."""
-    deployment, notes = resolve_request(estimate_request, rules, machines)
-    memory_estimate = estimate(deployment, rules)
-    return join_estimates(
-        memory_estimate,
-        deployment,
-        notes,
-        request_id,
-        estimate_load_speed(deployment, memory_estimate, rules, estimate_request.workload),
+        starts=starts,
+        holds=holds,
     )
 
 

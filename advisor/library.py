@@ -101,12 +101,12 @@ def estimate(deployment: Deployment | EstimateRequest | Mapping[str, Any], *, ru
     A request's answer is that of its line, speed included, and what is wrong with one is raised: UnknownName, BadFile,
     BadInput with the line's code, message and near matches.
     """
-    from advisor.estimation import estimate_deployment
+    from advisor.planning.estimates import answer_deployment
     from advisor.request_lines import estimate_line
 
     rules = rules or catalog()
     if isinstance(deployment, Deployment):
-        return estimate_deployment(deployment, rules)
+        return answer_deployment(deployment, rules)
     return estimate_line(_line(deployment), rules)
 
 

@@ -9,10 +9,11 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.deployment import Estimate
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import MOST_BYTES, EstimateRequest, LoadSpec, error_as_json, estimate_request
+from advisor.estimation import MOST_BYTES, EstimateRequest, LoadSpec, error_as_json
 from advisor.files import MAX_DEPTH, nesting
 from advisor.machines.types import Machine
 from advisor.near import unknown_options
+from advisor.planning.estimates import answer_request
 
 _DECODER = msgspec.json.Decoder(EstimateRequest)
 
@@ -34,7 +35,7 @@ def estimate_or_fault(line: bytes, rules: Catalog, machines: dict[str, Machine])
 def estimate_line(line: bytes, rules: Catalog, machines: dict[str, Machine] | None = None) -> Estimate:
     """The estimate that a request in JSON asks for. Raises UnknownName, BadFile, BadInput."""
     r = request(line)
-    return estimate_request(r, rules, machines, _plain_id(r.id, line))
+    return answer_request(r, rules, machines, _plain_id(r.id, line))
 
 
 def request(line: bytes) -> EstimateRequest:

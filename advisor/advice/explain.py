@@ -7,35 +7,25 @@ from typing import Any, NamedTuple
 import msgspec
 
 from advisor import engines, formats
+from advisor.advice.card_fits import CardFit, estimate_at, find_card_fits
 from advisor.advice.limits import DeploymentLimits, find_limits
 from advisor.advice.load_curve import LoadPoint, compute_load_curve
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
-from advisor.catalog.documents import decode_document
-from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.resolve import choose_file_format, resolve_model
-from advisor.catalog.types import Accelerator, Engine, Quantization
+from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate
 from advisor.engines.flags import list_smaller_caches
 from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import estimate_as_json, estimate_memory
-from advisor.machines.types import Device, Machine, Vendor
-from advisor.meanings import AcceleratorId
+from advisor.machines.types import Device, Machine
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
+from advisor.planning.estimates import estimate_as_json, hold_deployment
+from advisor.planning.holding import Holding
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.workload_rules import load_workload_defaults
 from advisor.record import Record
-
-
-class CardFit(Record, frozen=True, kw_only=True):
-    """Whether the deployment fits on a number of one card. None = too close to call."""
-
-    hardware: str
-    memory_bytes: int
-    fits: bool | None
-    assumed: bool  # the usable memory is derived from the nominal size
 
 
 class MemoryChange(Record, frozen=True, kw_only=True):
@@ -55,6 +45,7 @@ class Explanation(Record, frozen=True, kw_only=True):
     file_bytes: int | None  # weights on disk, where they are known
     bits_per_weight: float | None
     estimates: tuple[MemoryEstimate, ...]
+    holdings: tuple[Holding, ...]  # of each estimate
     asked: int
     verdict: bool | None  # None without a machine, or when it cannot be told
     has_machine: bool
@@ -76,7 +67,9 @@ class Explanation(Record, frozen=True, kw_only=True):
             "fits": self.verdict,
             "file_bytes": self.file_bytes,
             "bits_per_weight": self.bits_per_weight,
-            "estimates": [estimate_as_json(e, deployment) for e in self.estimates],
+            "estimates": [
+                estimate_as_json(e, deployment, (), h) for e, h in zip(self.estimates, self.holdings, strict=True)
+            ],
             "fits_on": [f.to_dict() for f in self.fits_on],
             "changes": [c.to_dict() for c in self.changes],
             "limits": self.limits.to_dict() if self.limits else None,
@@ -96,15 +89,6 @@ class ExplainRequest(NamedTuple):
     context: int | None = None
     concurrency: int = 1
     verify: bool = False  # ask the engine itself, on this machine
-
-
-class CardsFile(msgspec.Struct, frozen=True):
-    """rules/cards.yaml."""
-
-    source: str
-    as_of: str
-    counts: list[int]
-    accelerators: list[AcceleratorId]
 
 
 def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
@@ -128,7 +112,7 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
         model_path=found.path,
     )
     base = spread_over_cards(base, entry)
-    estimates = tuple(_estimate(base, n, entry, chosen.quantization, rules) for n in lengths)
+    estimates = tuple(estimate_at(base, n, entry, chosen.quantization, rules) for n in lengths)
     asked = lengths.index(judged)
     file_bytes, bits = _file_size(base, entry, chosen.quantization, estimates[asked], rules)
     notes = [n for n in (found.note, chosen.note) if n]
@@ -144,10 +128,11 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
         file_bytes=file_bytes,
         bits_per_weight=bits,
         estimates=estimates,
+        holdings=tuple(_holding(base, e, rules, request.machine is not None) for e in estimates),
         asked=asked,
         verdict=estimates[asked].fits if request.machine is not None else None,
         has_machine=request.machine is not None,
-        fits_on=_fits_on(base, judged, entry, chosen.quantization, estimates[asked], rules),
+        fits_on=find_card_fits(base, judged, entry, chosen.quantization, estimates[asked], rules),
         limits=_limits(base, judged, entry, chosen.quantization, rules) if request.machine is not None else None,
         speed=_speed(base, judged, entry, chosen.quantization, rules) if request.machine is not None else (),
         verified=_verified(base, judged, entry, estimates[asked], rules) if request.verify else None,
@@ -156,13 +141,20 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
     )
 
 
+def _holding(deployment: Deployment, estimate: MemoryEstimate, rules: Catalog, has_machine: bool) -> Holding:
+    """What is held at the length of an estimate; nothing is known without a machine."""
+    if not has_machine:
+        return Holding(None, None)
+    return hold_deployment(msgspec.structs.replace(deployment, context_length=estimate.context_length), estimate, rules)
+
+
 def memory_curve(explanation: Explanation, rules: Catalog, points: int = 33) -> tuple[MemoryEstimate, ...]:
     """Estimates of an explained deployment at evenly spaced lengths up to the longest that it shows."""
     deployment = explanation.deployment
     entry, quantization = rules.engine(deployment.engine), rules.quantization(explanation.quantization)
     top = explanation.estimates[-1].context_length
     lengths = sorted({max(1, top * k // (points - 1)) for k in range(points)} - {1})
-    return tuple(_estimate(deployment, n, entry, quantization, rules) for n in lengths)
+    return tuple(estimate_at(deployment, n, entry, quantization, rules) for n in lengths)
 
 
 def _speed(
@@ -170,7 +162,7 @@ def _speed(
 ) -> tuple[LoadPoint, ...]:
     """Rates by requests at once, on the deployment as it is spread over the machine."""
     try:
-        return compute_load_curve(deployment, length, lambda x, n: _estimate(x, n, entry, quantization, rules), rules)
+        return compute_load_curve(deployment, length, lambda x, n: estimate_at(x, n, entry, quantization, rules), rules)
     except AdvisorError:
         return ()
 
@@ -213,13 +205,6 @@ def _one_device(n: int, total: int | None = None) -> Machine:
     return Machine(source="text", devices=one)
 
 
-def _estimate(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
-) -> MemoryEstimate:
-    module, inner = engines.find_engine_module(entry.id, rules.engines())
-    return estimate_memory(msgspec.structs.replace(deployment, context_length=length), module, inner, quantization)
-
-
 def _file_size(
     deployment: Deployment, entry: Engine, quantization: Quantization, estimate: MemoryEstimate, rules: Catalog
 ) -> tuple[int | None, float | None]:
@@ -245,72 +230,6 @@ def _file_size(
     return None, 8 * total / deployment.model.params_total if total else None
 
 
-def _fits_on(
-    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, now: MemoryEstimate, rules: Catalog
-) -> tuple[CardFit, ...]:
-    """Common cards, one, two, four and eight of each: the smallest number that fits."""
-    cards = decode_document(rules, "cards.yaml", CardsFile)
-    weights = sum(r.weights_bytes or 0 for r in now.devices)
-    out = []
-    for name in cards.accelerators:
-        card = rules.accelerators().get(name)
-        if card is None:
-            raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
-        size, basis = usable_capacity_bytes(card)
-        if size is None:
-            continue
-        out.append(
-            _smallest_number(
-                deployment, length, entry, quantization, rules, card, size, basis == "assumed", cards.counts, weights
-            )
-        )
-    return tuple(out)
-
-
-def _smallest_number(
-    deployment: Deployment,
-    length: int,
-    entry: Engine,
-    quantization: Quantization,
-    rules: Catalog,
-    card: Accelerator,
-    size: int,
-    assumed: bool,
-    counts: list[int],
-    weights: int,
-) -> CardFit:
-    best: CardFit | None = None
-    for n in counts:
-        if n * size < weights:  # cannot hold even the weights
-            best = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=False, assumed=assumed)
-            continue
-        device = Device(
-            index=0, name=card.name, vendor=_vendor(card), accelerator=card.id, total_bytes=size,
-            compute_capability=card.compute_capability,
-        )  # fmt: skip
-        machine = Machine(source="text", devices=tuple(msgspec.structs.replace(device, index=i) for i in range(n)))
-        placed = spread_over_cards(msgspec.structs.replace(deployment, machine=machine, settings={}), entry)
-        try:
-            fits = _estimate(placed, length, entry, quantization, rules).fits
-        except AdvisorError:
-            fits = None
-        found = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=fits, assumed=assumed)
-        if fits:
-            return found
-        if best is None or (fits is None and best.fits is False):
-            best = found
-    assert best is not None
-    return best
-
-
-def _vendor(card: Accelerator) -> Vendor:
-    try:
-        vendor: Vendor = msgspec.convert(card.vendor, Vendor)
-        return vendor
-    except msgspec.ValidationError:
-        return "unknown"
-
-
 def _changes(
     deployment: Deployment, length: int, entry: Engine, quantization: Quantization, now: MemoryEstimate, rules: Catalog
 ) -> tuple[MemoryChange, ...]:
@@ -320,7 +239,7 @@ def _changes(
 
     def add(what: str, other: Deployment, fmt: Quantization) -> None:
         try:
-            t = _total(_estimate(other, length, entry, fmt, rules))
+            t = _total(estimate_at(other, length, entry, fmt, rules))
         except AdvisorError:
             return
         out.append(
@@ -356,7 +275,7 @@ def _limits(
     caches = ("auto", *list_smaller_caches(engines.find_engine_module(entry.id, rules.engines())[1]))
 
     def fits(deployment: Deployment, n: int) -> bool | None:
-        return _estimate(deployment, n, entry, rules.quantization(deployment.quantization), rules).fits
+        return estimate_at(deployment, n, entry, rules.quantization(deployment.quantization), rules).fits
 
     steps = () if deployment.model_path else formats.format_ladder(quantization.family, rules)
     found = find_limits(deployment, length, fits, lambda x: spread_over_cards(x, entry), steps, caches)

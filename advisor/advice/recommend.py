@@ -19,7 +19,7 @@ from advisor.advice.recommend_request import (
     with_checkpoint_kind,
     with_whole_context,
 )
-from advisor.advice.types import Advice, RankedDeployment, RejectedEngine
+from advisor.advice.types import Advice, RankedDeployment, RejectedEngine, TargetAnswer
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model
@@ -28,6 +28,7 @@ from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.facts import FactValue
 from advisor.decision.filters import hardware_support, judge_engine, list_needed_features
 from advisor.decision.types import Guide, Reason
+from advisor.deployment import Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
@@ -133,7 +134,8 @@ def _advice(
         points = score_deployment(
             entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
             asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
-            offload=result.offload, queues=not result.holds_all, late=result.on_time is False, no_download=brings_something(entry, result, rules),
+            offload=result.offload, queues=not result.holds_all, late=result.on_time is False,
+            no_download=brings_something(entry, result, rules),
         )  # fmt: skip
         hits.append((points, entry, result))
     hits.sort(key=lambda h: sum(h[0].values()))
@@ -263,6 +265,16 @@ def _ranked(
         starts=plan.starts,
         holds=plan.holds,
         on_time=plan.on_time,
+        targets=_targets(search.workload, plan),
+    )
+
+
+def _targets(workload: Workload, plan: Plan) -> TargetAnswer | None:
+    if workload.ttft_s is None and workload.tpot_s is None and workload.target_tps is None:
+        return None
+    least = [x for x in (workload.tpot_s, 1 / workload.target_tps if workload.target_tps else None) if x]
+    return TargetAnswer(
+        ttft_s=workload.ttft_s, tpot_s=min(least, default=None), met=plan.on_time, confidence=workload.confidence
     )
 
 

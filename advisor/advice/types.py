@@ -6,9 +6,10 @@ from typing import Any
 
 from advisor.decision.types import Reason, TraceStep
 from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
-from advisor.estimation import estimate_as_json
 from advisor.machines.types import Machine
-from advisor.planning.types import Layout, TriedFormat
+from advisor.planning.estimates import estimate_as_json
+from advisor.planning.holding import Holding
+from advisor.planning.types import CardLayout, TriedFormat
 from advisor.record import Record
 
 
@@ -68,6 +69,23 @@ class ModelOption(Record, frozen=True, kw_only=True):
     stored: StoredCopy | None = None  # a copy in this format that lies on this machine
 
 
+class TargetAnswer(Record, frozen=True, kw_only=True):
+    """The targets that were named, and whether the plan is predicted to meet them; None = it cannot be told."""
+
+    ttft_s: float | None
+    tpot_s: float | None
+    met: bool | None
+    confidence: str
+
+
+class NearMiss(Record, frozen=True, kw_only=True):
+    """What does not fit by a little, and what would make it fit."""
+
+    what: str
+    missing: str
+    would_fit_if: str | None
+
+
 class RankedDeployment(Record, frozen=True, kw_only=True):
     """One deployment that is offered."""
 
@@ -91,10 +109,12 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     deployment: Deployment | None  # one of the servers
     copies: int = 1  # equal copies, the engine's own data parallel included; `speed` is the whole plan's
     servers: int = 1  # of these, servers of their own behind a router
-    layout: Layout | None = None
+    layout: CardLayout | None = None
     starts: bool | None = None
     holds: Holds | None = None
     on_time: bool | None = None  # whether the targets are met
+    targets: TargetAnswer | None = None  # None: none was named
+    gains: tuple[str, ...] = ()  # what it has over the chosen one
 
 
 class RejectedEngine(Record, frozen=True, kw_only=True):
@@ -119,6 +139,8 @@ class Advice(Record, frozen=True, kw_only=True):
     remedies: tuple[str, ...] = ()
     growth: tuple[str, ...] = ()  # when the choice stops being right, and what comes next
     guide: dict[str, Any] | None = None
+    named: dict[str, int] = {}  # fastest, widest, simplest -> index of an alternative
+    near_misses: tuple[NearMiss, ...] = ()
     models: tuple[ModelOption, ...] = ()  # other models that fit, where none was named
 
     def to_dict(self) -> dict[str, Any]:
@@ -130,8 +152,8 @@ def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
     """One offered deployment."""
     memory = None
     if ranked.memory is not None and ranked.deployment is not None:
-        memory = estimate_as_json(ranked.memory, ranked.deployment)
-        for key in ("id", "model", "engine", "quantization", "speed"):
+        memory = estimate_as_json(ranked.memory, ranked.deployment, (), Holding(ranked.starts, ranked.holds))
+        for key in ("id", "model", "engine", "quantization", "speed", "starts", "holds"):
             memory.pop(key)
     return {
         "engine": ranked.engine,
@@ -146,6 +168,8 @@ def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
         "layout": ranked.layout.to_dict() if ranked.layout else None,
         "starts": ranked.starts,
         "holds": ranked.holds.to_dict() if ranked.holds else None,
+        "targets": ranked.targets.to_dict() if ranked.targets else None,
+        "gains": list(ranked.gains),
         "reasons": list(ranked.reasons),
         "notes": list(ranked.notes),
         "tried": [t.to_dict() for t in ranked.tried],
@@ -181,6 +205,8 @@ def _advice(advice: Advice) -> dict[str, Any]:
         "warnings": list(advice.warnings),
         "remedies": list(advice.remedies),
         "growth": list(advice.growth),
+        "named": {k: advice.named.get(k) for k in ("fastest", "widest", "simplest")},
+        "near_misses": [n.to_dict() for n in advice.near_misses],
         "models": [m.to_dict() for m in advice.models],
     }
     if advice.guide is not None:

@@ -53,6 +53,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     pipeline_parallel: Concept = Concept()
     data_parallel: Concept = Concept()
     shared_cache: Concept = Concept()  # switch: all slots share one cache, so that a long request may take others' part
+    prefix_caching: Concept = Concept()  # switch, on by default: what requests have in common is kept once
     no_prefix_caching: Concept = Concept()  # switch: nothing that requests have in common is kept
     data_parallel_attention: Concept = Concept()  # switch: replicas split the tensor-parallel ranks
     expert_parallel: Concept = Concept()  # ranks that share the routed experts

@@ -15,8 +15,9 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError
-from advisor.estimation import LoadSpec, estimate, estimate_as_json, estimate_load_speed
+from advisor.estimation import LoadSpec, estimate, estimate_load_speed
 from advisor.machines.types import Machine
+from advisor.planning.estimates import estimate_as_json, hold_deployment
 
 
 class LaunchCheckOptions(NamedTuple):
@@ -112,7 +113,9 @@ def check_launch(
         why=tuple(dict.fromkeys(str(w) for w in why)),
         assumed=tuple(map(str, assumed)),
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
-        memory=estimate_as_json(memory_estimate, deployment, notes)
+        memory=estimate_as_json(
+            memory_estimate, deployment, notes, hold_deployment(deployment, memory_estimate, knowledge.rules)
+        )
         if memory_estimate is not None and deployment is not None
         else None,
         speed=_speeds(deployment, memory_estimate, knowledge)

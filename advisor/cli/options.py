@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -81,6 +82,24 @@ verbose = click.option("-v", "--verbose", is_flag=True, help="The long form: all
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
 
 
+class _PositiveNumber(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A finite number above zero."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 < number < math.inf:
+            self.fail(f"{str(value)[:40]!r} is not a number above 0", param, ctx)
+        return number
+
+
+POSITIVE = _PositiveNumber()
+
+
 def add_hardware_options(function: F) -> F:
     """`--on` and `--machine`."""
     function = click.option(
@@ -146,6 +165,33 @@ def add_model_options(required: bool = False) -> Callable[[F], F]:
         )(function)
 
     return add
+
+
+def add_traffic_options(function: F) -> F:
+    """What requests look like, and how fast they are to be answered."""
+    for option in reversed(
+        (
+            click.option("--prompt-tokens", metavar="N", help="Tokens of a typical prompt (mean)."),
+            click.option("--output-tokens", metavar="N", help="Tokens of a typical answer (mean)."),
+            click.option(
+                "--trace", metavar="FILE", help="Lengths and rate from a trace (Azure's CSV, Mooncake's JSON)."
+            ),
+            click.option("--rate", type=POSITIVE, metavar="R", help="Requests a second, instead of users at once."),
+            click.option("--ttft", type=POSITIVE, metavar="S", help="Most seconds to the first token."),
+            click.option("--tpot", type=POSITIVE, metavar="S", help="Most seconds between tokens."),
+            click.option("--target-tps", type=POSITIVE, metavar="N", help="Least tokens a second of one request."),
+            click.option(
+                "--confidence",
+                type=click.Choice(["likely", "safe"]),
+                default="likely",
+                show_default=True,
+                help="Meet the targets by the likeliest speed, or by the low end of its interval.",
+            ),
+            click.option("--full-length", is_flag=True, help="All users may send full-length requests at once."),
+        )
+    ):
+        function = option(function)
+    return function
 
 
 def parse_tokens_option(value: str | None, name: str = "--context") -> int | None:

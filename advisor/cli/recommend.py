@@ -29,7 +29,7 @@ Exit status: 0 there is an answer, 1 nothing fits, 2 cannot tell or usage error.
 @click.option(
     "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
 )
-@click.option("--output-tokens", type=click.IntRange(min=1), metavar="N", help="Tokens of a typical answer.")
+@options.add_traffic_options
 @click.option("--shared-prefix", is_flag=True, help="Requests share a long common beginning.")
 @click.option("--structured-output", is_flag=True, help="Answers must follow a schema or grammar.")
 @click.option("--lora", type=click.IntRange(min=0), default=0, metavar="N", help="LoRA adapters to serve.")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from advisor.advice.workload import FIELDS, SPELLINGS, with_fields
+from advisor.advice.workload import FIELDS, FURTHER, SPELLINGS, with_fields
 from advisor.deployment import Workload
 from advisor.errors import BadInput
+from advisor.near import near_matches
 from advisor.units import parse_tokens
 
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
@@ -24,7 +26,6 @@ def build_workload(given: Mapping[str, Any], more: Iterable[tuple[str, str]] = (
     fields: dict[str, Any] = {
         "use_case": given.get("use_case") or "chat",
         "concurrency": given.get("concurrency") or 1,
-        "output_tokens": given.get("output_tokens"),
         "lora_adapters": given.get("lora") or 0,
         "priority": given.get("priority"),
         "endpoint": given.get("endpoint"),
@@ -32,6 +33,7 @@ def build_workload(given: Mapping[str, Any], more: Iterable[tuple[str, str]] = (
         "shared_prefix": SHARED if given.get("shared_prefix") else None,
         "cloud": "allowed" if given.get("allow_cloud") else None,
     }
+    _add_traffic(fields, given)
     if given.get("context") is not None:
         fields["context"] = parse_token_option(given["context"], "--context")
     extra: dict[str, str] = {}
@@ -39,9 +41,40 @@ def build_workload(given: Mapping[str, Any], more: Iterable[tuple[str, str]] = (
         name = SPELLINGS.get(key, key)
         if name in FIELDS:
             fields[name] = _typed(name, value)
-        else:
+        elif key in FURTHER:
             extra[key] = value
+        else:
+            known = (*FIELDS, *SPELLINGS, *FURTHER)
+            raise BadInput(f"--workload {key}: there is no such field.", near_matches(key, known))
     return with_fields(Workload(), {**fields, "extra": extra})
+
+
+def _add_traffic(fields: dict[str, Any], given: Mapping[str, Any]) -> None:
+    """What requests look like: a trace's figures, and those that were given over them."""
+    if given.get("trace"):
+        from advisor.planning.trace import read_trace
+
+        found = read_trace(Path(given["trace"]))
+        fields |= {
+            "prompt_tokens": found.prompt_mean,
+            "prompt_p95": found.prompt_p95,
+            "output_tokens": found.output_mean,
+            "output_p95": found.output_p95,
+        }
+        if found.shared_prefix:
+            fields["shared_prefix"] = found.shared_prefix
+        if not given.get("concurrency"):
+            fields["rate"] = found.rate
+    for name in ("prompt_tokens", "output_tokens"):
+        if given.get(name) is not None:
+            fields[name] = parse_token_option(str(given[name]), f"--{name.replace('_', '-')}")
+            fields.pop(name.replace("_tokens", "_p95"), None)
+    if given.get("rate") is not None:
+        if given.get("concurrency"):
+            raise BadInput("--rate and --concurrency exclude each other: requests a second, or users at once")
+        fields["rate"] = given["rate"]
+    fields |= {"ttft_s": given.get("ttft"), "tpot_s": given.get("tpot"), "target_tps": given.get("target_tps")}
+    fields |= {"confidence": given.get("confidence") or "likely", "full_length": bool(given.get("full_length"))}
 
 
 def parse_pairs(texts: Iterable[str], option: str) -> list[tuple[str, str]]:

@@ -13,6 +13,7 @@ from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, KvCa
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
 from advisor.engines.llama_cpp_constants import LlamaConstants, RangeMib, read_constants
+from advisor.engines.llama_cpp_launch import list_launch_settings
 from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation, read_file_weights
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
 from advisor.engines.llama_cpp_verify import verify_estimate
@@ -264,83 +265,9 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     """The flags a launch should carry, decided, each with its reason."""
     constants = read_constants(entry)
     settings = resolve_llama_settings(deployment, constants.usual)
-    per = settings.ctx_size // settings.slots
-    out = [
-        DecidedSetting(
-            name="ctx-size",
-            value=settings.ctx_size,
-            because=f"{settings.ctx_size} tokens that {settings.slots} slots share"
-            if settings.unified and "kv-unified" in deployment.settings
-            else f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
-            if settings.slots > 1
-            else "prompt and output of one request; the default is the model's whole trained context",
-        ),
-        DecidedSetting(
-            name="parallel",
-            value=settings.slots,
-            because=f"requests that run at once; the automatic value is {constants.usual.slots}",
-        ),
-    ]
-    if fitting.used_devices(deployment):
-        n = choose_layers(deployment, settings, constants)
-        total = len(cache_layers(as_gguf(deployment.model))) + 1
-        if n is None or n >= total:
-            out.append(DecidedSetting(name="n-gpu-layers", value="all", because="everything fits on the GPU"))
-        else:
-            out.append(
-                DecidedSetting(
-                    name="n-gpu-layers", value=n, because=f"{n} of {total} layers fit; the rest runs on the CPU"
-                )
-            )
-        if settings.cpu_moe_layers is not None:
-            all_experts = settings.cpu_moe_layers >= total
-            out.append(
-                DecidedSetting(
-                    name="cpu-moe" if all_experts else "n-cpu-moe",
-                    value=True if all_experts else settings.cpu_moe_layers,
-                    because="routed experts stay in host memory, the rest fits on the GPU",
-                )
-            )
-        if settings.tensor_split:
-            because = "layers of each GPU: the first have no experts, so that card takes more of them"
-            out.append(
-                DecidedSetting(name="tensor-split", value=str(deployment.settings["tensor-split"]), because=because)
-            )
-    else:
-        cpu = deployment.machine.cpu if deployment.machine else None
-        if cpu is not None and cpu.physical_cores:
-            n = min(cpu.physical_cores, int(cpu.usable_cores or cpu.physical_cores) or 1)
-            out.append(
-                DecidedSetting(
-                    name="threads", value=n, because="physical cores usable here; SMT siblings do not help decoding"
-                )
-            )
-    if deployment.model.kind != "chat":
-        name = "embeddings" if deployment.model.kind == "embedding" else "reranking"
-        out.append(DecidedSetting(name=name, value=True, because="the server refuses such requests otherwise"))
-        because = "an input has to fit into one batch"
-        out += [DecidedSetting(name="batch-size", value=settings.batch, because=because)]
-        out += [DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because)]
-    else:
-        because = "tokens of one step; decides the compute buffer, written out against a later default"
-        if settings.batch != constants.usual.batch_size:
-            out.append(DecidedSetting(name="batch-size", value=settings.batch, because="no smaller than a step"))
-        out.append(DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because))
-    if settings.unified and "kv-unified" in deployment.settings:
-        because = "slots share one cache: a long request may take what short ones leave"
-        out.append(DecidedSetting(name="kv-unified", value=True, because=because))
-    if settings.flash:
-        out.append(
-            DecidedSetting(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it")
-        )
-    if (settings.cache_k, settings.cache_v) != ("f16", "f16"):
-        out.append(DecidedSetting(name="cache-type-k", value=settings.cache_k, because="smaller KV cache than f16"))
-        out.append(DecidedSetting(name="cache-type-v", value=settings.cache_v, because="smaller KV cache than f16"))
-    carried = {"embedding", "embeddings", "reranking", "pooling", "jinja", "alias"}
-    out += [DecidedSetting(name=k, value=v, because="as asked") for k, v in deployment.settings.items() if k in carried]
-    if deployment.served_name and "alias" not in deployment.settings:
-        out.append(DecidedSetting(name="alias", value=deployment.served_name, because="as asked"))
-    return tuple(out)
+    layers = len(cache_layers(as_gguf(deployment.model))) + 1
+    on_cards = choose_layers(deployment, settings, constants) if fitting.used_devices(deployment) else None
+    return tuple(list_launch_settings(deployment, settings, constants, on_cards, layers))
 
 
 __all__ = [

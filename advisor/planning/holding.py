@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -9,11 +10,11 @@ import msgspec
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
-from advisor.deployment import Deployment, HeldRequests, Holds, Interval, MemoryEstimate
-from advisor.engines import held
+from advisor.deployment import Deployment, HeldRequests, Holds, MemoryEstimate, UseCase, Workload
+from advisor.engines import capacity
 from advisor.errors import AdvisorError
 from advisor.estimation import estimate as estimate_memory_of
-from advisor.planning.traffic import Traffic
+from advisor.planning.traffic import Traffic, read_traffic
 
 RUNGS = 4  # of the ladder: the context length and its halves
 SHORTEST = 512
@@ -24,6 +25,25 @@ class Holding(NamedTuple):
 
     starts: bool | None
     holds: Holds | None
+
+
+def make_traffic(
+    deployment: Deployment,
+    estimate: MemoryEstimate,
+    rules: Catalog,
+    prompt: int | None = None,
+    output: int | None = None,
+) -> Traffic:
+    """The traffic of a deployment that was asked for by itself: its sequences, typical tokens of a chat unless given."""
+    use: UseCase = "chat" if deployment.model.kind == "chat" else "embeddings"
+    work = Workload(
+        use_case=use,
+        concurrency=deployment.sequences,
+        context=max(1, estimate.context_length),
+        prompt_tokens=prompt,
+        output_tokens=output,
+    )
+    return read_traffic(work, None, rules)
 
 
 def find_holding(
@@ -40,14 +60,20 @@ def find_holding(
     smaller, smaller_estimate = one
     length = smaller_estimate.context_length
     typical = min(traffic.typical_tokens, length)
-    shared = min(traffic.shared_tokens, typical) if held.keeps_prefixes(deployment, entry) else 0
+    shared = min(traffic.shared_tokens, typical) if capacity.keeps_prefixes(deployment, entry) else 0
     lengths = [length]
     while len(lengths) < RUNGS and lengths[-1] // 2 >= SHORTEST:
         lengths.append(lengths[-1] // 2)
-    counted = ((n, _count(deployment, estimate, smaller, smaller_estimate, entry, n, 0, rules)) for n in lengths)
-    ladder = [HeldRequests(context_length=n, held=copies * count) for n, count in counted if count is not None]
-    at_typical = _count(deployment, estimate, smaller, smaller_estimate, entry, typical, shared, rules)
-    if at_typical is None or not ladder:
+    asked = [capacity.RequestTokens(typical, shared), *(capacity.RequestTokens(n) for n in lengths)]
+    at_typical, *counts = _count(deployment, smaller, smaller_estimate, entry, asked, rules)
+    if at_typical is None:
+        return Holding(smaller_estimate.fits, None)
+    ladder = [
+        HeldRequests(context_length=n, held=copies * count)
+        for n, count in zip(lengths, counts, strict=True)
+        if count is not None
+    ]
+    if not ladder:
         return Holding(smaller_estimate.fits, None)
     full, at_once = ladder[0].held, copies * at_typical
     taken = full if traffic.full_length else at_once
@@ -69,7 +95,7 @@ def with_one_request(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, rules: Catalog
 ) -> tuple[Deployment, MemoryEstimate] | None:
     """The deployment with one longest request, and its memory; None where that cannot be told."""
-    if estimate.fits or deployment.sequences == 1 or held.has_fixed_slots(deployment, entry):
+    if estimate.fits or deployment.sequences == 1 or capacity.has_fixed_slots(deployment, entry):
         return deployment, estimate
     one = msgspec.structs.replace(deployment, sequences=1)
     try:
@@ -80,22 +106,20 @@ def with_one_request(
 
 def _count(
     deployment: Deployment,
-    estimate: MemoryEstimate,
     one: Deployment,
     one_estimate: MemoryEstimate,
     entry: Engine,
-    length: int,
-    shared: int,
+    asked: Sequence[capacity.RequestTokens],
     rules: Catalog,
-) -> int | None:
-    """Requests of a length that are held. Slots that do not all fit are counted down until they do."""
+) -> tuple[int | None, ...]:
+    """Requests of each kind that are held. Slots that do not all fit are counted down until they do."""
     try:
-        found = held.count_held(one, one_estimate, entry, length, shared)
-        if one is deployment or found != 1 or "device_overhead_mib" not in entry.memory:
+        found = capacity.count_held(one, one_estimate, entry, asked)
+        if one is deployment or found[0] != 1 or "device_overhead_mib" not in entry.memory:
             return found
-        return _most_slots(deployment, rules)
+        return (_most_slots(deployment, rules),) * len(asked)
     except AdvisorError:
-        return None
+        return (None,) * len(asked)
 
 
 def _most_slots(deployment: Deployment, rules: Catalog) -> int:
@@ -109,19 +133,3 @@ def _most_slots(deployment: Deployment, rules: Catalog) -> int:
             fits = False
         low, high = (middle, high) if fits else (low, middle)
     return low
-
-
-def waiting_seconds(holds: Holds, request_s: Interval | None) -> Interval | None:
-    """Mean seconds that one of the waiting requests waits, where users ask again when they are answered.
-
-    Of `asked` users `held` are served at once, each for `request_s`; the others stand in one line before them, so a
-    request waits `waiting / held` times as long as one takes.
-    """
-    taken = holds.asked - holds.waiting
-    if request_s is None or not holds.waiting or taken < 1:
-        return None
-    turns = holds.waiting / taken
-    return Interval(value=turns * request_s.value, low=turns * request_s.low, high=turns * request_s.high)
-
-
-__all__ = ["Holding", "find_holding", "waiting_seconds", "with_one_request"]

@@ -18,7 +18,7 @@ from advisor.engines.pool_constants import read_constants
 from advisor.machines.device_visibility import VISIBLE
 from advisor.machines.types import Machine
 from advisor.models.types import Model, Moe
-from advisor.planning.types import Layout
+from advisor.planning.types import CardLayout
 
 
 class Unit(NamedTuple):
@@ -26,7 +26,7 @@ class Unit(NamedTuple):
 
     deployment: Deployment
     cards: int  # that it takes, of all nodes
-    layout: Layout
+    layout: CardLayout
     last_resort: bool = False  # only where nothing else starts
 
 
@@ -51,24 +51,24 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
     """The ways to lay one copy out over the cards of its machine, few cards first.
 
     Tensor parallel by every size that the engine is not known to refuse; over several nodes stages of whole nodes; MoE
-    models with whole experts on each rank as well. Stages within a node are the last resort: they are slow for one request.
+    models with whole experts on each rank as well. Stages within a node come last: they are slow for one request.
     """
     machine = base.machine
     n = len(machine.usable_devices) if machine is not None else 0
     tp_flag, pp_flag = find_own_flag(entry, "tensor_parallel"), find_own_flag(entry, "pipeline_parallel")
     if machine is None or not tp_flag or (n < 2 and machine.nodes < 2):
         devices = _indices(machine, n)
-        yield Unit(base, max(1, n), Layout(devices=devices))
+        yield Unit(base, max(1, n), CardLayout(devices=devices))
         return
     sizes = allowed_sizes(entry, base.model, n, make_parallel_launch(base, entry)) if n else (1,)
     for tp in sizes:
         settings: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
-        layout = Layout(tensor=tp, devices=_indices(machine, tp))
+        layout = CardLayout(tensor=tp, devices=_indices(machine, tp))
         yield Unit(_on(base, settings, tp), tp, layout)
         yield from _with_experts(base, entry, tp, settings, layout)
     if machine.nodes > 1 and pp_flag:
         tp, stages = sizes[-1], machine.nodes
-        layout = Layout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
+        layout = CardLayout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
         own = {tp_flag: tp} if tp > 1 else {}
         yield Unit(_on(base, {**own, pp_flag: stages}, tp), tp * stages, layout)
     elif pp_flag:
@@ -78,12 +78,12 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
             if tp != cards and cards // tp <= layers:
                 stages = cards // tp
                 own = {tp_flag: tp} if tp > 1 else {}
-                layout = Layout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
+                layout = CardLayout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
                 yield Unit(_on(base, {**own, pp_flag: stages}, cards), cards, layout, last_resort=True)
 
 
 def _with_experts(
-    base: Deployment, entry: Engine, ranks: int, settings: dict[str, Setting], layout: Layout
+    base: Deployment, entry: Engine, ranks: int, settings: dict[str, Setting], layout: CardLayout
 ) -> Iterator[Unit]:
     """Whole experts on each rank, with attention split or copied, where they can be dealt out evenly."""
     experts = count_experts(base.model)
@@ -116,7 +116,7 @@ def count_experts(model: Model) -> int:
     return max((g.n_experts for g in groups if isinstance(g, Moe)), default=0)
 
 
-def copy_unit(unit: Unit, copies: int, entry: Engine) -> tuple[Deployment, Layout, int]:
+def copy_unit(unit: Unit, copies: int, entry: Engine) -> tuple[Deployment, CardLayout, int]:
     """(deployment, layout, servers) of equal copies: the engine's own replicas where they are equal, else servers."""
     machine = unit.deployment.machine
     devices = _indices(machine, unit.cards * copies) if machine is not None else ()

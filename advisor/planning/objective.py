@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog import Catalog
-from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate, Workload
+from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.planning.layouts import Unit
 from advisor.planning.traffic import Traffic
@@ -95,11 +95,14 @@ def make_load(traffic: Traffic, users: int, shared: bool) -> RequestLoad:
     )
 
 
-def request_seconds(speed: SpeedEstimate | None, traffic: Traffic, wait: bool = True) -> Interval | None:
-    """Seconds of a typical request, from asking to the last token."""
+def request_seconds(speed: SpeedEstimate | None, traffic: Traffic, holds: Holds | None = None) -> Interval | None:
+    """Seconds of a typical request, from asking to the last token; with `holds` from where it is taken."""
     if speed is None or speed.tpot_s is None or speed.ttft_s is None:
         return None
     first, between, n = speed.ttft_s, speed.tpot_s, max(0, traffic.output.mean - 1)
+    if holds is not None and holds.waiting and speed.prefill_tps is not None:  # `ttft_s` has the wait in it
+        own = traffic.prompt.mean / speed.prefill_tps.value
+        first = Interval(value=own, low=own * first.low / first.value, high=own * first.high / first.value)
     return Interval(
         value=first.value + n * between.value, low=first.low + n * between.low, high=first.high + n * between.high
     )
@@ -137,7 +140,7 @@ def choose_arrangement(
             found[cards] = here
         good = [a for a in here if a.holds_all and a.on_time is not False]
         if good and priority not in ("throughput", "latency"):
-            return _best(good, traffic, priority)
+            return _or_faster(_best(good, traffic, priority), here, traffic)
     every = [a for here in found.values() for a in here]
     if not every:
         return None
@@ -146,14 +149,25 @@ def choose_arrangement(
         if priority == "throughput":
             good = [a for a in good if a.cards == max(x.cards for x in good)]
         return _best(good, traffic, priority)
-    holding = [a for a in every if a.holds_all]
-    if holding:
-        return _fastest(holding)
-    most = max(a.sized.held * a.copies for a in every)
-    return _fastest([a for a in every if a.sized.held * a.copies >= ENOUGH_HELD * most])
+    on_time = [a for a in every if a.on_time is not False]
+    return _most_output(on_time) if on_time else _fastest(every)
 
 
-ENOUGH_HELD = 0.75  # of the most requests that any arrangement holds: below it queueing costs more than it saves
+ENOUGH_HELD = 0.75  # of the most requests that any format holds: below it queueing costs more than it saves
+MUCH = 1.1
+
+
+def _or_faster(best: Arrangement, here: Sequence[Arrangement], traffic: Traffic) -> Arrangement:
+    """The arrangement that holds everybody, or one of the same cards that lets some wait and answers more in all.
+
+    N users who ask again when they are answered take N / (answers a second) for one, waiting included (Little's law),
+    so what answers more serves them sooner even if it holds fewer at once.
+    """
+    if traffic.full_length or traffic.users == 1:
+        return best
+    others = [a for a in here if a.on_time is not False and 2 * a.sized.held * a.copies >= traffic.users]
+    most = _most_output(others)
+    return most if output_rate(most) > MUCH * output_rate(best) else best
 
 
 def _fastest(found: Sequence[Arrangement]) -> Arrangement:

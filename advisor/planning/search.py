@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-from functools import partial
-
 import msgspec
 
 from advisor import engines, formats
@@ -12,17 +9,13 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
-from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
-from advisor.engines import held
-from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
-from advisor.estimation import estimate_memory
 from advisor.planning import objective
+from advisor.planning.arrange import ask, note_failure, plan_attempt
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
     EngineTools,
-    describe_failure,
     find_smallest,
     find_too_large,
     list_attempts,
@@ -31,17 +24,51 @@ from advisor.planning.candidates import (
 )
 from advisor.planning.engine_additions import find_engine_additions
 from advisor.planning.format_candidates import find_usable_formats
-from advisor.planning.holding import find_holding, waiting_seconds
-from advisor.planning.layouts import copy_unit, list_card_sets, list_units, with_settings, with_visible_devices
-from advisor.planning.objective import SizedUnit
-from advisor.planning.offload import left_to_engine
+from advisor.planning.layouts import list_units
 from advisor.planning.search_request import SearchRequest
-from advisor.planning.slots import on_all_layers, place_slots
-from advisor.planning.types import Layout, Plan, Rejection, TriedFormat
+from advisor.planning.slots import on_all_layers
+from advisor.planning.traffic import Traffic
+from advisor.planning.types import Plan, Rejection, TriedFormat
+
+MOST_USERS = 4096  # at once, that a rate may come to
+ROOM = 1.15  # answers a second over those that are asked for: a queue at the limit grows without end
 
 
 def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Rejection:
-    """The engine's best plan, or why there is none.
+    """The engine's best plan, or why there is none. A rate of requests is planned for as so many users at once as
+    answer it (Little's law), the fewest that are enough."""
+    rate = search.traffic.rate
+    if rate is None:
+        return _find(entry, search, rules)
+    low, high, found = 0, 1, _find(entry, _with_users(search, 1), rules)
+    while isinstance(found, Plan) and not answers_rate(found, search.traffic) and high < MOST_USERS and found.holds_all:
+        low, high = high, 2 * high
+        found = _find(entry, _with_users(search, high), rules)
+    while isinstance(found, Plan) and high - low > max(1, high // 16):
+        middle = (low + high) // 2
+        smaller = _find(entry, _with_users(search, middle), rules)
+        if isinstance(smaller, Plan) and answers_rate(smaller, search.traffic):
+            high, found = middle, smaller
+        else:
+            low = middle
+    if isinstance(found, Plan) and not answers_rate(found, search.traffic):
+        return found._replace(on_time=False)
+    return found
+
+
+def answers_rate(plan: Plan, traffic: Traffic) -> bool:
+    """Whether the plan answers requests faster than they come; where its speed is not known that is not said."""
+    if traffic.rate is None or plan.speed is None or plan.speed.output_tps is None:
+        return True
+    return plan.speed.output_tps.value >= ROOM * traffic.rate * max(1, traffic.output.mean)
+
+
+def _with_users(search: SearchRequest, users: int) -> SearchRequest:
+    return search._replace(traffic=msgspec.structs.replace(search.traffic, users=users))
+
+
+def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Rejection:
+    """The engine's best plan for so many users at once.
 
     Formats are tried in their order of preference, a smaller cache after all of them, host memory last. The first whose
     plan starts for sure, holds the users and is on time is taken; else the best of what starts; else what may start.
@@ -59,7 +86,7 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     found = _search(tools, search, attempts, tried)
     if found is not None:
         attempt, plan = found
-        others = tuple(t for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id)
+        others = tuple(_compare(t, plan, rules) for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id)
         notes = list_warnings(attempt, [r.text for r in verdict.warnings])
         return plan._replace(notes=(*plan.notes, *notes), tried=others, added=tools.added.notes)
     if not tried and not refused:
@@ -69,6 +96,12 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     if texts:
         refused.append(Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=texts, source="memory estimate"))
     return Rejection(tuple(dict.fromkeys(refused)))
+
+
+def _compare(tried: TriedFormat, plan: Plan, rules: Catalog) -> TriedFormat:
+    """A format that was tried, with whether it would have been the wider one."""
+    wider = rules.quantization(tried.quantization).bits_nominal > plan.quantization.bits_nominal
+    return msgspec.structs.replace(tried, larger=wider and tried.fits is False)
 
 
 def _prepare(entry: Engine, search: SearchRequest, rules: Catalog) -> EngineTools | Rejection:
@@ -129,7 +162,7 @@ def _search(
                 probe = None
             if bounds.refuses(attempt):
                 continue
-            plan = _plan(tools, search, attempt, bounds, tried)
+            plan = plan_attempt(tools, search, attempt, bounds, tried)
             if plan is None:
                 continue
             if plan.starts and plan.holds_all and plan.on_time is not False:
@@ -175,222 +208,4 @@ def _probe(
     estimate = ask(tools, attempt, last, [])
     if estimate is not None and estimate.fits is False and estimate.short:
         bounds.learn(attempt, last, estimate)
-        _note(attempt, last, estimate, tried)
-
-
-def ask(
-    tools: EngineTools, attempt: Attempt, deployment: Deployment, tried: list[TriedFormat]
-) -> MemoryEstimate | None:
-    """The memory of a deployment; None, and noted in `tried`, where it allows no answer."""
-    try:
-        return estimate_memory(deployment, tools.module, tools.inner, attempt.chosen.quantization)
-    except BadInput as e:
-        tried.append(TriedFormat(quantization=attempt.chosen.quantization.id, fits=None, text=e.message))
-        return None
-
-
-def _note(attempt: Attempt, deployment: Deployment, estimate: MemoryEstimate, tried: list[TriedFormat]) -> None:
-    quantization = attempt.chosen.quantization
-    text = describe_failure(deployment, estimate, quantization)
-    tried.append(TriedFormat(quantization=quantization.id, fits=False, text=text))
-
-
-def _plan(
-    tools: EngineTools, search: SearchRequest, attempt: Attempt, bounds: Bounds, tried: list[TriedFormat]
-) -> Plan | None:
-    """The best plan of an attempt over the sets of cards that the machine has; None where it does not start."""
-    plans = []
-    for machine in list_card_sets(search.machine):
-        base = make_base(tools, search, attempt, machine)
-        if find_own_flag(tools.entry, "tensor_parallel") and machine.usable_devices:
-            plan = _arrange(base, tools, search, attempt, bounds, tried)
-        else:
-            plan = _place(base, tools, search, attempt, tried)
-        if plan is not None:
-            plans.append(plan)
-    return max(plans, key=lambda p: _worth(p, search)) if len(plans) > 1 else next(iter(plans), None)
-
-
-def _worth(plan: Plan, search: SearchRequest) -> tuple[bool, bool, bool, float, int]:
-    """What is better of plans over unlike cards."""
-    seconds = objective.request_seconds(plan.speed, search.traffic)
-    rate = plan.speed.output_tps.value if plan.speed is not None and plan.speed.output_tps is not None else 0.0
-    quick = 1 / seconds.value if search.traffic.users == 1 and seconds is not None else rate
-    steps = round(math.log(quick, objective.CLEARLY)) if quick > 0 else -1000
-    return plan.starts is True, plan.holds_all, plan.on_time is not False, steps, -len(plan.layout.devices)
-
-
-class _Rates:
-    """Speeds of units for so many users, each asked once."""
-
-    def __init__(self, tools: EngineTools, search: SearchRequest) -> None:
-        self.tools, self.search = tools, search
-        self.known: dict[tuple[int, int], SpeedEstimate | None] = {}
-
-    def __call__(self, sized: SizedUnit, users: int) -> SpeedEstimate | None:
-        key = id(sized), users
-        if key not in self.known:
-            deployment = sized.unit.deployment
-            shared = held.keeps_prefixes(deployment, self.tools.inner)
-            self.known[key] = objective.estimate_traffic_speed(
-                deployment, sized.memory, self.search.traffic, users, shared, self.tools.rules
-            )
-        return self.known[key]
-
-
-def _arrange(
-    base: Deployment,
-    tools: EngineTools,
-    search: SearchRequest,
-    attempt: Attempt,
-    bounds: Bounds,
-    tried: list[TriedFormat],
-) -> Plan | None:
-    """Equal copies of an engine that shares a model out over cards."""
-    machine = base.machine
-    assert machine is not None
-    sized: list[SizedUnit] = []
-    unsure: tuple[Deployment, MemoryEstimate, Layout] | None = None
-    failed: list[tuple[Deployment, MemoryEstimate]] = []
-    at_once = find_own_flag(tools.entry, "sequences")
-    if at_once:  # the most that one copy is asked for
-        base = with_settings(base, {at_once: search.traffic.users})
-    for unit in list_units(base, tools.entry):
-        if unit.last_resort and sized:
-            break
-        estimate = ask(tools, attempt, unit.deployment, tried)
-        if estimate is None:
-            continue
-        if estimate.fits:
-            sized.append(SizedUnit(unit, estimate, _count(unit.deployment, estimate, tools, search)))
-        elif estimate.fits is None:
-            unsure = unsure or (unit.deployment, estimate, unit.layout)
-        else:
-            failed.append((unit.deployment, estimate))
-    targets = objective.find_targets(search.workload, machine, tools.rules)
-    rates = _Rates(tools, search)
-    best = objective.choose_arrangement(
-        sized, len(machine.usable_devices), machine.nodes, search.traffic, targets, search.workload.priority, rates
-    )
-    if best is not None:
-        return _finish(best, tools, search, attempt)
-    if unsure is not None:
-        return _unsure(*unsure, tools, search, attempt)
-    if failed:
-        _note(attempt, *failed[-1], tried)
-        if failed[-1][1].short and len(failed[-1][0].machine.usable_devices) == len(search.machine.usable_devices):  # type: ignore[union-attr]
-            bounds.learn(attempt, *failed[-1])
-    return None
-
-
-def _count(deployment: Deployment, estimate: MemoryEstimate, tools: EngineTools, search: SearchRequest) -> int:
-    """Requests of the traffic that a copy holds."""
-    traffic = search.traffic
-    if traffic.full_length:
-        return held.count_held(deployment, estimate, tools.inner, estimate.context_length) or 0
-    shared = traffic.shared_tokens if held.keeps_prefixes(deployment, tools.inner) else 0
-    return held.count_held(deployment, estimate, tools.inner, traffic.typical_tokens, shared) or 0
-
-
-def _finish(best: objective.Arrangement, tools: EngineTools, search: SearchRequest, attempt: Attempt) -> Plan:
-    """The chosen arrangement as a plan, sized for the requests of full length that it holds."""
-    users, unit = search.traffic.users, best.sized.unit
-    deployment, layout, servers = copy_unit(unit, best.copies, tools.entry)
-    each = -(-users // best.copies)
-    at_once = find_own_flag(tools.entry, "sequences")
-    if at_once:
-        deployment = with_settings(deployment, {at_once: -(-each // layout.data) if layout.dp_attention else each})
-    one = ask(tools, attempt, deployment, []) or best.sized.memory
-    full = held.count_held(deployment, one, tools.inner, one.context_length) or 1
-    wanted = users if servers == 1 else each
-    made = msgspec.structs.replace(deployment, sequences=max(1, min(wanted, full)))
-    estimate = ask(tools, attempt, made, []) or one
-    made = with_visible_devices(made, search.machine)
-    return _describe(made, estimate, layout, servers, best.speed, best.on_time, tools, search, attempt, best.copies)
-
-
-def _describe(
-    deployment: Deployment,
-    estimate: MemoryEstimate,
-    layout: Layout,
-    servers: int,
-    speed: SpeedEstimate | None,
-    on_time: bool | None,
-    tools: EngineTools,
-    search: SearchRequest,
-    attempt: Attempt,
-    copies: int = 1,
-) -> Plan:
-    """A plan with what it holds and how fast it is as a whole."""
-    holding = find_holding(deployment, estimate, search.traffic, tools.rules, servers)
-    whole = objective.scale_speed(speed, copies)
-    holds = holding.holds
-    if holds is not None and holds.waiting:
-        seconds = objective.request_seconds(speed, search.traffic)
-        holds = msgspec.structs.replace(holds, wait_s=waiting_seconds(holds, seconds))
-    return Plan(
-        deployment=deployment,
-        memory=estimate,
-        quantization=attempt.chosen.quantization,
-        offload=attempt.offload or left_to_engine(estimate),
-        notes=(),
-        tried=(),
-        layout=layout,
-        servers=servers,
-        starts=holding.starts,
-        holds=holds,
-        speed=whole,
-        on_time=on_time,
-    )
-
-
-def _unsure(
-    deployment: Deployment,
-    estimate: MemoryEstimate,
-    layout: Layout,
-    tools: EngineTools,
-    search: SearchRequest,
-    attempt: Attempt,
-) -> Plan:
-    """A plan that may start."""
-    speed = objective.estimate_traffic_speed(
-        deployment, estimate, search.traffic, search.traffic.users, False, tools.rules
-    )
-    made = with_visible_devices(deployment, search.machine)
-    return _describe(made, estimate, layout, 1, speed, None, tools, search, attempt)._replace(starts=None)
-
-
-def _place(
-    base: Deployment, tools: EngineTools, search: SearchRequest, attempt: Attempt, tried: list[TriedFormat]
-) -> Plan | None:
-    """One server of an engine that takes memory for each request, on all its cards, with host memory or without."""
-    machine = base.machine
-    assert machine is not None
-    asker = partial(ask, tools, attempt, tried=tried)
-    targets = objective.find_targets(search.workload, machine, tools.rules)
-    rates = partial(_speed_of, tools=tools, search=search)
-    placed = place_slots(base, tools.named, search.traffic, attempt.offload, asker, rates)
-    if placed.sure is None and placed.unsure is None:
-        if placed.failed is not None and placed.failed[1].fits is False:
-            _note(attempt, *placed.failed, tried)
-        return None
-    deployment, estimate = placed.sure or placed.unsure  # type: ignore[misc]
-    layout = Layout(devices=tuple(d.index for d in machine.usable_devices))
-    if placed.sure is None:
-        return _unsure(deployment, estimate, layout, tools, search, attempt)
-    deployment = with_visible_devices(deployment, search.machine)
-    speed = _speed_of(deployment, estimate, tools=tools, search=search)
-    on_time = objective.meets_targets(speed, targets)
-    return _describe(deployment, estimate, layout, 1, speed, on_time, tools, search, attempt)
-
-
-def _speed_of(
-    deployment: Deployment, estimate: MemoryEstimate, *, tools: EngineTools, search: SearchRequest
-) -> SpeedEstimate | None:
-    shared = held.keeps_prefixes(deployment, tools.inner)
-    return objective.estimate_traffic_speed(
-        deployment, estimate, search.traffic, search.traffic.users, shared, tools.rules
-    )
-
-
-__all__ = ["find_best_plan"]
+        note_failure(attempt, last, estimate, tried)

@@ -19,9 +19,10 @@ class TriedFormat(Record, frozen=True, kw_only=True):
     quantization: str
     fits: bool | None
     text: str
+    larger: bool = False  # wider than the one that was taken, and it does not fit
 
 
-class Layout(Record, frozen=True, kw_only=True):
+class CardLayout(Record, frozen=True, kw_only=True):
     """How the cards share the work. `data` are the engine's own replicas; further servers are the plan's copies."""
 
     tensor: int = 1
@@ -43,7 +44,7 @@ class Plan(NamedTuple):
     notes: tuple[str, ...]
     tried: tuple[TriedFormat, ...]
     added: tuple[str, ...] = ()  # what the guide says of the settings it added
-    layout: Layout = Layout()
+    layout: CardLayout = CardLayout()
     servers: int = 1  # equal servers behind a router
     starts: bool | None = True
     holds: Holds | None = None

@@ -247,6 +247,6 @@ def tabulate_ranked_models(rows: Sequence[RankedModel], use: str) -> str:
             line += [r.runs.quantization[:10], format_rate(r.runs.decode_tps)]
         else:
             line += [f"{r.params_total / 1e9:.3g}B"]
-        body.append([*line, (r.licence or "unknown")[:14]])
+        body.append([*line, (r.licence or "unknown")[:11]])
     heads = ("model", use, "tests", *(("format", "tokens/s") if on else ("size",)), "licence")
     return align_table(body, heads, "lrrlrl" if on else "lrrrl")

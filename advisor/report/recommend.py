@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
 from advisor.deployment import DeviceMemory, Interval
@@ -37,9 +37,9 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
         out += ["", "Not these:"]
         out += _rejected(advice.rejected, verbose)
     notes = [w for w in advice.warnings if verbose or not ("does not fit" in w or w.startswith("no model given"))]
-    tried = [t for t in (advice.chosen.tried if advice.chosen else ()) if t.fits is False]
+    tried = dict.fromkeys(t.quantization for t in (advice.chosen.tried if advice.chosen else ()) if t.larger)
     if tried and not verbose:
-        notes.append(f"larger formats that do not fit: {', '.join(dict.fromkeys(t.quantization for t in tried))}")
+        notes.append(f"larger formats that do not fit: {', '.join(tried)}")
     if notes:
         out += ["", "Notes:"]
         out += bullets(notes)
@@ -96,16 +96,9 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
         own = ranked.command is not None and ranked.model is not None and ranked.model in ranked.command
         out += bullets(describe_licences(ranked.licence, own))
     estimate = ranked.memory
-    out.append(
-        wrap_text(
-            f"- fits at {format_tokens(estimate.context_length)} tokens x {estimate.sequences}: "
-            f"{fits_word(estimate.fits)}{_speed(ranked)}",
-            "  ",
-            "    ",
-        )
-    )
+    out += [wrap_text(f"- {line}", "  ", "    ") for line in describe_holding(ranked)]
     if ranked.command:
-        out += ["", *(f"  {line}" for line in ranked.command.splitlines()), ""]
+        out += ["", *(f"  {line}" for line in _commands(ranked.command, ranked.servers, verbose)), ""]
     else:
         out += [
             "",
@@ -122,6 +115,54 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
         ]
         out += bullets(ranked.notes)
     return out
+
+
+def _commands(command: str, servers: int, verbose: bool) -> list[str]:
+    """The lines of a command; of equal servers the first, unless all are wanted."""
+    lines = command.splitlines()
+    if servers < 2 or verbose:
+        return lines
+    first = next((i for i, line in enumerate(lines) if line.endswith(" &")), len(lines) - 1)
+    return [
+        *lines[: first + 1],
+        f"# and {servers - 1} more on other cards and ports (-v), behind a router (advise render)",
+    ]
+
+
+def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
+    """What it starts with, how many requests it holds, how fast it is, whether targets are met: a sentence each."""
+    estimate, holds = ranked.memory, ranked.holds
+    if estimate is None:
+        return
+    starts = f"starts with {format_tokens(estimate.context_length)} tokens a request: {fits_word(ranked.starts)}"
+    if holds is None:
+        yield starts
+    elif holds.asked == holds.typical == 1:
+        speed = _speed(ranked)
+        yield f"{starts}; {speed}" if speed else starts
+    else:
+        full = f"{holds.full_length:,} of full length"
+        typical = f"holds {holds.typical:,} typical requests at once ({full})"
+        yield (
+            f"{starts}; {typical}"
+            if holds.typical != holds.full_length
+            else f"{starts}; holds {holds.full_length:,} at once"
+        )
+        if holds.waiting:
+            wait = f", about {format_seconds(holds.wait_s.value)} each" if holds.wait_s is not None else ""
+            yield f"of {holds.asked:,} at once {holds.waiting:,} wait{wait}"
+    if ranked.copies > 1:
+        own = "by the engine's own data parallel" if ranked.servers == 1 else "behind a router (LiteLLM, nginx, ...)"
+        cards = len(ranked.layout.devices) // ranked.copies if ranked.layout else 1
+        yield f"{ranked.copies} equal copies {own}, each on {cards} card{'s' if cards > 1 else ''}"
+    speed = _speed(ranked)
+    if speed and (holds is None or not holds.asked == holds.typical == 1):
+        yield speed
+    if ranked.targets is not None:
+        wanted = [f"first token within {ranked.targets.ttft_s:g} s"] if ranked.targets.ttft_s else []
+        wanted += [f"{1 / ranked.targets.tpot_s:.3g} tokens/s a request"] if ranked.targets.tpot_s else []
+        met = {True: "met", False: "not met", None: "cannot tell"}[ranked.targets.met]
+        yield f"targets ({', '.join(wanted)}; {ranked.targets.confidence}): {met}"
 
 
 def describe_quality(quality: Quality, quantization: str | None) -> str:
@@ -207,17 +248,18 @@ def _memory(rows: Sequence[DeviceMemory]) -> str:
 
 
 def _speed(ranked: RankedDeployment) -> str:
-    speed = ranked.speed
-    if speed is None or speed.decode_tps is None:
+    speed, holds = ranked.speed, ranked.holds
+    if speed is None or speed.tpot_s is None:
         return ""
-    one = _interval(speed.decode_tps)
-    many = (
-        f", {_interval(speed.output_tps)} in all"
-        if speed.output_tps and ranked.memory and ranked.memory.sequences > 1
-        else ""
-    )
-    basis = speed.calibration or "modelled from memory traffic"
-    return f"; about {one} tokens/s for one request{many} ({basis})"
+    between = Interval(value=1 / speed.tpot_s.value, low=1 / speed.tpot_s.high, high=1 / speed.tpot_s.low)
+    many = holds is not None and holds.asked > 1
+    each = " for each" if many else ""
+    out = [f"about {_interval(between)} tokens/s{each}"]
+    if many and speed.output_tps:
+        out.append(f"{_interval(speed.output_tps)} in all")
+    if speed.ttft_s:
+        out.append(f"first token after {format_rate(speed.ttft_s.value)} s")
+    return f"{', '.join(out)} ({speed.calibration or 'modelled from memory traffic'})"
 
 
 def _interval(interval: Interval) -> str:

@@ -9,15 +9,16 @@ from typing import Any
 
 import msgspec
 
+from advisor.advice.card_fits import CardFit
 from advisor.advice.compare import Comparison, ComparisonLine
 from advisor.advice.compare_speed import EngineSpeeds
-from advisor.advice.explain import CardFit, MemoryChange
+from advisor.advice.explain import MemoryChange
 from advisor.advice.hardware_types import Axis, RejectedHardware
 from advisor.advice.limits import DeploymentLimits
 from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate import Migration
 from advisor.advice.money import Money
-from advisor.advice.types import Licences, ModelOption, Quality, StoredCopy
+from advisor.advice.types import Licences, ModelOption, NearMiss, Quality, StoredCopy, TargetAnswer
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import FileCalibration
 from advisor.checks.report import CheckAnswer
@@ -26,7 +27,7 @@ from advisor.deployment import Basis, DeviceMemory, Holds, KvCache, Setting, Spe
 from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.estimation import EstimateRequest
 from advisor.machines.types import Machine
-from advisor.planning.types import Layout, TriedFormat
+from advisor.planning.types import CardLayout, TriedFormat
 from advisor.record import Record
 
 
@@ -71,6 +72,8 @@ class EstimateAnswer(Memory, frozen=True, kw_only=True):
     engine: str
     quantization: str
     speed: SpeedEstimate | None
+    starts: bool | None
+    holds: Holds | None
 
 
 class ExplainAnswer(Record, frozen=True, kw_only=True):
@@ -104,9 +107,11 @@ class RankedAnswer(Record, frozen=True, kw_only=True):
     memory: Memory | None
     speed: SpeedEstimate | None
     copies: int
-    layout: Layout | None
+    layout: CardLayout | None
     starts: bool | None
     holds: Holds | None
+    targets: TargetAnswer | None
+    gains: list[str]
     reasons: list[str]
     notes: list[str]
     tried: list[TriedFormat]
@@ -147,6 +152,8 @@ class RecommendAnswer(Record, frozen=True, kw_only=True):
     warnings: list[str]
     remedies: list[str]
     growth: list[str]
+    named: dict[str, int | None]
+    near_misses: list[NearMiss]
     models: list[ModelOption]
     guide: dict[str, Any] | None = None
 

@@ -8,6 +8,7 @@ import pytest
 
 from advisor.advice.workload import FIELDS, find_unknown_fields
 from advisor.cli.workload import build_workload, parse_pairs
+from advisor.deployment import Workload
 from advisor.errors import BadInput
 
 
@@ -40,7 +41,7 @@ def test_every_field_can_be_given() -> None:
     samples = {
         "use_case": "rag", "priority": "ease", "stage": "prototype", "cloud": "allowed", "api": "anthropic",
         "endpoint": "http://x",
-        "form_factor": "phone", "checkpoint_format": "gguf",
+        "form_factor": "phone", "checkpoint_format": "gguf", "confidence": "safe",
     }  # fmt: skip
     for name in FIELDS:
         value = samples.get(name, "1")
@@ -57,5 +58,7 @@ def test_wrong_values_are_named(text: str) -> None:
 
 
 def test_unknown_fields_are_said_and_not_used() -> None:
-    assert any("concurency" in t and "concurrency" in t for t in find_unknown_fields(made("concurency=4")))
+    assert any(
+        "concurency" in t and "concurrency" in t for t in find_unknown_fields(Workload(extra={"concurency": "4"}))
+    )
     assert not find_unknown_fields(made("hours_per_month=160"))

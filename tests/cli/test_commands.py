@@ -52,7 +52,9 @@ def test_recommend_14b_for_16_users_on_a_4090() -> None:
     body = answer("recommend", "--on", "1x RTX 4090", "--model", "Qwen/Qwen2.5-14B-Instruct", "--concurrency", "16")
     chosen = body["chosen"]
     assert chosen["memory"]["fits"] is True
-    assert chosen["memory"]["sequences"] == 16
+    assert chosen["starts"] is True
+    assert chosen["memory"]["context_length"] == 8192  # the use's own, not cut for the 16
+    assert chosen["holds"]["typical"] >= 16 > chosen["holds"]["full_length"] == chosen["memory"]["sequences"]
     device = chosen["memory"]["devices"][0]
     assert device["high_bytes"] <= device["budget_bytes"]
     bf16 = next(t for t in chosen["tried"] if t["quantization"] == "BF16")
@@ -214,17 +216,23 @@ def test_unified_memory_is_counted_once(hardware: str, model: str, quant: str) -
 
 def test_requests_that_wait_are_said_and_the_server_takes_them() -> None:
     asked = ("--model", "qwen3:32b", "--engine", "vllm", "--quant", "AWQ", "--concurrency", "16", "--context", "32k")
-    body = answer("recommend", "--on", "2x RTX 3090, linux, 64GB RAM", *asked)
-    chosen = body["chosen"]
-    assert chosen["memory"]["sequences"] < 16
+    lengths = ("--prompt-tokens", "12k", "--output-tokens", "1k")
+    body = answer("recommend", "--on", "2x RTX 3090, linux, 64GB RAM", *asked, *lengths)
+    chosen, holds = body["chosen"], body["chosen"]["holds"]
+    assert chosen["memory"]["sequences"] == holds["full_length"] < holds["typical"] < 16
     assert chosen["settings"]["max-num-seqs"] == 16
-    assert any("held at once" in w for w in body["warnings"])
+    assert holds["waiting"] == 16 - holds["typical"]
+    assert holds["wait_s"]["low"] <= holds["wait_s"]["value"] <= holds["wait_s"]["high"]
+    text = advise("recommend", "--on", "2x RTX 3090, linux, 64GB RAM", *asked, *lengths).stdout
+    assert f"of 16 at once {holds['waiting']} wait" in " ".join(text.split())
 
 
-def test_a_shorter_context_than_usual_is_said() -> None:
-    body = answer("recommend", "--on", "1x RTX 4090", "--model", "Qwen/Qwen2.5-14B-Instruct", "--concurrency", "16")
-    assert body["chosen"]["memory"]["context_length"] < 8192
-    assert any("instead of the usual" in w for w in body["warnings"])
+def test_the_context_of_the_use_is_never_cut() -> None:
+    """What does not start with it does not fit."""
+    body = answer("recommend", "--on", "1x RTX 4090", "--model", "Qwen/Qwen2.5-14B-Instruct", "--concurrency", "64")
+    assert body["chosen"]["memory"]["context_length"] == 8192
+    body = answer("recommend", "--on", "1x L4, 32GB RAM", "--model", "llama3.3:70b", "--use-case", "agent", status=1)
+    assert body["chosen"] is None
 
 
 @pytest.mark.usefixtures("own_cache")

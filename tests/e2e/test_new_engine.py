@@ -95,7 +95,7 @@ def answer(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
 def test_it_is_recommended_with_its_own_flags(rules: Path, capsys: pytest.CaptureFixture[str]) -> None:
     status, text = answer(
         capsys, "recommend", "--on", CARD, "--model", MODEL, "--engine", "newserve", "--concurrency", "4",
-        "--quant", "BF16", "--context", "8192", "--json",
+        "--quant", "BF16", "--context", "8192", "--full-length", "--priority", "latency", "--json",
     )  # fmt: skip
     assert status == 0
     chosen = json.loads(text)["chosen"]

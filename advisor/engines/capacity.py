@@ -7,6 +7,7 @@ The rows of the estimate say what is left for it, so that one more than these is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
@@ -20,52 +21,65 @@ from advisor.engines.pool_sizes import plan_caches
 MANY = 10**6  # requests; what keeps nothing between tokens holds any number
 
 
-def count_held(
-    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int, shared: int = 0
-) -> int | None:
-    """Requests of `length` tokens that are surely held at once; None where a size is not known.
+class RequestTokens(NamedTuple):
+    """Tokens of a request."""
 
-    `shared` of the tokens are the same in all requests and kept once. `entry` is the engine that runs underneath.
-    Raises BadInput as the memory estimate does.
+    length: int
+    shared: int = 0  # of them the same in all requests, and kept once
+
+
+def count_held(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
+) -> tuple[int | None, ...]:
+    """For each kind of request how many are surely held at once; None where a size is not known.
+
+    `entry` is the engine that runs underneath. Raises BadInput as the memory estimate does.
     """
     if "fraction_of" in entry.memory:
-        return _in_pool(deployment, estimate, entry, length, shared)
+        return _in_pool(deployment, estimate, entry, requests)
     if "device_overhead_mib" in entry.memory:
-        return _in_slots(deployment, estimate, entry, length)
-    return _as_it_grows(deployment, estimate, entry, length)
+        return tuple(_in_slots(deployment, estimate, entry, r.length) for r in requests)
+    return tuple(_as_it_grows(deployment, estimate, entry, r.length) for r in requests)
 
 
 def keeps_prefixes(deployment: Deployment, entry: Engine) -> bool:
     """Whether the engine keeps a beginning that requests have in common once for all of them."""
     known = entry.features.get("prefix_caching")
     off = get_flag(deployment.settings, *find_concept(entry, "no_prefix_caching").flags)
+    off = off or get_flag(deployment.settings, *find_concept(entry, "prefix_caching").flags) is False
     return "fraction_of" in entry.memory and known is not None and known.support == "yes" and not off
 
 
-def _in_pool(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int, shared: int) -> int | None:
+def _in_pool(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
+) -> tuple[int | None, ...]:
     constants = pool.read_constants(entry)
     settings = pool.resolve_pool_settings(deployment, entry, constants)
     most = settings.dp * settings.sequences
     if pool.keeps_nothing(deployment):
-        return most
+        return (most,) * len(requests)
     plans = plan_caches(deployment, settings, constants)
-    each = [sum(p.request(max(1, length - shared), settings.batched_tokens)) for p in plans]
-    once = [sum(p.request(shared, settings.batched_tokens)) if shared else 0 for p in plans]
-    rows: Sequence[DeviceMemory] = estimate.devices
-    if not rows:
-        if estimate.host is None:
-            return None
-        rows, each, once = [estimate.host], [sum(each) * settings.tp], [sum(once) * settings.tp]
+    rows: Sequence[DeviceMemory] = estimate.devices or ([estimate.host] if estimate.host is not None else [])
     left = [_left(row) for row in rows]
     if constants.fraction_of != "total" and estimate.devices:
         left = [estimate.kv_cache.available_low_bytes] * len(rows)
-    found = []
-    for k, room in enumerate(left):
-        if room is None:
-            return None
-        stage = k // settings.tp % settings.pp if estimate.devices else 0
-        found.append(max(0, room - once[stage]) // each[stage] if each[stage] else MANY)
-    return min(most, settings.dp * min(found))
+    known = [x for x in left if x is not None]
+    if len(known) != len(rows) or not rows:
+        return (None,) * len(requests)
+
+    def bytes_of(tokens: int) -> list[int]:
+        """Of each stage; on a processor of the whole model."""
+        each = [sum(p.request(tokens, settings.batched_tokens)) if tokens else 0 for p in plans]
+        return each if estimate.devices else [sum(each) * settings.tp]
+
+    def held(request: RequestTokens) -> int:
+        each, once = bytes_of(max(1, request.length - request.shared)), bytes_of(request.shared)
+        stages = [k // settings.tp % settings.pp if estimate.devices else 0 for k in range(len(known))]
+        return min(
+            max(0, room - once[k]) // each[k] if each[k] else MANY for room, k in zip(known, stages, strict=True)
+        )
+
+    return tuple(min(most, settings.dp * held(r)) for r in requests)
 
 
 def _as_it_grows(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int) -> int | None:

@@ -1,0 +1,107 @@
+"""The flags that a llama-server launch should carry, decided, each with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.deployment import Deployment
+from advisor.engines import fitting
+from advisor.engines.base import DecidedSetting
+from advisor.engines.llama_cpp_constants import LlamaConstants
+from advisor.engines.llama_cpp_settings import LlamaSettings
+
+# settings that are carried over as they were given
+CARRIED = {"embedding", "embeddings", "reranking", "pooling", "jinja", "alias"}
+PER_STEP = "tokens of one step; decides the compute buffer, written out against a later default"
+LARGER_STEP = "tokens of one step: each reads the experts in host memory once, so larger steps read prompts faster"
+
+
+def list_launch_settings(
+    deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants, on_cards: int | None, layers: int
+) -> Iterator[DecidedSetting]:
+    """Every flag in the order of the command; `on_cards` of `layers` layers (the output is one) lie on devices."""
+    yield from _lengths(deployment, settings, constants)
+    if fitting.used_devices(deployment):
+        yield from _places(deployment, settings, on_cards, layers)
+    else:
+        yield from _threads(deployment)
+    yield from _steps(deployment, settings, constants)
+    if _shares_cache(deployment, settings):
+        because = "slots share one cache: a long request may take what short ones leave"
+        yield DecidedSetting(name="kv-unified", value=True, because=because)
+    if settings.flash:
+        yield DecidedSetting(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it")
+    if (settings.cache_k, settings.cache_v) != ("f16", "f16"):
+        yield DecidedSetting(name="cache-type-k", value=settings.cache_k, because="smaller KV cache than f16")
+        yield DecidedSetting(name="cache-type-v", value=settings.cache_v, because="smaller KV cache than f16")
+    for name, value in deployment.settings.items():
+        if name in CARRIED:
+            yield DecidedSetting(name=name, value=value, because="as asked")
+    if deployment.served_name and "alias" not in deployment.settings:
+        yield DecidedSetting(name="alias", value=deployment.served_name, because="as asked")
+
+
+def _shares_cache(deployment: Deployment, settings: LlamaSettings) -> bool:
+    return settings.unified and "kv-unified" in deployment.settings
+
+
+def _lengths(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Iterator[DecidedSetting]:
+    per = settings.ctx_size // settings.slots
+    if _shares_cache(deployment, settings):
+        because = f"{settings.ctx_size} tokens that {settings.slots} slots share"
+    elif settings.slots > 1:
+        because = f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
+    else:
+        because = "prompt and output of one request; the default is the model's whole trained context"
+    yield DecidedSetting(name="ctx-size", value=settings.ctx_size, because=because)
+    because = f"requests that run at once; the automatic value is {constants.usual.slots}"
+    yield DecidedSetting(name="parallel", value=settings.slots, because=because)
+
+
+def _places(
+    deployment: Deployment, settings: LlamaSettings, on_cards: int | None, layers: int
+) -> Iterator[DecidedSetting]:
+    if on_cards is None or on_cards >= layers:
+        because = (
+            "everything fits on the GPU"
+            if settings.cpu_moe_layers is None
+            else "all layers, but for experts on the host"
+        )
+        yield DecidedSetting(name="n-gpu-layers", value="all", because=because)
+    else:
+        because = f"{on_cards} of {layers} layers fit; the rest runs on the CPU"
+        yield DecidedSetting(name="n-gpu-layers", value=on_cards, because=because)
+    if settings.cpu_moe_layers is not None:
+        every = settings.cpu_moe_layers >= layers
+        yield DecidedSetting(
+            name="cpu-moe" if every else "n-cpu-moe",
+            value=True if every else settings.cpu_moe_layers,
+            because="routed experts of "
+            + ("all layers" if every else "so many layers")
+            + " stay in host memory, the rest fits on the GPU",
+        )
+    if settings.tensor_split:
+        because = "layers of each GPU: the first have no experts, so that card takes more of them"
+        yield DecidedSetting(name="tensor-split", value=str(deployment.settings["tensor-split"]), because=because)
+
+
+def _threads(deployment: Deployment) -> Iterator[DecidedSetting]:
+    cpu = deployment.machine.cpu if deployment.machine else None
+    if cpu is not None and cpu.physical_cores:
+        n = min(cpu.physical_cores, int(cpu.usable_cores or cpu.physical_cores) or 1)
+        because = "physical cores usable here; SMT siblings do not help decoding"
+        yield DecidedSetting(name="threads", value=n, because=because)
+
+
+def _steps(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Iterator[DecidedSetting]:
+    if deployment.model.kind != "chat":
+        name = "embeddings" if deployment.model.kind == "embedding" else "reranking"
+        yield DecidedSetting(name=name, value=True, because="the server refuses such requests otherwise")
+        because = "an input has to fit into one batch"
+        yield DecidedSetting(name="batch-size", value=settings.batch, because=because)
+        yield DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because)
+        return
+    if settings.batch != constants.usual.batch_size:
+        yield DecidedSetting(name="batch-size", value=settings.batch, because="no smaller than a step")
+    because = PER_STEP if settings.ubatch <= constants.usual.ubatch_size else LARGER_STEP
+    yield DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because)

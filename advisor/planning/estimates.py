@@ -1,0 +1,52 @@
+"""Memory, speed and what is held of one deployment as the one answer that every door gives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from advisor.catalog import Catalog
+from advisor.deployment import Deployment, Estimate, MemoryEstimate
+from advisor.estimation import EstimateRequest, LoadSpec, estimate, estimate_load_speed, join_estimates, resolve_request
+from advisor.machines.types import Machine
+from advisor.planning.holding import Holding, find_holding, make_traffic
+
+
+def answer_deployment(deployment: Deployment, rules: Catalog) -> Estimate:
+    """Memory and speed of a deployment whose names are resolved. Raises BadInput as `estimate` does."""
+    return _answer(deployment, rules, None)
+
+
+def answer_request(
+    request: EstimateRequest, rules: Catalog, machines: dict[str, Machine] | None = None, request_id: object = None
+) -> Estimate:
+    """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput."""
+    deployment, notes = resolve_request(request, rules, machines)
+    return _answer(deployment, rules, request.workload, notes, request_id)
+
+
+def _answer(
+    deployment: Deployment,
+    rules: Catalog,
+    load: LoadSpec | None,
+    notes: tuple[str, ...] = (),
+    request_id: object = None,
+) -> Estimate:
+    memory = estimate(deployment, rules)
+    holding = hold_deployment(deployment, memory, rules, load)
+    speed = estimate_load_speed(deployment, memory, rules, load)
+    return join_estimates(memory, deployment, notes, request_id, speed, *holding)
+
+
+def hold_deployment(
+    deployment: Deployment, memory: MemoryEstimate, rules: Catalog, load: LoadSpec | None = None
+) -> Holding:
+    """What a deployment that was asked for by itself starts with and holds."""
+    lengths = (load.prompt_tokens, load.output_tokens) if load is not None else (None, None)
+    return find_holding(deployment, memory, make_traffic(deployment, memory, rules, *lengths), rules)
+
+
+def estimate_as_json(
+    memory: MemoryEstimate, deployment: Deployment, notes: tuple[str, ...], holding: Holding
+) -> dict[str, Any]:
+    """The public form of an estimate inside the JSON of other commands."""
+    return join_estimates(memory, deployment, notes, None, None, *holding).to_dict()
