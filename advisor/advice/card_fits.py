@@ -7,6 +7,7 @@ import msgspec
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
+from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError, BadInput

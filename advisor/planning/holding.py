@@ -34,7 +34,7 @@ def make_traffic(
     prompt: int | None = None,
     output: int | None = None,
 ) -> Traffic:
-    """The traffic of a deployment that was asked for by itself: its sequences, typical tokens of a chat unless given."""
+    """The traffic of a deployment that was asked for by itself: its sequences, tokens of a chat unless given."""
     use: UseCase = "chat" if deployment.model.kind == "chat" else "embeddings"
     work = Workload(
         use_case=use,
