@@ -49,6 +49,34 @@ def list_clients(
     return out
 
 
+def list_hosted(
+    request: RecommendRequest, guide_result: GuideResult, rules: Catalog, model: Model
+) -> list[RankedDeployment]:
+    """Hosted APIs, where they are allowed and nothing runs here."""
+    if request.workload.cloud not in ("allowed", "preferred"):
+        return []
+    hosted = [e for e in rules.engines().values() if e.kind == "client" and e.remote == "hosted"]
+    return [
+        RankedDeployment(
+            engine=entry.id,
+            engine_name=entry.name,
+            engine_version=None,
+            model=model.id,
+            quantization=None,
+            settings={},
+            because={},
+            command=None,
+            memory=None,
+            speed=None,
+            reasons=(f"{model.id} does not fit on this machine, and a hosted API is allowed",),
+            notes=("runs elsewhere: prompts leave the machine, and every token is paid for",),
+            deployment=None,
+        )
+        for entry in hosted
+        if not judge_engine(entry, guide_result.facts, None, model, request.workload).reasons
+    ]
+
+
 def describe_leaf(guide_result: GuideResult) -> tuple[str, ...]:
     """Why the guide's leaf was taken."""
     said = next(

@@ -15,7 +15,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.resolve import choose_file_format, resolve_model
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate
-from advisor.engines.flags import list_smaller_caches
+from advisor.engines.flags import find_own_flag, list_smaller_caches, takes_share_of_device
 from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Device, Machine
@@ -26,6 +26,7 @@ from advisor.planning.holding import Holding
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.workload_rules import load_workload_defaults
 from advisor.record import Record
+from advisor.units import format_gib
 
 
 class MemoryChange(Record, frozen=True, kw_only=True):
@@ -119,6 +120,7 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
     if request.engine is None:
         notes.append(f"no engine given: {entry.name}, whose format this is; --engine takes another")
     notes += _windows(found.model)
+    notes += _budgets(base, entry, rules)
     if request.machine is not None:
         notes += request.machine.notes
     return Explanation(
@@ -165,6 +167,23 @@ def _speed(
         return compute_load_curve(deployment, length, lambda x, n: estimate_at(x, n, entry, quantization, rules), rules)
     except AdvisorError:
         return ()
+
+
+def _budgets(deployment: Deployment, entry: Engine, rules: Catalog) -> list[str]:
+    """What of the memory the engine may use at all: its share of each device, the limit of the container."""
+    machine, inner = deployment.machine, engines.find_engine_module(entry.id, rules.engines())[1]
+    if machine is None or (machine.source == "text" and machine.text is None):
+        return []
+    out = []
+    flag = find_own_flag(inner, "memory_share")
+    if flag and takes_share_of_device(inner) and machine.usable_devices:
+        decided = engines.decide_settings(deployment, rules.engines(), rules.quantization(deployment.quantization))
+        share = next((d.value for d in decided if d.name == flag), None)
+        out += [f"{entry.name} takes {share} of each device for all it holds ({flag})"] if share is not None else []
+    limit, total = machine.memory.limit_bytes, machine.memory.total_bytes
+    if limit is not None and (total is None or limit < total):
+        out.append(f"the memory limit of the container counts, {format_gib(limit, 1)}, not the host's memory")
+    return out
 
 
 def _windows(model: Model) -> list[str]:

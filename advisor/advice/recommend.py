@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from advisor.advice.choice_notes import brings_something, find_ties, list_undone, name_stored_copy
-from advisor.advice.elsewhere import advise_elsewhere, describe_leaf, list_clients
+from advisor.advice.elsewhere import advise_elsewhere, describe_leaf, list_clients, list_hosted
 from advisor.advice.growth import describe_growth_steps, find_growth_steps
 from advisor.advice.model_choice import choose_model, describe_option, load_choosing
 from advisor.advice.model_facts import describe_licences, describe_quality
@@ -19,6 +19,7 @@ from advisor.advice.recommend_request import (
     with_checkpoint_kind,
     with_whole_context,
 )
+from advisor.advice.side_by_side import recommend_side_by_side
 from advisor.advice.types import Advice, RankedDeployment, RejectedEngine, TargetAnswer
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
@@ -32,7 +33,6 @@ from advisor.deployment import Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
-from advisor.planning.resident_models import estimate_resident_bytes, reserve_resident_bytes
 from advisor.planning.search import find_best_plan
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.types import Plan, Rejection
@@ -47,23 +47,19 @@ def recommend(request: RecommendRequest, rules: Catalog) -> Advice:
     guide = load_main_guide(rules)
     for name in request.others:
         resolve_model(name, rules)  # a misspelt one is an error, not a model less
-    beside_note: tuple[str, ...] = ()
-    if request.others and request.workload.extra.get("swap") == "resident":
-        machine, share, said = reserve_resident_bytes(
-            request.machine, estimate_resident_bytes(request.others, request.machine, rules)
-        )
-        request, beside_note = request._replace(machine=machine, memory_share=share), (said,)
+    if request.others and request.model and request.workload.extra.get("swap") == "resident":
+        return recommend_side_by_side(request, rules, recommend)
     if request.model is not None:
         try:
             found = resolve_model(request.model, rules)
         except AmbiguousModel as several:
-            return _choose(request, entry, guide, rules, beside_note, several.choices)
-        return _advice(with_checkpoint_kind(request, found), found, entry, guide, rules, beside_note)
+            return _choose(request, entry, guide, rules, several.choices)
+        return _advice(with_checkpoint_kind(request, found), found, entry, guide, rules)
     guide_result = ask_guide(request, None, guide, rules)
     remote = list_clients(request, guide_result, entry, rules, None)
     if remote:
         return advise_elsewhere(request, guide_result, remote)
-    return _choose(request, entry, guide, rules, beside_note)
+    return _choose(request, entry, guide, rules)
 
 
 def _choose(
@@ -71,17 +67,16 @@ def _choose(
     asked: Engine | None,
     guide: Guide,
     rules: Catalog,
-    notes: tuple[str, ...],
     among: tuple[str, ...] | None = None,
 ) -> Advice:
     """Advice for the model that is chosen: of the catalogue, or of a family that was named."""
     most = None if request.every_command else SHOWN_IN_TEXT
     chosen = choose_model(request, asked, guide, rules, among, most)
     if chosen.model is None:
-        return _nothing(request, ask_guide(request, None, guide, rules), asked, rules, notes)
+        return _nothing(request, ask_guide(request, None, guide, rules), asked, rules)
     named = f"{request.model} is a family: " if request.model else ""
     said = tuple(named + note.removeprefix("no model given: ") if named else note for note in chosen.notes)
-    advice = _advice(request, ResolvedModel(chosen.model), asked, guide, rules, (*notes, *said))
+    advice = _advice(request, ResolvedModel(chosen.model), asked, guide, rules, said)
     options = tuple(describe_option(x) for x in chosen.others[: load_choosing(rules).shown])
     return msgspec.structs.replace(advice, models=options)
 
@@ -92,7 +87,7 @@ def _advice(
     asked: Engine | None,
     guide: Guide,
     rules: Catalog,
-    notes: tuple[str, ...],
+    notes: tuple[str, ...] = (),
 ) -> Advice:
     if found.model.layout is None:
         raise BadInput(
@@ -144,6 +139,8 @@ def _advice(
         for i, (points, e, f) in enumerate(hits)
     ]
     clients = list_clients(request, guide_result, asked, rules, found.model)
+    if not offered and not clients and asked is None:
+        clients = list_hosted(request, guide_result, rules, found.model)
     rejected = {e: r for e, r in rejected.items() if e not in {c.engine for c in clients}}
     offered = [*clients, *offered]
     warnings = [*notes, *request.machine.notes, *find_unknown_fields(request.workload), *guide_result.decision.notes]
@@ -295,9 +292,7 @@ def _remedies(request: RecommendRequest, model: Model, rejected: dict[str, tuple
     return tuple(out)
 
 
-def _nothing(
-    request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog, notes: tuple[str, ...]
-) -> Advice:
+def _nothing(request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog) -> Advice:
     """No model of the list fits, or the engine asked for cannot run here at all."""
     rejected = []
     for entry in _in_order(list(guide_result.decision.engines), asked, rules):
@@ -319,7 +314,7 @@ def _nothing(
         alternatives=(),
         rejected=tuple(rejected),
         trace=guide_result.decision.trace,
-        warnings=(*notes, *request.machine.notes, why),
+        warnings=(*request.machine.notes, why),
         remedies=remedies,
     )
 

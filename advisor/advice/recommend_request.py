@@ -47,7 +47,7 @@ class RecommendRequest(NamedTuple):
     engine: str | None = None
     models: int = 1
     others: tuple[str, ...] = ()  # models beside the one that is sized
-    memory_share: float | None = None  # of a card, that resident models leave
+    port_offset: int = 0  # added to the engine's own port: servers side by side
     choice: ChoiceLimits = ChoiceLimits()
     every_command: bool = True  # False: only the choice's, for answers that show no other
 
@@ -74,7 +74,7 @@ def load_main_guide(rules: Catalog) -> Guide:
 
 def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rules: Catalog) -> GuideResult:
     """The guide's decision for a model on the machine, and the facts it saw."""
-    more: dict[str, FactValue] = {"workload.models": request.models, "workload.memory_share": request.memory_share}
+    more: dict[str, FactValue] = {"workload.models": request.models}
     if model is not None:
         four_bit = model.params_total * 4.9 / 8
         totals = [d.total_bytes for d in request.machine.usable_devices]
@@ -125,4 +125,5 @@ def build_search_request(
         requires=guide_result.decision.requires,
         asked=frozenset([asked.id] if asked else []),
         policy=load_policy(rules),
+        port_offset=request.port_offset,
     )

@@ -114,6 +114,7 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     holds: Holds | None = None
     on_time: bool | None = None  # whether the targets are met
     targets: TargetAnswer | None = None  # None: none was named
+    also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded beside it
     gains: tuple[str, ...] = ()  # what it has over the chosen one
 
 
@@ -169,6 +170,7 @@ def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
         "starts": ranked.starts,
         "holds": ranked.holds.to_dict() if ranked.holds else None,
         "targets": ranked.targets.to_dict() if ranked.targets else None,
+        "also": [_ranked(x) for x in ranked.also],
         "gains": list(ranked.gains),
         "reasons": list(ranked.reasons),
         "notes": list(ranked.notes),

@@ -294,6 +294,7 @@ def _workload(workload: Workload, machine: Machine) -> dict[str, FactValue]:
         "workload.speculative": extra.get("speculative", "false").lower() in ("true", "yes", "1"),
         "workload.migrate_from": extra.get("migrate_from"),
         "workload.benchmark": extra.get("benchmark", "false").lower() in ("true", "yes", "1"),
+        "workload.compare": bool(extra.get("compare")),
         "workload.swap": extra.get("swap"),
         "workload.lora_format": extra.get("lora_format"),
         "workload.lock_memory": extra.get("lock_memory", "false").lower() in ("true", "yes", "1"),

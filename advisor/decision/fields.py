@@ -111,6 +111,7 @@ _ALL = (
     _field("workload.speculative", "bool", "speculative decoding is asked for"),
     _field("workload.migrate_from", "str", "engine that is being replaced"),
     _field("workload.benchmark", "bool", "the deployment is to be benchmarked"),
+    _field("workload.compare", "bool", "engines are to be compared"),
     _field("workload.swap", "enum", "how several models share a machine", ("hot", "resident")),
     _field("workload.lora_rank", "int", "rank of the LoRA adapters"),
     _field(
@@ -120,9 +121,6 @@ _ALL = (
     _field("workload.lora_files", "str", "placeholder file names of the adapters, comma-separated"),
     _field("workload.lora_format", "str", "format of the adapters: gguf, safetensors"),
     _field("workload.lock_memory", "bool", "the model must stay in host memory (no swapping)"),
-    _field(
-        "workload.memory_share", "float", "share of the card that other resident models leave (given by the caller)"
-    ),
     _field("model.id", "str", "the model's hub id"),
     _field("model.heads", "int", "attention (query) heads"),
     _field("model.kv_heads", "int", "KV heads, the fewest of its layers; 1 for a latent cache (MLA)"),

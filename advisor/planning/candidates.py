@@ -6,6 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from advisor import formats
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
@@ -73,13 +75,17 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         model_path=search.path,
         settings=dict(added.settings),
         because=dict(added.because),
+        port=(entry.port or 8000) + search.port_offset if search.port_offset else None,
     )
     batch, step = find_own_flag(tools.named, "logical_batch"), find_own_flag(tools.named, "batched_tokens")
     if batch and step and search.model.kind != "chat":  # an input has to fit into one batch
         base = with_settings(base, {batch: context, step: context})
     share = _memory_share(entry, machine, tools.rules)
     flag = find_own_flag(entry, "memory_share")
-    return base if share is None or flag is None else with_settings(base, {flag: share})
+    if share is None or flag is None:
+        return base
+    why = {**base.because, flag: "a part of what is free: the system, or others, use the same memory"}
+    return with_settings(msgspec.structs.replace(base, because=why), {flag: share})
 
 
 def _memory_share(entry: Engine, machine: Machine, rules: Catalog) -> float | None:

@@ -45,8 +45,10 @@ def find_usable_formats(
         hard = [r for r in verdict.reasons if r.code in ("format_not_loadable", "quantization_not_supported")]
         if hard:
             refused += hard
-        else:
-            yield chosen
+            continue
+        said = [chosen.note] if chosen.note else []
+        said += [w.text for w in verdict.warnings if w.code == "weight_only"]
+        yield chosen._replace(note="; ".join(said) or None)
 
 
 def _wanted_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Iterator[formats.FormatChoice]:
@@ -69,12 +71,12 @@ def _wanted_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Ite
         names = list(getattr(defaults, kin, []))
     wanted = [rules.quantization(n) for n in dict.fromkeys(names)]
     if kin != "gguf" and search.path is None:  # a format that nothing is known to download comes last
-        wanted.sort(key=lambda q: not _has_download(entry, search, q))
+        wanted.sort(key=lambda q: not has_download(entry, search, q))
     for quantization in wanted:
         yield formats.FormatChoice(quantization)
 
 
-def _has_download(entry: Engine, search: SearchRequest, quantization: Quantization) -> bool:
+def has_download(entry: Engine, search: SearchRequest, quantization: Quantization) -> bool:
     """Whether the engine can get the model in this format without the user bringing a checkpoint."""
     native = (search.model.native_quant or "").lower()
     if quantization.family == "none" or native.startswith(quantization.id.lower()):
@@ -114,8 +116,14 @@ def _hf_names(entry: Engine, search: SearchRequest, defaults: WorkloadDefaults, 
 
 
 def list_cache_types(entry: Engine, search: SearchRequest) -> list[str]:
-    """The engine's own cache type, then its best smaller one where the cards have kernels for it."""
+    """The engine's own cache type, then its best smaller one where the cards have kernels for it; only those of the
+    width that was asked for (`kv_bits` of the workload)."""
     small = list_smaller_caches(entry)[:1]
+    asked = search.workload.extra.get("kv_bits")
+    if asked in ("8", "8.5") and small:
+        return list(small)
+    if asked in ("4", "4.5"):
+        return [k for k in list_smaller_caches(entry) if "4" in k] or ["auto"]
     return ["auto", *(k for k in small if not k.startswith("fp8") or _fp8_cache(search))]
 
 

@@ -23,7 +23,7 @@ from advisor.planning.candidates import (
     make_base,
 )
 from advisor.planning.engine_additions import find_engine_additions
-from advisor.planning.format_candidates import find_usable_formats
+from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.layouts import list_units
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.slots import on_all_layers
@@ -143,14 +143,14 @@ def _search(
     tools: EngineTools, search: SearchRequest, attempts: list[Attempt], tried: list[TriedFormat]
 ) -> tuple[Attempt, Plan] | None:
     """The first attempt that answers the question, else the best of those that start, else one that may."""
-    bounds, kept = Bounds(), list[tuple[Attempt, Plan]]()
+    bounds, kept, good = Bounds(), list[tuple[Attempt, Plan]](), list[tuple[Attempt, Plan]]()
     host = bool(tools.inner.memory.get("experts_on_host"))
     for offload in (False, True):
         probe = find_smallest(attempts, offload)
         for attempt in attempts:
             if attempt.offload is not offload:
                 continue
-            if attempt.narrow and any(p.starts for _, p in kept):
+            if attempt.narrow and (good or any(p.starts for _, p in kept)):
                 break  # fewer than four bits only where nothing else starts
             quantization = attempt.chosen.quantization
             much = find_too_large(search, quantization, offload or host)
@@ -166,11 +166,34 @@ def _search(
             if plan is None:
                 continue
             if plan.starts and plan.holds_all and plan.on_time is not False:
-                return attempt, plan
-            kept.append((attempt, plan))
+                if search.workload.priority not in ("throughput", "latency"):
+                    return attempt, plan
+                good.append((attempt, plan))
+            else:
+                kept.append((attempt, plan))
+        if good:
+            return _fastest(good, tools, search)
         if any(p.starts for _, p in kept):
             break
     return _best_kept(kept)
+
+
+def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: SearchRequest) -> tuple[Attempt, Plan]:
+    """The format that is clearly the fastest of those with a download: more output; for one user, and where latency is
+    what matters, the shorter request."""
+    own = formats.native_format(search.model)
+    if own is not None and good[0][0].chosen.quantization.id == own:
+        return good[0]  # published so: a conversion of it is another model
+    known = [x for x in good if has_download(tools.entry, search, x[0].chosen.quantization)] or good
+
+    def rate(plan: Plan) -> float:
+        if search.workload.priority == "latency" or search.traffic.users == 1:
+            seconds = objective.request_seconds(plan.speed, search.traffic)
+            return 1 / seconds.value if seconds is not None else 0.0
+        return plan.speed.output_tps.value if plan.speed is not None and plan.speed.output_tps is not None else 0.0
+
+    best = max(rate(p) for _, p in known)
+    return next(x for x in known if rate(x[1]) * objective.MUCH >= best)
 
 
 def _best_kept(kept: list[tuple[Attempt, Plan]]) -> tuple[Attempt, Plan] | None:

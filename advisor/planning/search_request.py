@@ -27,3 +27,4 @@ class SearchRequest(NamedTuple):
     requires: tuple[str, ...]
     asked: frozenset[str]  # engines the user insists on
     policy: Policy = Policy()
+    port_offset: int = 0  # added to the engine's own port

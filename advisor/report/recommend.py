@@ -105,6 +105,9 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
             wrap_text(f"no command template for {ranked.engine_name} yet; settings: {ranked.settings}", "  "),
             "",
         ]
+    for other in ranked.also:
+        out += [f"  Beside it: {other.engine_name} with {other.model}, {other.quantization}", ""]
+        out += [*(f"  {line}" for line in (other.command or "").splitlines()), ""]
     out.append(
         _memory([*estimate.devices, *([estimate.host] if estimate.host and (not estimate.devices or verbose) else [])])
     )

@@ -111,6 +111,7 @@ class RankedAnswer(Record, frozen=True, kw_only=True):
     starts: bool | None
     holds: Holds | None
     targets: TargetAnswer | None
+    also: list[RankedAnswer]
     gains: list[str]
     reasons: list[str]
     notes: list[str]
