@@ -32,6 +32,7 @@ class Concept(Record, frozen=True, kw_only=True):
     default: tuple[VersionedNumber, ...] = ()  # what holds when nothing is said, by version; empty = by device, or none
     accepts: tuple[str, ...] = ()  # values it takes beside those of the flags table; neither = any, or not known
     unset: tuple[str, ...] = ()  # values that are as if nothing was said
+    beside: tuple[FlagName, ...] = ()  # switches that must stand beside it
     positional: bool = False  # also the first word that belongs to no flag
 
 
@@ -152,6 +153,8 @@ class Recognition(Record, frozen=True, kw_only=True):
 
     programs: dict[str, EngineProgram] = {}
     modules: dict[str, EngineProgram] = {}
+    program_of: EngineId | None = None  # whose program it extends, from which it is told by flags of its own
+    own_flags: tuple[FlagName, ...] = ()
     installed_programs: tuple[str, ...] = ()  # on PATH = the engine is installed
     version_program: str | None = None  # prints the engine's version, which stands nowhere else
     version_is_build: bool = False  # it prints a build number; `versions.builds` says which version that is

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -148,6 +148,14 @@ class Knowledge:
     def client_words(self, engine: str) -> frozenset[str]:
         """Commands of an engine's program that ask a running server for a model."""
         return frozenset(w for p in self.programs.values() if p.engine == engine for w in p.how.clients)
+
+    def engine_by_flags(self, engine: str, words: Sequence[str]) -> str:
+        """The engine that extends another's program, where flags of its own are given; else that one."""
+        flags = {w.partition("=")[0].lstrip("-").replace("_", "-") for w in words if w.startswith("--")}
+        for entry in self.rules.engines().values():
+            if entry.recognition.program_of == engine and flags & set(entry.recognition.own_flags):
+                return entry.id
+        return engine
 
     def servers(self) -> tuple[str, ...]:
         """Engines whose server's defaults are known."""

@@ -194,9 +194,10 @@ class LaunchFinder:
         if after is None:
             return None
         program = " ".join(words[: used + after])
-        pinned = self.pins.get(entry.engine)
+        engine = known.engine_by_flags(entry.engine, words[used + after :])
+        pinned = self.pins.get(engine)
         return StartedEngine(
-            engine=entry.engine,
+            engine=engine,
             program=program,
             argv=tuple(words[used + after :]),
             env=dict(env),

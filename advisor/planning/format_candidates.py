@@ -120,9 +120,10 @@ def list_cache_types(entry: Engine, search: SearchRequest) -> list[str]:
     width that was asked for (`kv_bits` of the workload)."""
     small = list_smaller_caches(entry)[:1]
     asked = search.workload.extra.get("kv_bits")
-    if asked in ("8", "8.5") and small:
+    width = asked.split(".")[0] if asked else None  # 8.5 and 4.5 with the scales beside them
+    if width == "8" and small:
         return list(small)
-    if asked in ("4", "4.5"):
+    if width == "4":
         return [k for k in list_smaller_caches(entry) if "4" in k] or ["auto"]
     return ["auto", *(k for k in small if not k.startswith("fp8") or _fp8_cache(search))]
 

@@ -12,7 +12,7 @@ import msgspec
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
-from advisor.engines.flags import find_own_flag
+from advisor.engines.flags import find_concept, find_own_flag
 from advisor.engines.parallel import allowed_sizes, make_parallel_launch
 from advisor.engines.pool_constants import read_constants
 from advisor.machines.device_visibility import VISIBLE
@@ -69,8 +69,8 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
     if machine.nodes > 1 and pp_flag:
         tp, stages = sizes[-1], machine.nodes
         layout = CardLayout(tensor=tp, pipeline=stages, nodes=stages, devices=_indices(machine, tp))
-        own = {tp_flag: tp} if tp > 1 else {}
-        yield Unit(_on(base, {**own, pp_flag: stages}, tp), tp * stages, layout)
+        own: dict[str, Setting] = {tp_flag: tp} if tp > 1 else {}
+        yield Unit(_on(_staged(base, entry), {**own, pp_flag: stages}, tp), tp * stages, layout)
     elif pp_flag:
         layers = base.model.layout.n_layers if base.model.layout is not None else 1
         for cards in range(2, n + 1):
@@ -79,7 +79,14 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
                 stages = cards // tp
                 own = {tp_flag: tp} if tp > 1 else {}
                 layout = CardLayout(tensor=tp, pipeline=stages, devices=_indices(machine, cards))
-                yield Unit(_on(base, {**own, pp_flag: stages}, cards), cards, layout, last_resort=True)
+                yield Unit(_on(_staged(base, entry), {**own, pp_flag: stages}, cards), cards, layout, last_resort=True)
+
+
+def _staged(base: Deployment, entry: Engine) -> Deployment:
+    """The deployment with what the engine wants beside stages."""
+    needed = find_concept(entry, "pipeline_parallel").beside
+    because = {**base.because, **dict.fromkeys(needed, "the engine wants it beside stages of layers")}
+    return msgspec.structs.replace(with_settings(base, dict.fromkeys(needed, True)), because=because)
 
 
 def _with_experts(

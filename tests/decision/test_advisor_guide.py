@@ -109,6 +109,7 @@ LEAVES: list[tuple[str, dict[str, Any], str]] = [
     ("nvidia-unknown-card", {**TEAM, **H100, "gpu.compute_capability": None}, "vllm llama.cpp"),
     ("amd-instinct-many", {**TEAM, **RADEON, "gpu.generation": "cdna3", "gpu.gfx": "gfx942"}, "vllm sglang"),
     ("amd-many", {**TEAM, **RADEON}, "vllm llama.cpp"),
+    ("amd-instinct", {**ONE, **RADEON, "gpu.generation": "cdna3", "gpu.gfx": "gfx942"}, "vllm sglang llama.cpp"),
     ("amd-windows", {**TEAM, **RADEON, "os": "windows"}, "ollama llama.cpp lemonade"),
     ("amd-listed", {**ONE, **RADEON, "gpu.ollama_gfx": True}, "ollama llama.cpp"),
     ("amd-other", {**ONE, **RADEON, "gpu.ollama_gfx": False}, "llama.cpp ollama"),
