@@ -42,6 +42,8 @@ def find_growth_steps(
     length = deployment.context_length or 4096
     trained = deployment.model.max_context or 64 * length
     now = estimation.estimate(deployment, rules)
+    if now.devices and now.host is not None and (now.host.weights_bytes or 0) > OFFLOADED * _on_devices(now):
+        return _engine_steps(deployment, facts, guide, decision, None)  # more would only move layers to the host
     users = _limit(lambda n: _asked(deployment, rules, sequences=n), now, deployment.sequences, MOST_USERS)
     steps = _limit(
         lambda k: _asked(deployment, rules, context_length=CONTEXT_STEP * k),
@@ -50,12 +52,7 @@ def find_growth_steps(
         max(1, trained // CONTEXT_STEP),
     )
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
-    out = []
-    engine_at, following = _next_engine(deployment, facts, guide, decision)
-    if engine_at is not None and (users is None or engine_at <= users):
-        out.append(
-            GrowthStep(what="users", limit=engine_at - 1, then=f"from {engine_at} at once on the guide {following}")
-        )
+    out = list(_engine_steps(deployment, facts, guide, decision, users))
     if users is not None and users < MOST_USERS:
         out.append(GrowthStep(what="users", limit=users, then=_more_users(deployment)))
     if context is not None and context < (deployment.model.max_context or 2**31):
@@ -66,6 +63,23 @@ def find_growth_steps(
     if room:
         out.append(GrowthStep(what="model", limit=room, then="more or larger cards, or a narrower weight format"))
     return tuple(out)
+
+
+OFFLOADED = 0.1  # of the weights on the cards: so much in host memory is offload, and no table that is looked up
+
+
+def _on_devices(estimate: MemoryEstimate) -> int:
+    return sum(r.weights_bytes or 0 for r in estimate.devices)
+
+
+def _engine_steps(
+    deployment: Deployment, facts: Mapping[str, Any], guide: Guide, decision: Decision, users: int | None
+) -> tuple[GrowthStep, ...]:
+    """From how many users on the guide takes another engine, where that is before memory ends."""
+    engine_at, following = _next_engine(deployment, facts, guide, decision)
+    if engine_at is None or (users is not None and engine_at > users):
+        return ()
+    return (GrowthStep(what="users", limit=engine_at - 1, then=f"from {engine_at} at once on the guide {following}"),)
 
 
 def _asked(deployment: Deployment, rules: Catalog, **change: Any) -> MemoryEstimate | None:

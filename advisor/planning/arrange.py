@@ -51,7 +51,7 @@ def plan_attempt(
         if find_own_flag(tools.entry, "tensor_parallel") and machine.usable_devices:
             plan = _arrange(base, tools, search, attempt, bounds, tried)
         else:
-            plan = _place(base, tools, search, attempt, tried)
+            plan = _place(base, tools, search, attempt, bounds, tried)
         if plan is not None:
             plans.append(plan)
     return max(plans, key=lambda p: _worth(p, search)) if len(plans) > 1 else next(iter(plans), None)
@@ -208,7 +208,12 @@ def _unsure(
 
 
 def _place(
-    base: Deployment, tools: EngineTools, search: SearchRequest, attempt: Attempt, tried: list[TriedFormat]
+    base: Deployment,
+    tools: EngineTools,
+    search: SearchRequest,
+    attempt: Attempt,
+    bounds: Bounds,
+    tried: list[TriedFormat],
 ) -> Plan | None:
     """One server of an engine that takes memory for each request, on all its cards, with host memory or without."""
     machine = base.machine
@@ -220,6 +225,8 @@ def _place(
     if placed.sure is None and placed.unsure is None:
         if placed.failed is not None and placed.failed[1].fits is False:
             note_failure(attempt, *placed.failed, tried)
+            if placed.failed[1].short and len(machine.usable_devices) == len(search.machine.usable_devices):
+                bounds.learn(attempt, *placed.failed)
         return None
     deployment, estimate = placed.sure or placed.unsure  # type: ignore[misc]
     layout = CardLayout(devices=tuple(d.index for d in machine.usable_devices))

@@ -18,12 +18,15 @@ from advisor.memory.gguf_weights import RunningTotals, sum_running
 from advisor.planning.layouts import with_settings
 from advisor.planning.types import Ask
 
-STEPS = 4  # of tokens a pass: 512, 1024, 2048, 4096
+LEAST_STEP, LARGEST_STEP = 512, 4096  # tokens of a pass
+USUAL_BATCH = 2048  # llama-server's own batch, which a pass cannot exceed
+NEAR = 4  # layers beyond the bound that are tried one by one, then every other
 TRIES = 3  # layers more on the host, where the first placement turns out too tight
 
 
-def list_host_placements(base: Deployment, named: Engine, ask: Ask) -> Iterator[Deployment]:
-    """Deployments with a part in host memory; `named` is the entry whose names the settings have.
+def list_host_placements(base: Deployment, named: Engine, ask: Ask, prompt: int) -> Iterator[Deployment]:
+    """Deployments with a part in host memory; `named` is the entry whose names the settings have, `prompt` the tokens of
+    a typical one.
 
     MoE models: as few layers' experts on the host as fit, for each size of a pass. Others, and what has no settings for
     experts, are left to the engine, which puts as many whole layers on the cards as fit.
@@ -32,24 +35,26 @@ def list_host_placements(base: Deployment, named: Engine, ask: Ask) -> Iterator[
     some, whole = find_own_flag(named, "experts_on_host_layers"), find_own_flag(named, "experts_on_host")
     split, step = find_own_flag(named, "device_shares"), find_own_flag(named, "batched_tokens")
     if base.model.is_moe and layers and some and whole:
-        for settings in _list_passes(base, named, step):
+        for settings in _list_passes(base, named, step, prompt):  # one that takes a whole prompt first
             placed = _fill_cards(with_settings(base, {layers: "all", **settings}), some, split, ask)
             if placed is not None:
                 yield placed
+                return
         yield with_settings(base, {layers: "all", whole: True})
     yield base
 
 
-def _list_passes(base: Deployment, named: Engine, step: str | None) -> Iterator[dict[str, Setting]]:
-    """Sizes of a pass: each reads the host's experts once, so larger ones read prompts faster and want more scratch."""
-    yield {}
+def _list_passes(base: Deployment, named: Engine, step: str | None, prompt: int) -> Iterator[dict[str, Setting]]:
+    """Sizes of a pass: each reads the host's experts once, so one that takes a whole prompt reads it the fastest, if
+    the cards have room for its scratch."""
     batch = find_own_flag(named, "logical_batch")
-    if step is None or step in base.settings or base.model.kind != "chat":
-        return
-    for k in range(1, STEPS):
-        tokens = 512 * 2**k
-        if tokens <= (base.context_length or 0):
-            yield {step: tokens, **({batch: tokens} if batch and tokens > 2048 else {})}
+    if step is not None and step not in base.settings and base.model.kind == "chat":
+        tokens = LEAST_STEP
+        while tokens < min(prompt, LARGEST_STEP, base.context_length or LARGEST_STEP):
+            tokens *= 2
+        if tokens > LEAST_STEP:
+            yield {step: tokens, **({batch: tokens} if batch and tokens > USUAL_BATCH else {})}
+    yield {}
 
 
 def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Deployment | None:
@@ -63,7 +68,8 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
     if least is None or any(r.budget_bytes is None for r in least.devices):
         return None
     cards = len(least.devices)
-    for n in range(_start(sums, least, count), count):
+    begin = _start(sums, least, count)
+    for n in (*range(begin, min(count, begin + NEAR)), *range(begin + NEAR, count, 2)):
         counts = _share_out(sums, least, n, count) if cards > 1 and split else None
         if cards > 1 and split and counts is None:
             continue

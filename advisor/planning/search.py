@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 
 from advisor import engines, formats
@@ -30,6 +32,7 @@ from advisor.planning.slots import on_all_layers
 from advisor.planning.traffic import Traffic
 from advisor.planning.types import Plan, Rejection, TriedFormat
 
+NARROWER = 0.85  # times the bits of a format that is too slow: what is not narrower than this is not faster either
 MOST_USERS = 4096  # at once, that a rate may come to
 ROOM = 1.15  # answers a second over those that are asked for: a queue at the limit grows without end
 
@@ -146,7 +149,7 @@ def _search(
     bounds, kept, good = Bounds(), list[tuple[Attempt, Plan]](), list[tuple[Attempt, Plan]]()
     host = bool(tools.inner.memory.get("experts_on_host"))
     for offload in (False, True):
-        probe = find_smallest(attempts, offload)
+        probe, late = find_smallest(attempts, offload), math.inf
         for attempt in attempts:
             if attempt.offload is not offload:
                 continue
@@ -160,7 +163,7 @@ def _search(
             if tried and probe is not None:  # the first was refused: is there any use in going on?
                 _probe(tools, search, probe, bounds, tried)
                 probe = None
-            if bounds.refuses(attempt):
+            if bounds.refuses(attempt) or quantization.bits_nominal > NARROWER * late:
                 continue
             plan = plan_attempt(tools, search, attempt, bounds, tried)
             if plan is None:
@@ -171,6 +174,7 @@ def _search(
                 good.append((attempt, plan))
             else:
                 kept.append((attempt, plan))
+                late = min(late, quantization.bits_nominal) if plan.starts and plan.holds_all else late
         if good:
             return _fastest(good, tools, search)
         if any(p.starts for _, p in kept):

@@ -34,14 +34,45 @@ class PlacedSlots(NamedTuple):
 
 def place_slots(base: Deployment, named: Engine, traffic: Traffic, offload: bool, ask: Ask, rate: Rate) -> PlacedSlots:
     """The server that holds the most of the asked requests, sharing one cache where they do not all fit whole."""
-    first = _fitting(base, named, offload, ask, rate)
-    if first.sure is None or traffic.users == 1:
+    if traffic.users == 1:
+        return _fitting(base, named, traffic, offload, ask, rate)
+    every = msgspec.structs.replace(base, sequences=traffic.users)
+    if not offload:  # the usual case first
+        whole = _fitting(every, named, traffic, offload, ask, rate)
+        if whole.sure is not None:
+            return whole
+    first = _starting(base, named, offload, ask)
+    if first.sure is None:
         return first
-    for wanted in _list_slots(base, named, traffic):
-        found = _fitting(wanted, named, offload, ask, rate)
-        if found.sure is not None:
-            return found
-    return first
+    shared = _share_cache(base, named, traffic)
+    # with experts on the host less cache leaves more room for them on the cards
+    wanted = [*([shared] if shared is not None else []), *([every] if offload else []), *_list_fewer(base, traffic)]
+    for deployment in wanted:
+        if not _is_too_much(deployment, first.sure[1]):
+            found = _fitting(deployment, named, traffic, offload, ask, rate)
+            if found.sure is not None:
+                return found
+    return _fitting(base, named, traffic, offload, ask, rate)
+
+
+def _starting(base: Deployment, named: Engine, offload: bool, ask: Ask) -> PlacedSlots:
+    """Whether one request is held at all: with host memory, with as little as possible on the cards."""
+    made = on_all_layers(base, named)
+    whole = find_own_flag(named, "experts_on_host")
+    if offload:
+        made = with_settings(made, {whole: True}) if whole and base.model.is_moe else base
+    estimate = ask(made)
+    return _judged([] if estimate is None else [(made, estimate)], None)
+
+
+def _is_too_much(wanted: Deployment, one: MemoryEstimate) -> bool:
+    """Whether the cache of so many requests alone exceeds what one request leaves of all memory."""
+    rows = [*one.devices, *([one.host] if one.host is not None else [])]
+    rooms = [r.budget_bytes for r in rows if r.budget_bytes is not None]
+    if len(rooms) < len(one.devices):
+        return False
+    held = sum(r.kv_cache_bytes or 0 for r in rows)
+    return sum(r.weights_bytes or 0 for r in rows) + wanted.sequences * held > sum(rooms)
 
 
 def on_all_layers(deployment: Deployment, named: Engine) -> Deployment:
@@ -51,34 +82,41 @@ def on_all_layers(deployment: Deployment, named: Engine) -> Deployment:
     return with_settings(deployment, {layers: "all"}) if layers and there else deployment
 
 
-def _list_slots(base: Deployment, named: Engine, traffic: Traffic) -> Iterator[Deployment]:
-    """As many whole slots as there are users, then slots that share one cache, then fewer."""
+def _share_cache(base: Deployment, named: Engine, traffic: Traffic) -> Deployment | None:
+    """Slots for all users that share one cache; None where the engine has none, or whole slots take no more."""
     users, context = traffic.users, traffic.context_length
-    yield msgspec.structs.replace(base, sequences=users)
     shared, slots, total = (find_own_flag(named, k) for k in ("shared_cache", "sequences", "total_context"))
-    if shared and slots and total and not traffic.full_length and base.model.kind == "chat":
-        tokens = -(-max(context, traffic.safe_tokens(users)) // CELLS) * CELLS
-        if tokens < users * context:
-            settings: dict[str, Setting] = {slots: users, total: tokens, shared: True}
-            yield msgspec.structs.replace(with_settings(base, settings), sequences=tokens // context)
-    count = users // 2
+    if not (shared and slots and total) or traffic.full_length or base.model.kind != "chat":
+        return None
+    tokens = -(-max(context, traffic.safe_tokens(users)) // CELLS) * CELLS
+    if tokens >= users * context:
+        return None
+    settings: dict[str, Setting] = {slots: users, total: tokens, shared: True}
+    return msgspec.structs.replace(with_settings(base, settings), sequences=tokens // context)
+
+
+def _list_fewer(base: Deployment, traffic: Traffic) -> Iterator[Deployment]:
+    """Half as many whole slots as there are users, then half of these."""
+    count = traffic.users // 2
     while count > 1:
         yield msgspec.structs.replace(base, sequences=count)
         count //= 2
 
 
-def _fitting(deployment: Deployment, named: Engine, offload: bool, ask: Ask, rate: Rate) -> PlacedSlots:
+def _fitting(
+    deployment: Deployment, named: Engine, traffic: Traffic, offload: bool, ask: Ask, rate: Rate
+) -> PlacedSlots:
     """The fastest placement that fits."""
     if not offload:
         made = on_all_layers(deployment, named)
         return _judged([(made, e)] if (e := ask(made)) is not None else [], rate)
-    placed = ((d, e) for d in list_host_placements(deployment, named, ask) if (e := ask(d)) is not None)
-    return _judged(list(placed), rate)
+    placed = list_host_placements(deployment, named, ask, traffic.prompt.mean)
+    return _judged([(d, e) for d in placed if (e := ask(d)) is not None], rate)
 
 
-def _judged(found: list[Sized], rate: Rate) -> PlacedSlots:
+def _judged(found: list[Sized], rate: Rate | None) -> PlacedSlots:
     sure = [x for x in found if x[1].fits]
-    if len(sure) > 1:
+    if len(sure) > 1 and rate is not None:
         sure = [max(sure, key=lambda x: _output(rate(*x)))]
     unsure = next((x for x in found if x[1].fits is None), None)
     return PlacedSlots(next(iter(sure), None), unsure, found[-1] if found else None)

@@ -178,10 +178,11 @@ def _ggml(
         elif missing > 0.02 * (work.dense_bytes + work.expert_bytes):
             dense = experts = missing / (work.dense_bytes + work.expert_bytes)
     both = host_kv + sum(cached)
+    settings = resolve_llama_settings(deployment, read_constants(entry).usual)
     return ParallelPlan(
         family=family,
         pipelined=not (dense or experts or host_kv),
-        scores_in_memory=not resolve_llama_settings(deployment, read_constants(entry).usual).flash,
+        scores_in_memory=not settings.flash,
         integer=True,
         wide_products=_wide_products(deployment, entry),
         devices=max(1, len(rows)),
@@ -193,7 +194,8 @@ def _ggml(
         key_bytes=k[1] / k[0],
         value_bytes=v[1] / v[0],
         chunk=ubatch,
-        most_running=estimate.sequences,
+        most_running=max(estimate.sequences, settings.slots) if settings.unified else estimate.sequences,
+        pool_tokens=settings.ctx_size if settings.unified else None,
     )
 
 
