@@ -16,6 +16,7 @@ from advisor.advice.hardware_candidate import (
     HardwareSearch,
     find_tightest_device,
 )
+from advisor.advice.hardware_picks import name_picks
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules, HardwareAdvice, HardwareOption, RejectedHardware
 from advisor.advice.price_list import DeviceOffer, convert_offer_price, count_days_old
 from advisor.advice.workload import whole_context
@@ -71,6 +72,7 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
         beyond=tuple(_beyond(search)) if not any(o.fits for o in options) else (),
         here=_here(search) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
+        named=name_picks(options[:MOST_SHOWN]),
     )
 
 
@@ -225,6 +227,9 @@ def _option(
         needed_bytes=needed,
         available_bytes=room,
         headroom_share=None if not needed or not room else round(1 - needed / room, 4),
+        copies=candidate.plan.copies,
+        starts=candidate.plan.starts,
+        holds=candidate.plan.holds,
         max_sequences=candidate.memory.kv_cache.max_sequences if candidate.memory.kv_cache else None,
         speed=candidate.speed,
         tokens_per_money=None if not total or not money else round(1000 * total / money, 3),
@@ -298,7 +303,7 @@ def _order(option: HardwareOption, request: Ask, budget_rules: BudgetRules, rule
 
 def _nearest(rejected: list[RejectedHardware]) -> list[RejectedHardware]:
     """Refusals that say most first: what fits but costs too much is told by `beyond`; small counts come first."""
-    order = {"too_slow": 0, "no_native_format": 1, "does_not_fit": 2, "over_budget": 3}
+    order = {"too_slow": 0, "no_native_format": 1, "does_not_fit": 2, "over_budget": 3, "more_than_needed": 4}
     return sorted(rejected, key=lambda r: (order.get(r.code, 2), r.count))
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
+
 from advisor import estimation, formats
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules
 from advisor.advice.price_list import DeviceOffer
@@ -16,12 +18,13 @@ from advisor.decision.facts import compute_facts
 from advisor.decision.filters import judge_engine
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.engines import parallel
-from advisor.engines.flags import find_own_flag
-from advisor.errors import AdvisorError, BadInput
+from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
 from advisor.models.native import native_format
-from advisor.planning.layouts import spread_over_cards
-from advisor.speed.roofline import estimate_midway_speed
+from advisor.planning.search import find_best_plan
+from advisor.planning.search_request import SearchRequest
+from advisor.planning.traffic import read_traffic
+from advisor.planning.types import Plan, Rejection
 from advisor.units import format_gib
 
 WHOLE_COMPUTERS = ("sff-system", "apu", "soc")  # several of them are several machines
@@ -36,6 +39,7 @@ class HardwareCandidate(NamedTuple):
     quantization: Quantization
     engine: Engine
     why: tuple[str, ...]
+    plan: Plan
 
 
 class HardwareRejection(NamedTuple):
@@ -53,6 +57,8 @@ class HardwareSearch:
     ) -> None:
         self.request, self.found, self.context, self.rules, self.budget = request, found, context, rules, budget_rules
         self.guide = load_main_guide(rules)
+        work = msgspec.structs.replace(request.workload, context=context)
+        self.traffic = read_traffic(work, found.model.max_context, rules)
         self.engine_asked = rules.engine(request.engine) if request.engine else None
         self._machines: dict[tuple[str, int, float | None], Machine] = {}
         self._facts: dict[tuple[str, int, float | None], dict[str, Any]] = {}
@@ -154,38 +160,57 @@ class HardwareSearch:
         weight_only = next((w for w in verdict.warnings if w.code == "weight_only"), None)
         if weight_only is not None and own_choice:
             return HardwareRejection("no_native_format", weight_only.text)
-        deployment = spread_over_cards(
-            Deployment(
-                model=self.found.model,
-                engine=entry.id,
-                quantization=weight_format.id,
-                machine=self.machine(offer, count),
-                context_length=self.context,
-                sequences=self.request.workload.concurrency,
-                model_path=self.found.path,
-            ),
+        search = self._search(offer, count, weight_format.id)
+        plan = find_best_plan(entry, search, self.rules)
+        if isinstance(plan, Rejection):
+            first = next(iter(plan.reasons), None)
+            text = first.text if first is not None else f"{entry.name} offers nothing here"
+            return HardwareRejection("does_not_fit" if first is None else first.code, text)
+        cards = len(plan.layout.devices) * plan.layout.nodes
+        if cards and cards < len(search.machine.usable_devices):
+            return self._spare(entry, plan, cards, count)
+        if plan.starts and not plan.holds_all and plan.holds is not None:
+            held = plan.holds.asked - plan.holds.waiting
+            return HardwareRejection("does_not_fit", f"holds {held} of {plan.holds.asked} typical requests at once")
+        slow = self._slow(plan.deployment, plan.memory, plan.speed)
+        return slow or HardwareCandidate(
+            plan.deployment,
+            plan.memory,
+            plan.speed,
+            weight_format,
             entry,
+            tuple(w.text for w in verdict.warnings),
+            plan,
         )
-        flag = find_own_flag(entry, "tensor_parallel")
-        used = int(deployment.settings.get(flag, count)) if flag else count
-        if used != count:
+
+    def _search(self, offer: DeviceOffer, count: int, quantization: str) -> SearchRequest:
+        """The question to the planner: the deployment on so many of the priced device."""
+        request = self.request
+        return SearchRequest(
+            model=self.found.model,
+            path=self.found.path,
+            quantization=quantization,
+            traffic=self.traffic,
+            machine=self.machine(offer, count),
+            workload=msgspec.structs.replace(
+                request.workload, ttft_s=request.ttft_s, tpot_s=request.tpot_s, target_tps=request.min_decode_tps
+            ),
+            facts=self.facts(offer, count),
+            guide=self.guide,
+            requires=(),
+            asked=frozenset([request.engine] if request.engine else []),
+        )
+
+    def _spare(self, entry: Engine, plan: Plan, cards: int, count: int) -> HardwareRejection:
+        """Why so many cards are not the answer: fewer do, or the model cannot be shared out over all of them."""
+        launch = parallel.make_parallel_launch(plan.deployment, entry)
+        refused = parallel.find_size_refusals(entry, plan.deployment.model, count, launch)
+        if refused and plan.on_time is False:
             return HardwareRejection(
                 "feature_missing",
-                f"{_uneven(entry, deployment, count)} do not divide by {count}: {entry.name} would use {used} of them",
+                f"{parallel.PARTS[refused[0].divides]} do not divide by {count}: {entry.name} would use {cards} of them",
             )
-        try:
-            estimate = estimation.estimate(deployment, self.rules)
-        except BadInput as e:
-            return HardwareRejection("does_not_fit", e.message)
-        if estimate.fits is False:
-            return HardwareRejection(
-                "does_not_fit", "; ".join(estimate.short) or estimate.message or "more memory is wanted than there is"
-            )
-        speed = estimate_midway_speed(deployment, estimate, self.rules, deployment.sequences)
-        slow = self._slow(deployment, estimate, speed)
-        return slow or HardwareCandidate(
-            deployment, estimate, speed, weight_format, entry, tuple(w.text for w in verdict.warnings)
-        )
+        return HardwareRejection("more_than_needed", f"{cards} of the {count} cards are enough")
 
     def _slow(
         self, deployment: Deployment, estimate: MemoryEstimate, speed: SpeedEstimate | None
@@ -223,14 +248,6 @@ class HardwareSearch:
         if active and active < self.found.model.params_total:
             read = int(read * active / self.found.model.params_total)
         return f"decoding is bound by memory bandwidth, {entry.bandwidth_gbs:g} GB/s for {format_gib(read)} a token"
-
-
-def _uneven(entry: Engine, deployment: Deployment, count: int) -> str:
-    """What of the model does not divide over so many cards, the first the engine names."""
-    first = parallel.find_size_refusals(
-        entry, deployment.model, count, parallel.make_parallel_launch(deployment, entry)
-    )[0]
-    return parallel.PARTS[first.divides]
 
 
 def _rate(value: float) -> str:

@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from advisor.advice.money import Money
 from advisor.advice.price_list import PriceList
-from advisor.deployment import MemoryEstimate, Setting, SpeedEstimate, Workload
+from advisor.deployment import Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.meanings import AcceleratorId, Currency
 from advisor.record import Record
@@ -162,6 +162,9 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     available_bytes: int | None
     headroom_share: float | None  # of the budget of the tightest device that stays free
     max_sequences: int | None
+    copies: int  # equal copies, the engine's own data parallel included; `speed` is of all
+    starts: bool | None
+    holds: Holds | None
     speed: SpeedEstimate | None
     tokens_per_money: float | None  # output tokens a second of the whole deployment per 1,000 of price (or per month)
     maturity: str
@@ -170,7 +173,8 @@ class HardwareOption(Record, frozen=True, kw_only=True):
 
     def to_dict(self) -> dict[str, Any]:
         """The public form: everything but the parts of the memory estimate that `advise estimate` prints."""
-        d = {f: getattr(self, f) for f in self.__struct_fields__ if f not in ("memory", "speed", "why")}
+        d = {f: getattr(self, f) for f in self.__struct_fields__ if f not in ("memory", "speed", "why", "holds")}
+        d["holds"] = self.holds.to_dict() if self.holds else None
         d["speed"] = self.speed.to_dict() if self.speed else None
         d["why"] = list(self.why)
         return d
@@ -185,6 +189,9 @@ class RejectedHardware(Record, frozen=True, kw_only=True):
     axis: Axis
     code: str  # over_budget, does_not_fit, too_slow, no_native_format, or a reason code of engines
     text: str
+
+
+PICKS = ("cheapest", "value", "fastest")
 
 
 class HardwareAdvice(Record, frozen=True, kw_only=True):
@@ -203,6 +210,7 @@ class HardwareAdvice(Record, frozen=True, kw_only=True):
     beyond: tuple[str, ...]  # what it would take where nothing (or little) is within the budget
     here: str | None  # whether it fits the machine that is there
     notes: tuple[str, ...]
+    named: dict[str, int] = {}  # cheapest, value, fastest -> index of an option
 
     def to_dict(self) -> dict[str, Any]:
         """The public JSON of `advise hardware` (advisor/schemas/hardware.json)."""
@@ -216,6 +224,7 @@ class HardwareAdvice(Record, frozen=True, kw_only=True):
             "hours_per_month": self.hours_per_month,
             "currency": self.currency,
             "options": [o.to_dict() for o in self.options],
+            "named": {k: self.named.get(k) for k in PICKS},
             "rejected": [r.to_dict() for r in self.rejected],
             "beyond": list(self.beyond),
             "here": self.here,

@@ -9,6 +9,7 @@ from advisor.advice.elsewhere import advise_elsewhere, describe_leaf, list_clien
 from advisor.advice.growth import describe_growth_steps, find_growth_steps
 from advisor.advice.model_choice import choose_model, describe_option, load_choosing
 from advisor.advice.model_facts import describe_licences, describe_quality
+from advisor.advice.named_plans import add_named_plans
 from advisor.advice.ranking import load_ranking, score_deployment
 from advisor.advice.recommend_request import (
     GuideResult,
@@ -157,7 +158,7 @@ def _advice(
         warnings += find_ties(offered, order.tie)
     if asked is not None and asked.health.status == "archived":
         warnings.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
-    return Advice(
+    advice = Advice(
         machine=request.machine,
         workload=request.workload,
         chosen=chosen,
@@ -175,6 +176,12 @@ def _advice(
             chosen.deployment,
         ),
     )
+    best = (hits[0][1], hits[0][2]) if hits and not clients and chosen is not None else None
+
+    def rank(entry: Engine, plan: Plan) -> RankedDeployment:
+        return _ranked(entry, plan, guide_result, search, rules, 0, {}, request.every_command)
+
+    return add_named_plans(advice, best, search, rules, rank)
 
 
 def _in_order(listed: list[str], asked: Engine | None, rules: Catalog) -> list[Engine]:

@@ -29,6 +29,7 @@ def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> s
             out += ["", f"{title}, {advice.currency}:", _table(rows if verbose else rows[:SHOWN], axis)]
             if len(rows) > SHOWN and not verbose:
                 out.append(f"  and {len(rows) - SHOWN} more (-v)")
+    out += ["", *_picks(advice)] if _picks(advice) else []
     best = next((o for o in advice.options if o.fits), advice.options[0] if advice.options else None)
     if best is not None:
         out += ["", *_first(best, advice)]
@@ -59,7 +60,7 @@ def _table(rows: Sequence[HardwareOption], axis: str) -> str:
         price = "-" if cost is None else f"{cost:,.0f}"
         body.append(
             [
-                _short(option.hardware),
+                _short(option.hardware) if option.price_kind != "spot" else f"{_short(option.hardware)[:19]} spot",
                 option.quantization,
                 price,
                 option.price_date[:7],
@@ -70,6 +71,17 @@ def _table(rows: Sequence[HardwareOption], axis: str) -> str:
         )
     head = ("hardware", "format", "price" if axis == "buy" else "month", "dated", "t/s", "all t/s", "free", "fits")
     return align_table(body, head, "llrlrrrl")
+
+
+def _picks(advice: HardwareAdvice) -> list[str]:
+    """The named picks in a line each, where they differ."""
+    words = {"cheapest": "cheapest that is good", "value": "best value", "fastest": "fastest"}
+    by_option: dict[int, list[str]] = {}
+    for name, i in advice.named.items():
+        by_option.setdefault(i, []).append(words[name])
+    if len(by_option) < 2:
+        return []
+    return bullets(f"{', '.join(names)}: {advice.options[i].hardware}" for i, names in by_option.items())
 
 
 def _short(name: str) -> str:
@@ -99,7 +111,11 @@ def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
             "cards at load"
         )
     if option.needed_bytes and option.available_bytes:
-        at_once = f"; {option.max_sequences} requests of full length at most" if option.max_sequences else ""
+        at_once = ""
+        if option.holds is not None:
+            at_once = (
+                f"; holds {option.holds.typical} typical requests at once, {option.holds.full_length} of full length"
+            )
         lines.append(
             f"{format_gib(option.needed_bytes)} of {format_gib(option.available_bytes)} on the tightest card{at_once}"
         )

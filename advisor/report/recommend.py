@@ -31,6 +31,7 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
         ]
     if advice.alternatives:
         out += ["", "Alternatives:", _alternatives(advice.alternatives, verbose)]
+        out += _named(advice)
     if advice.overlay:
         out.append(wrap_text(f"Beside it: {', '.join(advice.overlay)}", "  ", "    "))
     if advice.rejected:
@@ -270,6 +271,7 @@ def _interval(interval: Interval) -> str:
 
 
 def _alternatives(xs: Sequence[RankedDeployment], verbose: bool) -> str:
+    xs = [x for x in xs if x.points or x.memory is None]  # the named ones have lines of their own
     shown = xs if verbose else xs[:SHOWN_ALTERNATIVES]
     rows = []
     for ranked in shown:
@@ -293,6 +295,18 @@ def _alternatives(xs: Sequence[RankedDeployment], verbose: bool) -> str:
     made = align_table(rows, ("engine", "format", "GiB", "tokens/s", "fits"), "llrrl")
     rest = len(xs) - len(shown)
     return made + (f"\n  and {rest} more that would run here (-v)" if rest > 0 else "")
+
+
+NAMES = {"fastest": "Fastest", "widest": "Widest weights", "simplest": "Simplest"}
+
+
+def _named(advice: Advice) -> list[str]:
+    """The named plans, a line each: what they gain and lose."""
+    out = []
+    for name, i in advice.named.items():
+        x = advice.alternatives[i]
+        out.append(f"{NAMES[name]}: {x.engine_name} with {x.quantization}: {', '.join(x.gains)}")
+    return [wrap_text(line, "  ", "    ") for line in out]
 
 
 def _rejected(xs: Sequence[RejectedEngine], verbose: bool) -> list[str]:

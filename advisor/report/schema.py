@@ -187,6 +187,9 @@ class OptionAnswer(Record, frozen=True, kw_only=True):
     available_bytes: int | None
     headroom_share: float | None
     max_sequences: int | None
+    copies: int
+    starts: bool | None
+    holds: Holds | None
     tokens_per_money: float | None
     maturity: str
     needs: str
@@ -206,6 +209,7 @@ class HardwareAnswer(Record, frozen=True, kw_only=True):
     hours_per_month: float
     currency: str
     options: list[OptionAnswer]
+    named: dict[str, int | None]
     rejected: list[RejectedHardware]
     beyond: list[str]
     here: str | None

@@ -231,7 +231,7 @@ def test_the_context_of_the_use_is_never_cut() -> None:
     """What does not start with it does not fit."""
     body = answer("recommend", "--on", "1x RTX 4090", "--model", "Qwen/Qwen2.5-14B-Instruct", "--concurrency", "64")
     assert body["chosen"]["memory"]["context_length"] == 8192
-    body = answer("recommend", "--on", "1x L4, 16GB RAM", "--model", "llama3.3:70b", "--use-case", "agent", status=1)
+    body = answer("recommend", "--on", "1x L4, 16GB RAM", "--model", "405B", "--use-case", "agent", status=1)
     assert body["chosen"] is None
 
 

@@ -1,0 +1,144 @@
+"""Other plans beside the chosen one, by name: the fastest, the widest weights, the simplest to run; and near misses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from advisor.advice.types import Advice, NearMiss, RankedDeployment
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine
+from advisor.decision.evaluate import evaluate_guide
+from advisor.decision.types import Reason
+from advisor.deployment import Workload
+from advisor.planning.format_candidates import find_usable_formats, has_download
+from advisor.planning.search import find_best_plan
+from advisor.planning.search_request import SearchRequest
+from advisor.planning.types import Plan, Rejection
+from advisor.units import format_gib, format_rate
+
+CLEARLY = 1.1  # times the rate that is worth a name
+SHOWN_MISSES = 3
+
+
+def add_named_plans(
+    advice: Advice,
+    best: tuple[Engine, Plan] | None,
+    search: SearchRequest,
+    rules: Catalog,
+    rank: Callable[[Engine, Plan], RankedDeployment],
+) -> Advice:
+    """The advice with its named plans among the alternatives, and its near misses. `best`: the chosen plan."""
+    refused = {r.engine: r.reasons for r in advice.rejected}
+    misses = tuple(list_near_misses(advice.chosen, refused))
+    advice = msgspec.structs.replace(advice, near_misses=misses)
+    if best is None or advice.chosen is None or advice.chosen.deployment is None:
+        return advice
+    entry, plan = best
+    alternatives, named = list(advice.alternatives), dict[str, int]()
+    for name, found in (
+        ("fastest", find_fastest(entry, plan, search, rules)),
+        ("widest", find_widest(entry, plan, search, rules)),
+    ):
+        if found is not None:
+            made = msgspec.structs.replace(rank(entry, found[0]), gains=found[1])
+            named[name] = len(alternatives)
+            alternatives.append(made)
+    simplest = find_simplest([advice.chosen, *advice.alternatives], search)
+    if simplest is not None:
+        named["simplest"] = simplest
+        easy = alternatives[simplest]
+        alternatives[simplest] = msgspec.structs.replace(easy, gains=("the simplest to install and run",))
+    return msgspec.structs.replace(advice, alternatives=tuple(alternatives), named=named)
+
+
+NamedPlan = tuple[Plan, tuple[str, ...]]  # with what it gains and loses
+
+
+def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catalog) -> NamedPlan | None:
+    """The plan of the same engine that answers the most (one user: the soonest), where it is clearly faster."""
+    if chosen.offload or search.workload.priority in ("throughput", "latency"):
+        return None
+    priority = "throughput" if search.traffic.users > 1 else "latency"
+    found = find_best_plan(entry, _with_priority(search, priority), rules)
+    if isinstance(found, Rejection) or not found.starts:
+        return None
+    now, then = _rate(chosen, search), _rate(found, search)
+    if not now or then < CLEARLY * now:
+        return None
+    gains = [f"{format_rate(then)} tokens/s instead of {format_rate(now)}"]
+    return found, (*gains, *_losses(chosen, found))
+
+
+def find_widest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catalog) -> NamedPlan | None:
+    """The plan of the same engine with the widest weights that start, where they are wider than the chosen ones."""
+    if chosen.offload or search.quantization is not None:
+        return None
+    wider = [
+        f.quantization
+        for f in find_usable_formats(entry, search, rules, [])
+        if f.quantization.bits_nominal > CLEARLY * chosen.quantization.bits_nominal
+        and has_download(entry, search, f.quantization)
+    ]
+    for quantization in sorted(wider, key=lambda q: -q.bits_nominal):
+        found = find_best_plan(entry, search._replace(quantization=quantization.id), rules)
+        if isinstance(found, Plan) and found.starts and not found.offload:
+            gains = (f"{quantization.id} instead of {chosen.quantization.id}",)
+            return found, (*gains, *_losses(chosen, found))
+    return None
+
+
+def find_simplest(offered: Sequence[RankedDeployment], search: SearchRequest) -> int | None:
+    """Index among the alternatives of what the guide puts forward where ease matters most."""
+    if search.workload.priority == "ease":
+        return None
+    easy = evaluate_guide(search.guide, {**search.facts, "workload.priority": "ease"}).engines
+    names = [x.engine for x in offered]
+    for engine in easy:
+        if engine in names:
+            return names.index(engine) - 1 if names.index(engine) else None
+    return None
+
+
+def list_near_misses(chosen: RankedDeployment | None, rejected: dict[str, tuple[Reason, ...]]) -> Iterator[NearMiss]:
+    """What does not fit by a little: wider formats of the chosen engine, else the engines that find no room."""
+    if chosen is not None:
+        larger = [t for t in chosen.tried if t.larger]
+        for tried in larger[-SHOWN_MISSES:]:
+            what, _, missing = tried.text.partition(" does not fit: ")
+            yield NearMiss(what=f"{what} on {chosen.engine_name}", missing=missing, would_fit_if="more or larger cards")
+        return
+    tight = [(e, r) for e, reasons in rejected.items() for r in reasons if r.code == "does_not_fit"]
+    for engine, reason in tight[:SHOWN_MISSES]:
+        text = reason.text.rpartition("; ")[2] if reason.text.count("; ") else reason.text
+        yield NearMiss(what=engine, missing=text, would_fit_if="a shorter --context, fewer --users or a smaller model")
+
+
+def _with_priority(search: SearchRequest, priority: str) -> SearchRequest:
+    workload: Workload = msgspec.structs.replace(search.workload, priority=priority)
+    return search._replace(workload=workload)
+
+
+def _rate(plan: Plan, search: SearchRequest) -> float:
+    """Output tokens a second; of one user those of a request."""
+    speed = plan.speed
+    if speed is None:
+        return 0.0
+    if search.traffic.users == 1:
+        return 1 / speed.tpot_s.value if speed.tpot_s is not None else 0.0
+    return speed.output_tps.value if speed.output_tps is not None else 0.0
+
+
+def _losses(chosen: Plan, other: Plan) -> Iterator[str]:
+    """What the other plan costs more."""
+    now, then = len(chosen.layout.devices), len(other.layout.devices)
+    if now != then:
+        yield f"{then} card{'s' if then != 1 else ''} instead of {now}"
+    if other.quantization.id != chosen.quantization.id:
+        yield f"{other.quantization.id} weights"
+    mine, its = (sum(r.total_bytes or 0 for r in p.memory.devices) for p in (chosen, other))
+    if mine and its > 1.2 * mine:
+        yield f"{format_gib(its, 0)} in all instead of {format_gib(mine, 0)}"
+    if other.holds is not None and other.holds.waiting:
+        yield f"{other.holds.waiting} of {other.holds.asked} wait"
