@@ -14,7 +14,7 @@ from msgspec import Meta
 from advisor.catalog.types import Quantization
 from advisor.machines.types import Machine
 from advisor.models.types import Model
-from advisor.record import Record
+from advisor.record import SCHEMA_VERSION, Record
 
 Basis = Literal["exact", "measured", "modelled", "assumed"]
 Setting = str | int | float | bool
@@ -188,6 +188,7 @@ class Estimate(Record, frozen=True, kw_only=True):
     calibration: str | None = None  # the start-up log of this machine that is in the memory's figures
     starts: bool | None = None  # weights, scratch and one longest request find room
     holds: Holds | None = None  # None where it cannot be told
+    schema_version: int = SCHEMA_VERSION
 
 
 class Workload(Record, frozen=True, kw_only=True):

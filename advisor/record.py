@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+SCHEMA_VERSION = 1  # of all JSON output; it grows where a field goes or changes its meaning
+
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """An immutable value. Fields are keyword-only; unknown fields are refused when read from YAML or JSON.

@@ -29,9 +29,11 @@ def find_ties(offered: list[RankedDeployment], within: float) -> list[str]:
     return [f"a tie: {first.engine_name} and {', '.join(equal)} have equal points"] if equal else []
 
 
-def list_undone(request: RecommendRequest, chosen: RankedDeployment | None) -> list[str]:
-    """What was asked and is not in the command yet."""
+def list_undone(request: RecommendRequest, chosen: RankedDeployment | None, asked: Engine | None) -> list[str]:
+    """What was asked and is not in the command yet, or should not be asked any more."""
     out = []
+    if asked is not None and asked.health.status == "archived":
+        out.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
     if request.machine.nodes > 1 and chosen is not None and chosen.memory is not None:
         out.append(
             f"{request.machine.nodes} nodes: the command shows one of them; node addresses and ranks have to be added "

@@ -25,7 +25,7 @@ from advisor.planning.estimates import estimate_as_json, hold_deployment
 from advisor.planning.holding import Holding
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.workload_rules import load_workload_defaults
-from advisor.record import Record
+from advisor.record import SCHEMA_VERSION, Record
 from advisor.units import format_gib
 
 
@@ -61,6 +61,7 @@ class Explanation(Record, frozen=True, kw_only=True):
         """The public JSON of `advise explain` (advisor/schemas/explain.json)."""
         deployment = self.deployment
         return {
+            "schema_version": SCHEMA_VERSION,
             "model": deployment.model.id,
             "quantization": self.quantization,
             "engine": deployment.engine,

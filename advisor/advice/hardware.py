@@ -16,7 +16,8 @@ from advisor.advice.hardware_candidate import (
     HardwareSearch,
     find_tightest_device,
 )
-from advisor.advice.hardware_picks import name_picks
+from advisor.advice.hardware_costs import find_break_even, find_power_cost
+from advisor.advice.hardware_picks import drop_spare_cards, name_picks
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules, HardwareAdvice, HardwareOption, RejectedHardware
 from advisor.advice.price_list import DeviceOffer, convert_offer_price, count_days_old
 from advisor.advice.workload import whole_context
@@ -119,7 +120,8 @@ def _axis(search: HardwareSearch, axis: Axis) -> tuple[list[HardwareOption], lis
         unsure = found
     if not settled and longest:
         good += unsure
-    return good, list(bad.values())
+    kept, spare = drop_spare_cards(good)
+    return kept, [*bad.values(), *spare]
 
 
 def _formats(search: HardwareSearch, offer: DeviceOffer, n: int, axis: Axis) -> tuple[str, ...]:
@@ -182,9 +184,9 @@ def _option(
     price = None if buy is None else buy * n
     rent = None if hourly is None else hourly * n
     watts = entry.tdp_watts * n if entry.tdp_watts else None
-    power = _power_cost(search, entry, n)
+    power = find_power_cost(search, entry, n)
     monthly = rent * request.hours if rent is not None else power
-    hours, said = _break_even(search, offer, price, n)
+    hours, said = find_break_even(search, offer, price, n)
     needed, room = find_tightest_device(candidate.memory)
     host = budget_rules.hosts.get(entry.form or "")
     maturity = budget_rules.maturity.get(entry.vendor)
@@ -203,6 +205,7 @@ def _option(
         hardware=_name(entry, n, offer),
         accelerator=offer.accelerator,
         count=n,
+        cards_used=len(candidate.plan.layout.devices) or n,
         axis=axis,
         fits=candidate.memory.fits,
         engine=candidate.engine.id,
@@ -237,58 +240,6 @@ def _option(
         needs=host.words if host else "a host that takes this form; not known in detail",
         why=tuple(dict.fromkeys(why)),
     )
-
-
-def _power_cost(search: HardwareSearch, entry: Accelerator, n: int) -> float | None:
-    """Electricity a month of a bought machine, in the asked currency; None where the board power is not known."""
-    request, running_costs = search.request, search.budget.power
-    if entry.tdp_watts is None:
-        return None
-    duty = running_costs.duty if request.duty is None else request.duty
-    whole = entry.form in WHOLE_COMPUTERS
-    load = entry.tdp_watts * n * running_costs.load_share
-    idle = 0.15 * entry.tdp_watts if whole else running_costs.idle_watts_per_card * n
-    host = 0.0 if whole else running_costs.host_watts
-    kwh = (duty * load + (1 - duty) * idle + host) / 1000 * search.budget.hours_per_month
-    cost = kwh * (running_costs.eur_per_kwh if request.eur_per_kwh is None else request.eur_per_kwh)
-    rates = search.budget.rates
-    return cost if request.currency == "EUR" else cost / rates["EUR"] * rates[request.currency]
-
-
-def _break_even(
-    search: HardwareSearch, offer: DeviceOffer, price: float | None, n: int
-) -> tuple[float | None, str | None]:
-    """Hours of renting the same (or the same kind of) card that cost as much as buying it."""
-    if price is None:
-        return None, None
-    table = search.rules.accelerators()
-    own = table[offer.accelerator]
-    rents = [r for r in search.request.prices.prices if r.per_hour is not None and r.kind != "spot"]
-    same = [r for r in rents if r.accelerator == offer.accelerator]
-    near = same or [r for r in rents if _alike(table[r.accelerator], own)]
-    if not near:
-        return None, None
-    best = min(
-        near, key=lambda r: convert_offer_price(r, r.per_hour, search.request.currency, search.budget.rates) or 0.0
-    )
-    hourly = convert_offer_price(best, best.per_hour, search.request.currency, search.budget.rates) or 0.0
-    where = f" ({best.provider}, {best.date})" if best.provider else f" ({best.date})"
-    return round(
-        price / (hourly * n), 1
-    ), f"{table[best.accelerator].name} at {hourly:.2f} {search.request.currency}/h{where}"
-
-
-def _alike(one: Accelerator, other: Accelerator) -> bool:
-    """The same chip in another form: architecture, memory and (within a fifth) bandwidth."""
-    if (one.vendor, one.architecture, one.memory_bytes) != (
-        other.vendor,
-        other.architecture,
-        other.memory_bytes,
-    ) or not one.memory_bytes:
-        return False
-    if not one.bandwidth_gbs or not other.bandwidth_gbs:
-        return False
-    return abs(one.bandwidth_gbs - other.bandwidth_gbs) <= 0.2 * max(one.bandwidth_gbs, other.bandwidth_gbs)
 
 
 def _order(option: HardwareOption, request: Ask, budget_rules: BudgetRules, rules: Catalog) -> tuple[float, ...]:

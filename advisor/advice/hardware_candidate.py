@@ -17,7 +17,6 @@ from advisor.decision.evaluate import evaluate_guide
 from advisor.decision.facts import compute_facts
 from advisor.decision.filters import judge_engine
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
-from advisor.engines import parallel
 from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
 from advisor.models.native import native_format
@@ -166,9 +165,6 @@ class HardwareSearch:
             first = next(iter(plan.reasons), None)
             text = first.text if first is not None else f"{entry.name} offers nothing here"
             return HardwareRejection("does_not_fit" if first is None else first.code, text)
-        cards = len(plan.layout.devices) * plan.layout.nodes
-        if cards and cards < len(search.machine.usable_devices):
-            return self._spare(entry, plan, cards, count)
         if plan.starts and not plan.holds_all and plan.holds is not None:
             held = plan.holds.asked - plan.holds.waiting
             return HardwareRejection("does_not_fit", f"holds {held} of {plan.holds.asked} typical requests at once")
@@ -200,17 +196,6 @@ class HardwareSearch:
             requires=(),
             asked=frozenset([request.engine] if request.engine else []),
         )
-
-    def _spare(self, entry: Engine, plan: Plan, cards: int, count: int) -> HardwareRejection:
-        """Why so many cards are not the answer: fewer do, or the model cannot be shared out over all of them."""
-        launch = parallel.make_parallel_launch(plan.deployment, entry)
-        refused = parallel.find_size_refusals(entry, plan.deployment.model, count, launch)
-        if refused and plan.on_time is False:
-            return HardwareRejection(
-                "feature_missing",
-                f"{parallel.PARTS[refused[0].divides]} do not divide by {count}: {entry.name} would use {cards} of them",
-            )
-        return HardwareRejection("more_than_needed", f"{cards} of the {count} cards are enough")
 
     def _slow(
         self, deployment: Deployment, estimate: MemoryEstimate, speed: SpeedEstimate | None

@@ -1,10 +1,10 @@
-"""Named picks among hardware options: the cheapest that is good, the best value, the fastest."""
+"""What is picked out of hardware options: cards that would stay unused go, and three have names."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from advisor.advice.hardware_types import HardwareOption
+from advisor.advice.hardware_types import HardwareOption, RejectedHardware
 
 NOT_FOR_GOOD = "spot"  # a price that may be withdrawn at any time
 
@@ -33,3 +33,27 @@ def _cost(option: HardwareOption) -> float:
 
 def _rate(option: HardwareOption) -> float:
     return option.speed.output_tps.value if option.speed is not None and option.speed.output_tps is not None else 0.0
+
+
+def drop_spare_cards(options: Sequence[HardwareOption]) -> tuple[list[HardwareOption], list[RejectedHardware]]:
+    """The options without those of which cards stay unused though fewer of the same card are an option, and these."""
+    kept, spare = list[HardwareOption](), list[RejectedHardware]()
+    for option in options:
+        fewer = [
+            o.count
+            for o in options
+            if (o.accelerator, o.provider, o.price_kind) == (option.accelerator, option.provider, option.price_kind)
+            and o.fits
+            and o.count < option.count
+        ]
+        if option.cards_used < option.count and fewer:
+            text = f"{option.cards_used} of the {option.count} cards are enough, and {min(fewer)} are offered"
+            spare.append(
+                RejectedHardware(
+                    hardware=option.hardware, accelerator=option.accelerator, count=option.count, axis=option.axis,
+                    code="more_than_needed", text=text,
+                )
+            )  # fmt: skip
+        else:
+            kept.append(option)
+    return kept, spare

@@ -11,7 +11,7 @@ from advisor.advice.price_list import PriceList
 from advisor.deployment import Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.meanings import AcceleratorId, Currency
-from advisor.record import Record
+from advisor.record import SCHEMA_VERSION, Record
 
 Axis = Literal["buy", "rent"]
 
@@ -139,6 +139,7 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     hardware: str  # 2x GeForce RTX 3090
     accelerator: str
     count: int
+    cards_used: int  # of these, by the plan
     axis: Axis
     fits: bool | None
     engine: str
@@ -215,6 +216,7 @@ class HardwareAdvice(Record, frozen=True, kw_only=True):
     def to_dict(self) -> dict[str, Any]:
         """The public JSON of `advise hardware` (advisor/schemas/hardware.json)."""
         return {
+            "schema_version": SCHEMA_VERSION,
             "model": self.model,
             "quantizations": list(self.quantizations),
             "context_length": self.context_length,

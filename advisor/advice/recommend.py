@@ -140,8 +140,8 @@ def _advice(
         for i, (points, e, f) in enumerate(hits)
     ]
     clients = list_clients(request, guide_result, asked, rules, found.model)
-    if not offered and not clients and asked is None:
-        clients = list_hosted(request, guide_result, rules, found.model)
+    if not offered and asked is None:
+        clients = clients or list_hosted(request, guide_result, rules, found.model)
     rejected = {e: r for e, r in rejected.items() if e not in {c.engine for c in clients}}
     offered = [*clients, *offered]
     warnings = [*notes, *request.machine.notes, *find_unknown_fields(request.workload), *guide_result.decision.notes]
@@ -153,11 +153,9 @@ def _advice(
         warnings += [t.text for t in chosen.tried if t.fits is False]
         warnings += chosen.notes if chosen.memory is None else chosen.memory.warnings
         warnings += chosen.notes if chosen.memory is not None else ()
-    warnings += list_undone(request, chosen)
+    warnings += list_undone(request, chosen, asked)
     if chosen is not None and asked is None:
         warnings += find_ties(offered, order.tie)
-    if asked is not None and asked.health.status == "archived":
-        warnings.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
     advice = Advice(
         machine=request.machine,
         workload=request.workload,

@@ -10,7 +10,7 @@ from advisor.machines.types import Machine
 from advisor.planning.estimates import estimate_as_json
 from advisor.planning.holding import Holding
 from advisor.planning.types import CardLayout, TriedFormat
-from advisor.record import Record
+from advisor.record import SCHEMA_VERSION, Record
 
 
 class Quality(Record, frozen=True, kw_only=True):
@@ -185,6 +185,7 @@ def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
 def _advice(advice: Advice) -> dict[str, Any]:
     """The whole answer of `advise recommend --json`."""
     body: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
         "machine": advice.machine.to_dict(),
         "workload": advice.workload.to_dict(),
         "chosen": _ranked(advice.chosen) if advice.chosen else None,

@@ -223,4 +223,8 @@ def print_json(body: object) -> None:
     """One JSON document on stdout."""
     import msgspec
 
+    from advisor.record import SCHEMA_VERSION
+
+    if isinstance(body, dict) and "schema" not in body:  # a snapshot of a machine has its own
+        body = {"schema_version": SCHEMA_VERSION, **body}
     click.echo(msgspec.json.format(msgspec.json.encode(body), indent=2).decode())

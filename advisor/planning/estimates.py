@@ -49,4 +49,6 @@ def estimate_as_json(
     memory: MemoryEstimate, deployment: Deployment, notes: tuple[str, ...], holding: Holding
 ) -> dict[str, Any]:
     """The public form of an estimate inside the JSON of other commands."""
-    return join_estimates(memory, deployment, notes, None, None, *holding).to_dict()
+    body = join_estimates(memory, deployment, notes, None, None, *holding).to_dict()
+    body.pop("schema_version")  # the object that it is part of has one
+    return body

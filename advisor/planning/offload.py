@@ -25,8 +25,8 @@ TRIES = 3  # layers more on the host, where the first placement turns out too ti
 
 
 def list_host_placements(base: Deployment, named: Engine, ask: Ask, prompt: int) -> Iterator[Deployment]:
-    """Deployments with a part in host memory; `named` is the entry whose names the settings have, `prompt` the tokens of
-    a typical one.
+    """Deployments with a part in host memory; `named` is the entry whose names the settings have, `prompt` tokens of a
+    typical prompt.
 
     MoE models: as few layers' experts on the host as fit, for each size of a pass. Others, and what has no settings for
     experts, are left to the engine, which puts as many whole layers on the cards as fit.

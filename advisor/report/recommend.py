@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
-from advisor.deployment import DeviceMemory, Interval
+from advisor.deployment import DeviceMemory
 from advisor.machines.types import Machine
-from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
+from advisor.report.plan_text import describe_holding, format_seconds, list_command_lines
+from advisor.report.text import align_table, bullets, paint, wrap_text
 from advisor.units import GIB, format_gib, format_rate, format_tokens
 
 SHOWN_ALTERNATIVES = 3
@@ -99,7 +100,7 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
     estimate = ranked.memory
     out += [wrap_text(f"- {line}", "  ", "    ") for line in describe_holding(ranked)]
     if ranked.command:
-        out += ["", *(f"  {line}" for line in _commands(ranked.command, ranked.servers, verbose)), ""]
+        out += ["", *(f"  {line}" for line in list_command_lines(ranked.command, ranked.servers, verbose)), ""]
     else:
         out += [
             "",
@@ -119,54 +120,6 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
         ]
         out += bullets(ranked.notes)
     return out
-
-
-def _commands(command: str, servers: int, verbose: bool) -> list[str]:
-    """The lines of a command; of equal servers the first, unless all are wanted."""
-    lines = command.splitlines()
-    if servers < 2 or verbose:
-        return lines
-    first = next((i for i, line in enumerate(lines) if line.endswith(" &")), len(lines) - 1)
-    return [
-        *lines[: first + 1],
-        f"# and {servers - 1} more on other cards and ports (-v), behind a router (advise render)",
-    ]
-
-
-def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
-    """What it starts with, how many requests it holds, how fast it is, whether targets are met: a sentence each."""
-    estimate, holds = ranked.memory, ranked.holds
-    if estimate is None:
-        return
-    starts = f"starts with {format_tokens(estimate.context_length)} tokens a request: {fits_word(ranked.starts)}"
-    if holds is None:
-        yield starts
-    elif holds.asked == holds.typical == 1:
-        speed = _speed(ranked)
-        yield f"{starts}; {speed}" if speed else starts
-    else:
-        full = f"{holds.full_length:,} of full length"
-        typical = f"holds {holds.typical:,} typical requests at once ({full})"
-        yield (
-            f"{starts}; {typical}"
-            if holds.typical != holds.full_length
-            else f"{starts}; holds {holds.full_length:,} at once"
-        )
-        if holds.waiting:
-            wait = f", about {format_seconds(holds.wait_s.value)} each" if holds.wait_s is not None else ""
-            yield f"of {holds.asked:,} at once {holds.waiting:,} wait{wait}"
-    if ranked.copies > 1:
-        own = "by the engine's own data parallel" if ranked.servers == 1 else "behind a router (LiteLLM, nginx, ...)"
-        cards = len(ranked.layout.devices) // ranked.copies if ranked.layout else 1
-        yield f"{ranked.copies} equal copies {own}, each on {cards} card{'s' if cards > 1 else ''}"
-    speed = _speed(ranked)
-    if speed and (holds is None or not holds.asked == holds.typical == 1):
-        yield speed
-    if ranked.targets is not None:
-        wanted = [f"first token within {ranked.targets.ttft_s:g} s"] if ranked.targets.ttft_s else []
-        wanted += [f"{1 / ranked.targets.tpot_s:.3g} tokens/s a request"] if ranked.targets.tpot_s else []
-        met = {True: "met", False: "not met", None: "cannot tell"}[ranked.targets.met]
-        yield f"targets ({', '.join(wanted)}; {ranked.targets.confidence}): {met}"
 
 
 def describe_quality(quality: Quality, quantization: str | None) -> str:
@@ -204,11 +157,6 @@ def describe_licences(licences: Licences, own_download: bool) -> list[str]:
     if licences.engine and re.search(r"AGPL|proprietary", licences.engine, re.I):
         out.append(f"the engine: {licences.engine}")
     return ["; ".join(out)] if out else []
-
-
-def format_seconds(seconds: float) -> str:
-    """`40 s`, `3 min`."""
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
 def _models(options: Sequence[ModelOption]) -> str:
@@ -251,25 +199,6 @@ def _memory(rows: Sequence[DeviceMemory]) -> str:
     return align_table(body, ("GiB on", "weights", "KV", "compute", "other", "total", "of"), "lrrrrrr")
 
 
-def _speed(ranked: RankedDeployment) -> str:
-    speed, holds = ranked.speed, ranked.holds
-    if speed is None or speed.tpot_s is None:
-        return ""
-    between = Interval(value=1 / speed.tpot_s.value, low=1 / speed.tpot_s.high, high=1 / speed.tpot_s.low)
-    many = holds is not None and holds.asked > 1
-    each = " for each" if many else ""
-    out = [f"about {_interval(between)} tokens/s{each}"]
-    if many and speed.output_tps:
-        out.append(f"{_interval(speed.output_tps)} in all")
-    if speed.ttft_s:
-        out.append(f"first token after {format_rate(speed.ttft_s.value)} s")
-    return f"{', '.join(out)} ({speed.calibration or 'modelled from memory traffic'})"
-
-
-def _interval(interval: Interval) -> str:
-    return f"{format_rate(interval.value)} ({format_rate(interval.low)}-{format_rate(interval.high)})"
-
-
 def _alternatives(xs: Sequence[RankedDeployment], verbose: bool) -> str:
     xs = [x for x in xs if x.points or x.memory is None]  # the named ones have lines of their own
     shown = xs if verbose else xs[:SHOWN_ALTERNATIVES]
@@ -285,7 +214,7 @@ def _alternatives(xs: Sequence[RankedDeployment], verbose: bool) -> str:
         fits = {True: "yes", False: "no", None: "cannot tell"}[ranked.memory.fits]
         rows.append(
             [
-                ranked.engine_name[:28],
+                ranked.engine_name[:28] if not ranked.gains else f"{ranked.engine_name[:17]} (simplest)",
                 ranked.quantization or "",
                 "unknown" if total is None else f"{total / GIB:.1f}",
                 speed,
@@ -297,13 +226,15 @@ def _alternatives(xs: Sequence[RankedDeployment], verbose: bool) -> str:
     return made + (f"\n  and {rest} more that would run here (-v)" if rest > 0 else "")
 
 
-NAMES = {"fastest": "Fastest", "widest": "Widest weights", "simplest": "Simplest"}
+NAMES = {"fastest": "Fastest", "widest": "Widest weights"}
 
 
 def _named(advice: Advice) -> list[str]:
     """The named plans, a line each: what they gain and lose."""
     out = []
     for name, i in advice.named.items():
+        if name == "simplest":
+            continue  # it stands in the table
         x = advice.alternatives[i]
         out.append(f"{NAMES[name]}: {x.engine_name} with {x.quantization}: {', '.join(x.gains)}")
     return [wrap_text(line, "  ", "    ") for line in out]

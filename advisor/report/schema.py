@@ -28,7 +28,7 @@ from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.estimation import EstimateRequest
 from advisor.machines.types import Machine
 from advisor.planning.types import CardLayout, TriedFormat
-from advisor.record import Record
+from advisor.record import SCHEMA_VERSION, Record
 
 
 class ErrorBody(Record, frozen=True, kw_only=True):
@@ -165,6 +165,7 @@ class OptionAnswer(Record, frozen=True, kw_only=True):
     hardware: str
     accelerator: str
     count: int
+    cards_used: int
     axis: Axis
     fits: bool | None
     engine: str
@@ -250,6 +251,9 @@ SHAPES: dict[str, type] = {
 def make_schema(name: str) -> dict[str, Any]:
     """The JSON Schema (2020-12) of one shape."""
     made = msgspec.json.schema(SHAPES[name])
+    if name not in ("request", "probe"):
+        top = made["$defs"][made["$ref"].rpartition("/")[2]]
+        top["properties"]["schema_version"] = {"type": "integer", "const": SCHEMA_VERSION}
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"advise {name}", **made}
 
 

@@ -84,14 +84,14 @@ def test_no_refused_size_is_recommended_in_a_large_grid(seed: int) -> None:
 
 
 def test_hardware_buys_no_cards_that_would_stay_unused(tmp_path: Path) -> None:
-    """phi-4 has 40 heads and 10 KV heads: four cards, which are sold by the box, hold two ranks."""
+    """One card is enough for phi-4, and two are the fewest that are sold."""
     prices = tmp_path / "prices.json"
     prices.write_text(json.dumps({"unit": "EUR once", "counts": [2, 4], "prices": {"a100-80gb-sxm": 9000}}))
     shopping = advisor.hardware(
         "microsoft/phi-4", users=8, budget="90000EUR", engine="vllm", quantization="BF16", prices=prices
     )
     assert [o.hardware for o in shopping.options] == ["2x A100 SXM4 80GB"]
-    assert [x.text for x in shopping.rejected] == ["the KV heads do not divide by 4: vLLM would use 2 of them"]
+    assert [x.text for x in shopping.rejected] == ["1 of the 4 cards are enough, and 2 are offered"]
 
 
 def test_explain_takes_the_largest_size_that_starts() -> None:

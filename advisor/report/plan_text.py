@@ -1,0 +1,82 @@
+"""A plan as text: what it starts with, how many requests it holds, how fast it is, its commands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from advisor.advice.types import RankedDeployment
+from advisor.deployment import Interval
+from advisor.report.text import fits_word
+from advisor.units import format_rate, format_tokens
+
+
+def format_seconds(seconds: float) -> str:
+    """`40 s`, `3 min`."""
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def list_command_lines(command: str, servers: int, verbose: bool) -> list[str]:
+    """The lines of a command; of equal servers the first, unless all are wanted."""
+    lines = command.splitlines()
+    if servers < 2 or verbose:
+        return lines
+    first = next((i for i, line in enumerate(lines) if line.endswith(" &")), len(lines) - 1)
+    return [
+        *lines[: first + 1],
+        f"# and {servers - 1} more on other cards and ports (-v), behind a router (advise render)",
+    ]
+
+
+def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
+    """What it starts with, how many requests it holds, how fast it is, whether targets are met: a sentence each."""
+    estimate, holds = ranked.memory, ranked.holds
+    if estimate is None:
+        return
+    starts = f"starts with {format_tokens(estimate.context_length)} tokens a request: {fits_word(ranked.starts)}"
+    if holds is None:
+        yield starts
+    elif holds.asked == holds.typical == 1:
+        speed = _speed(ranked)
+        yield f"{starts}; {speed}" if speed else starts
+    else:
+        full = f"{holds.full_length:,} of full length"
+        typical = f"holds {holds.typical:,} typical requests at once ({full})"
+        yield (
+            f"{starts}; {typical}"
+            if holds.typical != holds.full_length
+            else f"{starts}; holds {holds.full_length:,} at once"
+        )
+        if holds.waiting:
+            wait = f", about {format_seconds(holds.wait_s.value)} each" if holds.wait_s is not None else ""
+            yield f"of {holds.asked:,} at once {holds.waiting:,} wait{wait}"
+    if ranked.copies > 1:
+        own = "by the engine's own data parallel" if ranked.servers == 1 else "behind a router (LiteLLM, nginx, ...)"
+        cards = len(ranked.layout.devices) // ranked.copies if ranked.layout else 1
+        yield f"{ranked.copies} equal copies {own}, each on {cards} card{'s' if cards > 1 else ''}"
+    speed = _speed(ranked)
+    if speed and (holds is None or not holds.asked == holds.typical == 1):
+        yield speed
+    if ranked.targets is not None:
+        wanted = [f"first token within {ranked.targets.ttft_s:g} s"] if ranked.targets.ttft_s else []
+        wanted += [f"{1 / ranked.targets.tpot_s:.3g} tokens/s a request"] if ranked.targets.tpot_s else []
+        met = {True: "met", False: "not met", None: "cannot tell"}[ranked.targets.met]
+        yield f"targets ({', '.join(wanted)}; {ranked.targets.confidence}): {met}"
+
+
+def _speed(ranked: RankedDeployment) -> str:
+    speed, holds = ranked.speed, ranked.holds
+    if speed is None or speed.tpot_s is None:
+        return ""
+    between = Interval(value=1 / speed.tpot_s.value, low=1 / speed.tpot_s.high, high=1 / speed.tpot_s.low)
+    many = holds is not None and holds.asked > 1
+    each = " for each" if many else ""
+    out = [f"about {_interval(between)} tokens/s{each}"]
+    if many and speed.output_tps:
+        out.append(f"{_interval(speed.output_tps)} in all")
+    if speed.ttft_s:
+        out.append(f"first token after {format_rate(speed.ttft_s.value)} s")
+    return f"{', '.join(out)} ({speed.calibration or 'modelled from memory traffic'})"
+
+
+def _interval(interval: Interval) -> str:
+    return f"{format_rate(interval.value)} ({format_rate(interval.low)}-{format_rate(interval.high)})"
