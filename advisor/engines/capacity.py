@@ -61,11 +61,16 @@ def _in_pool(
     plans = plan_caches(deployment, settings, constants)
     rows: Sequence[DeviceMemory] = estimate.devices or ([estimate.host] if estimate.host is not None else [])
     left = [_left(row) for row in rows]
-    if constants.fraction_of != "total" and estimate.devices:
-        left = [estimate.kv_cache.available_low_bytes] * len(rows)
+    if constants.fraction_of != "total" and estimate.devices:  # of what the weights leave, and activations beside it
+        pool_bytes = estimate.kv_cache.available_low_bytes
+        left = [None if x is None or pool_bytes is None else min(x, pool_bytes) for x in left]
     known = [x for x in left if x is not None]
     if len(known) != len(rows) or not rows:
         return (None,) * len(requests)
+    one = fitting.merge_rows(deployment, estimate.devices, estimate.host)
+    if one is not None and one.budget_bytes is not None and one.high_bytes is not None:
+        together = one.budget_bytes - one.high_bytes + sum(_held_bytes(r, 1.0) for r in estimate.devices)
+        known = [min(x, together // len(rows)) for x in known]
 
     def bytes_of(tokens: int) -> list[int]:
         """Of each stage; on a processor of the whole model."""

@@ -71,15 +71,15 @@ class _Rates:
 
     def __init__(self, tools: EngineTools, search: SearchRequest) -> None:
         self.tools, self.search = tools, search
-        self.known: dict[tuple[int, int], SpeedEstimate | None] = {}
+        self.known: dict[tuple[int, int, bool], SpeedEstimate | None] = {}
 
-    def __call__(self, sized: SizedUnit, users: int) -> SpeedEstimate | None:
-        key = id(sized), users
+    def __call__(self, sized: SizedUnit, users: int, long: bool = False) -> SpeedEstimate | None:
+        key = id(sized), users, long
         if key not in self.known:
             deployment = sized.unit.deployment
             shared = capacity.keeps_prefixes(deployment, self.tools.inner)
             self.known[key] = objective.estimate_traffic_speed(
-                deployment, sized.memory, self.search.traffic, users, shared, self.tools.rules
+                deployment, sized.memory, self.search.traffic, users, shared, self.tools.rules, long
             )
         return self.known[key]
 
@@ -234,12 +234,13 @@ def _place(
         return _unsure(deployment, estimate, layout, tools, search, attempt)
     deployment = with_visible_devices(deployment, search.machine)
     speed = _speed_of(deployment, estimate, tools=tools, search=search)
-    on_time = objective.meets_targets(speed, targets)
+    late = _speed_of(deployment, estimate, tools=tools, search=search, long=True) if targets.ttft_s else None
+    on_time = objective.meets_targets(speed, late, targets)
     return _describe(deployment, estimate, layout, 1, speed, on_time, tools, search, attempt)
 
 
 def _speed_of(
-    deployment: Deployment, estimate: MemoryEstimate, *, tools: EngineTools, search: SearchRequest
+    deployment: Deployment, estimate: MemoryEstimate, *, tools: EngineTools, search: SearchRequest, long: bool = False
 ) -> SpeedEstimate | None:
     shared = capacity.keeps_prefixes(deployment, tools.inner)
     return objective.estimate_traffic_speed(

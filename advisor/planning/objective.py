@@ -7,8 +7,8 @@ the arrangement with the most output tokens a second. One user: the lowest time 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -42,6 +42,13 @@ class SizedUnit(NamedTuple):
     held: int
 
 
+class Rates(Protocol):
+    """Speeds of units, each asked once."""
+
+    def __call__(self, sized: SizedUnit, users: int, long: bool = False) -> SpeedEstimate | None:
+        """The speed of a unit for so many users."""
+
+
 class Arrangement(NamedTuple):
     """Equal copies of a unit under the traffic."""
 
@@ -73,11 +80,12 @@ def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Target
     )
 
 
-def meets_targets(speed: SpeedEstimate | None, targets: Targets) -> bool | None:
-    """Whether the times are within the targets; None where they are not known."""
+def meets_targets(speed: SpeedEstimate | None, long: SpeedEstimate | None, targets: Targets) -> bool | None:
+    """Whether the times are within the targets; None where they are not known. `long`: the speed with prompts of the
+    95th percentile, whose first token the target is about."""
     answers = []
     for time, most in (
-        (speed.ttft_s if speed else None, targets.ttft_s),
+        (long.ttft_s if long else None, targets.ttft_s),
         (speed.tpot_s if speed else None, targets.tpot_s),
     ):
         if most is not None:
@@ -87,12 +95,12 @@ def meets_targets(speed: SpeedEstimate | None, targets: Targets) -> bool | None:
     return None if any(a is None for a in answers) else True
 
 
-def make_load(traffic: Traffic, users: int, shared: bool) -> RequestLoad:
-    """The load of so many users of the traffic; `shared`: the engine keeps their common beginning."""
+def make_load(traffic: Traffic, users: int, shared: bool, long: bool = False) -> RequestLoad:
+    """The load of so many users of the traffic; `shared`: the engine keeps their common beginning; `long`: one request
+    with a prompt of the 95th percentile among as many others as there are."""
     kept = min(traffic.shared_tokens, traffic.prompt.mean - 1) if shared else 0
-    return RequestLoad(
-        concurrency=users, prompt=max(1, traffic.prompt.mean - kept), output=max(1, traffic.output.mean), depth=kept
-    )
+    prompt = traffic.prompt.p95 if long else traffic.prompt.mean
+    return RequestLoad(concurrency=users, prompt=max(1, prompt - kept), output=max(1, traffic.output.mean), depth=kept)
 
 
 def request_seconds(speed: SpeedEstimate | None, traffic: Traffic, holds: Holds | None = None) -> Interval | None:
@@ -115,11 +123,11 @@ def choose_arrangement(
     traffic: Traffic,
     targets: Targets,
     priority: str | None,
-    rate: Callable[[SizedUnit, int], SpeedEstimate | None],
+    rate: Rates,
 ) -> Arrangement | None:
     """The best arrangement of equal copies on the cards of so many nodes; None where no unit holds anything.
 
-    `rate` tells the speed of a unit for so many users.
+    `rate` tells the speed of a unit for so many users, with prompts of the 95th percentile where that is asked.
     """
     found: dict[int, list[Arrangement]] = {}
     users = traffic.users
@@ -131,11 +139,9 @@ def choose_arrangement(
             copies = cards // s.unit.cards
             if copies > users or (cards > node_cards and s.unit.layout.nodes == 1):
                 continue  # a copy for nobody, or on a node of its own
-            speed = rate(s, -(-users // copies))
-            here.append(
-                Arrangement(s, copies, speed, s.held * copies >= users and s.held >= -(-users // copies),
-                            meets_targets(speed, targets))
-            )  # fmt: skip
+            each = -(-users // copies)
+            speed, late = rate(s, each), rate(s, each, True) if targets.ttft_s else None
+            here.append(Arrangement(s, copies, speed, s.held >= each, meets_targets(speed, late, targets)))
         if here:
             found[cards] = here
         good = [a for a in here if a.holds_all and a.on_time is not False]
@@ -217,10 +223,16 @@ def scale_speed(speed: SpeedEstimate | None, servers: int) -> SpeedEstimate | No
 
 
 def estimate_traffic_speed(
-    deployment: Deployment, estimate: MemoryEstimate, traffic: Traffic, users: int, shared: bool, rules: Catalog
+    deployment: Deployment,
+    estimate: MemoryEstimate,
+    traffic: Traffic,
+    users: int,
+    shared: bool,
+    rules: Catalog,
+    long: bool = False,
 ) -> SpeedEstimate | None:
     """Speed of a deployment under the traffic of so many users; None where it cannot be modelled."""
-    speed = estimate_speed(deployment, estimate, rules, make_load(traffic, users, shared))
+    speed = estimate_speed(deployment, estimate, rules, make_load(traffic, users, shared, long))
     return None if speed is None or not all(_finite(x) for x in (speed.tpot_s, speed.ttft_s)) else speed
 
 

@@ -29,7 +29,7 @@ from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.layouts import list_units
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.slots import on_all_layers
-from advisor.planning.traffic import Traffic
+from advisor.planning.traffic import P99_OF_NORMAL
 from advisor.planning.types import Plan, Rejection, TriedFormat
 
 NARROWER = 0.85  # times the bits of a format that is too slow: what is not narrower than this is not faster either
@@ -44,26 +44,33 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     if rate is None:
         return _find(entry, search, rules)
     low, high, found = 0, 1, _find(entry, _with_users(search, 1), rules)
-    while isinstance(found, Plan) and not answers_rate(found, search.traffic) and high < MOST_USERS and found.holds_all:
+    while isinstance(found, Plan) and not answers_rate(found, search) and high < MOST_USERS and found.holds_all:
         low, high = high, 2 * high
         found = _find(entry, _with_users(search, high), rules)
     while isinstance(found, Plan) and high - low > max(1, high // 16):
         middle = (low + high) // 2
         smaller = _find(entry, _with_users(search, middle), rules)
-        if isinstance(smaller, Plan) and answers_rate(smaller, search.traffic):
+        if isinstance(smaller, Plan) and answers_rate(smaller, search):
             high, found = middle, smaller
         else:
             low = middle
-    if isinstance(found, Plan) and not answers_rate(found, search.traffic):
+    if isinstance(found, Rejection):
+        return found
+    if not answers_rate(found, search):
         return found._replace(on_time=False)
-    return found
+    peak = high + math.ceil(P99_OF_NORMAL * math.sqrt(high))  # arrivals are independent, so their number varies
+    most = _find(entry, _with_users(search, peak), rules)
+    return most if isinstance(most, Plan) else found
 
 
-def answers_rate(plan: Plan, traffic: Traffic) -> bool:
+def answers_rate(plan: Plan, search: SearchRequest) -> bool:
     """Whether the plan answers requests faster than they come; where its speed is not known that is not said."""
+    traffic = search.traffic
     if traffic.rate is None or plan.speed is None or plan.speed.output_tps is None:
         return True
-    return plan.speed.output_tps.value >= ROOM * traffic.rate * max(1, traffic.output.mean)
+    rate = plan.speed.output_tps
+    sure = rate.low if search.workload.confidence == "safe" else rate.value
+    return sure >= ROOM * traffic.rate * max(1, traffic.output.mean)
 
 
 def _with_users(search: SearchRequest, users: int) -> SearchRequest:

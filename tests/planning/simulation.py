@@ -1,0 +1,102 @@
+"""A discrete simulation of an engine with continuous batching, independent of the planner's formulas for waiting.
+
+Requests arrive at the times of a trace and are routed to the copy with the fewest. A copy admits a request when a slot
+is free and the cache holds its tokens; each step decodes one token of every running request and works on at most a
+chunk of prompts, as vLLM's scheduler does (first come, first served; chunked prefill).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+StepSeconds = Callable[[int, int], float]  # (running requests, prompt tokens in the step) -> seconds
+
+
+class Arrival(NamedTuple):
+    at: float
+    prompt: int
+    output: int
+
+
+class Served(NamedTuple):
+    ttft_s: float
+    tpot_s: float
+
+
+class _Running:
+    __slots__ = ("first_at", "last_at", "left_output", "left_prompt", "request", "tokens")
+
+    def __init__(self, request: Arrival) -> None:
+        self.request = request
+        self.left_prompt, self.left_output = request.prompt, max(1, request.output)
+        self.tokens = request.prompt + request.output
+        self.first_at = self.last_at = 0.0
+
+
+class Copy:
+    """One server."""
+
+    def __init__(self, step: StepSeconds, most_running: int, cache_tokens: int, chunk: int) -> None:
+        self.step, self.most_running, self.cache_tokens, self.chunk = step, most_running, cache_tokens, chunk
+        self.now, self.queue, self.running = 0.0, deque[Arrival](), list[_Running]()
+        self.served: list[Served] = []
+
+    @property
+    def load(self) -> int:
+        return len(self.queue) + len(self.running)
+
+    def advance(self, until: float) -> None:
+        """Steps up to a time; the last may end a little after it."""
+        while self.now < until and (self.queue or self.running):
+            self._admit()
+            self._step()
+        if not self.queue and not self.running:
+            self.now = max(self.now, until)
+
+    def _admit(self) -> None:
+        held = sum(r.tokens for r in self.running)
+        while self.queue and len(self.running) < self.most_running:
+            wanted = self.queue[0].prompt + self.queue[0].output
+            if self.running and held + wanted > self.cache_tokens:
+                break
+            held += wanted
+            self.running.append(_Running(self.queue.popleft()))
+
+    def _step(self) -> None:
+        decoding = [r for r in self.running if not r.left_prompt]
+        room, reading = max(0, self.chunk - len(decoding)), 0
+        finished_prompts = []
+        for r in self.running:
+            if r.left_prompt and room > 0:
+                taken = min(room, r.left_prompt)
+                r.left_prompt -= taken
+                room -= taken
+                reading += taken
+                if not r.left_prompt:
+                    finished_prompts.append(r)
+        self.now += self.step(max(1, len(decoding)), reading)
+        for r in finished_prompts:
+            r.first_at = r.last_at = self.now
+            r.left_output -= 1
+        for r in decoding:
+            r.left_output -= 1
+            r.last_at = self.now
+        for r in [r for r in self.running if not r.left_prompt and r.left_output <= 0]:
+            self.running.remove(r)
+            n = max(1, r.request.output - 1)
+            self.served.append(Served(r.first_at - r.request.at, (r.last_at - r.first_at) / n))
+
+
+def simulate(arrivals: Sequence[Arrival], copies: Sequence[Copy]) -> list[Served]:
+    """What every request of the trace saw."""
+    for arrival in arrivals:
+        for copy in copies:
+            copy.advance(arrival.at)
+        least = min(copies, key=lambda c: c.load)
+        least.now = max(least.now, arrival.at) if not least.load else least.now
+        least.queue.append(arrival)
+    for copy in copies:
+        copy.advance(float("inf"))
+    return [s for c in copies for s in c.served]

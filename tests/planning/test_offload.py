@@ -1,0 +1,70 @@
+"""MoE models larger than the cards: these are filled before experts lie in host memory."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import msgspec
+import pytest
+
+from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.catalog import catalog
+from advisor.deployment import Deployment, Workload
+from advisor.estimation import estimate, find_machine
+from advisor.planning.objective import estimate_traffic_speed
+from advisor.planning.traffic import read_traffic
+
+RULES = catalog()
+MODELS = (
+    "openai/gpt-oss-120b",
+    "zai-org/GLM-4.5-Air",
+    "Qwen/Qwen3-30B-A3B",
+    "Qwen/Qwen3-235B-A22B",
+    "Qwen/Qwen3-Next-80B-A3B-Instruct",
+)
+CARDS = (
+    "1x RTX 3060 12GB, 192GB RAM", "2x RTX 3090, 192GB RAM", "1x RTX 4090, 192GB RAM", "3x RTX 3090, 256GB RAM",
+    "1x RTX 5090, 256GB RAM", "1x RTX 4090 + 1x RTX 3060 12GB, 192GB RAM", "4x RTX 4060 Ti 16GB, 256GB RAM",
+)  # fmt: skip
+CASES = list(product(MODELS, CARDS))
+FULL = 0.85  # of a budget
+
+
+def plan(model: str, hardware: str):
+    request = RecommendRequest(find_machine(hardware, RULES), Workload(), model, engine="llama.cpp")
+    return recommend(request, RULES).chosen
+
+
+def left_to_fit(deployment: Deployment) -> Deployment:
+    """The launch with the placement left to llama-server's `--fit`: whole layers, as many as find room."""
+    own = {"n-gpu-layers", "n-cpu-moe", "cpu-moe", "tensor-split"}
+    return msgspec.structs.replace(deployment, settings={k: v for k, v in deployment.settings.items() if k not in own})
+
+
+@pytest.mark.parametrize(("model", "hardware"), CASES)
+def test_cards_are_full_before_experts_lie_on_the_host(model: str, hardware: str) -> None:
+    chosen = plan(model, hardware)
+    if chosen is None or chosen.deployment is None or "n-cpu-moe" not in chosen.deployment.settings:
+        pytest.skip("no experts in host memory")
+    assert chosen.memory is not None
+    shares = [(r.total_bytes or 0) / (r.budget_bytes or 1) for r in chosen.memory.devices]
+    layers = int(chosen.deployment.settings["n-cpu-moe"])
+    fewer = msgspec.structs.replace(
+        chosen.deployment, settings={**chosen.deployment.settings, "n-cpu-moe": max(0, layers - 1)}
+    )
+    # a layer's experts are up to a seventh of a 12 GB card: there no whole layer more finds room
+    assert min(shares) >= FULL or estimate(fewer, RULES).fits is not True, shares
+    assert min(shares) >= FULL - 0.05
+    traffic = read_traffic(Workload(), chosen.deployment.model.max_context, RULES)
+    other = left_to_fit(chosen.deployment)
+    fit = estimate_traffic_speed(other, estimate(other, RULES), traffic, 1, False, RULES)
+    assert chosen.speed is not None
+    assert chosen.speed.output_tps is not None
+    assert fit is not None
+    assert fit.output_tps is not None
+    assert chosen.speed.output_tps.value >= fit.output_tps.value
+
+
+def test_most_cases_have_experts_on_the_host() -> None:
+    found = [plan(m, h) for m, h in CASES]
+    assert sum(x is not None and x.deployment is not None and "n-cpu-moe" in x.deployment.settings for x in found) >= 20

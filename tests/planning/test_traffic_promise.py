@@ -1,0 +1,148 @@
+"""Plans made for a rate with targets keep them: traces replayed through a simulation, with speeds off by what ours are."""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from simulation import Arrival, Copy, Served, simulate
+
+from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.types import RankedDeployment
+from advisor.catalog import catalog
+from advisor.deployment import Workload
+from advisor.estimation import estimate, find_machine
+from advisor.planning.trace import TraceRequest, read_requests, summarise_requests
+from advisor.speed.efficiencies import load_speed_rules
+from advisor.speed.estimator import estimate_speed
+from advisor.speed.load import RequestLoad
+from advisor.speed.rows import make_samples, predict_sample, read_measured_rows
+
+RULES = catalog()
+DATA = Path(__file__).parent.parent / "data"
+TRACES = {k: DATA / f"azure_2023_{k}.csv" for k in ("conv", "code")}
+PROMISED = 0.9  # of the requests
+ROWS = DATA / "speed_rows.csv"
+MACHINES = (
+    "4x L40S, 256GB RAM", "8x L40S, 512GB RAM", "2x H100 80GB SXM, 512GB RAM", "8x H100 80GB SXM, 2TB RAM",
+    "4x A100 SXM4 80GB, 1TB RAM", "4x RTX 4090, 256GB RAM",
+)  # fmt: skip
+MODELS = ("llama3.1:8b", "qwen3:8b", "Qwen/Qwen2.5-14B-Instruct", "qwen3:32b", "mistralai/Mistral-7B-Instruct-v0.3")
+
+
+class Question(NamedTuple):
+    trace: str
+    model: str
+    machine: str
+    faster: float  # times the rate of the trace
+    ttft_s: float
+    tpot_s: float
+
+
+def draw(seed: int) -> Iterator[Question]:
+    rng = random.Random(seed)
+    while True:
+        yield Question(
+            rng.choice(tuple(TRACES)), rng.choice(MODELS), rng.choice(MACHINES), rng.choice((0.3, 0.6, 1.0, 2.0)),
+            rng.choice((1.0, 2.0, 4.0)), rng.choice((0.03, 0.05, 0.1)),
+        )  # fmt: skip
+
+
+def plan(question: Question, requests: list[TraceRequest]) -> RankedDeployment | None:
+    """A plan that promises its targets; None where there is none."""
+    found = summarise_requests(requests, question.trace)
+    load = Workload(
+        prompt_tokens=found.prompt_mean, prompt_p95=found.prompt_p95, output_tokens=found.output_mean,
+        output_p95=found.output_p95, rate=(found.rate or 1) * question.faster, ttft_s=question.ttft_s,
+        tpot_s=question.tpot_s, confidence="safe", context=8192,
+    )  # fmt: skip
+    request = RecommendRequest(find_machine(question.machine, RULES), load, question.model, engine="vllm")
+    chosen = recommend(request, RULES).chosen
+    return chosen if chosen is not None and chosen.targets is not None and chosen.targets.met else None
+
+
+def replay(chosen: RankedDeployment, requests: list[TraceRequest], question: Question, off: float) -> list[Served]:
+    """The trace on the plan, with every step `off` times as long as predicted."""
+    deployment, layout = chosen.deployment, chosen.layout
+    assert deployment is not None
+    assert layout is not None
+    assert chosen.holds is not None
+    flags = {k: v for k, v in deployment.settings.items() if k != "data-parallel-size"}
+    cards = len(layout.devices) // chosen.copies
+    one = msgspec.structs.replace(deployment, settings=flags, device_count=cards, sequences=1)
+    memory = estimate(one, RULES)
+    admitted = int(str(deployment.settings["max-num-seqs"]))
+    mean = sum(r.prompt for r in requests) // len(requests)
+    steps: dict[int, float] = {}
+    alone = estimate_speed(one, memory, RULES, RequestLoad(concurrency=1, prompt=max(1, mean), output=64))
+    assert alone is not None
+    assert alone.prefill_tps is not None
+    reading = 1 / alone.prefill_tps.value
+
+    def step(running: int, tokens: int) -> float:
+        if running not in steps:
+            speed = estimate_speed(one, memory, RULES, RequestLoad(concurrency=running, prompt=max(1, mean), output=64))
+            assert speed is not None
+            assert speed.decode_tps is not None
+            steps[running] = 1 / speed.decode_tps.value
+        return off * (steps[running] + tokens * reading)
+
+    copies = [Copy(step, admitted, memory.kv_cache.tokens or 10**9, 2048) for _ in range(chosen.copies)]
+    start = requests[0].at or 0.0
+    arrivals = [
+        Arrival(((r.at or 0.0) - start) / question.faster, max(1, r.prompt), max(1, r.output)) for r in requests
+    ]
+    return simulate(arrivals, copies)
+
+
+@functools.cache
+def spread_of_rows() -> tuple[float, ...]:
+    """Measured over predicted time between tokens of published rows."""
+    rows = [r for r in read_measured_rows(ROWS) if r.kind == "tpot"]
+    table = load_speed_rules(RULES)
+    return tuple(s.row.value / predict_sample(s, table) for s in make_samples(rows, RULES))
+
+
+def kept(question: Question, chosen: RankedDeployment, requests: list[TraceRequest], off: float) -> float:
+    served = replay(chosen, requests, question, off)
+    assert len(served) == len(requests)
+    return sum(s.ttft_s <= question.ttft_s and s.tpot_s <= question.tpot_s for s in served) / len(served)
+
+
+def judge(count: int, length: int, seed: int) -> list[float]:
+    """Shares of requests within both targets, of so many plans."""
+    rng, ratios, out = random.Random(seed), spread_of_rows(), []
+    traces = {k: read_requests(p)[:length] for k, p in TRACES.items()}
+    for question in draw(seed):
+        chosen = plan(question, traces[question.trace])
+        if chosen is not None:
+            out.append(kept(question, chosen, traces[question.trace], rng.choice(ratios)))
+        if len(out) == count:
+            return out
+    raise AssertionError("no plans")
+
+
+def test_the_simulation_serves_what_arrives() -> None:
+    """One request alone: its prompt in chunks, then a token a step; two at once wait where the cache holds one."""
+    served = simulate([Arrival(0.0, 1000, 11)], [Copy(lambda running, tokens: 0.01 + tokens / 1e5, 8, 10**6, 500)])
+    assert math.isclose(served[0].ttft_s, 2 * (0.01 + 0.005), rel_tol=1e-6)
+    assert math.isclose(served[0].tpot_s, 0.01, rel_tol=1e-6)
+    two = simulate([Arrival(0.0, 100, 11)] * 2, [Copy(lambda running, tokens: 0.01, 8, 150, 500)])
+    assert max(s.ttft_s for s in two) >= 0.11 > min(s.ttft_s for s in two)
+
+
+def test_plans_keep_what_they_promise() -> None:
+    shares = judge(4, 400, 1)
+    assert sum(s >= PROMISED for s in shares) >= 3, shares
+
+
+@pytest.mark.slow
+def test_fifty_plans_keep_what_they_promise() -> None:
+    shares = judge(50, 2000, 2)
+    assert sum(s >= PROMISED for s in shares) >= 0.95 * 50, sorted(shares)
