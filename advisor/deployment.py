@@ -202,6 +202,7 @@ class Workload(Record, frozen=True, kw_only=True):
     output_tokens: Positive | None = None  # of a typical request, mean
     output_p95: Positive | None = None
     rate: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # requests a second, instead of users
+    burst: Annotated[float, Meta(ge=1, le=1000)] = 1.0  # the rate in a busy moment over the mean rate
     ttft_s: Seconds | None = None  # targets: time to first token, time between tokens
     tpot_s: Seconds | None = None
     target_tps: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # tokens a second of one request

@@ -64,7 +64,7 @@ def _add_traffic(fields: dict[str, Any], given: Mapping[str, Any]) -> None:
         if found.shared_prefix:
             fields["shared_prefix"] = found.shared_prefix
         if not given.get("concurrency"):
-            fields["rate"] = found.rate
+            fields |= {"rate": found.rate, "burst": found.burst}
     for name in ("prompt_tokens", "output_tokens"):
         if given.get(name) is not None:
             fields[name] = parse_token_option(str(given[name]), f"--{name.replace('_', '-')}")

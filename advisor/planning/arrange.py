@@ -66,6 +66,9 @@ def _worth(plan: Plan, search: SearchRequest) -> tuple[bool, bool, bool, float, 
     return plan.starts is True, plan.holds_all, plan.on_time is not False, steps, -len(plan.layout.devices)
 
 
+MOST_ADMITTED = 4  # times the requests that a rate comes to at once
+
+
 class _Rates:
     """Speeds of units for so many users, each asked once."""
 
@@ -100,7 +103,8 @@ def _arrange(
     failed: list[tuple[Deployment, MemoryEstimate]] = []
     at_once = find_own_flag(tools.entry, "sequences")
     if at_once:  # the most that one copy is asked for
-        base = with_settings(base, {at_once: search.traffic.users})
+        more = MOST_ADMITTED if search.traffic.rate is not None else 1
+        base = with_settings(base, {at_once: more * search.traffic.users})
     for unit in list_units(base, tools.entry):
         if unit.last_resort and sized:
             break
@@ -146,7 +150,10 @@ def _finish(best: objective.Arrangement, tools: EngineTools, search: SearchReque
     each = -(-users // best.copies)
     at_once = find_own_flag(tools.entry, "sequences")
     if at_once:
-        deployment = with_settings(deployment, {at_once: -(-each // layout.data) if layout.dp_attention else each})
+        admitted = -(-each // layout.data) if layout.dp_attention else each
+        if search.traffic.rate is not None:  # a burst is better served slowly than kept waiting
+            admitted = max(admitted, min(MOST_ADMITTED * admitted, best.sized.held))
+        deployment = with_settings(deployment, {at_once: admitted})
     one = ask(tools, attempt, deployment, []) or best.sized.memory
     full = capacity.count_held(deployment, one, tools.inner, [capacity.RequestTokens(one.context_length)])[0] or 1
     wanted = users if servers == 1 else each

@@ -70,7 +70,7 @@ def answers_rate(plan: Plan, search: SearchRequest) -> bool:
         return True
     rate = plan.speed.output_tps
     sure = rate.low if search.workload.confidence == "safe" else rate.value
-    return sure >= ROOM * traffic.rate * max(1, traffic.output.mean)
+    return sure >= ROOM * traffic.rate * traffic.burst * max(1, traffic.output.mean)
 
 
 def _with_users(search: SearchRequest, users: int) -> SearchRequest:

@@ -25,6 +25,7 @@ LARGEST_BYTES = 256 * 2**20
 MOST_REQUESTS = 2_000_000
 MOST_TOKENS = 10**8
 BLOCK = 512  # tokens of one of Mooncake's hash ids
+MOMENT_S = 5.0  # about as long as people wait for a first token
 IN_COMMON = 0.5  # of the requests: a block that so many begin with is a common prefix
 
 
@@ -46,6 +47,7 @@ class TraceSummary(Record, frozen=True, kw_only=True):
     output_mean: int
     output_p95: int
     rate: float | None
+    burst: float  # the rate of a busy moment over the mean one, 1 where there are no times
     shared_prefix: float | None  # None where the trace says nothing of prefixes
 
 
@@ -81,8 +83,18 @@ def summarise_requests(requests: Sequence[TraceRequest], name: str) -> TraceSumm
         output_mean=max(1, round(sum(outputs) / n)),
         output_p95=max(1, outputs[min(n - 1, int(0.95 * n))]),
         rate=(n - 1) / seconds if seconds > 0 else None,
+        burst=_burst(times) if seconds > 0 else 1.0,
         shared_prefix=_shared(requests, sum(prompts) / n),
     )
+
+
+def _burst(times: Sequence[float]) -> float:
+    """How much more than the mean rate arrives in the moments in which nine of ten requests arrive at the latest."""
+    begin, seconds = min(times), max(times) - min(times)
+    counts = Counter(int((t - begin) / MOMENT_S) for t in times)
+    by_request = sorted(n for n in counts.values() for _ in range(n))
+    busy = by_request[min(len(by_request) - 1, int(0.9 * len(by_request)))] / MOMENT_S
+    return min(1000.0, max(1.0, busy * seconds / len(times)))
 
 
 def _shared(requests: Sequence[TraceRequest], mean: float) -> float | None:

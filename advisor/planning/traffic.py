@@ -27,7 +27,8 @@ class Traffic(Record, frozen=True, kw_only=True):
     prompt: TokenSpread
     output: TokenSpread
     users: int  # requests at once
-    rate: float | None = None  # requests a second
+    rate: float | None = None  # requests a second, in the mean
+    burst: float = 1.0  # times that, in a busy moment
     shared_prefix: float = 0.0  # share of a typical prompt that all requests have in common
     full_length: bool = False  # all of them may be of full length at once
 
@@ -77,6 +78,7 @@ def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Tra
         output=TokenSpread(mean=output, p95=max(output, min(longest_output, context - prompt))),
         users=workload.concurrency,
         rate=workload.rate,
+        burst=workload.burst,
         shared_prefix=workload.shared_prefix or 0.0,
         full_length=workload.full_length,
     )

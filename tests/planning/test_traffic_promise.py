@@ -1,4 +1,4 @@
-"""Plans made for a rate with targets keep them: traces replayed through a simulation, with speeds off by what ours are."""
+"""Plans made for a rate with targets keep them: traces replayed in a simulation, with speeds off by as much as ours."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def plan(question: Question, requests: list[TraceRequest]) -> RankedDeployment |
     load = Workload(
         prompt_tokens=found.prompt_mean, prompt_p95=found.prompt_p95, output_tokens=found.output_mean,
         output_p95=found.output_p95, rate=(found.rate or 1) * question.faster, ttft_s=question.ttft_s,
-        tpot_s=question.tpot_s, confidence="safe", context=8192,
+        tpot_s=question.tpot_s, burst=found.burst, confidence="safe", context=8192,
     )  # fmt: skip
     request = RecommendRequest(find_machine(question.machine, RULES), load, question.model, engine="vllm")
     chosen = recommend(request, RULES).chosen
