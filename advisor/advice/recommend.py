@@ -34,6 +34,7 @@ from advisor.deployment import Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
+from advisor.planning.layouts import list_servers
 from advisor.planning.search import find_best_plan
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.types import Plan, Rejection
@@ -229,7 +230,8 @@ def _ranked(
     shown: bool,
 ) -> RankedDeployment:
     from advisor import engines
-    from advisor.render import list_targets, render_command
+    from advisor.render import list_targets
+    from advisor.render.copies import render_commands
 
     decided = engines.decide_settings(plan.deployment, rules.engines(), plan.quantization)
     if entry.id in guide_result.decision.engines:
@@ -246,7 +248,7 @@ def _ranked(
         quantization=plan.quantization.id,
         settings={d.name: d.value for d in decided},
         because={d.name: d.because for d in decided},
-        command=render_command(plan.deployment, rules)
+        command=render_commands(list_servers(plan.deployment, plan.layout, plan.servers, entry.port or 8000), rules)
         if has_command and (position < 4 or entry.id in guide_result.decision.engines)
         else None,
         memory=plan.memory,

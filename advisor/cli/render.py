@@ -74,13 +74,27 @@ def command(**given: Any) -> int:
     import msgspec
 
     d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
-    if given["target"] == "all":
+    if advice.chosen.servers > 1:
+        made = _copies(advice, d, given, rules)
+    elif given["target"] == "all":
         made = render_every(d, rules, advice.workload, given["verbose"])
     else:
         made = render_files(d, given["target"], rules, advice.workload, given["verbose"])
     if not given["quiet"]:
         _warn(d, made, rules)
     return _out(made, given, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
+
+
+def _copies(advice: Any, deployment: Any, given: dict[str, Any], rules: Any) -> Any:
+    """Files of several equal servers and the router before them."""
+    from advisor.planning.layouts import list_servers, share_devices
+    from advisor.render.copies import render_copies
+
+    chosen, port = advice.chosen, given["port"] or rules.engine(deployment.engine).port or 8000
+    servers = list_servers(deployment, chosen.layout, chosen.servers, port)
+    target = "compose" if given["target"] == "all" else given["target"]
+    devices = share_devices(chosen.layout, chosen.servers)
+    return render_copies(servers, devices, target, rules, port, advice.workload)
 
 
 def _advice(given: dict[str, Any], rules: Any) -> Any:

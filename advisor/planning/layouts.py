@@ -160,6 +160,22 @@ def show_devices(deployment: Deployment, devices: tuple[int, ...]) -> Deployment
     return msgspec.structs.replace(deployment, environment=shown)
 
 
+def list_servers(deployment: Deployment, layout: CardLayout, servers: int, base_port: int) -> list[Deployment]:
+    """The equal servers of a plan: each with its own cards and port."""
+    if servers < 2:
+        return [deployment]
+    return [
+        msgspec.structs.replace(show_devices(deployment, cards), port=(deployment.port or base_port) + i)
+        for i, cards in enumerate(share_devices(layout, servers))
+    ]
+
+
+def share_devices(layout: CardLayout, servers: int) -> list[tuple[int, ...]]:
+    """Indices of each server's cards."""
+    each = len(layout.devices) // servers
+    return [layout.devices[i * each : (i + 1) * each] for i in range(servers)]
+
+
 def spread_over_cards(deployment: Deployment, entry: Engine) -> Deployment:
     """Over all cards of the machine: tensor parallel where the engine has it (the largest size it does not refuse)."""
     machine = deployment.machine

@@ -1,0 +1,119 @@
+"""Files for several equal servers: a script that starts all of them, a compose project with a router before them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.deployment import Deployment, Workload
+from advisor.errors import BadInput
+from advisor.render.files import LaunchFile, render_command, render_files
+
+ROUTER_IMAGE = "nginx:1.29"  # nginx.org, stable-mainline tag of the official image
+SECONDS = 3600  # that an answer may take, streamed or not
+
+
+def render_commands(servers: Sequence[Deployment], rules: Catalog) -> str:
+    """The shell lines that start every server of a plan side by side, each with cards and a port of its own."""
+    lines = [f"{render_command(s, rules)} &" for s in servers]
+    return "\n".join([*lines, "wait"]) if len(lines) > 1 else render_command(servers[0], rules)
+
+
+def render_copies(
+    servers: Sequence[Deployment],
+    devices: Sequence[Sequence[int]],
+    target: str,
+    rules: Catalog,
+    port: int,
+    work: Workload | None = None,
+) -> tuple[LaunchFile, ...]:
+    """The files of several equal servers. `devices`: indices of each one's cards; `port`: where the router listens.
+
+    Raises BadInput for targets that start one server only.
+    """
+    if target == "command":
+        first = render_files(servers[0], target, rules, work)[0]
+        text = "#!/bin/sh\n# Equal servers side by side; put a router (nginx, LiteLLM) before their ports.\n"
+        return (LaunchFile(name=first.name, content=text + render_commands(servers, rules) + "\n", executable=True),)
+    if target != "compose":
+        raise BadInput(f"{len(servers)} equal servers: take --target command or compose, which writes a router, too")
+    return (_compose(servers, devices, rules, port, work),)
+
+
+def _compose(
+    servers: Sequence[Deployment], devices: Sequence[Sequence[int]], rules: Catalog, port: int, work: Workload | None
+) -> LaunchFile:
+    """One project: a service for each server, and nginx before them."""
+    from advisor.files import parse_yaml
+
+    services: dict[str, Any] = {}
+    volumes: dict[str, Any] = {}
+    inside = 8000
+    name = "compose.yaml"
+    for k, (server, cards) in enumerate(zip(servers, devices, strict=True), 1):
+        bare = msgspec.structs.replace(server, environment={}, port=None)
+        made = render_files(bare, "compose", rules, work)[0]
+        body = parse_yaml(made.content, made.name)
+        name = made.name
+        ((service_name, service),) = body["services"].items()
+        inside = int(str(service["ports"][0]).rpartition(":")[2])
+        service.pop("ports")
+        _pin_devices(service, cards)
+        services[f"{service_name}-{k}"] = service
+        volumes |= body.get("volumes") or {}
+    services["router"] = {
+        "image": ROUTER_IMAGE,
+        "restart": "unless-stopped",
+        "ports": [f"127.0.0.1:{port}:80"],
+        "configs": [{"source": "router", "target": "/etc/nginx/conf.d/default.conf"}],
+        "depends_on": list(services),
+    }
+    whole: dict[str, Any] = {
+        "services": services,
+        **({"volumes": volumes} if volumes else {}),
+        "configs": {"router": {"content": make_router_config([s for s in services if s != "router"], inside)}},
+    }
+    return LaunchFile(name=name, content=_as_yaml(whole))
+
+
+def make_router_config(names: Sequence[str], port: int) -> str:
+    """nginx's configuration: the server with the fewest requests under way gets the next one."""
+    for name in names:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
+            raise BadInput(f"{name!r} is no host name")
+    hosts = "\n".join(f"  server {n}:{port};" for n in names)
+    return (
+        f"upstream servers {{\n  least_conn;\n{hosts}\n}}\n"
+        "server {\n  listen 80;\n  location / {\n    proxy_pass http://servers;\n    proxy_http_version 1.1;\n"
+        f'    proxy_set_header Connection "";\n    proxy_buffering off;\n    proxy_read_timeout {SECONDS}s;\n'
+        "    client_max_body_size 64m;\n  }\n}\n"
+    )
+
+
+def _pin_devices(service: dict[str, Any], cards: Sequence[int]) -> None:
+    """The service with its own cards instead of so many of them."""
+    reserved = service.get("deploy", {}).get("resources", {}).get("reservations", {}).get("devices", [])
+    for device in reserved:
+        device.pop("count", None)
+        device["device_ids"] = [str(c) for c in cards]
+
+
+def _as_yaml(body: dict[str, Any]) -> str:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        """Long texts as blocks, no anchors."""
+
+        def ignore_aliases(self, data: Any) -> bool:
+            return True
+
+    def text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+    Dumper.add_representer(str, text)
+    title = "# Equal servers behind a router that gives each request to the least busy one.\n"
+    return title + yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)
