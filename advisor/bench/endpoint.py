@@ -103,6 +103,27 @@ def warm_up(endpoint: Endpoint, model: str, key: str | None, timeout: float = 30
     _ask(endpoint.url, "/v1/chat/completions", key, timeout, body)
 
 
+def ask_question(endpoint: Endpoint, model: str, question: str, most_tokens: int, timeout: float) -> int | None:
+    """Tokens of the answer to a question, None where the server does not say. Raises BadInput where it fails."""
+    body = {"model": model, "max_tokens": most_tokens, "messages": [{"role": "user", "content": question}]}
+    answer = _ask(endpoint.url, "/v1/chat/completions", None, timeout, body)
+    usage = answer.get("usage") if isinstance(answer, dict) else None
+    return _count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
+
+
+def answers_health(url: str, path: str, timeout: float = 2) -> bool:
+    """Whether a server answers with success at a path."""
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    try:
+        with urllib.request.urlopen(_base(url) + path, timeout=timeout) as r:  # noqa: S310 - http or https, see _base
+            return 200 <= int(r.status) < 300
+    except (urllib.error.URLError, OSError, http.client.HTTPException, ValueError):
+        return False
+
+
 def _base(url: str) -> str:
     given = url.strip()
     given = (given if "://" in given else f"http://{given}").rstrip("/").removesuffix("/v1")

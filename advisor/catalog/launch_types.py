@@ -231,6 +231,7 @@ class EngineStart(Record, frozen=True, kw_only=True):
     after: tuple[str, ...] = ()  # run once the server answers
     tags: ModelTags | None = None  # None = models are told by path or repository
     extra: tuple[str, ...] = ()  # words behind the model
+    detailed_log: tuple[str, ...] = ()  # words that make it log its memory in full
     needs: dict[str, str] = {}  # variables the user has to set -> what they hold
     nodes: MultiNodeWords | None = None
     like: EngineId | None = None

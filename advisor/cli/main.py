@@ -18,6 +18,7 @@ COMMANDS = {
     "compare": ("advisor.cli.compare", "What engines can do, side by side, on this hardware."),
     "hardware": ("advisor.cli.hardware", "What to buy or rent for a model, users and a budget."),
     "migrate": ("advisor.cli.migrate", "What changes from one engine to another, flag by flag."),
+    "run": ("advisor.cli.run", "Start what recommend says, and measure one answer."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
     "bench": ("advisor.cli.bench", "Measure a server that runs, beside what was predicted for it."),
     "calibrate": ("advisor.cli.calibrate", "Compare an engine's start-up log with the prediction, and use it later."),

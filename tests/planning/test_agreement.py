@@ -84,7 +84,7 @@ def disagreements(ranked: RankedDeployment, load: Workload) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_commands_agree_about_what_is_recommended(seed: int) -> None:
     looked, wrong = 0, []
     for hardware, model, load in questions(seed, 30):
@@ -111,7 +111,7 @@ def full_length_fits(ranked: RankedDeployment, count: int) -> bool | None:
     return answer_deployment(made, RULES).fits
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.parametrize("seed", [11])
 def test_what_is_held_is_what_fits(seed: int) -> None:
     """So many of full length as `holds` says fit, one more is not sure to: pools and caches that grow, one server."""
     looked = 0
@@ -142,7 +142,7 @@ def errors_of(command: str, hardware: str, folder: Any) -> list[str]:
 
 def test_recommended_commands_pass_the_gate(tmp_path: Any) -> None:
     wrong = []
-    for hardware, model, load in questions(7, 40):
+    for hardware, model, load in questions(7, 16):
         for ranked, _ in answered(hardware, model, load)[:1]:
             if ranked.command and "${" not in ranked.command:
                 found = errors_of(ranked.command, hardware, tmp_path)

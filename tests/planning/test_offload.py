@@ -16,22 +16,20 @@ from advisor.planning.traffic import read_traffic
 
 RULES = catalog()
 MODELS = (
-    "openai/gpt-oss-120b",
-    "zai-org/GLM-4.5-Air",
-    "Qwen/Qwen3-30B-A3B",
-    "Qwen/Qwen3-235B-A22B",
-    "Qwen/Qwen3-Next-80B-A3B-Instruct",
-)
+    "openai/gpt-oss-120b", "zai-org/GLM-4.5-Air", "Qwen/Qwen3-235B-A22B", "MiniMaxAI/MiniMax-M2.7",
+    "Qwen/Qwen3.5-122B-A10B", "Qwen/Qwen3-Next-80B-A3B-Instruct",
+)  # fmt: skip
 CARDS = (
-    "1x RTX 3060 12GB, 192GB RAM", "2x RTX 3090, 192GB RAM", "1x RTX 4090, 192GB RAM", "3x RTX 3090, 256GB RAM",
-    "1x RTX 5090, 256GB RAM", "1x RTX 4090 + 1x RTX 3060 12GB, 192GB RAM", "4x RTX 4060 Ti 16GB, 256GB RAM",
+    "1x RTX 3060 12GB, 256GB RAM", "1x RTX 4090, 256GB RAM", "1x RTX 5090, 256GB RAM",
+    "1x RTX 4090 + 1x RTX 3060 12GB, 256GB RAM", "2x RTX 4060 Ti 16GB, 256GB RAM", "1x RTX 4060 Ti 16GB, 256GB RAM",
 )  # fmt: skip
 CASES = list(product(MODELS, CARDS))
 FULL = 0.85  # of a budget
 
 
 def plan(model: str, hardware: str):
-    request = RecommendRequest(find_machine(hardware, RULES), Workload(), model, engine="llama.cpp")
+    quant = None if "gpt-oss" in model else "Q4_K_M"
+    request = RecommendRequest(find_machine(hardware, RULES), Workload(), model, quant, engine="llama.cpp")
     return recommend(request, RULES).chosen
 
 
@@ -41,11 +39,14 @@ def left_to_fit(deployment: Deployment) -> Deployment:
     return msgspec.structs.replace(deployment, settings={k: v for k, v in deployment.settings.items() if k not in own})
 
 
-@pytest.mark.parametrize(("model", "hardware"), CASES)
+@pytest.mark.parametrize(
+    ("model", "hardware"), [pytest.param(*c, marks=pytest.mark.slow if i % 3 else ()) for i, c in enumerate(CASES)]
+)
 def test_cards_are_full_before_experts_lie_on_the_host(model: str, hardware: str) -> None:
     chosen = plan(model, hardware)
-    if chosen is None or chosen.deployment is None or "n-cpu-moe" not in chosen.deployment.settings:
-        pytest.skip("no experts in host memory")
+    assert chosen is not None
+    assert chosen.deployment is not None
+    assert "n-cpu-moe" in chosen.deployment.settings
     assert chosen.memory is not None
     shares = [(r.total_bytes or 0) / (r.budget_bytes or 1) for r in chosen.memory.devices]
     layers = int(chosen.deployment.settings["n-cpu-moe"])
@@ -63,8 +64,3 @@ def test_cards_are_full_before_experts_lie_on_the_host(model: str, hardware: str
     assert fit is not None
     assert fit.output_tps is not None
     assert chosen.speed.output_tps.value >= fit.output_tps.value
-
-
-def test_most_cases_have_experts_on_the_host() -> None:
-    found = [plan(m, h) for m, h in CASES]
-    assert sum(x is not None and x.deployment is not None and "n-cpu-moe" in x.deployment.settings for x in found) >= 20

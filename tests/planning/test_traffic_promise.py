@@ -138,8 +138,8 @@ def test_the_simulation_serves_what_arrives() -> None:
 
 
 def test_plans_keep_what_they_promise() -> None:
-    shares = judge(4, 400, 1)
-    assert sum(s >= PROMISED for s in shares) >= 3, shares
+    shares = judge(3, 300, 1)
+    assert sum(s >= PROMISED for s in shares) >= 2, shares
 
 
 @pytest.mark.slow

@@ -1,0 +1,146 @@
+"""`advise run`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from advisor.cli import options
+
+
+@click.command(
+    "run",
+    epilog="""\b
+Examples:
+  advise run
+  advise run --model ./model.gguf --context 16k
+  advise run --use-case code --engine llama.cpp --port 8081
+  advise run --model qwen3:8b --download
+
+Starts what `advise recommend` says for the same options, waits until it answers,
+asks one request, shows what it logged and measured beside what was predicted, and
+leaves it running in the foreground: Ctrl-C stops it. Only engines that are
+installed; nothing is installed, and nothing is downloaded without --download.
+Exit status: that of the server; 1 nothing fits; 2 it cannot be started.
+""",
+)
+@options.add_model_options()
+@click.option(
+    "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
+)
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port to listen on (default: the engine's).")
+@click.option("--download", is_flag=True, help="The engine may download the model.")
+@click.option("--wait", type=options.POSITIVE, default=1800.0, metavar="S", help="Most seconds until it answers.")
+@click.option("--log", "log_file", metavar="FILE", help="Where its output goes (default: a temporary file).")
+@click.option("--once", is_flag=True, help="Stop it after the first answer.")
+@options.add_rules_option
+@options.as_json
+@options.quiet
+def command(**given: Any) -> int:
+    """Start what `recommend` says, and show what it measures beside the prediction."""
+    from advisor.advice.installed_plan import choose_installed
+    from advisor.advice.recommend_request import RecommendRequest
+    from advisor.catalog import catalog
+    from advisor.cli.workload import build_workload
+    from advisor.errors import BadInput
+    from advisor.report.run import describe_run
+    from advisor.running.server import parse_command, start_process, stop_process
+
+    rules = catalog(options.list_rule_roots())
+    asked = RecommendRequest(
+        machine=options.read_machine_options("this", None, rules),
+        workload=build_workload(given),
+        model=options.fetch_online(given["model"], given["quant"], given["quiet"]),
+        quantization=given["quant"],
+        engine=given["engine"],
+    )
+    plan = choose_installed(asked, given["download"], given["port"], rules)
+    if plan is None:
+        click.echo("advise: nothing fits; `advise recommend` says why and what would", err=True)
+        return 1
+    log = _log_path(given["log_file"])
+    start = parse_command(plan.command)
+    process = start_process(start, plan.detailed_log, log)
+
+    def said(text: str) -> None:
+        if not given["quiet"]:
+            click.echo(text, err=True)
+
+    said(f"advise: {start.shown}\nadvise: its output is in {log}")
+    try:
+        answer = _watch(process, plan, given, log, said, rules)
+        if given["as_json"]:
+            options.print_json(answer)
+        else:
+            click.echo(describe_run(answer))
+        if given["once"]:
+            stop_process(process)
+            return 0
+        said("advise: it runs until Ctrl-C")
+        return process.wait()
+    except BadInput:
+        stop_process(process)
+        raise
+    except KeyboardInterrupt:
+        stop_process(process)
+        said("advise: stopped")
+        return 0
+
+
+def _log_path(name: str | None) -> Path:
+    """Where the output goes. Raises BadInput for a file that is there."""
+    import tempfile
+
+    from advisor.errors import BadInput
+
+    if name is None:
+        return Path(tempfile.mkdtemp(prefix="advise-run-")) / "server.log"
+    path = Path(name)
+    if path.exists():
+        raise BadInput(f"--log {name}: it is there already, and nothing is written over")
+    return path
+
+
+def _watch(process: Any, plan: Any, given: dict[str, Any], log: Path, said: Any, rules: Any) -> dict[str, Any]:
+    """Wait for the server, ask it once, and put what it says beside the prediction."""
+    from advisor.bench.endpoint import ask_server
+    from advisor.calibration.compare import calibrate_memory
+    from advisor.calibration.logged_deployment import CalibrationRequest
+    from advisor.errors import AdvisorError
+    from advisor.running.run import measure_answer
+    from advisor.running.server import wait_until_healthy
+
+    tty = sys.stderr.isatty() and not given["quiet"]
+
+    def progress(seconds: float) -> None:
+        if tty:
+            click.echo(f"\radvise: waiting for {plan.url}{plan.health_path}, {seconds:.0f} s", err=True, nl=False)
+
+    seconds = wait_until_healthy(process, plan.url, plan.health_path, given["wait"], log, progress)
+    if tty:
+        click.echo("", err=True)
+    endpoint = ask_server(plan.url, rules.engines())
+    answer = measure_answer(endpoint, plan.speed)
+    memory: dict[str, Any] | None = None
+    try:
+        text = log.read_bytes()[-8 * 2**20 :].decode("utf-8", "replace")
+        request = CalibrationRequest(
+            text=text, model=plan.model, quantization=plan.quantization, engine=plan.engine, keep=False
+        )
+        memory = calibrate_memory(request, rules).to_dict()
+    except AdvisorError as e:
+        said(f"advise: {e.message}")
+    return {
+        "engine": plan.engine,
+        "model": plan.model,
+        "quantization": plan.quantization,
+        "url": plan.url,
+        "command": plan.command,
+        "log": str(log),
+        "started_s": round(seconds, 2),
+        "answer": answer.to_dict(),
+        "memory": memory,
+    }

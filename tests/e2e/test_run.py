@@ -1,0 +1,100 @@
+"""`advise run` with a real llama-server: started as recommended, asked once, beside the prediction, stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+import tiny_model
+from commands import advise
+from programs import program
+from serving import free_port
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """A PATH on which `llama-server` is the real one."""
+    real = program("llama-server")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    shim = folder / "llama-server"
+    shim.write_text(f'#!/bin/sh\nexec "{real}" "$@"\n')
+    shim.chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def words(model: Path, port: int) -> list[str]:
+    return ["run", "--model", str(model), "--engine", "llama.cpp", "--context", "1024", "--port", str(port)]
+
+
+def test_it_is_started_asked_and_stopped(tmp_path: Path, path: str) -> None:
+    model = tiny_model.write(tmp_path / "tiny model.gguf")
+    port = free_port()
+    p = advise(*words(model, port), "--once", "--json", env={"PATH": path})
+    assert p.returncode == 0, p.stderr
+    found = json.loads(p.stdout)
+    assert found["engine"] == "llama.cpp"
+    assert found["answer"]["output_tokens"] >= 1
+    assert found["answer"]["output_tps"] > 0
+    parts = {x["part"]: x for x in found["memory"]["parts"]}
+    assert parts["KV cache"]["logged"] == pytest.approx(parts["KV cache"]["predicted"], abs=11_000)
+    with pytest.raises((urllib.error.URLError, OSError)):  # it is gone
+        urllib.request.urlopen(found["url"], timeout=2)
+
+
+def test_an_interrupt_stops_the_server(tmp_path: Path, path: str) -> None:
+    model = tiny_model.write(tmp_path / "tiny.gguf")
+    port = free_port()
+    program_path = Path(sys.executable).parent / "advise"
+    p = subprocess.Popen(
+        [str(program_path), *words(model, port), "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={**os.environ, "PATH": path}, start_new_session=True,
+    )  # fmt: skip
+    try:
+        for _ in range(1200):
+            assert p.poll() is None
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as r:
+                    if r.status == 200:
+                        break
+            except (urllib.error.URLError, OSError):
+                time.sleep(0.1)
+        os.kill(p.pid, signal.SIGINT)
+        p.wait(60)
+    finally:
+        if p.poll() is None:
+            os.killpg(p.pid, signal.SIGKILL)
+    with pytest.raises((urllib.error.URLError, OSError)):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2)
+
+
+def test_what_ends_at_once_is_said_with_its_log(tmp_path: Path) -> None:
+    program("llama-server")
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    (folder / "llama-server").write_text("#!/bin/sh\necho broken build >&2\nexit 3\n")
+    (folder / "llama-server").chmod(0o755)
+    model = tiny_model.write(tmp_path / "tiny.gguf")
+    p = advise(*words(model, free_port()), env={"PATH": f"{folder}:{os.environ['PATH']}"})
+    assert p.returncode == 2
+    assert "status 3" in p.stderr
+    assert "broken build" in p.stderr
+
+
+def test_nothing_is_downloaded_or_overwritten_unasked(tmp_path: Path, path: str) -> None:
+    p = advise("run", "--model", "qwen3:0.6b", "--engine", "llama.cpp", env={"PATH": path})
+    assert p.returncode == 2
+    assert "--download" in p.stderr
+    log = tmp_path / "kept.log"
+    log.write_text("mine")
+    p = advise(*words(tiny_model.write(tmp_path / "t.gguf"), free_port()), "--log", str(log), env={"PATH": path})
+    assert p.returncode == 2
+    assert log.read_text() == "mine"
