@@ -34,11 +34,12 @@ def list_undone(request: RecommendRequest, chosen: RankedDeployment | None, aske
     out = []
     if asked is not None and asked.health.status == "archived":
         out.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
+    nodes = chosen.layout.nodes if chosen is not None and chosen.layout is not None else 1
     if request.machine.nodes > 1 and chosen is not None and chosen.memory is not None:
-        out.append(
-            f"{request.machine.nodes} nodes: the command shows one of them; node addresses and ranks have to be added "
-            "on each"
-        )
+        if nodes > 1 and chosen.command is not None and "node-rank" not in chosen.command:
+            out.append(f"{nodes} nodes: the command is that of one; addresses and ranks have to be added on each")
+        elif nodes < request.machine.nodes:
+            out.append(f"one of the {request.machine.nodes} nodes is used: the others can run copies behind a router")
     return out
 
 

@@ -11,6 +11,7 @@ from advisor.advice.hardware_types import Ask, Axis, BudgetRules
 from advisor.advice.price_list import DeviceOffer
 from advisor.advice.recommend_request import load_main_guide
 from advisor.catalog import Catalog
+from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Accelerator, Engine, Quantization
 from advisor.decision.evaluate import evaluate_guide
@@ -25,8 +26,6 @@ from advisor.planning.search_request import SearchRequest
 from advisor.planning.traffic import read_traffic
 from advisor.planning.types import Plan, Rejection
 from advisor.units import format_gib
-
-WHOLE_COMPUTERS = ("sff-system", "apu", "soc")  # several of them are several machines
 
 
 class HardwareCandidate(NamedTuple):
@@ -182,6 +181,7 @@ class HardwareSearch:
     def _search(self, offer: DeviceOffer, count: int, quantization: str) -> SearchRequest:
         """The question to the planner: the deployment on so many of the priced device."""
         request = self.request
+        work = request.workload
         return SearchRequest(
             model=self.found.model,
             path=self.found.path,
@@ -189,7 +189,10 @@ class HardwareSearch:
             traffic=self.traffic,
             machine=self.machine(offer, count),
             workload=msgspec.structs.replace(
-                request.workload, ttft_s=request.ttft_s, tpot_s=request.tpot_s, target_tps=request.min_decode_tps
+                work,
+                ttft_s=request.ttft_s or work.ttft_s,
+                tpot_s=request.tpot_s or work.tpot_s,
+                target_tps=request.min_decode_tps or work.target_tps,
             ),
             facts=self.facts(offer, count),
             guide=self.guide,

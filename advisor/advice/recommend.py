@@ -248,7 +248,9 @@ def _ranked(
         quantization=plan.quantization.id,
         settings={d.name: d.value for d in decided},
         because={d.name: d.because for d in decided},
-        command=render_commands(list_servers(plan.deployment, plan.layout, plan.servers, entry.port or 8000), rules)
+        command=render_commands(
+            list_servers(plan.deployment, plan.layout, plan.servers, entry.port or 8000), rules, plan.layout.nodes
+        )
         if has_command and (position < 4 or entry.id in guide_result.decision.engines)
         else None,
         memory=plan.memory,

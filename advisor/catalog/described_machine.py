@@ -37,9 +37,23 @@ def takes_ram(entry: Accelerator) -> bool:
     return entry.memory_bytes is None and (entry.unified or entry.kind in ("apu", "unified"))
 
 
+# forms of which each piece is a computer of its own: several are nodes
+WHOLE_COMPUTERS = ("sff-system", "apu", "soc")
+
+
+def _apart(said: HardwareDetails, cards: list[CardCount], notes: list[str]) -> tuple[int, list[CardCount]]:
+    """(nodes, cards of one): several of what is a whole computer are so many nodes of one."""
+    if len(cards) != 1 or cards[0].number < 2 or said.nodes > 1 or cards[0].entry.form not in WHOLE_COMPUTERS:
+        return said.nodes, cards
+    n, name = cards[0].number, cards[0].entry.name
+    notes.append(f"{n}x {name}: each is a computer of its own, so these are {n} nodes")
+    return n, [cards[0]._replace(number=1)]
+
+
 def describe_machine(text: str, said: HardwareDetails, cards: list[CardCount]) -> Machine:
     """The machine of these cards and details, not yet joined to the catalogue. Raises BadInput for impossible sizes."""
     notes = [c.note for c in cards if c.note]
+    nodes, cards = _apart(said, cards, notes)
     if said.driver_problem:
         notes.append(_driver_note(said.driver_problem))
     devices = _devices(said, cards, notes)
@@ -62,7 +76,7 @@ def describe_machine(text: str, said: HardwareDetails, cards: list[CardCount]) -
         wsl=said.wsl,
         container=said.container,
         orchestrator=said.orchestrator,
-        nodes=said.nodes,
+        nodes=nodes,
         cpu=_cpu(said, cards),
         memory=HostMemory(
             total_bytes=ram,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from advisor.deployment import SpeedEstimate
+from advisor.deployment import Holds, SpeedEstimate
 from advisor.record import Record
 
 Severity = Literal["error", "warning", "info"]
@@ -71,6 +71,8 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     assumed: tuple[str, ...] = ()
     ranks: int | None = None
     memory: dict[str, Any] | None = None
+    starts: bool | None = None  # weights, scratch and one longest request find room
+    holds: Holds | None = None
     speed: tuple[ConcurrentSpeed, ...] = ()  # where it was asked for (`advise diff`)
 
 

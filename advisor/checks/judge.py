@@ -18,6 +18,7 @@ from advisor.errors import AdvisorError
 from advisor.estimation import LoadSpec, estimate, estimate_load_speed
 from advisor.machines.types import Machine
 from advisor.planning.estimates import estimate_as_json, hold_deployment
+from advisor.planning.holding import Holding
 
 
 class LaunchCheckOptions(NamedTuple):
@@ -85,6 +86,9 @@ def check_launch(
         if launch_reading.by_path:
             fits = None
             why.insert(0, "it would not fit if the name of the path is the model's")
+    holding = Holding(None, None)
+    if memory_estimate is not None and deployment is not None:
+        holding = hold_deployment(deployment, memory_estimate, knowledge.rules)
     entry = knowledge.rules.engines().get(launch.engine)
     version = launch.version or (entry.version if entry else None)
     judged = CheckedDeployment(
@@ -113,9 +117,9 @@ def check_launch(
         why=tuple(dict.fromkeys(str(w) for w in why)),
         assumed=tuple(map(str, assumed)),
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
-        memory=estimate_as_json(
-            memory_estimate, deployment, notes, hold_deployment(deployment, memory_estimate, knowledge.rules)
-        )
+        starts=holding.starts,
+        holds=holding.holds,
+        memory=estimate_as_json(memory_estimate, deployment, notes, holding)
         if memory_estimate is not None and deployment is not None
         else None,
         speed=_speeds(deployment, memory_estimate, knowledge)

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from advisor.machines.types import Machine
 
 
+TRAFFIC = ("context", "prompt_tokens", "output_tokens", "trace", "full_length")  # options about requests
+
+
 @click.command(
     "hardware",
     epilog="""\b
@@ -39,6 +42,10 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
     "--users", "--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Requests at once."
 )
 @click.option("--context", metavar="TOKENS", help="Tokens of one request, prompt and output together (8192, 32k).")
+@click.option("--prompt-tokens", metavar="N", help="Tokens of a typical prompt (mean).")
+@click.option("--output-tokens", metavar="N", help="Tokens of a typical answer (mean).")
+@click.option("--trace", metavar="FILE", help="Lengths from a trace (Azure's CSV, Mooncake's JSON lines).")
+@click.option("--full-length", is_flag=True, help="All users may send full-length requests at once.")
 @click.option("--quant", metavar="Q", callback=options.refuse_empty, help="Insist on this weight format.")
 @click.option("--engine", metavar="E", callback=options.refuse_empty, help="Insist on this engine.")
 @click.option("--budget", metavar="AMOUNT", callback=options.refuse_empty, help="To spend once: 3000EUR, 9000USD.")
@@ -152,7 +159,7 @@ def _request(given: dict[str, Any], machine: Machine | None, budget_rules: Budge
         more = {k: v for k, v in more.items() if SPELLINGS.get(k, k) != "context"}
     return HardwareRequest(
         model=given["model"],
-        workload=build_workload({"concurrency": given["users"], "context": given["context"]}, more.items()),
+        workload=build_workload({**{k: given[k] for k in TRAFFIC}, "concurrency": given["users"]}, more.items()),
         quantization=given["quant"],
         engine=engine,
         budget=money.parse_money(given["budget"], "--budget", rates) if given["budget"] else None,

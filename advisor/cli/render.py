@@ -52,6 +52,7 @@ def command(**given: Any) -> int:
     from advisor.catalog import catalog
     from advisor.errors import BadInput
     from advisor.render import list_target_names, render_client, render_every, render_files
+    from advisor.render.copies import refuse_single_node, render_nodes_script
 
     rules = catalog(options.list_rule_roots())
     known = (*list_target_names(rules), "all")
@@ -74,8 +75,12 @@ def command(**given: Any) -> int:
     import msgspec
 
     d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
+    nodes = advice.chosen.layout.nodes if advice.chosen.layout is not None else 1
+    refuse_single_node(d, nodes, given["target"], rules)
     if advice.chosen.servers > 1:
         made = _copies(advice, d, given, rules)
+    elif nodes > 1 and given["target"] == "command":
+        made = (render_nodes_script(d, nodes, rules),)
     elif given["target"] == "all":
         made = render_every(d, rules, advice.workload, given["verbose"])
     else:

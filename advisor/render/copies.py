@@ -17,10 +17,56 @@ ROUTER_IMAGE = "nginx:1.29"  # nginx.org, stable-mainline tag of the official im
 SECONDS = 3600  # that an answer may take, streamed or not
 
 
-def render_commands(servers: Sequence[Deployment], rules: Catalog) -> str:
-    """The shell lines that start every server of a plan side by side, each with cards and a port of its own."""
+HEAD = "HEAD"  # variable that holds the address of the first node
+
+
+def render_commands(servers: Sequence[Deployment], rules: Catalog, nodes: int = 1) -> str:
+    """The shell lines that start every server of a plan side by side, each with cards and a port of its own; of one
+    server over several nodes the command of each node."""
+    if nodes > 1 and len(servers) == 1:
+        return _render_nodes(servers[0], nodes, rules)
     lines = [f"{render_command(s, rules)} &" for s in servers]
     return "\n".join([*lines, "wait"]) if len(lines) > 1 else render_command(servers[0], rules)
+
+
+def refuse_single_node(deployment: Deployment, nodes: int, target: str, rules: Catalog) -> None:
+    """Raises BadInput for a server over several nodes in a target whose file starts one node only."""
+    from advisor.render.files import list_targets
+    from advisor.render.matrix import load_targets
+
+    known = load_targets(rules).targets
+    if nodes < 2 or target == "command" or target not in known or known[target].several_nodes:
+        return
+    have = [t for t in list_targets(deployment.engine, rules) if known[t].several_nodes]
+    raise BadInput(f"the plan takes {nodes} nodes, and {target} starts one: take {', '.join(['command', *have])}")
+
+
+def render_nodes_script(deployment: Deployment, nodes: int, rules: Catalog) -> LaunchFile:
+    """A script with the command of each node: `NODE_RANK` says which one runs."""
+    cases = _render_nodes(deployment, nodes, rules).split("# node ")[1:]
+    body = "".join(f"{c.partition(chr(10))[0]})\n{c.partition(chr(10))[2].rstrip()}\n;;\n" for c in cases)
+    text = "#!/bin/sh\n# One server over several nodes: run on each with HEAD (address of node 0) and NODE_RANK set.\n"
+    return LaunchFile(
+        name="run.sh", content=f'{text}case "${{NODE_RANK:?0 on the first node}}" in\n{body}esac\n', executable=True
+    )
+
+
+def _render_nodes(deployment: Deployment, nodes: int, rules: Catalog) -> str:
+    """The command of each node; the engine's own words join them (`start.nodes` of its entry)."""
+    entry = rules.engine(deployment.engine)
+    own = entry.start.nodes if entry.start is not None else None
+    command = render_command(deployment, rules)
+    if own is None:
+        return command
+    out = []
+    for rank in range(nodes):
+        values = {"{count}": str(nodes), "{rank}": str(rank), "{head}": f"${{{HEAD}:?address of node 0}}"}
+        words = [*own.words, *(own.worker if rank else ())]
+        for key, value in values.items():
+            words = [w.replace(key, value) for w in words]
+        quoted = [f'"{w}"' if "$" in w else w for w in words]
+        out.append(f"# node {rank}\n{command} \\\n  {' '.join(quoted)}")
+    return "\n".join(out)
 
 
 def render_copies(

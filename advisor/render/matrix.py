@@ -22,6 +22,7 @@ class LaunchTarget(Record, frozen=True, kw_only=True):
     otherwise: str  # why an engine has none that says nothing of its own
     run: str = "./{file}"  # how the file is started, or used; `{file}` and `{name}` are filled in
     several: bool = False  # holds several models, of which one runs at a time
+    several_nodes: bool = False  # one server over several nodes: its file starts all of them
     states_context: bool = False  # says the context length itself
     source: str | None = None
 

@@ -34,6 +34,7 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
             f"{fits_word(explanation.verdict)}",
         ]
         out += bullets(estimate.short)
+        out += bullets(_holding(explanation))
         if estimate.message:
             out.append(wrap_text(f"{explanation.engine_name} would say: {estimate.message}", "  "))
         if explanation.limits is not None:
@@ -58,6 +59,15 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
         out += ["", "Notes:"]
         out += bullets(notes)
     return "\n".join(out)
+
+
+def _holding(explanation: Explanation) -> list[str]:
+    """What it starts with and holds, where that is another answer than whether all full-length requests fit."""
+    starts, holds = explanation.holdings[explanation.asked]
+    if explanation.verdict or starts is None or holds is None:
+        return []
+    held = f"holds {holds.typical:,} typical requests at once, {holds.full_length:,} of full length"
+    return [f"it starts with one request of this length: {fits_word(starts)}; {held}"]
 
 
 def _size(explanation: Explanation) -> str:

@@ -171,3 +171,14 @@ def test_a_target_that_cannot_be_met_is_said() -> None:
     x = chosen("1x L4, 64GB RAM", "qwen3:14b", target_tps=200.0)
     assert x.targets is not None
     assert x.targets.met is False
+
+
+def test_several_whole_computers_are_nodes() -> None:
+    for text in ("4x DGX Spark", "2x Ryzen AI Max+ 395, 128GB RAM"):
+        machine = find_machine(text, RULES)
+        assert len(machine.usable_devices) == 1
+        assert machine.nodes == int(text[0])
+        assert any("nodes" in n for n in machine.notes)
+    x = chosen("4x DGX Spark", "Qwen/Qwen3-235B-A22B", engine="vllm")
+    assert x.layout is not None
+    assert x.layout.nodes == 4

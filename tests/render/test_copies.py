@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.estimation import find_machine
 from advisor.planning.layouts import list_servers, share_devices
-from advisor.render.copies import make_router_config, render_copies
+from advisor.render.copies import make_router_config, refuse_single_node, render_copies, render_nodes_script
 
 RULES = catalog()
 MACHINE = "8x L40S, 512GB RAM"
@@ -62,6 +63,32 @@ def test_a_script_starts_every_server_on_its_own_cards_and_port(tmp_path: Path) 
 def test_other_targets_say_what_there_is() -> None:
     with pytest.raises(BadInput, match="compose"):
         made("systemd")
+
+
+TWO_NODES = "8x H100 80GB SXM, 2 nodes, nvlink+infiniband, 2TB RAM"
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_every_node_has_its_command(engine: str, tmp_path: Path) -> None:
+    request = RecommendRequest(
+        find_machine(TWO_NODES, RULES), Workload(concurrency=16), "deepseek-ai/DeepSeek-V3.2", engine=engine
+    )
+    chosen = recommend(request, RULES).chosen
+    assert chosen is not None
+    assert chosen.layout is not None
+    assert chosen.layout.nodes == 2
+    for rank in (0, 1):
+        assert f"--nnodes 2 --node-rank {rank}" in str(chosen.command)
+    script = render_nodes_script(chosen.deployment, 2, RULES)
+    path = tmp_path / script.name
+    path.write_text(script.content)
+    assert subprocess.run(["sh", "-n", str(path)], check=False).returncode == 0
+    report = advisor.check(path, on=TWO_NODES)
+    assert [f.rule for f in report.findings if f.severity == "error"] == []
+    assert [d.fits for d in report.deployments] == [True, True]
+    refuse_single_node(chosen.deployment, 2, "slurm", RULES)
+    with pytest.raises(BadInput, match="lws"):
+        refuse_single_node(chosen.deployment, 2, "kubernetes", RULES)
 
 
 @pytest.mark.parametrize("name", ["a b", "x;}", "", "UPPER", "$(x)"])

@@ -54,7 +54,7 @@ def test_a_process_that_ends_or_never_answers_is_said(tmp_path: Path) -> None:
 
 
 def test_children_are_stopped_too(tmp_path: Path) -> None:
-    child = "import subprocess, sys, time; p = subprocess.Popen(['sleep', '600']); print(p.pid, flush=True); time.sleep(600)"
+    child = "import subprocess as s, time; p = s.Popen(['sleep', '600']); print(p.pid, flush=True); time.sleep(600)"
     log = tmp_path / "log"
     process = start_process(ServerCommand((sys.executable, "-c", child), {}), (), log)
     while not log.read_text().strip():
