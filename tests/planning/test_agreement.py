@@ -84,14 +84,14 @@ def disagreements(ranked: RankedDeployment, load: Workload) -> list[str]:
     return out
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0])
 def test_commands_agree_about_what_is_recommended(seed: int) -> None:
     looked, wrong = 0, []
-    for hardware, model, load in questions(seed, 30):
+    for hardware, model, load in questions(seed, 24):
         for ranked, work in answered(hardware, model, load)[:4]:
             looked += 1
             wrong += [(hardware, model, ranked.engine, work.concurrency, w) for w in disagreements(ranked, work)]
-    assert looked >= 60
+    assert looked >= 40
     assert wrong == []
 
 
@@ -115,7 +115,7 @@ def full_length_fits(ranked: RankedDeployment, count: int) -> bool | None:
 def test_what_is_held_is_what_fits(seed: int) -> None:
     """So many of full length as `holds` says fit, one more is not sure to: pools and caches that grow, one server."""
     looked = 0
-    for hardware, model, load in questions(seed, 40):
+    for hardware, model, load in questions(seed, 30):
         for ranked, _ in answered(hardware, model, load)[:3]:
             deployment, holds = ranked.deployment, ranked.holds
             assert deployment is not None
@@ -130,7 +130,7 @@ def test_what_is_held_is_what_fits(seed: int) -> None:
                 assert full_length_fits(ranked, holds.full_length + 1) is not True or ranked.engine == "exllamav3", (
                     hardware, model, ranked.engine, holds,
                 )  # fmt: skip
-    assert looked >= 15
+    assert looked >= 10
 
 
 def errors_of(command: str, hardware: str, folder: Any) -> list[str]:
@@ -142,7 +142,7 @@ def errors_of(command: str, hardware: str, folder: Any) -> list[str]:
 
 def test_recommended_commands_pass_the_gate(tmp_path: Any) -> None:
     wrong = []
-    for hardware, model, load in questions(7, 16):
+    for hardware, model, load in questions(7, 10):
         for ranked, _ in answered(hardware, model, load)[:1]:
             if ranked.command and "${" not in ranked.command:
                 found = errors_of(ranked.command, hardware, tmp_path)

@@ -40,7 +40,7 @@ def left_to_fit(deployment: Deployment) -> Deployment:
 
 
 @pytest.mark.parametrize(
-    ("model", "hardware"), [pytest.param(*c, marks=pytest.mark.slow if i % 3 else ()) for i, c in enumerate(CASES)]
+    ("model", "hardware"), [pytest.param(*c, marks=pytest.mark.slow if i % 9 else ()) for i, c in enumerate(CASES)]
 )
 def test_cards_are_full_before_experts_lie_on_the_host(model: str, hardware: str) -> None:
     chosen = plan(model, hardware)

@@ -138,8 +138,17 @@ def test_the_simulation_serves_what_arrives() -> None:
 
 
 def test_plans_keep_what_they_promise() -> None:
-    shares = judge(3, 300, 1)
-    assert sum(s >= PROMISED for s in shares) >= 2, shares
+    """Two plans whose steps take longer than predicted, by what nine of ten measured rows stay below."""
+    off = sorted(spread_of_rows())[int(0.9 * len(spread_of_rows()))]
+    requests = read_requests(TRACES["conv"])[:200]
+    shares = []
+    for question in draw(1):
+        chosen = plan(question, requests) if question.trace == "conv" else None
+        if chosen is not None:
+            shares.append(kept(question, chosen, requests, off))
+        if len(shares) == 2:
+            break
+    assert min(shares) >= PROMISED, shares
 
 
 @pytest.mark.slow
