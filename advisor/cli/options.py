@@ -82,7 +82,7 @@ verbose = click.option("-v", "--verbose", is_flag=True, help="The long form: all
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
 
 
-class _PositiveNumber(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+class _PositiveNumber(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer releases only
     """A finite number above zero."""
 
     name = "number"

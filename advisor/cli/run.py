@@ -24,7 +24,8 @@ Starts what `advise recommend` says for the same options, waits until it answers
 asks one request, shows what it logged and measured beside what was predicted, and
 leaves it running in the foreground: Ctrl-C stops it. Only engines that are
 installed; nothing is installed, and nothing is downloaded without --download.
-Exit status: that of the server; 1 nothing fits; 2 it cannot be started.
+Exit status: that of the server, 130 on Ctrl-C; 1 nothing fits; 2 it cannot be
+started.
 """,
 )
 @options.add_model_options()
@@ -45,9 +46,8 @@ def command(**given: Any) -> int:
     from advisor.advice.recommend_request import RecommendRequest
     from advisor.catalog import catalog
     from advisor.cli.workload import build_workload
-    from advisor.errors import BadInput
     from advisor.report.run import describe_run
-    from advisor.running.server import parse_command, start_process, stop_process
+    from advisor.running.server import parse_command, start_process, stop_on_sigterm, stop_process
 
     rules = catalog(options.list_rule_roots())
     asked = RecommendRequest(
@@ -71,23 +71,20 @@ def command(**given: Any) -> int:
 
     said(f"advise: {start.shown}\nadvise: its output is in {log}")
     try:
-        answer = _watch(process, plan, given, log, said, rules)
-        if given["as_json"]:
-            options.print_json(answer)
-        else:
-            click.echo(describe_run(answer))
-        if given["once"]:
+        with stop_on_sigterm():
+            answer = _watch(process, plan, given, log, said, rules)
+            if given["as_json"]:
+                options.print_json(answer)
+            else:
+                click.echo(describe_run(answer))
+            if given["once"]:
+                return 0
+            said("advise: it runs until Ctrl-C")
+            return process.wait()
+    finally:  # whatever ended this, an interrupt among them: nothing is left running
+        if process.poll() is None:
             stop_process(process)
-            return 0
-        said("advise: it runs until Ctrl-C")
-        return process.wait()
-    except BadInput:
-        stop_process(process)
-        raise
-    except KeyboardInterrupt:
-        stop_process(process)
-        said("advise: stopped")
-        return 0
+            said("advise: stopped")
 
 
 def _log_path(name: str | None) -> Path:

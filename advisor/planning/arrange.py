@@ -251,5 +251,5 @@ def _speed_of(
 ) -> SpeedEstimate | None:
     shared = capacity.keeps_prefixes(deployment, tools.inner)
     return objective.estimate_traffic_speed(
-        deployment, estimate, search.traffic, search.traffic.users, shared, tools.rules
+        deployment, estimate, search.traffic, search.traffic.users, shared, tools.rules, long
     )

@@ -8,7 +8,8 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -75,6 +76,20 @@ def wait_until_healthy(
             raise BadInput(f"the server did not answer within {seconds:.0f} s: {_tail(log)}")
         progress(passed)
         time.sleep(POLL_S)
+
+
+@contextmanager
+def stop_on_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM ends the program as Ctrl-C does, so that what was started is stopped."""
+
+    def interrupt(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def stop_process(process: subprocess.Popen[bytes]) -> int:

@@ -50,7 +50,8 @@ def test_it_is_started_asked_and_stopped(tmp_path: Path, path: str) -> None:
         urllib.request.urlopen(found["url"], timeout=2)
 
 
-def test_an_interrupt_stops_the_server(tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_stops_the_server(tmp_path: Path, path: str, number: signal.Signals) -> None:
     model = tiny_model.write(tmp_path / "tiny.gguf")
     port = free_port()
     program_path = Path(sys.executable).parent / "advise"
@@ -67,8 +68,8 @@ def test_an_interrupt_stops_the_server(tmp_path: Path, path: str) -> None:
                         break
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        os.kill(p.pid, signal.SIGINT)
-        p.wait(60)
+        os.kill(p.pid, number)
+        assert p.wait(60) == 130
     finally:
         if p.poll() is None:
             os.killpg(p.pid, signal.SIGKILL)

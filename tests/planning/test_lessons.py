@@ -182,3 +182,13 @@ def test_several_whole_computers_are_nodes() -> None:
     x = chosen("4x DGX Spark", "Qwen/Qwen3-235B-A22B", engine="vllm")
     assert x.layout is not None
     assert x.layout.nodes == 4
+
+
+def test_a_first_token_target_is_about_long_prompts() -> None:
+    """The same mean, and one request in twenty that is much longer: what meets the target for the mean alone misses."""
+    load = {"prompt_tokens": 1000, "output_tokens": 100, "ttft_s": 2.0, "context": 32768, "engine": "llama.cpp"}
+    short = chosen("1x RTX 3090, 64GB RAM", "qwen3:14b", prompt_p95=1000, **load)
+    long = chosen("1x RTX 3090, 64GB RAM", "qwen3:14b", prompt_p95=24000, **load)
+    assert short.targets is not None
+    assert long.targets is not None
+    assert (short.targets.met, long.targets.met) == (True, False)
