@@ -15,6 +15,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,13 @@ def ask(folder: Path, question: dict[str, Any]) -> list[dict[str, Any]]:
     """The library's answers: one per entry of `cases`, or the types that it would quantise to (`mix`).
 
     A question: `file`, `cuda`, `gpus`, `layers` (on GPUs), `experts_on_host`, `repack` (weights are rearranged for the
-    processor), and either `mix` or `cases`. An answer
-    has `memory` (place -> weights, context, scratch; bytes) or `error`.
+    processor), and either `mix` or `cases`. An answer has `memory` (place -> weights, context, scratch; bytes) or
+    `error`. With `fit` (MiB that stay free on each device) and `mib` (of each device) the engine's own `--fit` places
+    the model first: `placed` has what it set.
     """
     env = os.environ | {"LD_LIBRARY_PATH": str(folder / "pretended"), "PRETEND_GPUS": str(question.get("gpus", 1))}
+    if "mib" in question:
+        env["PRETEND_MIB"] = ",".join(map(str, question["mib"]))
     answers: list[dict[str, Any]] = []
     cases = list(question.get("cases", [None]))
     while cases:
@@ -154,13 +158,28 @@ class QuantizeParams(c.Structure):
     )  # fmt: skip
 
 
+class Override(c.Structure):
+    """llama_model_tensor_buft_override: tensors of a pattern, and where they lie."""
+
+    _fields_ = (("pattern", c.c_char_p), ("place", c.c_void_p))
+
+
+FIT = (
+    "_Z17common_fit_paramsPKcP18llama_model_paramsP20llama_context_paramsPfP32llama_model_tensor_buft_override"
+    "PmjPK22common_fit_extra_model14ggml_log_level"
+)  # common/fit.h
+LEAST_CONTEXT = 4096  # --fit-ctx
+
+
 class Library:
     """The engine's functions that are asked."""
 
     def __init__(self, folder: Path, cuda: bool) -> None:
         own = libraries(folder, cuda)
         self.ggml = c.CDLL(str(next(own.glob("libggml.*v*.so"))), mode=c.RTLD_GLOBAL)
-        self.llama = c.CDLL(str(next(own.glob("libllama.*v*.so"))))
+        self.llama = c.CDLL(str(next(own.glob("libllama.*v*.so"))), mode=c.RTLD_GLOBAL)
+        self.fit = getattr(c.CDLL(str(own / "libllama-common.so")), FIT)
+        self.fit.argtypes = [*(c.c_void_p,) * 6, c.c_uint32, c.c_void_p, c.c_int]
         self.said: list[str] = []
         self.listener = c.CFUNCTYPE(None, c.c_int, c.c_char_p, c.c_void_p)(
             lambda _level, text, _data: self.said.append(text.decode("utf-8", "replace"))
@@ -221,19 +240,50 @@ def answer(folder: Path, question: dict[str, Any]) -> Iterator[dict[str, Any]]:
             c.cast(EXPERTS, c.c_void_p).value, library.ggml.ggml_backend_cpu_buffer_type(), None, None
         )
         params.overrides = c.cast(kept, c.c_void_p).value
+    if "fit" in question:
+        for case in question["cases"]:
+            yield _fit(library, question, case)
+        return
     model = library.llama.llama_model_load_from_file(question["file"].encode(), params)
     for case in question["cases"]:
         library.said.clear() if model else None
         yield _plan(library, model, case) if model else {"error": "".join(library.said[-6:])[-300:]}
 
 
-def _plan(library: Library, model: int, case: dict[str, Any]) -> dict[str, Any]:
+def _fit(library: Library, question: dict[str, Any], case: dict[str, Any]) -> dict[str, Any]:
+    """Where the engine's own `--fit` puts the model, and what it then takes."""
+    file, count = c.create_string_buffer(question["file"].encode()), question["gpus"]
+    model_params, params = library.llama.llama_model_default_params(), _context_params(library, case)
+    model_params.load = 0
+    split, overrides = (c.c_float * 128)(), (Override * 4096)()
+    margins = (c.c_size_t * 128)(*(question["fit"] << 20,) * 128)
+    pointers = (file, c.byref(model_params), c.byref(params), split, overrides, margins)
+    status = library.fit(*pointers, LEAST_CONTEXT, None, 4)
+    moved = [
+        [x.pattern.decode(), library.ggml.ggml_backend_buft_name(x.place).decode()]
+        for x in takewhile(lambda x: x.pattern, overrides)
+    ]
+    placed = {"status": status, "context": params.context, "layers": model_params.layers, "overrides": moved}
+    placed["split"] = list(split)[:count]
+    model_params.no_alloc, model_params.prediction = True, False
+    model = library.llama.llama_model_load_from_file(question["file"].encode(), model_params)
+    if not model:
+        return {"error": "".join(library.said[-6:])[-300:]}
+    return {"placed": placed, **_plan(library, model, case | {"context": params.context})}
+
+
+def _context_params(library: Library, case: dict[str, Any]) -> Any:
     params = library.llama.llama_context_default_params()
     params.context, params.ubatch, params.sequences = case["context"], case["ubatch"], case["slots"]
     params.batch = max(2048, params.ubatch)
     params.unified, params.flash, params.swa_full = case["unified"], int(case["flash"]), False
     params.type_k, params.type_v = KINDS[case["keys"]], KINDS[case["values"]]
     params.outputs, params.outputs_each = case["slots"], 1  # a server wants one row of logits a slot
+    return params
+
+
+def _plan(library: Library, model: int, case: dict[str, Any]) -> dict[str, Any]:
+    params = _context_params(library, case)
     context = library.llama.llama_init_from_model(model, params)
     if not context:
         return {"error": "".join(library.said[-6:])[-300:]}

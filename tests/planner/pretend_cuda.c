@@ -19,7 +19,12 @@ static long setting(const char *name, long usual) {
   return text ? atol(text) : usual;
 }
 
-static size_t capacity(void) { return (size_t)setting("PRETEND_MIB", 81559) << 20; }
+/* PRETEND_MIB: of all devices, or of one after the other ("24564,12288") */
+static size_t capacity(int device) {
+  const char *text = getenv("PRETEND_MIB");
+  for (; text && device > 0 && strchr(text, ','); device--) text = strchr(text, ',') + 1;
+  return (size_t)(text ? atol(text) : 81559) << 20;
+}
 
 static void *hand_out(size_t size) {
   void *at = (void *)next;
@@ -38,7 +43,7 @@ int cudaGetDeviceProperties(struct cudaDeviceProp *p, int n) {
   strcpy(p->name, "pretended");
   p->major = version / 10;
   p->minor = version % 10;
-  p->totalGlobalMem = capacity();
+  p->totalGlobalMem = capacity(n);
   p->multiProcessorCount = (int)setting("PRETEND_SM", 132);
   p->warpSize = 32;
   p->regsPerBlock = 65536;
@@ -55,7 +60,7 @@ int cudaGetDeviceProperties(struct cudaDeviceProp *p, int n) {
 int cudaDeviceGetAttribute(int *value, int what, int n) { (void)what; (void)n; *value = 1; return 0; }
 int cudaDeviceGetPCIBusId(char *text, int size, int n) { snprintf(text, (size_t)size, "0000:%02x:00.0", n + 1); return 0; }
 int cudaDeviceCanAccessPeer(int *yes, int a, int b) { (void)a; (void)b; *yes = 0; return 0; }
-int cudaMemGetInfo(size_t *available, size_t *all) { *all = capacity(); *available = *all - taken[current]; return 0; }
+int cudaMemGetInfo(size_t *available, size_t *all) { *all = capacity(current); *available = *all - taken[current]; return 0; }
 int cudaMalloc(void **at, size_t size) { *at = hand_out(size); return 0; }
 int cudaMallocManaged(void **at, size_t size, unsigned flags) { (void)flags; return cudaMalloc(at, size); }
 int cudaMallocHost(void **at, size_t size) { return posix_memalign(at, 4096, size ? size : 1) ? 2 : 0; }
