@@ -33,6 +33,7 @@ class Concept(Record, frozen=True, kw_only=True):
     accepts: tuple[str, ...] = ()  # values it takes beside those of the flags table; neither = any, or not known
     unset: tuple[str, ...] = ()  # values that are as if nothing was said
     beside: tuple[FlagName, ...] = ()  # switches that must stand beside it
+    joined_by: str | None = None  # given again it adds to what was given, as if written with this between
     positional: bool = False  # also the first word that belongs to no flag
 
 
@@ -69,6 +70,7 @@ class Concepts(Record, frozen=True, kw_only=True):
     experts_on_device: Concept = Concept()  # routed experts of each layer that stay there
     experts_on_host: Concept = Concept()  # switch: the routed experts of all layers stay in host memory
     experts_on_host_layers: Concept = Concept()  # the routed experts of the first so many layers stay in host memory
+    tensor_places: Concept = Concept()  # patterns of tensors' names, and the buffer where they lie
     quantization: Concept = Concept()
     dtype: Concept = Concept()
     eager: Concept = Concept()  # switch: no captured graphs

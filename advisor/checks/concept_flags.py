@@ -19,6 +19,7 @@ MEMORY_CONCEPTS: tuple[ConceptName, ...] = (
     "experts_on_device", "quantization", "dtype", "eager", "cpu_offload", "speculative", "text_only", "lora",
     "lora_slots",
     "lora_rank", "logical_batch", "experts_on_host", "experts_on_host_layers",
+    "tensor_places",
 )  # fmt: skip
 LENGTHS: tuple[ConceptName, ...] = ("context_length", "total_context")
 RANKS: tuple[ConceptName, ...] = ("tensor_parallel", "pipeline_parallel", "data_parallel")

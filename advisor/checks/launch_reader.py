@@ -229,6 +229,7 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
     unread = [f"{w} may hold further arguments" for w in arguments.open]
     deciding = memory_flags(launch.engine, knowledge)
     nested: dict[str, dict[str, Any]] = {}
+    joined = _joined_flags(launch.engine, knowledge)
     for argument in arguments.given:
         if argument.name not in deciding:
             continue
@@ -246,7 +247,8 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
                 "here"
             )
         elif value is not None and not argument.missing:
-            out[argument.name] = value
+            again = argument.name in joined and argument.name in out
+            out[argument.name] = f"{out[argument.name]}{joined[argument.name]}{value}" if again else value
             if argument.off and argument.name in out and value is False and table is not None:
                 out[argument.name] = False
     for name, body in nested.items():
@@ -255,6 +257,12 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
         out.pop(name, None)
     _catalogue_drafts(out, launch.engine, knowledge)
     return out, unread
+
+
+def _joined_flags(engine: str, knowledge: Knowledge) -> dict[str, str]:
+    """Flags that add to what they were given before, and what stands between."""
+    concepts = [find_launch_concept(engine, n, knowledge) for n in MEMORY_CONCEPTS]
+    return {flag: c.joined_by for c in concepts if c.joined_by is not None for flag in c.flags}
 
 
 NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
-from functools import cache
+from collections.abc import Callable
 
 import msgspec
 
@@ -13,12 +11,14 @@ from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, KvCa
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
 from advisor.engines.llama_cpp_constants import LlamaConstants, RangeMib, read_constants
+from advisor.engines.llama_cpp_fit import apply_fit
 from advisor.engines.llama_cpp_launch import list_launch_settings
-from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation, read_file_weights
-from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
+from advisor.engines.llama_cpp_layers import count_layers_on_cards, fits_on_cards, place_whole_layers
+from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation
+from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_settings
 from advisor.engines.llama_cpp_verify import verify_estimate
+from advisor.engines.llama_cpp_weights import keeps_on_host
 from advisor.machines.types import Device
-from advisor.memory import gguf_weights
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.hf_weights import is_mla
 from advisor.memory.layers import cache_layers
@@ -26,26 +26,29 @@ from advisor.memory.placement import HOST
 from advisor.units import MIB
 
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+Placement = Callable[[Deployment, LlamaSettings, LlamaConstants], LlamaSettings]
 PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
 
 
-def memory(deployment: Deployment, entry: Engine, quantization: Quantization) -> MemoryEstimate:
-    """Where every byte of this llama-server goes, and whether it fits.
+def memory(
+    deployment: Deployment, entry: Engine, quantization: Quantization, place: Placement = apply_fit
+) -> MemoryEstimate:
+    """Where every byte of this llama-server goes, and whether it fits. `place` completes settings that leave the
+    placement open.
 
     Raises BadInput for a setting that cannot be, or a model whose tensors are not known.
     """
     constants = read_constants(entry)
-    settings = resolve_llama_settings(deployment, constants.usual)
-    planned = _planned(deployment, settings, constants)
-    chosen = choose_layers(deployment, settings, constants, planned)
-    plan = planned(chosen)
+    asked = resolve_llama_settings(deployment, constants.usual)
+    settings = place(deployment, asked, constants)
+    plan = plan_allocation(deployment, settings, constants)
     devices = fitting.used_devices(deployment)
     rows = [_device_row(plan, i, x, constants, deployment.correction) for i, x in enumerate(devices)]
     host = _host_row(deployment, plan, constants.host_overhead_mib, settings.mapped)
     verdict = fitting.judge_fit(
         rows,
         host,
-        needs_host=not devices or HOST in plan.where or settings.cpu_moe_layers is not None,
+        needs_host=not devices or keeps_on_host(plan.where, settings),
         deployment=deployment,
     )
     basis: dict[str, Basis] = {
@@ -66,7 +69,7 @@ def memory(deployment: Deployment, entry: Engine, quantization: Quantization) ->
         sequences=sequences,
         basis=basis,
         not_modelled=(*plan.notes, PROMPT_CACHE),
-        warnings=(*refusals, *verdict.warnings, *_notes(deployment, settings, plan, chosen)),
+        warnings=(*refusals, *verdict.warnings, *_notes(deployment, asked, settings, plan)),
         short=verdict.short,
         calibration=deployment.correction.note if deployment.correction else None,
     )
@@ -141,23 +144,15 @@ def _refusals(deployment: Deployment, settings: LlamaSettings) -> list[str]:
     return out
 
 
-def _notes(deployment: Deployment, settings: LlamaSettings, plan: AllocationPlan, chosen: int | None) -> list[str]:
+def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings, plan: AllocationPlan) -> list[str]:
     out = []
     if deployment.sequences > settings.slots:
         out.append(
             f"{deployment.sequences} requests are asked, the server has {settings.slots} slots: the rest waits in its "
             "queue"
         )
-    if (
-        chosen is not None
-        and settings.gpu_layers is None
-        and fitting.used_devices(deployment)
-        and chosen < len(plan.where)
-    ):
-        out.append(
-            f"only {chosen} of {len(plan.where)} layers fit on the card: "
-            "the rest runs on the CPU (partial offload), which is slow"
-        )
+    if asked.gpu_layers is None and fitting.used_devices(deployment):
+        out += _describe_placement(settings, len(plan.where))
     trained = deployment.model.max_context
     if (
         trained
@@ -169,114 +164,42 @@ def _notes(deployment: Deployment, settings: LlamaSettings, plan: AllocationPlan
             f"{settings.ctx_size // settings.slots} tokens are more than {deployment.model.id} was trained for "
             f"({trained}): quality falls"
         )
-    if not settings.context_was_given:
+    if settings.ctx_size < asked.ctx_size:
+        out.append(
+            f"no context length given: --fit shortens the trained {asked.ctx_size} tokens to {settings.ctx_size}"
+        )
+    elif not settings.context_was_given:
         out.append(f"no context length given: {settings.ctx_size} tokens, the model's trained context")
     return out
 
 
-AllocationPlanner = Callable[[int | None], AllocationPlan]  # layers on the GPU -> where everything goes
-
-
-def _planned(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> AllocationPlanner:
-    """Plans of one deployment, each made once."""
-    return cache(lambda layers: plan_allocation(deployment, settings, constants, layers))
-
-
-def choose_layers(
-    deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants, planned: AllocationPlanner | None = None
-) -> int | None:
-    """Layers on the GPU: those asked for, else as many as `--fit on` would reach; None when no GPU is there."""
-    planned = planned or _planned(deployment, settings, constants)
-    devices = fitting.used_devices(deployment)
-    if not devices or settings.gpu_layers is not None:
-        return settings.gpu_layers if devices else None
-    if not settings.fit or any(fitting.budget_bytes(x) is None for x in devices):
-        return ALL_LAYERS
-    plan = planned(ALL_LAYERS)
-    used = _used(deployment, plan, constants)
-    if all(u <= room for u, room in used):
-        return ALL_LAYERS
-    total, unit = len(cache_layers(as_gguf(deployment.model))) + 1, len(devices)
-    near = total - _too_many(deployment, sum(u - room for u, room in used), plan.cache)
-
-    def fits(n: int) -> bool:
-        return all(used <= room for used, room in _used(deployment, planned(n), constants))
-
-    # layers are shared out, so as many more as there are devices make the fullest one fuller
-    each = _most(lambda k: fits(k * unit), 0, -(-total // unit), near // unit)
-    return _most(fits, each * unit, min(total, (each + 1) * unit), each * unit + 1 if unit > 1 else near)
-
-
-def _most(fits: Callable[[int], bool], low: int, high: int, near: int) -> int:
-    """The largest number that fits, from `low` (which does) to below `high` (which does not), sought near `near`."""
-    step = 1
-    while low < high - 1:
-        near = min(max(near, low + 1), high - 1)
-        if fits(near):
-            low, near = near, near + step
-        else:
-            high, near = near, near - step
-        step *= 2
-        if step > high - low:
-            near = (low + high) // 2
-    return low
-
-
-def count_layers_on_cards(deployment: Deployment, entry: Engine) -> tuple[int, int] | None:
-    """(layers that fit on the cards, all of them, the output counted as one); None without a card."""
-    free = {k: v for k, v in deployment.settings.items() if k not in ("n-gpu-layers", "fit")}
-    placed = msgspec.structs.replace(deployment, settings=free)
-    constants = read_constants(entry)
-    n = choose_layers(placed, resolve_llama_settings(placed, constants.usual), constants)
-    total = len(cache_layers(as_gguf(deployment.model))) + 1
-    return None if n is None else (min(n, total), total)
-
-
-def fits_on_cards(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants, layers: int) -> bool:
-    """Whether that many layers leave so much of each device free, as `--fit` wants it (`--fit-target`)."""
-    if any(fitting.budget_bytes(x) is None for x in fitting.used_devices(deployment)):
-        return False
-    return all(
-        used <= room
-        for used, room in _used(deployment, plan_allocation(deployment, settings, constants, layers), constants)
-    )
-
-
-def _too_many(deployment: Deployment, over: int, cache: Mapping[int, int]) -> int:
-    """About how many layers, from the first on, hold `over` bytes: what the search begins with."""
-    sums = gguf_weights.sum_running(read_file_weights(deployment))
-    n = len(sums.device) - 1
-    each = sum(cache.values()) / max(1, n)
-    held = [a + b + i * each for i, (a, b) in enumerate(zip(sums.device, sums.expert_device, strict=True))]
-    return bisect_left(held, over)
-
-
-def _used(deployment: Deployment, plan: AllocationPlan, constants: LlamaConstants) -> list[tuple[int, int]]:
-    """(bytes that a plan takes, bytes that `--fit` lets it take) of each device."""
-    kept_free = constants.usual.fit_target_mib * MIB
-    kinds = (plan.weights, plan.cache, plan.state, plan.compute)
-    return [
-        (sum(fitting.bytes_at(k, i) for k in kinds), (fitting.budget_bytes(x) or 0) - kept_free)
-        for i, x in enumerate(fitting.used_devices(deployment))
-    ]
+def _describe_placement(settings: LlamaSettings, layers: int) -> list[str]:
+    """What the engine keeps off the cards by itself."""
+    if settings.gpu_layers is not None and settings.gpu_layers < layers:
+        return [
+            f"only {settings.gpu_layers} of {layers} layers fit on the card: "
+            "the rest runs on the CPU (partial offload), which is slow"
+        ]
+    if any(x.place == HOST for x in settings.overrides):
+        return ["the experts do not all fit on the card: the engine keeps those of some layers in host memory"]
+    return []
 
 
 def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
     """The flags a launch should carry, decided, each with its reason."""
     constants = read_constants(entry)
     settings = resolve_llama_settings(deployment, constants.usual)
+    fitted = apply_fit(deployment, settings, constants)
     layers = len(cache_layers(as_gguf(deployment.model))) + 1
-    on_cards = choose_layers(deployment, settings, constants) if fitting.used_devices(deployment) else None
-    return tuple(list_launch_settings(deployment, settings, constants, on_cards, layers))
+    return tuple(list_launch_settings(deployment, settings, fitted, constants, layers))
 
 
 __all__ = [
-    "ALL_LAYERS",
-    "choose_layers",
     "count_layers_on_cards",
     "fits_on_cards",
     "launch_settings",
     "memory",
+    "place_whole_layers",
     "read_constants",
     "resolve_llama_settings",
     "verify_estimate",

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
 from advisor.engines.llama_cpp_constants import LlamaConstants
+from advisor.engines.llama_cpp_overrides import write_overrides
 from advisor.engines.llama_cpp_settings import LlamaSettings
+from advisor.memory.placement import HOST
 
 # settings that are carried over as they were given
+_DEVICE_NAMES = {"nvidia": "CUDA", "amd": "ROCm", "apple": "Metal"}  # of the backend that is usual for them
 CARRIED = {"embedding", "embeddings", "reranking", "pooling", "jinja", "alias"}
 PER_STEP = "tokens of one step; decides the compute buffer, written out against a later default"
 LARGER_STEP = "tokens of one step: each reads the experts in host memory once, so larger steps read prompts faster"
 
 
 def list_launch_settings(
-    deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants, on_cards: int | None, layers: int
+    deployment: Deployment, settings: LlamaSettings, fitted: LlamaSettings, constants: LlamaConstants, layers: int
 ) -> Iterator[DecidedSetting]:
-    """Every flag in the order of the command; `on_cards` of `layers` layers (the output is one) lie on devices."""
+    """Every flag in the order of the command; `fitted`: the settings as `--fit` leaves them. The model has `layers`
+    layers, the output counted as one."""
     yield from _lengths(deployment, settings, constants)
     if fitting.used_devices(deployment):
-        yield from _places(deployment, settings, on_cards, layers)
+        yield from _places(deployment, settings, fitted, layers)
     else:
         yield from _threads(deployment)
     yield from _steps(deployment, settings, constants)
@@ -59,18 +64,21 @@ def _lengths(deployment: Deployment, settings: LlamaSettings, constants: LlamaCo
 
 
 def _places(
-    deployment: Deployment, settings: LlamaSettings, on_cards: int | None, layers: int
+    deployment: Deployment, settings: LlamaSettings, fitted: LlamaSettings, layers: int
 ) -> Iterator[DecidedSetting]:
-    if on_cards is None or on_cards >= layers:
-        because = (
-            "everything fits on the GPU"
-            if settings.cpu_moe_layers is None
-            else "all layers, but for experts on the host"
-        )
+    if fitted.overrides and not settings.overrides:
+        kept = sorted({int(n) for x in fitted.overrides if x.place == HOST for n in re.findall(r"\d+", x.pattern)})
+        because = f"the engine fills the GPUs by itself: experts of about {len(kept)} layers stay in host memory"
+        yield DecidedSetting(name="fit", value="on", because=because)
+        return
+    settings = fitted
+    on_host = settings.cpu_moe_layers is not None or any(x.place == HOST for x in settings.overrides)
+    if settings.gpu_layers is None or settings.gpu_layers >= layers:
+        because = "all layers, but for experts on the host" if on_host else "everything fits on the GPU"
         yield DecidedSetting(name="n-gpu-layers", value="all", because=because)
     else:
-        because = f"{on_cards} of {layers} layers fit; the rest runs on the CPU"
-        yield DecidedSetting(name="n-gpu-layers", value=on_cards, because=because)
+        because = f"{settings.gpu_layers} of {layers} layers fit; the rest runs on the CPU"
+        yield DecidedSetting(name="n-gpu-layers", value=settings.gpu_layers, because=because)
     if settings.cpu_moe_layers is not None:
         every = settings.cpu_moe_layers >= layers
         yield DecidedSetting(
@@ -80,9 +88,17 @@ def _places(
             + ("all layers" if every else "so many layers")
             + " stay in host memory, the rest fits on the GPU",
         )
+    if settings.overrides:
+        names = [f"{_DEVICE_NAMES.get(x.vendor, 'Vulkan')}{i}" for i, x in enumerate(fitting.used_devices(deployment))]
+        value = str(deployment.settings.get("override-tensor") or write_overrides(settings.overrides, names))
+        because = "matrices of experts that stay elsewhere, so that the GPUs are full"
+        yield DecidedSetting(name="override-tensor", value=value, because=because)
     if settings.tensor_split:
-        because = "layers of each GPU: the first have no experts, so that card takes more of them"
-        yield DecidedSetting(name="tensor-split", value=str(deployment.settings["tensor-split"]), because=because)
+        shares = deployment.settings.get("tensor-split") or ",".join(f"{x:g}" for x in settings.tensor_split)
+        because = "layers of each GPU" + (
+            ": those without experts are small, so that card takes more of them" if on_host else ""
+        )
+        yield DecidedSetting(name="tensor-split", value=str(shares), because=because)
 
 
 def _threads(deployment: Deployment) -> Iterator[DecidedSetting]:

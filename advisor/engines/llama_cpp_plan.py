@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -16,12 +15,12 @@ from advisor.engines.base import get_flag, get_setting
 from advisor.engines.llama_cpp_constants import LlamaConstants
 from advisor.engines.llama_cpp_scratch import plan_scratch, uses_windows
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
+from advisor.engines.llama_cpp_weights import list_borrowed, place_weights
 from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory import ggml_cache, gguf_weights
 from advisor.memory.ggml import BLOCKS
-from advisor.memory.ggml_compute import Borrowed
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.placement import HOST, find_stretches, layer_devices
@@ -33,15 +32,6 @@ from advisor.memory.repacking import (
 )
 from advisor.models.types import Model, NoMixer
 from advisor.record import Record
-
-# Tables of which rows are looked up: they stay in host memory
-LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
-FIRST_LAYER = (
-    "token_embd_norm.weight",
-    "token_embd_norm.bias",
-    "per_layer_model_proj.weight",
-    "per_layer_proj_norm.weight",
-)
 
 
 class AllocationPlan(Record, frozen=True, kw_only=True):
@@ -63,9 +53,7 @@ class AllocationPlan(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def plan_allocation(
-    deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants, gpu_layers: int | None = None
-) -> AllocationPlan:
+def plan_allocation(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> AllocationPlan:
     """What the engine would allocate where. Raises BadInput for a model whose tensors are not known."""
     model = as_gguf(deployment.model)
     devices = fitting.used_devices(deployment)
@@ -78,8 +66,9 @@ def plan_allocation(
     shares = settings.tensor_split[: len(devices)] or _shares(deployment)
     if devices and not any(shares):
         raise BadInput("setting tensor-split: the devices that are there get no share")
-    asked = gpu_layers if gpu_layers is not None else settings.gpu_layers
-    where = layer_devices(n_file, ALL_LAYERS if asked is None else asked, shares)
+    where = layer_devices(n_file, ALL_LAYERS if settings.gpu_layers is None else settings.gpu_layers, shares)
+    if any(x.place >= len(devices) for x in settings.overrides):
+        raise BadInput("setting override-tensor: it names a device that is not there")
     cuda = bool(devices) and devices[0].vendor in ("nvidia", "amd")
     windows = uses_windows(model)
     rows = _rows(model)
@@ -88,13 +77,13 @@ def plan_allocation(
         settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
     )
     cache, state = _cache(model, where, cells, settings, cuda, windows)
-    borrowed = _borrowed(weights, where, settings) if devices else ()
+    borrowed = list_borrowed(weights, where, settings) if devices else ()
     compute, basis = plan_scratch(model, where, cells, settings, rows.window, len(devices), borrowed)
     if _reserves_all_logits(deployment, constants) and has_output_matrix(model):
         compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
     per_token = _row(settings, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
-    placed = _place_weights(weights, where, settings, bool(devices), has_output_matrix(model))
+    placed = place_weights(weights, where, settings, bool(devices), has_output_matrix(model))
     repacked, more = _repacked(deployment, settings, constants, weights, has_output_matrix(model))
     if repacked is not None:
         placed[HOST] = repacked.mapped + repacked.repacked
@@ -238,56 +227,6 @@ def _shares(deployment: Deployment) -> tuple[float, ...]:
     ds = fitting.used_devices(deployment)
     free = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in ds]
     return tuple(float(f) for f in free if f) if all(free) else (1.0,) * len(ds)
-
-
-def _place_weights(
-    weights: gguf_weights.GgufWeights,
-    where: tuple[int, ...],
-    settings: LlamaSettings,
-    any_device: bool,
-    gives_logits: bool,
-) -> dict[int, int]:
-    out: dict[int, int] = defaultdict(int)
-    output_at = where[-1]
-    outside = gguf_weights.tensors_outside_layers(weights)
-    normed = not gives_logits or any(t.name == "output_norm.weight" for t in outside)
-    for tensor_weight in outside:
-        if tensor_weight.name in LOOKED_UP:
-            out[HOST] += tensor_weight.file_bytes
-            if tensor_weight.name == "token_embd.weight" and weights.tied and output_at != HOST and gives_logits:
-                out[output_at] += tensor_weight.device_bytes  # a second copy serves as output matrix
-            continue
-        for place in _find_places(tensor_weight.name, where, normed):
-            out[place] += tensor_weight.file_bytes if place == HOST else tensor_weight.device_bytes
-    sums, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
-    staying = min(n, settings.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
-    for place, begin, end in find_stretches(where[:n]):
-        whole = sums.file if place == HOST else sums.device
-        out[place] += whole[end] - whole[begin]
-        split = min(max(begin, staying), end)
-        out[HOST] += sums.expert_file[split] - sums.expert_file[begin]
-        experts = sums.expert_file if place == HOST else sums.expert_device
-        out[place] += experts[end] - experts[split]
-    return dict(out) if any_device else {HOST: out[HOST]}
-
-
-def _find_places(name: str, where: Sequence[int], normed: bool) -> Iterable[int]:
-    """Where a tensor outside the layers lies; source: llama.cpp src/llama-arch.cpp, LLM_TENSOR_INFOS.
-
-    `normed`: the norm of the embeddings is not the norm of the output under another name, as it is for LFM2.
-    """
-    if name == "rope_freqs.weight":
-        return set(where[:-1])
-    return (where[0] if normed and name in FIRST_LAYER else where[-1],)
-
-
-def _borrowed(weights: gguf_weights.GgufWeights, where: Sequence[int], settings: LlamaSettings) -> Borrowed:
-    """What a GPU borrows from host memory for long prompts, by layer."""
-    if HOST not in where and settings.cpu_moe_layers is None:
-        return ()
-    n = len(gguf_weights.sum_by_layer(weights))
-    there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
-    return gguf_weights.list_borrowed(weights, there, max(there, min(n, settings.cpu_moe_layers or 0)))
 
 
 def _cache(

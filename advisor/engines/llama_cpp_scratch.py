@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from advisor.deployment import Basis
 from advisor.engines.llama_cpp_settings import LlamaSettings
+from advisor.engines.llama_cpp_weights import keeps_on_host
 from advisor.memory import ggml_cache, ggml_compute
 from advisor.memory.ggml_step import StepShape
 from advisor.memory.placement import HOST, find_stretches
@@ -52,10 +53,35 @@ def plan_scratch(
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
-    on_gpus = [(begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST]
-    if n_devices == 1 or HOST in where[:-1] or len(on_gpus) != n_devices:
-        on_gpus = [(0, lay.n_layers)] * n_devices
-    out = dict(enumerate(ggml_compute.split_scratch(model, shape, on_gpus, borrowed)))
+    out = dict(enumerate(_split(model, shape, where, settings, n_devices, borrowed)))
     out[HOST] = single.host + logits
-    whole = n_devices == 1 and HOST not in where[:-1] and settings.cpu_moe_layers is None
+    whole = n_devices == 1 and not keeps_on_host(where[:-1], settings)
     return out, basis if whole else "modelled"
+
+
+def _split(
+    model: Model,
+    shape: StepShape,
+    where: tuple[int, ...],
+    settings: LlamaSettings,
+    n_devices: int,
+    borrowed: ggml_compute.Borrowed,
+) -> list[int]:
+    """Bytes of each device."""
+    assert model.layout is not None
+    layers = model.layout.n_layers
+    if n_devices == 1:
+        return [ggml_compute.count_scratch(model, shape, borrowed=borrowed).device]
+    own = {place: (begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST}
+    if not keeps_on_host(where[:-1], settings) and not settings.overrides and len(own) == n_devices:
+        return ggml_compute.split_scratch(model, shape, [own[i] for i in range(n_devices)])
+    # one batch at a time, and what lies in host memory is borrowed by the first device
+    out = []
+    for device in range(n_devices):
+        begin, end = own.get(device, (layers, layers))
+        if device == 0:
+            here = ggml_compute.count_scratch(model, shape, 0, max(1, end if 0 in own else 0), borrowed).device
+            out.append(max(here, ggml_compute.count_borrowed(model, shape, borrowed[end:])))
+        else:
+            out.append(ggml_compute.count_scratch(model, shape, min(begin, layers - 1), end).device)
+    return out

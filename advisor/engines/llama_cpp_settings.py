@@ -11,6 +11,7 @@ import msgspec
 
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import get_flag, get_integer, get_setting
+from advisor.engines.llama_cpp_overrides import Override, parse_overrides
 from advisor.errors import BadInput
 from advisor.memory.ggml_cache import round_up
 from advisor.near import near_matches
@@ -25,6 +26,7 @@ class LlamaDefaults(msgspec.Struct, frozen=True):
     batch_size: int
     ubatch_size: int
     fit_target_mib: int  # left free on each device by `--fit on` (its `--fit-target`)
+    fit_ctx_min: int  # the least context that `--fit on` shortens to (its `--fit-ctx`)
     slots: int  # requests at once
 
 
@@ -43,6 +45,7 @@ class LlamaSettings(Record, frozen=True, kw_only=True):
     gpu_layers: int | None  # None = as many as fit (`auto`)
     cpu_moe_layers: int | None  # experts of the first N layers stay in host memory; None = none
     tensor_split: tuple[float, ...]
+    overrides: tuple[Override, ...]  # of single tensors' places
     fit: bool
     repack: bool  # weights are rearranged for the processor's kernels
     mapped: bool  # the file is mapped, not read into memory
@@ -88,6 +91,7 @@ def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> Llam
         gpu_layers=_gpu_layers(get_setting(s, "n-gpu-layers", "gpu-layers", "ngl")),
         cpu_moe_layers=_cpu_moe(s),
         tensor_split=_split(get_setting(s, "tensor-split", "ts")),
+        overrides=_overrides(get_setting(s, "override-tensor", "ot")),
         fit=get_flag(s, "fit") is not False,
         repack=get_flag(s, "repack") is not False and not get_flag(s, "no-repack", "nr"),
         mapped=_mapped(s),
@@ -138,6 +142,10 @@ def _cpu_moe(s: dict[str, Setting]) -> int | None:
     if get_flag(s, "cpu-moe", "cmoe"):
         return ALL_LAYERS
     return get_integer(s, "n-cpu-moe", "ncmoe", least=0)
+
+
+def _overrides(value: Setting | None) -> tuple[Override, ...]:
+    return () if value is None else parse_overrides(value)
 
 
 def _split(value: Setting | None) -> tuple[float, ...]:

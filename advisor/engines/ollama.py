@@ -62,7 +62,7 @@ class OllamaModule(NamedTuple):
         inner = _on_one_card(
             inner, entry, bool(get_flag({**deployment.environment, **deployment.settings}, "OLLAMA_SCHED_SPREAD"))
         )
-        estimate = llama_cpp.memory(inner, entry, quantization)
+        estimate = llama_cpp.memory(inner, entry, quantization, llama_cpp.place_whole_layers)
         if not asked:
             note = f"no context length given: {estimate.context_length} tokens, Ollama's default for this much VRAM"
             estimate = msgspec.structs.replace(estimate, warnings=(*estimate.warnings, note))
@@ -165,4 +165,4 @@ def _on_one_card(inner: Deployment, entry: Engine, spread: bool) -> Deployment:
     card = max(cards, key=lambda x: fitting.budget_bytes(x) or 0)
     machine = msgspec.structs.replace(inner.machine, devices=(card,))
     alone = msgspec.structs.replace(inner, machine=machine, device_count=None)
-    return alone if llama_cpp.fits_on_cards(alone, settings, constants, llama_cpp.ALL_LAYERS) else inner
+    return alone if llama_cpp.fits_on_cards(alone, settings, constants) else inner

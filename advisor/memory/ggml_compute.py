@@ -129,17 +129,21 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
     return tuple(chosen)
 
 
-def split_scratch(
-    model: t.Model, shape: StepShape, places: Sequence[tuple[int, int]], borrowed: Borrowed = ()
-) -> list[int]:
+def split_scratch(model: t.Model, shape: StepShape, places: Sequence[tuple[int, int]]) -> list[int]:
     """Bytes of each device where layers are shared out; `places` are the layers of each, from the first to the last.
 
     Several batches are under way at once, each with copies of its inputs, which lie beside everything else. Source:
     ggml_backend_sched_split_graph of llama.cpp b11434.
     """
-    if len(places) == 1:
-        return [count_scratch(model, shape, borrowed=borrowed).device]
     return [count_scratch(model, shape, begin, end, copies=COPIES).device for begin, end in places]
+
+
+def count_borrowed(model: t.Model, shape: StepShape, borrowed: Borrowed) -> int:
+    """Scratch of the first device for matrices in host memory that belong to layers of other devices: a matrix is
+    fetched while the one before it is in use. Learned from the planner's rows (tests/data/llamacpp_fit.csv)."""
+    assert model.layout is not None
+    most = max((max(x.gate + x.up, x.up + x.down) for x in borrowed), default=0)
+    return most + F32 * shape.tokens * model.layout.hidden_size if most else 0
 
 
 def _like(layer: Layer) -> Layer:
@@ -159,4 +163,4 @@ def _round_up(n: int, step: int) -> int:
     return -(-n // step) * step
 
 
-__all__ = ["Borrowed", "Scratch", "choose_layers", "count_scratch", "split_scratch"]
+__all__ = ["Borrowed", "Scratch", "choose_layers", "count_borrowed", "count_scratch", "split_scratch"]

@@ -100,19 +100,29 @@ def sum_running(weights: GgufWeights) -> RunningTotals:
 
 
 @memoize_by_identity
-def list_borrowed(weights: GgufWeights, layers: int, expert_layers: int) -> tuple[BorrowedWeights, ...]:
-    """Feed-forward matrices of the first `layers` layers, and routed experts of the first `expert_layers`."""
-    found = [BorrowedWeights(whole=i < layers) for i in range(max(layers, expert_layers))]
+def list_borrowed(
+    weights: GgufWeights,
+    layers: int,
+    expert_layers: int,
+    there: frozenset[str] = frozenset(),
+    elsewhere: frozenset[str] = frozenset(),
+) -> tuple[BorrowedWeights, ...]:
+    """Feed-forward matrices in host memory, by layer: those of the first `layers` layers, routed experts of the first
+    `expert_layers`, and the tensors named in `there`; none of those named in `elsewhere`."""
+    found = [BorrowedWeights(whole=i < layers) for i in range(len(sum_by_layer(weights)))]
     routed = {x.layer for x in weights.weights if x.expert}
+    last = -1
     for tensor_weight in weights.weights:
         m, layer = _FEED_FORWARD.fullmatch(tensor_weight.name), tensor_weight.layer
         if m is None or layer is None or tensor_weight.mtp or tensor_weight.expert != (layer in routed):
             continue
-        if layer < (expert_layers if tensor_weight.expert else layers):
+        name, usual = tensor_weight.name, layer < (expert_layers if tensor_weight.expert else layers)
+        if name in there or (usual and name not in elsewhere):
             part = ("up" if m[1] == "gate_up" else m[1]) + ("_bias" if m[2] == "bias" else "")
             sizes: dict[str, Any] = {part: tensor_weight.device_bytes}
             found[layer] = found[layer]._replace(**sizes)
-    return tuple(found)
+            last = max(last, layer)
+    return tuple(found[: max(last + 1, layers, expert_layers)])
 
 
 _FEED_FORWARD = re.compile(r"blk\.\d+\.ffn_(gate|up|gate_up|down)(?:_exps)?\.(weight|bias)")

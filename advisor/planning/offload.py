@@ -1,13 +1,16 @@
 """Which experts and layers lie in host memory, where the cards cannot hold the model: cards are filled layer by layer.
 
 llama.cpp keeps the routed experts of the first N layers on the host (`--n-cpu-moe N`) and gives each card a run of
-layers (`--tensor-split`). Those N layers are small, so the card that has them takes more layers than the others.
+layers (`--tensor-split`). Those N layers are small, so the card that has them takes more layers than the others. Of the
+last of them some matrices may still find room on the card (`--override-tensor`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+
+import msgspec
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, MemoryEstimate, Setting
@@ -21,6 +24,7 @@ from advisor.planning.types import Ask
 LEAST_STEP, LARGEST_STEP = 512, 4096  # tokens of a pass
 USUAL_BATCH = 2048  # llama-server's own batch, which a pass cannot exceed
 NEAR = 4  # layers beyond the bound that are tried one by one, then every other
+PARTS = ("ffn_down_exps", "ffn_(gate|gate_up|down)_exps")  # what stays on the host of a layer, the least first
 TRIES = 3  # layers more on the host, where the first placement turns out too tight
 
 
@@ -28,17 +32,19 @@ def list_host_placements(base: Deployment, named: Engine, ask: Ask, prompt: int)
     """Deployments with a part in host memory; `named` is the entry whose names the settings have, `prompt` tokens of a
     typical prompt.
 
-    MoE models: as few layers' experts on the host as fit, for each size of a pass. Others, and what has no settings for
-    experts, are left to the engine, which puts as many whole layers on the cards as fit.
+    MoE models: as few layers' experts on the host as fit, for each size of a pass, and what the engine's own `--fit`
+    would do. Others, and what has no settings for experts, are left to the engine.
     """
     layers = find_own_flag(named, "layers_on_device")
     some, whole = find_own_flag(named, "experts_on_host_layers"), find_own_flag(named, "experts_on_host")
     split, step = find_own_flag(named, "device_shares"), find_own_flag(named, "batched_tokens")
+    places = find_own_flag(named, "tensor_places")
     if base.model.is_moe and layers and some and whole:
         for settings in _list_passes(base, named, step, prompt):  # one that takes a whole prompt first
             placed = _fill_cards(with_settings(base, {layers: "all", **settings}), some, split, ask)
             if placed is not None:
-                yield placed
+                yield _bring_part(placed, some, places, split, ask) if places else placed
+                yield with_settings(base, settings)
                 return
         yield with_settings(base, {layers: "all", whole: True})
     yield base
@@ -84,6 +90,29 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
             if counts is None:
                 break
     return None
+
+
+def _bring_part(placed: Deployment, some: str, places: str, split: str | None, ask: Ask) -> Deployment:
+    """The deployment with those matrices of one more layer's experts on the cards that still find room there, if need
+    be with a layer less on the card that is full."""
+    staying = int(placed.settings.get(some, 0))
+    if staying < 1:
+        return placed
+    rest = {k: v for k, v in placed.settings.items() if k != some}
+    fewer: dict[str, Setting] = {some: staying - 1} if staying > 1 else {}
+    for kept in ("", *PARTS):  # the whole layer was tried as it stands
+        part: dict[str, Setting] = {places: rf"blk\.{staying - 1}\.{kept}=CPU"} if kept else {}
+        made = msgspec.structs.replace(placed, settings={**rest, **fewer, **part})
+        estimate = ask(made)
+        if estimate is not None and estimate.fits:
+            return made
+        if split is not None and split in rest:
+            counts = _moved([int(x) for x in str(rest[split]).split(",")], estimate)
+            moved = with_settings(made, {split: ",".join(map(str, counts))}) if counts is not None else None
+            estimate = ask(moved) if moved is not None else None
+            if moved is not None and estimate is not None and estimate.fits:
+                return moved
+    return placed
 
 
 def _moved(counts: Sequence[int] | None, estimate: MemoryEstimate | None) -> list[int] | None:

@@ -45,6 +45,11 @@ class WorkloadDefaults(msgspec.Struct, frozen=True):
     openvino: list[QuantizationName]
     litert: list[QuantizationName]
 
+    def __post_init__(self) -> None:
+        lacking = {"chat", "embeddings", *self.context, *self.typical} - (self.context.keys() & self.typical.keys())
+        if lacking:
+            raise ValueError(f"`context` or `typical` lacks {', '.join(sorted(lacking))}")
+
 
 def load_workload_defaults(rules: Catalog) -> WorkloadDefaults:
     """The defaults from the rules. Raises BadInput when an overlay spoiled them."""

@@ -172,8 +172,9 @@ def _ggml(
         dense = experts = 1.0
     else:
         missing = max(0.0, work.dense_bytes + work.expert_bytes - on)
-        kept = (*entry.concepts.experts_on_host.flags, *entry.concepts.experts_on_host_layers.flags)
-        if any(x in deployment.settings for x in kept) and work.expert_bytes:
+        # layers that lie there whole have their caches with them; without those, experts are what is missing
+        state = (estimate.host.recurrent_state_bytes or 0) if estimate.host else 0
+        if work.expert_bytes and not host_kv and not state:
             experts = min(1.0, missing / work.expert_bytes)
         elif missing > 0.02 * (work.dense_bytes + work.expert_bytes):
             dense = experts = missing / (work.dense_bytes + work.expert_bytes)

@@ -1,0 +1,227 @@
+"""What llama-server's `--fit` does with a launch that leaves the placement to it: context, layers, parts of layers.
+
+Source: common_params_fit_impl in llama.cpp common/fit.cpp (v0.5.0), and what it sets (tests/data/llamacpp_fit.csv).
+A context that was not given is shortened first. Then layers are put on devices, the last device first; of a model with
+experts all of them with their experts in host memory, and then experts are brought back, the first device first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from msgspec import structs
+
+from advisor.deployment import Deployment
+from advisor.engines import fitting
+from advisor.engines.llama_cpp_constants import LlamaConstants
+from advisor.engines.llama_cpp_overrides import Override
+from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation
+from advisor.engines.llama_cpp_settings import LlamaSettings
+from advisor.memory.gguf_tensors import as_gguf
+from advisor.memory.layers import cache_layers
+from advisor.memory.placement import HOST
+from advisor.units import MIB
+
+CELLS = 256  # tokens that a shortened context is a multiple of, for each cache of its own
+# what of a layer does not lie on its device: its experts, or so much of its feed-forward part
+EXPERTS, ALL, ALL_BUT_UP, DOWN = (
+    "ffn_(up|down|gate_up|gate)_(ch|)exps",
+    "ffn_(gate|up|gate_up|down).*",
+    "ffn_(gate|gate_up|down).*",
+    "ffn_down.*",
+)
+
+
+class DeviceShare(NamedTuple):
+    """Layers of one device (the output is one). `parts`: the last of them that lie there without their experts."""
+
+    layers: int = 0
+    parts: int = 0
+    first: str = EXPERTS  # of the first of these: what lies elsewhere
+    place: int = HOST  # and where
+
+
+Shares = tuple[DeviceShare, ...]
+Measured = Callable[[LlamaSettings], list[int]]  # bytes that a launch takes of each device
+
+
+def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> LlamaSettings:
+    """The settings as `--fit` leaves them; unchanged where everything fits, and where budgets are not known."""
+    budgets = [fitting.budget_bytes(x) for x in fitting.used_devices(deployment)]
+    known = [x for x in budgets if x is not None]
+    if not settings.fit or not known or len(known) < len(budgets):
+        return settings
+    rooms = [x - constants.usual.fit_target_mib * MIB for x in known]
+
+    def measure(tried: LlamaSettings) -> list[int]:
+        return count_bytes(plan_allocation(deployment, tried, constants), len(rooms))
+
+    plan = plan_allocation(deployment, settings, constants)
+    used = count_bytes(plan, len(rooms))
+    if all(u <= room for u, room in zip(used, rooms, strict=True)):
+        return settings
+    moe = deployment.model.is_moe
+    if not settings.context_was_given:
+        layer = sum(v for k, v in plan.weights.items() if k != HOST) // max(1, len(plan.where) - 1)
+        # what whole layers, or matrices of experts, leave free on each of several devices
+        waste = (len(rooms) + 1) * layer // (6 if moe else 2) if len(rooms) > 1 else 0
+        settings, enough = _shorten_context(settings, constants, sum(rooms), sum(used), waste, measure)
+        enough &= len(rooms) == 1
+        if enough:
+            return settings
+    if _is_placed(settings, len(rooms)):
+        return settings  # the engine leaves a placement that was given as it is
+    layers = len(cache_layers(as_gguf(deployment.model))) + 1
+    return _place_layers(settings, rooms, layers, moe, measure)
+
+
+def _is_placed(settings: LlamaSettings, devices: int) -> bool:
+    split = devices > 1 and bool(settings.tensor_split)
+    return settings.gpu_layers is not None or settings.cpu_moe_layers is not None or bool(settings.overrides) or split
+
+
+def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:
+    """What a plan takes of each device."""
+    kinds = (plan.weights, plan.cache, plan.state, plan.compute)
+    return [sum(fitting.bytes_at(k, i) for k in kinds) for i in range(devices)]
+
+
+def _shorten_context(
+    settings: LlamaSettings, constants: LlamaConstants, room: int, used: int, waste: int, measure: Measured
+) -> tuple[LlamaSettings, bool]:
+    """(settings with a context for which everything fits, or with the least one; whether that is enough)."""
+    streams = 1 if settings.unified else settings.slots
+    most, least = settings.ctx_size, constants.usual.fit_ctx_min * streams
+    if used <= room or most <= least:
+        return settings, False
+    shortest = structs.replace(settings, ctx_size=least)
+    at_least, wanted = sum(measure(shortest)), room - waste
+    if at_least >= min(wanted, used):
+        return shortest, False
+    tokens = least + (most - least) * (wanted - at_least) // (used - at_least)
+    tokens = max(tokens - tokens % (CELLS * streams), least)
+    return structs.replace(settings, ctx_size=tokens), True
+
+
+def _place_layers(
+    settings: LlamaSettings, rooms: Sequence[int], layers: int, moe: bool, measure: Measured
+) -> LlamaSettings:
+    def apply(shares: Shares) -> LlamaSettings:
+        return write_shares(settings, shares, layers)
+
+    def take(shares: Shares) -> list[int]:
+        return measure(apply(shares))
+
+    shares = _fill_from_behind(rooms, layers, moe, take)
+    if moe:
+        every = Override(rf"blk\.\d+\.{EXPERTS}", HOST)
+        if sum(measure(structs.replace(settings, overrides=(every,)))) < sum(rooms):
+            shares = _bring_experts(shares, rooms, take)
+    return apply(shares)
+
+
+def write_shares(settings: LlamaSettings, shares: Shares, layers: int) -> LlamaSettings:
+    """The settings with which these layers lie on each device."""
+    count = sum(x.layers for x in shares)
+    overrides, at = [], layers - count
+    for share in shares:
+        at += share.layers - share.parts
+        behind = range(at, at + share.parts)
+        if share.parts and (share.first, share.place) != (EXPERTS, HOST):
+            overrides.append(Override(rf"blk\.{at}\.{share.first}", share.place))
+            behind = behind[1:]
+        if behind:
+            numbers = "|".join(map(str, behind))
+            overrides.append(Override(rf"blk\.({numbers})\.{EXPERTS}", HOST))
+        at += share.parts
+    split = tuple(float(x.layers) for x in shares) if len(shares) > 1 and count else ()
+    return structs.replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
+
+
+def _most(
+    make: Callable[[int], Shares], high: int, take: Callable[[Shares], list[int]], at: int, room: int, used: int
+) -> int:
+    """The most steps up to `high` with which device `at` takes no more than `room`; `used`: what it takes with none."""
+    low, above = 0, take(make(high))[at]
+    if above <= room:
+        return high
+    while high - low > 1:
+        step = (high - low) * (room - used) // (above - used) if above > used else high - low - 1
+        middle = low + min(max(step, 1), high - low - 1)
+        found = take(make(middle))[at]
+        if found <= room:
+            low, used = middle, found
+        else:
+            high, above = middle, found
+    return low
+
+
+def _fill_from_behind(rooms: Sequence[int], layers: int, moe: bool, take: Callable[[Shares], list[int]]) -> Shares:
+    """As many layers on each device as fit, the last device first; those of a MoE model without their experts."""
+    shares: Shares = (DeviceShare(),) * len(rooms)
+    for at in reversed(range(len(rooms))):
+        last = at == len(rooms) - 1
+
+        def make(count: int, shares: Shares = shares, at: int = at, last: bool = last) -> Shares:
+            parts = max(0, count - last) if moe else 0  # the last has the output, which is no layer with experts
+            return (*shares[:at], DeviceShare(count, parts), *shares[at + 1 :])
+
+        left = layers - sum(x.layers for x in shares)
+        if left:
+            shares = make(_most(make, left, take, at, rooms[at], take(shares)[at]))
+    return shares
+
+
+def _bring_experts(shares: Shares, rooms: Sequence[int], take: Callable[[Shares], list[int]]) -> Shares:
+    """Experts back onto the devices, the first device first; of one more layer a part, if that fits."""
+    start = len(rooms)
+    while start > 0 and shares[start - 1].layers:
+        start -= 1
+    for at in range(len(rooms)):
+        if at > start or start >= len(rooms):
+            break
+
+        def make(count: int, shares: Shares = shares, at: int = at, start: int = start) -> Shares:
+            return _move(shares, at, start, count)
+
+        left = sum(x.parts for x in shares[start:])
+        shares = make(_most(make, left, take, at, rooms[at], take(shares)[at])) if left else shares
+        while start < len(rooms) and not shares[start].parts:
+            start += 1
+        if start < len(rooms):
+            shares, start = _bring_part(shares, at, start, rooms, take)
+    return shares
+
+
+def _move(shares: Shares, at: int, start: int, count: int) -> Shares:
+    """So many whole layers on device `at` that lay without experts on the devices from `start` on."""
+    made = list(shares)
+    for i in range(start, len(made)):
+        n = min(count, made[i].parts)
+        made[i] = made[i]._replace(layers=made[i].layers - n, parts=made[i].parts - n)
+        made[at] = made[at]._replace(layers=made[at].layers + n)
+        count -= n
+    return tuple(made)
+
+
+def _bring_part(
+    shares: Shares, at: int, start: int, rooms: Sequence[int], take: Callable[[Shares], list[int]]
+) -> tuple[Shares, int]:
+    """A part of one more layer on device `at`, the rest on the next device or the host; the widest that fits."""
+    moved = _move(shares, at, start, 1)
+    place = at + 1 if at + 1 < len(rooms) else HOST
+    began = start + (start != at and not moved[start].parts)
+    for wider in ((ALL_BUT_UP, DOWN), (ALL,)):
+        fitted = None
+        for first in wider:
+            share = moved[at]._replace(parts=moved[at].parts + 1, first=first, place=place)
+            tried = (*moved[:at], share, *moved[at + 1 :])
+            used = take(tried)
+            if used[at] < rooms[at] and (at + 1 >= len(rooms) or used[at + 1] < rooms[at + 1]):
+                fitted = tried
+            else:
+                break
+        if fitted is not None:
+            return fitted, began
+    return shares, start

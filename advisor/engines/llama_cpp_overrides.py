@@ -1,0 +1,111 @@
+"""llama.cpp's `--override-tensor`: tensors whose names match a pattern lie on a named device or in host memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from re import _parser as sre_parse  # type: ignore[attr-defined]  # no other library tells what a pattern repeats
+from typing import Any, NamedTuple
+
+from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
+from advisor.memory.gguf_weights import GgufWeights, TensorWeight
+from advisor.memory.placement import HOST
+
+LONGEST, MOST_PATTERNS = 4000, 256  # characters of a pattern, patterns
+NAME = 60  # characters of a tensor's name: matching costs up to NAME ** (open-ended repeats)
+MOST_COST = 10**6  # of all patterns together, for one name
+FEW = 4  # times: a repeat with such an end costs little
+_REPEATS = (sre_parse.MAX_REPEAT, sre_parse.MIN_REPEAT, sre_parse.POSSESSIVE_REPEAT)
+_DEVICE = re.compile(r"(?:CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|CANN|OpenCL)(\d*)")
+
+
+class Override(NamedTuple):
+    """A regular expression that is sought anywhere in a tensor's name, and the place of what matches."""
+
+    pattern: str
+    place: int  # index of a device, HOST
+
+
+class MovedTensor(NamedTuple):
+    """A tensor that an override matches, and where it lies instead."""
+
+    tensor: TensorWeight
+    place: int
+
+
+def parse_overrides(value: object, name: str = "override-tensor") -> tuple[Override, ...]:
+    """The overrides of `PATTERN=BUFFER,...`. Raises BadInput where the engine would refuse one, or it is not readable.
+
+    Source: parse_tensor_buffer_overrides in llama.cpp common/arg.cpp: split at each comma, then at the first `=`.
+    """
+    found, cost = [], 0
+    for piece in str(value).split(",")[: MOST_PATTERNS + 1]:
+        pattern, equals, buffer = piece.partition("=")
+        m = _DEVICE.fullmatch(buffer)
+        if not equals or not (m or buffer == "CPU"):
+            raise BadInput(f"setting {name}: {piece[:60]!r} is not PATTERN=BUFFER with a buffer like CPU or CUDA0")
+        cost += NAME ** _read_pattern(pattern, name)[1]
+        found.append(Override(pattern, int(m[1] or 0) if m else HOST))
+    if len(found) > MOST_PATTERNS or cost > MOST_COST:
+        raise BadInput(f"setting {name}: so many patterns, or so open ones, are not followed here")
+    return tuple(found)
+
+
+def write_overrides(overrides: Sequence[Override], devices: Sequence[str]) -> str:
+    """The value of `--override-tensor`; `devices`: the engine's name of each device, as CUDA0."""
+    return ",".join(f"{x.pattern}={'CPU' if x.place == HOST else devices[x.place]}" for x in overrides)
+
+
+@lru_cache(1024)
+def _read_pattern(pattern: str, name: str = "override-tensor") -> tuple[re.Pattern[str], int]:
+    """(the pattern, its open-ended repeats). Raises BadInput where matching it may take long."""
+    shown = f"setting {name}: the pattern {pattern[:60]!r}"
+    if len(pattern) > LONGEST:
+        raise BadInput(f"{shown}... is longer than {LONGEST} characters")
+    try:
+        repeats = _count_repeats(sre_parse.parse(pattern), False)
+        compiled = re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as e:
+        raise BadInput(f"{shown} is no regular expression: {e}") from None
+    if repeats is None:
+        raise BadInput(f"{shown} repeats what has choices or repeats itself, which is not followed here")
+    return compiled, repeats
+
+
+def _count_repeats(parsed: Any, repeated: bool) -> int | None:
+    """Open-ended repeats in a parsed pattern; None where a repeat holds one, or a choice: those may take very long."""
+    found = 0
+    for kind, argument in parsed:
+        again = kind in _REPEATS and argument[1] > 1
+        if repeated and (again or kind is sre_parse.BRANCH):
+            return None
+        found += again and argument[1] > FEW
+        for inner in _list_inner(argument):
+            below = _count_repeats(inner, repeated or again)
+            if below is None:
+                return None
+            found += below
+    return found
+
+
+def _list_inner(argument: Any) -> Iterator[Any]:
+    for x in argument if isinstance(argument, list | tuple) else ():
+        if isinstance(x, sre_parse.SubPattern):
+            yield x
+        elif isinstance(x, list):
+            yield from _list_inner(x)
+
+
+@memoize_by_identity
+def find_moved(weights: GgufWeights, overrides: tuple[Override, ...]) -> tuple[MovedTensor, ...]:
+    """The tensors that an override matches; the first that does decides."""
+    patterns = [(_read_pattern(x.pattern)[0].search, x.place) for x in overrides]
+    out = []
+    for tensor in weights.weights:
+        for search, place in patterns:
+            if search(tensor.name):
+                out.append(MovedTensor(tensor, place))
+                break
+    return tuple(out)

@@ -1,0 +1,135 @@
+"""Placements beside those of llama.cpp's own `--fit` on the same cards: tests/data/llamacpp_fit.csv (tests/planner)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from advisor.catalog import catalog
+from advisor.catalog.roots import shipped_root
+from advisor.deployment import Deployment
+from advisor.engines.llama_cpp_constants import read_constants
+from advisor.engines.llama_cpp_fit import apply_fit, count_bytes
+from advisor.engines.llama_cpp_overrides import Override
+from advisor.engines.llama_cpp_plan import plan_allocation
+from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_settings
+from advisor.estimation import EstimateRequest, resolve_request
+from advisor.memory.placement import HOST
+from advisor.report.measured_rows import RowSettings, TableRow, read_rows
+from advisor.units import MIB
+
+RULES = catalog([shipped_root()])
+CONSTANTS = read_constants(RULES.engine("llama.cpp"))
+ROWS = read_rows(Path(__file__).parent.parent / "data" / "llamacpp_fit.csv")
+MATRICES = {
+    "all": "ffn_(gate|up|gate_up|down).*", "gate+down": "ffn_(gate|gate_up|down).*", "down": "ffn_down.*",
+    "experts": "ffn_(up|down|gate_up|gate)_(ch|)exps",
+}  # fmt: skip
+
+
+def make_deployment(row: TableRow) -> Deployment:
+    mib = [int(x) for x in row["mib"].split(";")]
+    settings: RowSettings = {
+        "parallel": int(row["slots"]), "ubatch-size": int(row["ubatch"]), "kv-unified": row["unified"] == "1",
+    }  # fmt: skip
+    if row["asked"] != "0":
+        settings["ctx-size"] = int(row["asked"])
+    request = EstimateRequest(
+        model=row["model"], quantization=row["quantization"], hardware=f"{len(mib)}x H100", settings=settings,
+        kv_cache_type={"k": "f16", "v": "f16"},
+    )  # fmt: skip
+    made, _ = resolve_request(request, RULES)
+    assert made.machine is not None
+    cards = [
+        structs.replace(x, free_bytes=n * MIB, total_bytes=n * MIB)
+        for x, n in zip(made.machine.devices, mib, strict=True)
+    ]
+    return structs.replace(made, machine=structs.replace(made.machine, devices=tuple(cards)))
+
+
+def read_moved(text: str) -> dict[int, tuple[str, int]]:
+    """What lies elsewhere, by layer: which matrices and where."""
+    found = {}
+    for word in text.split():
+        numbers, what = word.split(":")
+        matrices, place = what.split("@")
+        first, _, last = numbers.partition("-")
+        for layer in range(int(first), int(last or first) + 1):
+            found[layer] = (MATRICES[matrices], HOST if place == "CPU" else int(place.removeprefix("CUDA")))
+    return found
+
+
+def write_moved(settings: LlamaSettings) -> dict[int, tuple[str, int]]:
+    found = {}
+    for pattern, place in settings.overrides:
+        m = re.fullmatch(r"blk\\\.\(?([\d|]+)\)?\\\.(.*)", pattern)
+        assert m is not None
+        found |= {int(n): (m[2], place) for n in m[1].split("|")}
+    return found
+
+
+def describe(settings: LlamaSettings) -> tuple[object, ...]:
+    layers = -1 if settings.gpu_layers is None else settings.gpu_layers
+    return settings.ctx_size, layers, settings.tensor_split, write_moved(settings)
+
+
+def as_engine_says(row: TableRow, settings: LlamaSettings) -> LlamaSettings:
+    layers, split = int(row["layers"]), tuple(float(x) for x in row["split"].split(";") if x)
+    return structs.replace(
+        settings,
+        ctx_size=int(row["context"]),
+        gpu_layers=None if layers < 0 else layers,
+        tensor_split=split if layers >= 0 else (),
+        overrides=tuple(Override(rf"blk\.{n}\.{m}", place) for n, (m, place) in read_moved(row["moved"]).items()),
+    )
+
+
+@pytest.fixture(scope="module")
+def placed() -> list[tuple[TableRow, LlamaSettings, list[int]]]:
+    found = []
+    for row in ROWS:
+        deployment = make_deployment(row)
+        settings = apply_fit(deployment, resolve_llama_settings(deployment, CONSTANTS.usual), CONSTANTS)
+        devices = len(row["mib"].split(";"))
+        found.append((row, settings, count_bytes(plan_allocation(deployment, settings, CONSTANTS), devices)))
+    return found
+
+
+def test_most_launches_are_placed_as_the_engine_places_them(
+    placed: list[tuple[TableRow, LlamaSettings, list[int]]],
+) -> None:
+    same = [describe(s) == describe(as_engine_says(row, s)) for row, s, _ in placed]
+    assert len(same) > 150
+    assert sum(same) / len(same) >= 0.85
+
+
+def test_cards_are_as_full_as_the_engine_leaves_them(placed: list[tuple[TableRow, LlamaSettings, list[int]]]) -> None:
+    near = []
+    for row, _, used in placed:
+        theirs = [sum(int(x) for x in piece.split("/")) for piece in row["devices"].split(";")]
+        near += [abs(a - b) <= 0.05 * b + 16 * MIB for a, b in zip(used, theirs, strict=True)]
+    assert sum(near) / len(near) >= 0.95
+
+
+def test_the_context_is_shortened_as_the_engine_does(placed: list[tuple[TableRow, LlamaSettings, list[int]]]) -> None:
+    same = [s.ctx_size == int(row["context"]) for row, s, _ in placed if row["asked"] == "0"]
+    assert len(same) > 40
+    assert sum(same) / len(same) >= 0.97
+
+
+def test_moved_tensors_take_the_engines_own_bytes() -> None:
+    """Weights and caches of each place are equal to the byte; scratch within 15 % and 16 MiB on nearly every device."""
+    near = []
+    for row in ROWS:
+        deployment = make_deployment(row)
+        settings = as_engine_says(row, resolve_llama_settings(deployment, CONSTANTS.usual))
+        plan = plan_allocation(deployment, settings, CONSTANTS)
+        for i, piece in [*enumerate(row["devices"].split(";")), (HOST, row["host"])]:
+            weights, context, scratch = (int(x) for x in piece.split("/"))
+            assert plan.weights.get(i, 0) == weights, (row["model"], i)
+            assert plan.cache.get(i, 0) + plan.state.get(i, 0) == context, (row["model"], i)
+            near.append(abs(plan.compute.get(i, 0) - scratch) <= 0.15 * scratch + 16 * MIB)
+    assert sum(near) / len(near) >= 0.94
