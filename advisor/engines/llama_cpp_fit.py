@@ -14,6 +14,7 @@ from msgspec import structs
 
 from advisor.deployment import Deployment
 from advisor.engines import fitting
+from advisor.engines.false_position import find_most
 from advisor.engines.llama_cpp_constants import LlamaConstants
 from advisor.engines.llama_cpp_overrides import Override
 from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation
@@ -139,22 +140,11 @@ def write_shares(settings: LlamaSettings, shares: Shares, layers: int) -> LlamaS
     return structs.replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
 
 
-def _most(
+def _find_most(
     make: Callable[[int], Shares], high: int, take: Callable[[Shares], list[int]], at: int, room: int, used: int
 ) -> int:
     """The most steps up to `high` with which device `at` takes no more than `room`; `used`: what it takes with none."""
-    low, above = 0, take(make(high))[at]
-    if above <= room:
-        return high
-    while high - low > 1:
-        step = (high - low) * (room - used) // (above - used) if above > used else high - low - 1
-        middle = low + min(max(step, 1), high - low - 1)
-        found = take(make(middle))[at]
-        if found <= room:
-            low, used = middle, found
-        else:
-            high, above = middle, found
-    return low
+    return find_most(lambda n: take(make(n))[at] - room, high, used - room)
 
 
 def _fill_from_behind(rooms: Sequence[int], layers: int, moe: bool, take: Callable[[Shares], list[int]]) -> Shares:
@@ -169,7 +159,7 @@ def _fill_from_behind(rooms: Sequence[int], layers: int, moe: bool, take: Callab
 
         left = layers - sum(x.layers for x in shares)
         if left:
-            shares = make(_most(make, left, take, at, rooms[at], take(shares)[at]))
+            shares = make(_find_most(make, left, take, at, rooms[at], 0))
     return shares
 
 
@@ -186,7 +176,7 @@ def _bring_experts(shares: Shares, rooms: Sequence[int], take: Callable[[Shares]
             return _move(shares, at, start, count)
 
         left = sum(x.parts for x in shares[start:])
-        shares = make(_most(make, left, take, at, rooms[at], take(shares)[at])) if left else shares
+        shares = make(_find_most(make, left, take, at, rooms[at], take(shares)[at])) if left else shares
         while start < len(rooms) and not shares[start].parts:
             start += 1
         if start < len(rooms):

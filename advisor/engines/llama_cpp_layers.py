@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Mapping
-
 from msgspec import structs
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment
 from advisor.engines import fitting
+from advisor.engines.false_position import find_most
 from advisor.engines.llama_cpp_constants import LlamaConstants, read_constants
 from advisor.engines.llama_cpp_fit import count_bytes
-from advisor.engines.llama_cpp_plan import plan_allocation, read_file_weights
+from advisor.engines.llama_cpp_plan import plan_allocation
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
-from advisor.memory import gguf_weights
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import cache_layers
 from advisor.units import MIB
@@ -32,15 +29,18 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     used = count_bytes(plan, len(rooms))
     if all(u <= room for u, room in zip(used, rooms, strict=True)):
         return settings
-    total, unit = len(cache_layers(as_gguf(deployment.model))) + 1, len(devices)
-    near = total - _too_many(deployment, sum(used) - sum(rooms), plan.cache)
 
-    def fits(n: int) -> bool:
-        return fits_on_cards(deployment, settings, constants, n)
+    def over(layers: int) -> int:
+        plan = plan_allocation(deployment, structs.replace(settings, gpu_layers=layers), constants)
+        return max(u - room for u, room in zip(count_bytes(plan, len(rooms)), rooms, strict=True))
 
+    total = len(cache_layers(as_gguf(deployment.model))) + 1
     # layers are shared out, so as many more as there are devices make the fullest one fuller
-    each = _most(lambda k: fits(k * unit), 0, -(-total // unit), near // unit)
-    most = _most(fits, each * unit, min(total, (each + 1) * unit), each * unit + 1 if unit > 1 else near)
+    unit = len(devices)
+    each = find_most(lambda n: over(min(n * unit, total)), -(-total // unit), -min(rooms))
+    most = min(total, each * unit)
+    while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
+        most += 1
     return structs.replace(settings, gpu_layers=most)
 
 
@@ -48,21 +48,6 @@ def list_rooms(deployment: Deployment, constants: LlamaConstants) -> list[int]:
     """Bytes of each device that may be taken when so much of it stays free (`--fit-target`)."""
     kept_free = constants.usual.fit_target_mib * MIB
     return [(fitting.budget_bytes(x) or 0) - kept_free for x in fitting.used_devices(deployment)]
-
-
-def _most(fits: Callable[[int], bool], low: int, high: int, near: int) -> int:
-    """The largest number that fits, from `low` (which does) to below `high` (which does not), sought near `near`."""
-    step = 1
-    while low < high - 1:
-        near = min(max(near, low + 1), high - 1)
-        if fits(near):
-            low, near = near, near + step
-        else:
-            high, near = near, near - step
-        step *= 2
-        if step > high - low:
-            near = (low + high) // 2
-    return low
 
 
 def count_layers_on_cards(deployment: Deployment, entry: Engine) -> tuple[int, int] | None:
@@ -86,12 +71,3 @@ def fits_on_cards(
     plan = plan_allocation(deployment, structs.replace(settings, gpu_layers=layers), constants)
     rooms = list_rooms(deployment, constants)
     return all(used <= room for used, room in zip(count_bytes(plan, len(rooms)), rooms, strict=True))
-
-
-def _too_many(deployment: Deployment, over: int, cache: Mapping[int, int]) -> int:
-    """About how many layers, from the first on, hold `over` bytes: what the search begins with."""
-    sums = gguf_weights.sum_running(read_file_weights(deployment))
-    n = len(sums.device) - 1
-    each = sum(cache.values()) / max(1, n)
-    held = [a + b + i * each for i, (a, b) in enumerate(zip(sums.device, sums.expert_device, strict=True))]
-    return bisect_left(held, over)

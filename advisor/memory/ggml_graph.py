@@ -7,6 +7,7 @@ llama.cpp b11434; compared with the planner of v0.5.0 (docs/accuracy.md).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from math import inf, prod
 
@@ -70,7 +71,8 @@ class Graph:
         if not tensor.taken:
             tensor.taken = True
             for operand in tensor.operands:
-                self.expand(operand)
+                if not operand.taken:
+                    self.expand(operand)
             self.tensors.append(tensor)
         return tensor
 
@@ -88,7 +90,8 @@ def count_peak(tensors: Sequence[Tensor], alignment: int = ALIGNMENT) -> int:
             operand.children += 1
     space = _Space(alignment)
     for tensor in tensors:
-        _place(tensor, space)
+        if tensor.size and not tensor.held:
+            _place(tensor, space)
         for operand in tensor.operands:
             operand.children -= 1
             if not operand.children and not operand.views:
@@ -111,8 +114,6 @@ def _leave(tensor: Tensor, space: _Space) -> None:
 
 
 def _place(tensor: Tensor, space: _Space) -> None:
-    if tensor.held or not tensor.size:
-        return
     tensor.held = True
     if tensor.in_place:
         for operand in tensor.operands:
@@ -140,9 +141,10 @@ class _Space:
 
     def take(self, size: int) -> int:
         """Offset of a block in the smallest space that holds it; the endless one only where no other does."""
-        size, blocks = self.round_up(size), self.blocks
-        best, best_size = len(blocks) - 1, inf
-        for i in range(len(blocks) - 1):
+        size, blocks = -(-size // self.alignment) * self.alignment, self.blocks
+        best = last = len(blocks) - 1
+        best_size = inf
+        for i in range(last):
             free = blocks[i][1]
             if size <= free <= best_size:
                 best, best_size = i, free
@@ -151,14 +153,15 @@ class _Space:
             del blocks[best]
         else:
             blocks[best] = (offset + size, free - size)
-        self.peak = max(self.peak, offset + size)
+        if best == last and offset + size > self.peak:
+            self.peak = offset + size
         return offset
 
     def free(self, offset: int, size: int) -> None:
         """Give a block back; it joins its neighbours."""
-        size, blocks = self.round_up(size), self.blocks
-        at = next((i for i, block in enumerate(blocks) if block[0] > offset), len(blocks))
-        end: float = offset + size
+        blocks = self.blocks
+        end: float = offset + -(-size // self.alignment) * self.alignment
+        at = bisect_right(blocks, (offset, inf))
         if at < len(blocks) and blocks[at][0] == end:
             end += blocks[at][1]
             del blocks[at]

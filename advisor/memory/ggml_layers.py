@@ -97,13 +97,18 @@ def _hand_over(inputs: Sequence[Tensor], tensors: Sequence[Tensor], elsewhere: T
             parts.append([])
         parts[-1].append(tensor)
         alone = alone and tensor is not elsewhere
-    out, waiting = list[Tensor](), list(inputs)
-    for part in parts:
-        read = {id(x) for tensor in part for x in tensor.operands}
+    first, read = dict[int, list[Tensor]](), set[int]()  # inputs by the part that reads them first
+    own = {id(x): x for x in inputs}
+    for i, part in enumerate(parts):
+        new = {id(x) for tensor in part for x in tensor.operands if id(x) in own} - read
+        if new:
+            first[i] = [x for x in inputs if id(x) in new]
+            read |= new
+    out = list[Tensor]()
+    for i, part in enumerate(parts):
         begin = int(bool(part) and is_borrowed(part[0]))
-        out += [*part[:begin], *(x for x in waiting if id(x) in read), *part[begin:]]
-        waiting = [x for x in waiting if id(x) not in read]
-    return out + waiting
+        out += [*part[:begin], *first.get(i, ()), *part[begin:]]
+    return out + [x for x in inputs if id(x) not in read]
 
 
 def _embed(step: Step) -> Tensor:

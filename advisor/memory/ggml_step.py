@@ -149,7 +149,8 @@ def softmax_parts(group: t.AttentionGroup) -> list[t.Softmax]:
 
 def read_shape(tensor: Tensor) -> tuple[int, ...]:
     """Elements per dimension."""
-    return tuple(n for n in tensor.layout if isinstance(n, int))
+    layout = tensor.layout  # a name, if there is one, stands last
+    return layout if not isinstance(layout[-1], str) else layout[:-1]  # type: ignore[return-value]  # the rest are numbers
 
 
 def multiply(tensor: Tensor, width: int, borrowed: int = 0) -> Tensor:
