@@ -13,12 +13,13 @@ from advisor.decision.evaluate import evaluate_guide
 from advisor.decision.types import Reason
 from advisor.deployment import Workload
 from advisor.planning.format_candidates import find_usable_formats, has_download
+from advisor.planning.objective import output_rate
+from advisor.planning.plan_rules import load_plan_rules
 from advisor.planning.search import find_best_plan
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.types import Plan, Rejection
 from advisor.units import format_gib, format_rate
 
-CLEARLY = 1.1  # times the rate that is worth a name
 SHOWN_MISSES = 3
 
 
@@ -65,7 +66,7 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Cata
     if isinstance(found, Rejection) or not found.starts:
         return None
     now, then = _rate(chosen, search), _rate(found, search)
-    if not now or then < CLEARLY * now:
+    if not now or then < load_plan_rules(rules).named * now:
         return None
     gains = [f"{format_rate(then)} tokens/s instead of {format_rate(now)}"]
     return found, (*gains, *_losses(chosen, found))
@@ -75,10 +76,11 @@ def find_widest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catal
     """The plan of the same engine with the widest weights that start, where they are wider than the chosen ones."""
     if chosen.offload or search.quantization is not None:
         return None
+    named = load_plan_rules(rules).named
     wider = [
         f.quantization
         for f in find_usable_formats(entry, search, rules, [])
-        if f.quantization.bits_nominal > CLEARLY * chosen.quantization.bits_nominal
+        if f.quantization.bits_nominal > named * chosen.quantization.bits_nominal
         and has_download(entry, search, f.quantization)
     ]
     for quantization in sorted(wider, key=lambda q: -q.bits_nominal):
@@ -121,13 +123,10 @@ def _with_priority(search: SearchRequest, priority: str) -> SearchRequest:
 
 
 def _rate(plan: Plan, search: SearchRequest) -> float:
-    """Output tokens a second; of one user those of a request."""
-    speed = plan.speed
-    if speed is None:
-        return 0.0
-    if search.traffic.users == 1:
-        return 1 / speed.tpot_s.value if speed.tpot_s is not None else 0.0
-    return speed.output_tps.value if speed.output_tps is not None else 0.0
+    """Output tokens a second; of one user while they come."""
+    if search.traffic.users == 1 and plan.speed is not None and plan.speed.tpot_s is not None:
+        return 1 / plan.speed.tpot_s.value
+    return output_rate(plan.speed)
 
 
 def _losses(chosen: Plan, other: Plan) -> Iterator[str]:

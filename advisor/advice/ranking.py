@@ -12,6 +12,7 @@ from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
 from advisor.decision.filters import hardware_support
 from advisor.deployment import MemoryEstimate
+from advisor.planning.plan_rules import PlanRules
 
 FULL = 0.9  # of a budget: what is used above it counts as tight
 
@@ -41,6 +42,7 @@ class Ranking(msgspec.Struct, frozen=True):
     as_of: str
     points: RankingPoints
     tie: float
+    plans: PlanRules
 
 
 def load_ranking(rules: Catalog) -> Ranking:

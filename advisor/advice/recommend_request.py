@@ -126,4 +126,5 @@ def build_search_request(
         asked=frozenset([asked.id] if asked else []),
         policy=load_policy(rules),
         port_offset=request.port_offset,
+        known={},
     )

@@ -8,6 +8,7 @@ see ggml_layers and ggml_graph. Equal to the byte with the planner of v0.5.0 (CU
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml_attention import has_kernel, shape_expanded, shape_heads
@@ -119,7 +120,7 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
     n = lay.n_layers
     mixers, ffns = layer_order(lay.attention, lay.attention_order, n), layer_order(lay.ffn, lay.ffn_order, n)
     reach = 3 if borrowed or _is_plain(model) else 8
-    weights = (*borrowed[:n], *(NONE_BORROWED,) * (n - len(borrowed)))
+    weights = (*_level(borrowed[:n], ffns), *(NONE_BORROWED,) * (n - len(borrowed)))
     kinds = list(zip(mixers, ffns, weights, strict=True))[begin:end]
     seen: set[tuple[Kind, ...]] = set()
     chosen = []
@@ -129,6 +130,23 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
             seen.add(before)
             chosen.append(kind)
     return tuple(chosen)
+
+
+def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:
+    """Matrices of every layer as large as the largest of their kind: the peak lies where these are."""
+    kinds = list(zip(ffns, borrowed, strict=False))
+    most: dict[int, dict[str, Any]] = {}
+    for ffn, own in kinds:
+        known = most.setdefault(ffn, dict.fromkeys(_MATRICES, 0))
+        for name in _MATRICES:
+            known[name] = max(known[name], getattr(own, name))
+    out = []
+    for ffn, own in kinds:
+        out.append(own._replace(**{n: size for n, size in most[ffn].items() if getattr(own, n)}))
+    return tuple(out)
+
+
+_MATRICES = BorrowedWeights._fields[:-1]
 
 
 @memoize_by_identity

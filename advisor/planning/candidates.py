@@ -37,6 +37,7 @@ class EngineTools(NamedTuple):
     named: Engine  # the entry whose names its settings have
     added: Additions
     rules: Catalog
+    warnings: tuple[str, ...] = ()  # of the hard filters
 
 
 class Attempt(NamedTuple):

@@ -16,13 +16,11 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.planning.layouts import Unit
+from advisor.planning.plan_rules import PlanRules
 from advisor.planning.traffic import Traffic
 from advisor.planning.workload_rules import load_workload_defaults
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.load import RequestLoad
-
-CLEARLY = 1.05  # a rate or a time that is better by less is the same: the plainer arrangement is taken
-ALLOWED_BEHIND = 1.25  # times the shortest time between tokens, where no arrangement meets the limit
 
 
 class Targets(NamedTuple):
@@ -62,6 +60,11 @@ class Arrangement(NamedTuple):
     def cards(self) -> int:
         """Cards of all copies."""
         return self.copies * self.sized.unit.cards
+
+    @property
+    def rate(self) -> float:
+        """Output tokens a second of all copies; 0 where it is not known."""
+        return self.copies * output_rate(self.speed)
 
 
 def find_targets(workload: Workload, machine: Machine, rules: Catalog) -> Targets:
@@ -123,6 +126,7 @@ def choose_arrangement(
     traffic: Traffic,
     targets: Targets,
     priority: str | None,
+    factors: PlanRules,
     rate: Rates,
 ) -> Arrangement | None:
     """The best arrangement of equal copies on the cards of so many nodes; None where no unit holds anything.
@@ -146,7 +150,7 @@ def choose_arrangement(
             found[cards] = here
         good = [a for a in here if a.holds_all and a.on_time is not False]
         if good and priority not in ("throughput", "latency"):
-            return _or_faster(_best(good, traffic, priority), here, traffic)
+            return _or_faster(_best(good, traffic, priority, factors), here, traffic, factors)
     every = [a for here in found.values() for a in here]
     if not every:
         return None
@@ -154,16 +158,12 @@ def choose_arrangement(
     if good:
         if priority == "throughput":
             good = [a for a in good if a.cards == max(x.cards for x in good)]
-        return _best(good, traffic, priority)
+        return _best(good, traffic, priority, factors)
     on_time = [a for a in every if a.on_time is not False]
-    return _most_output(on_time) if on_time else _fastest(every)
+    return _most_output(on_time, factors) if on_time else _fastest(every, factors)
 
 
-ENOUGH_HELD = 0.75  # of the most requests that any format holds: below it queueing costs more than it saves
-MUCH = 1.1
-
-
-def _or_faster(best: Arrangement, here: Sequence[Arrangement], traffic: Traffic) -> Arrangement:
+def _or_faster(best: Arrangement, here: Sequence[Arrangement], traffic: Traffic, factors: PlanRules) -> Arrangement:
     """The arrangement that holds everybody, or one of the same cards that lets some wait and answers more in all.
 
     N users who ask again when they are answered take N / (answers a second) for one, waiting included (Little's law),
@@ -172,39 +172,46 @@ def _or_faster(best: Arrangement, here: Sequence[Arrangement], traffic: Traffic)
     if traffic.full_length or traffic.users == 1:
         return best
     others = [a for a in here if a.on_time is not False and 2 * a.sized.held * a.copies >= traffic.users]
-    most = _most_output(others)
-    return most if output_rate(most) > MUCH * output_rate(best) else best
+    most = _most_output(others, factors)
+    return most if most.rate > factors.worth_waiting * best.rate else best
 
 
-def _fastest(found: Sequence[Arrangement]) -> Arrangement:
+def _fastest(found: Sequence[Arrangement], factors: PlanRules) -> Arrangement:
     """Where no arrangement meets the limits: the most output of those near the shortest time between tokens."""
     times = [a.speed.tpot_s.value for a in found if a.speed is not None and a.speed.tpot_s is not None]
     if not times:
         return min(found, key=lambda a: a.cards)
-    limit = ALLOWED_BEHIND * min(times)
+    limit = factors.behind * min(times)
     near = [a for a in found if a.speed is not None and a.speed.tpot_s is not None and a.speed.tpot_s.value <= limit]
-    return _most_output(near)
+    return _most_output(near, factors)
 
 
-def _best(good: Sequence[Arrangement], traffic: Traffic, priority: str | None) -> Arrangement:
+def _best(good: Sequence[Arrangement], traffic: Traffic, priority: str | None, factors: PlanRules) -> Arrangement:
     if priority == "latency" or (traffic.users == 1 and priority != "throughput"):
         timed = [(t.value, a) for a in good if (t := request_seconds(a.speed, traffic)) is not None]
         if timed:
             least = min(t for t, _ in timed)
-            return min((a for t, a in timed if t <= CLEARLY * least), key=_plainness)
-    return _most_output(good)
+            return min((a for t, a in timed if t <= factors.same * least), key=_plainness)
+    return _most_output(good, factors)
 
 
-def _most_output(found: Sequence[Arrangement]) -> Arrangement:
-    rates = [output_rate(a) for a in found]
-    best = max(rates)
-    return min((a for a, r in zip(found, rates, strict=True) if r * CLEARLY >= best), key=_plainness)
+def _most_output(found: Sequence[Arrangement], factors: PlanRules) -> Arrangement:
+    best = max(a.rate for a in found)
+    return min((a for a in found if a.rate * factors.same >= best), key=_plainness)
 
 
-def output_rate(arrangement: Arrangement) -> float:
-    """Output tokens a second of all copies; 0 where it is not known."""
-    speed = arrangement.speed
-    return arrangement.copies * speed.output_tps.value if speed is not None and speed.output_tps is not None else 0.0
+def output_rate(speed: SpeedEstimate | None) -> float:
+    """Output tokens a second; 0 where it is not known."""
+    return speed.output_tps.value if speed is not None and speed.output_tps is not None else 0.0
+
+
+def rate_speed(speed: SpeedEstimate | None, traffic: Traffic, priority: str | None = None) -> float:
+    """What more of is better: output tokens a second; of one user, and where latency matters, typical requests a
+    second of one. 0 where it is not known."""
+    if priority == "latency" or (traffic.users == 1 and priority != "throughput"):
+        seconds = request_seconds(speed, traffic)
+        return 1 / seconds.value if seconds is not None and seconds.value > 0 else 0.0
+    return output_rate(speed)
 
 
 def _plainness(arrangement: Arrangement) -> tuple[int, int, int, int]:

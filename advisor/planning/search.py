@@ -13,7 +13,7 @@ from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
 from advisor.errors import BadInput
 from advisor.planning import objective
-from advisor.planning.arrange import ask, note_failure, plan_attempt
+from advisor.planning.arrange import plan_attempt
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
@@ -27,50 +27,59 @@ from advisor.planning.candidates import (
 from advisor.planning.engine_additions import find_engine_additions
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.layouts import list_units
+from advisor.planning.plan_rules import PlanRules, load_plan_rules
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.slots import on_all_layers
 from advisor.planning.traffic import P99_OF_NORMAL
+from advisor.planning.trial import Trial, ask, note_failure
 from advisor.planning.types import Plan, Rejection, TriedFormat
 
-NARROWER = 0.85  # times the bits of a format that is too slow: what is not narrower than this is not faster either
 MOST_USERS = 4096  # at once, that a rate may come to
-ROOM = 1.15  # answers a second over those that are asked for: a queue at the limit grows without end
 
 
 def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Rejection:
     """The engine's best plan, or why there is none. A rate of requests is planned for as so many users at once as
     answer it (Little's law), the fewest that are enough."""
-    rate = search.traffic.rate
-    if rate is None:
+    if search.traffic.rate is None:
         return _find(entry, search, rules)
+    spare = load_plan_rules(rules).spare
+
+    def enough(found: Plan | Rejection) -> bool:
+        return isinstance(found, Plan) and answers_rate(found, search, spare) is True
+
     low, high, found = 0, 1, _find(entry, _with_users(search, 1), rules)
-    while isinstance(found, Plan) and not answers_rate(found, search) and high < MOST_USERS and found.holds_all:
+    if isinstance(found, Plan) and answers_rate(found, search, spare) is None:
+        note = f"how fast {entry.name} answers here is not known: whether it keeps up with the rate cannot be told"
+        return found._replace(on_time=None, notes=(*found.notes, note))
+    while isinstance(found, Plan) and not enough(found) and high < MOST_USERS and found.holds_all:
         low, high = high, 2 * high
         found = _find(entry, _with_users(search, high), rules)
     while isinstance(found, Plan) and high - low > max(1, high // 16):
         middle = (low + high) // 2
         smaller = _find(entry, _with_users(search, middle), rules)
-        if isinstance(smaller, Plan) and answers_rate(smaller, search):
+        if enough(smaller):
             high, found = middle, smaller
         else:
             low = middle
     if isinstance(found, Rejection):
         return found
-    if not answers_rate(found, search):
+    if not enough(found):
         return found._replace(on_time=False)
     peak = high + math.ceil(P99_OF_NORMAL * math.sqrt(high))  # arrivals are independent, so their number varies
     most = _find(entry, _with_users(search, peak), rules)
     return most if isinstance(most, Plan) else found
 
 
-def answers_rate(plan: Plan, search: SearchRequest) -> bool:
-    """Whether the plan answers requests faster than they come; where its speed is not known that is not said."""
+def answers_rate(plan: Plan, search: SearchRequest, spare: float) -> bool | None:
+    """Whether the plan answers `spare` times as many requests as come; None where its speed is not known."""
     traffic = search.traffic
-    if traffic.rate is None or plan.speed is None or plan.speed.output_tps is None:
+    if traffic.rate is None:
         return True
+    if plan.speed is None or plan.speed.output_tps is None:
+        return None
     rate = plan.speed.output_tps
     sure = rate.low if search.workload.confidence == "safe" else rate.value
-    return sure >= ROOM * traffic.rate * traffic.burst * max(1, traffic.output.mean)
+    return sure >= spare * traffic.rate * traffic.burst * max(1, traffic.output.mean)
 
 
 def _with_users(search: SearchRequest, users: int) -> SearchRequest:
@@ -86,9 +95,6 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
     tools = _prepare(entry, search, rules)
     if isinstance(tools, Rejection):
         return tools
-    verdict = judge_engine(
-        entry, search.facts, None, search.model, search.workload, asked=search.asked, requires=search.requires
-    )
     refused: list[Reason] = []
     usable = list(find_usable_formats(entry, search, rules, refused))
     attempts = list_attempts(tools, search, usable)
@@ -97,7 +103,7 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
     if found is not None:
         attempt, plan = found
         others = tuple(_compare(t, plan, rules) for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id)
-        notes = list_warnings(attempt, [r.text for r in verdict.warnings])
+        notes = list_warnings(attempt, tools.warnings)
         return plan._replace(notes=(*plan.notes, *notes), tried=others, added=tools.added.notes)
     if not tried and not refused:
         text = f"{entry.name}: nothing could be estimated"
@@ -134,7 +140,8 @@ def _prepare(entry: Engine, search: SearchRequest, rules: Catalog) -> EngineTool
         named = engines.settings_entry(entry.id, rules.engines())
     except BadInput as e:  # an overlay's engine without a module
         return Rejection((Reason(code="not_asked_for", rule=f"{entry.id}/module", text=e.message),))
-    return EngineTools(entry, module, inner, named, find_engine_additions(entry, search, rules), rules)
+    added, warnings = find_engine_additions(entry, search, rules), tuple(r.text for r in verdict.warnings)
+    return EngineTools(entry, module, inner, named, added, rules, warnings)
 
 
 def _foreign_gguf(entry: Engine, search: SearchRequest, rules: Catalog) -> Reason | None:
@@ -154,6 +161,7 @@ def _search(
 ) -> tuple[Attempt, Plan] | None:
     """The first attempt that answers the question, else the best of those that start, else one that may."""
     bounds, kept, good = Bounds(), list[tuple[Attempt, Plan]](), list[tuple[Attempt, Plan]]()
+    factors = load_plan_rules(tools.rules)
     host = bool(tools.inner.memory.get("experts_on_host"))
     for offload in (False, True):
         probe, late = find_smallest(attempts, offload), math.inf
@@ -168,11 +176,11 @@ def _search(
                 tried.append(much)
                 continue
             if tried and probe is not None:  # the first was refused: is there any use in going on?
-                _probe(tools, search, probe, bounds, tried)
+                _probe(Trial(tools, search, probe, bounds, tried))
                 probe = None
-            if bounds.refuses(attempt) or quantization.bits_nominal > NARROWER * late:
+            if bounds.refuses(attempt) or quantization.bits_nominal > factors.narrower * late:
                 continue
-            plan = plan_attempt(tools, search, attempt, bounds, tried)
+            plan = plan_attempt(Trial(tools, search, attempt, bounds, tried))
             if plan is None:
                 continue
             if plan.starts and plan.holds_all and plan.on_time is not False:
@@ -186,7 +194,7 @@ def _search(
             return _fastest(good, tools, search)
         if any(p.starts for _, p in kept):
             break
-    return _best_kept(kept)
+    return _best_kept(kept, factors)
 
 
 def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: SearchRequest) -> tuple[Attempt, Plan]:
@@ -196,18 +204,12 @@ def _fastest(good: list[tuple[Attempt, Plan]], tools: EngineTools, search: Searc
     if own is not None and good[0][0].chosen.quantization.id == own:
         return good[0]  # published so: a conversion of it is another model
     known = [x for x in good if has_download(tools.entry, search, x[0].chosen.quantization)] or good
-
-    def rate(plan: Plan) -> float:
-        if search.workload.priority == "latency" or search.traffic.users == 1:
-            seconds = objective.request_seconds(plan.speed, search.traffic)
-            return 1 / seconds.value if seconds is not None else 0.0
-        return plan.speed.output_tps.value if plan.speed is not None and plan.speed.output_tps is not None else 0.0
-
-    best = max(rate(p) for _, p in known)
-    return next(x for x in known if rate(x[1]) * objective.MUCH >= best)
+    rates = [objective.rate_speed(p.speed, search.traffic, search.workload.priority) for _, p in known]
+    enough = max(rates) / load_plan_rules(tools.rules).worth_waiting
+    return next(x for x, rate in zip(known, rates, strict=True) if rate >= enough)
 
 
-def _best_kept(kept: list[tuple[Attempt, Plan]]) -> tuple[Attempt, Plan] | None:
+def _best_kept(kept: list[tuple[Attempt, Plan]], factors: PlanRules) -> tuple[Attempt, Plan] | None:
     """Of plans that miss something: those that hold everybody, near the shortest time between tokens; then those that
     hold most; then what may start."""
     sure = [x for x in kept if x[1].starts]
@@ -216,10 +218,10 @@ def _best_kept(kept: list[tuple[Attempt, Plan]]) -> tuple[Attempt, Plan] | None:
     holding = [x for x in sure if x[1].holds_all]
     if holding:
         times = [_between(p) for _, p in holding]
-        least = objective.ALLOWED_BEHIND * min(times)
+        least = factors.behind * min(times)
         return next(x for x, t in zip(holding, times, strict=True) if t <= least)
     most = max(_held(p) for _, p in sure)
-    return next(x for x in sure if _held(x[1]) >= objective.ENOUGH_HELD * most)
+    return next(x for x in sure if _held(x[1]) >= factors.enough_held * most)
 
 
 def _between(plan: Plan) -> float:
@@ -230,16 +232,13 @@ def _held(plan: Plan) -> int:
     return plan.holds.asked - plan.holds.waiting if plan.holds is not None else 0
 
 
-def _probe(
-    tools: EngineTools, search: SearchRequest, attempt: Attempt, bounds: Bounds, tried: list[TriedFormat]
-) -> None:
+def _probe(trial: Trial) -> None:
     """Ask the smallest format on all cards: what it is short of, no wider one has."""
-    base = make_base(tools, search, attempt, search.machine)
-    if attempt.offload:
+    base = make_base(trial.tools, trial.search, trial.attempt, trial.search.machine)
+    if trial.attempt.offload:
         return
-    units = [u.deployment for u in list_units(base, tools.entry) if not u.last_resort]
-    last = on_all_layers(units[-1], tools.named)
-    estimate = ask(tools, attempt, last, [])
-    if estimate is not None and estimate.fits is False and estimate.short:
-        bounds.learn(attempt, last, estimate)
-        note_failure(attempt, last, estimate, tried)
+    units = [u.deployment for u in list_units(base, trial.tools.entry) if not u.last_resort]
+    last = on_all_layers(units[-1], trial.tools.named)
+    memory = ask(trial._replace(tried=[]), last)
+    if memory is not None and memory.fits is False and memory.short:
+        note_failure(trial, last, memory)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
 from advisor.decision.policy import Policy
@@ -28,3 +28,4 @@ class SearchRequest(NamedTuple):
     asked: frozenset[str]  # engines the user insists on
     policy: Policy = Policy()
     port_offset: int = 0  # added to the engine's own port
+    known: dict[Hashable, Any] | None = None  # answers that several searches for one user's question share

@@ -15,6 +15,7 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.flags import find_own_flag
 from advisor.planning.layouts import with_settings
+from advisor.planning.objective import output_rate
 from advisor.planning.offload import list_host_placements
 from advisor.planning.traffic import Traffic
 from advisor.planning.types import Ask
@@ -117,10 +118,6 @@ def _fitting(
 def _judged(found: list[Sized], rate: Rate | None) -> PlacedSlots:
     sure = [x for x in found if x[1].fits]
     if len(sure) > 1 and rate is not None:
-        sure = [max(sure, key=lambda x: _output(rate(*x)))]
+        sure = [max(sure, key=lambda x: output_rate(rate(*x)))]
     unsure = next((x for x in found if x[1].fits is None), None)
     return PlacedSlots(next(iter(sure), None), unsure, found[-1] if found else None)
-
-
-def _output(speed: SpeedEstimate | None) -> float:
-    return speed.output_tps.value if speed is not None and speed.output_tps is not None else 0.0
