@@ -62,7 +62,8 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Cata
     if chosen.offload or search.workload.priority in ("throughput", "latency"):
         return None
     priority = "throughput" if search.traffic.users > 1 else "latency"
-    found = find_best_plan(entry, _with_priority(search, priority), rules)
+    narrow = _with_priority(search, priority)._replace(most_bits=chosen.quantization.bits_nominal)
+    found = find_best_plan(entry, narrow, rules)
     if isinstance(found, Rejection) or not found.starts:
         return None
     now, then = _rate(chosen, search), _rate(found, search)

@@ -116,7 +116,7 @@ def _place_layers(
 
     shares = _fill_from_behind(rooms, layers, moe, take)
     if moe:
-        every = Override(rf"blk\.\d+\.{EXPERTS}", HOST)
+        every = Override(EXPERTS, HOST)
         if sum(measure(structs.replace(settings, overrides=(every,)))) < sum(rooms):
             shares = _bring_experts(shares, rooms, take)
     return apply(shares)
@@ -130,11 +130,10 @@ def write_shares(settings: LlamaSettings, shares: Shares, layers: int) -> LlamaS
         at += share.layers - share.parts
         behind = range(at, at + share.parts)
         if share.parts and (share.first, share.place) != (EXPERTS, HOST):
-            overrides.append(Override(rf"blk\.{at}\.{share.first}", share.place))
+            overrides.append(Override(share.first, share.place, (at,)))
             behind = behind[1:]
         if behind:
-            numbers = "|".join(map(str, behind))
-            overrides.append(Override(rf"blk\.({numbers})\.{EXPERTS}", HOST))
+            overrides.append(Override(EXPERTS, HOST, tuple(behind)))
         at += share.parts
     split = tuple(float(x.layers) for x in shares) if len(shares) > 1 and count else ()
     return structs.replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))

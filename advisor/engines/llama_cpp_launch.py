@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from advisor.deployment import Deployment
@@ -67,8 +66,8 @@ def _places(
     deployment: Deployment, settings: LlamaSettings, fitted: LlamaSettings, layers: int
 ) -> Iterator[DecidedSetting]:
     if fitted.overrides and not settings.overrides:
-        kept = sorted({int(n) for x in fitted.overrides if x.place == HOST for n in re.findall(r"\d+", x.pattern)})
-        because = f"the engine fills the GPUs by itself: experts of about {len(kept)} layers stay in host memory"
+        kept = sum(len(x.layers or ()) for x in fitted.overrides if x.place == HOST)
+        because = f"the engine fills the GPUs by itself: experts of about {kept} layers stay in host memory"
         yield DecidedSetting(name="fit", value="on", because=because)
         return
     settings = fitted

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from re import _parser as sre_parse  # type: ignore[attr-defined]  # no other library tells what a pattern repeats
@@ -26,6 +27,7 @@ class Override(NamedTuple):
 
     pattern: str
     place: int  # index of a device, HOST
+    layers: tuple[int, ...] | None = None  # of whose tensors it is sought; None: of all
 
 
 class MovedTensor(NamedTuple):
@@ -55,7 +57,16 @@ def parse_overrides(value: object, name: str = "override-tensor") -> tuple[Overr
 
 def write_overrides(overrides: Sequence[Override], devices: Sequence[str]) -> str:
     """The value of `--override-tensor`; `devices`: the engine's name of each device, as CUDA0."""
-    return ",".join(f"{x.pattern}={'CPU' if x.place == HOST else devices[x.place]}" for x in overrides)
+    return ",".join(f"{_spell(x)}={'CPU' if x.place == HOST else devices[x.place]}" for x in overrides)
+
+
+def _spell(override: Override) -> str:
+    """The pattern as the engine reads it, with the layers in it."""
+    layers = override.layers
+    if layers is None:
+        return override.pattern
+    numbers = str(layers[0]) if len(layers) == 1 else f"({'|'.join(map(str, layers))})"
+    return rf"blk\.{numbers}\.{override.pattern}"
 
 
 @lru_cache(1024)
@@ -65,8 +76,10 @@ def _read_pattern(pattern: str, name: str = "override-tensor") -> tuple[re.Patte
     if len(pattern) > LONGEST:
         raise BadInput(f"{shown}... is longer than {LONGEST} characters")
     try:
-        repeats = _count_repeats(sre_parse.parse(pattern), False)
-        compiled = re.compile(pattern)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of spellings that will mean something else one day
+            repeats = _count_repeats(sre_parse.parse(pattern), False)
+            compiled = re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as e:
         raise BadInput(f"{shown} is no regular expression: {e}") from None
     if repeats is None:
@@ -101,11 +114,16 @@ def _list_inner(argument: Any) -> Iterator[Any]:
 @memoize_by_identity
 def find_moved(weights: GgufWeights, overrides: tuple[Override, ...]) -> tuple[MovedTensor, ...]:
     """The tensors that an override matches; the first that does decides."""
-    patterns = [(_read_pattern(x.pattern)[0].search, x.place) for x in overrides]
+    patterns = [(_read_pattern(x.pattern)[0].search, x.place, x.layers) for x in overrides]
+    if all(layers is not None for _, _, layers in patterns):
+        named = {n for _, _, layers in patterns for n in layers or ()}
+        tensors = [x for x in weights.weights if x.layer in named]
+    else:
+        tensors = list(weights.weights)
     out = []
-    for tensor in weights.weights:
-        for search, place in patterns:
-            if search(tensor.name):
+    for tensor in tensors:
+        for search, place, layers in patterns:
+            if (layers is None or tensor.layer in layers) and search(tensor.name):
                 out.append(MovedTensor(tensor, place))
                 break
     return tuple(out)

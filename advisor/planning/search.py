@@ -96,7 +96,9 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
     if isinstance(tools, Rejection):
         return tools
     refused: list[Reason] = []
-    usable = list(find_usable_formats(entry, search, rules, refused))
+    usable = [
+        f for f in find_usable_formats(entry, search, rules, refused) if f.quantization.bits_nominal <= search.most_bits
+    ]
     attempts = list_attempts(tools, search, usable)
     tried: list[TriedFormat] = []
     found = _search(tools, search, attempts, tried)

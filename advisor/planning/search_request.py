@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
@@ -28,4 +29,5 @@ class SearchRequest(NamedTuple):
     asked: frozenset[str]  # engines the user insists on
     policy: Policy = Policy()
     port_offset: int = 0  # added to the engine's own port
+    most_bits: float = math.inf  # of a weight: formats wider than this are not looked at
     known: dict[Hashable, Any] | None = None  # answers that several searches for one user's question share

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
@@ -63,12 +62,7 @@ def read_moved(text: str) -> dict[int, tuple[str, int]]:
 
 
 def write_moved(settings: LlamaSettings) -> dict[int, tuple[str, int]]:
-    found = {}
-    for pattern, place in settings.overrides:
-        m = re.fullmatch(r"blk\\\.\(?([\d|]+)\)?\\\.(.*)", pattern)
-        assert m is not None
-        found |= {int(n): (m[2], place) for n in m[1].split("|")}
-    return found
+    return {n: (x.pattern, x.place) for x in settings.overrides for n in x.layers or ()}
 
 
 def describe(settings: LlamaSettings) -> tuple[object, ...]:
@@ -83,7 +77,7 @@ def as_engine_says(row: TableRow, settings: LlamaSettings) -> LlamaSettings:
         ctx_size=int(row["context"]),
         gpu_layers=None if layers < 0 else layers,
         tensor_split=split if layers >= 0 else (),
-        overrides=tuple(Override(rf"blk\.{n}\.{m}", place) for n, (m, place) in read_moved(row["moved"]).items()),
+        overrides=tuple(Override(m, place, (n,)) for n, (m, place) in read_moved(row["moved"]).items()),
     )
 
 
