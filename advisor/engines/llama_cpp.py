@@ -11,10 +11,10 @@ from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, KvCa
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
 from advisor.engines.llama_cpp_constants import LlamaConstants, RangeMib, read_constants
-from advisor.engines.llama_cpp_fit import apply_fit
+from advisor.engines.llama_cpp_fit import Placed, apply_fit
 from advisor.engines.llama_cpp_launch import list_launch_settings
 from advisor.engines.llama_cpp_layers import count_layers_on_cards, fits_on_cards, place_whole_layers
-from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation
+from advisor.engines.llama_cpp_plan import AllocationPlan
 from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_settings
 from advisor.engines.llama_cpp_verify import verify_estimate
 from advisor.engines.llama_cpp_weights import keeps_on_host
@@ -26,7 +26,7 @@ from advisor.memory.placement import HOST
 from advisor.units import MIB
 
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-Placement = Callable[[Deployment, LlamaSettings, LlamaConstants], LlamaSettings]
+Placement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placed]
 PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
 
 
@@ -40,8 +40,7 @@ def memory(
     """
     constants = read_constants(entry)
     asked = resolve_llama_settings(deployment, constants.usual)
-    settings = place(deployment, asked, constants)
-    plan = plan_allocation(deployment, settings, constants)
+    settings, plan = place(deployment, asked, constants)
     devices = fitting.used_devices(deployment)
     rows = [_device_row(plan, i, x, constants, deployment.correction) for i, x in enumerate(devices)]
     host = _host_row(deployment, plan, constants.host_overhead_mib, settings.mapped)
@@ -189,7 +188,7 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     """The flags a launch should carry, decided, each with its reason."""
     constants = read_constants(entry)
     settings = resolve_llama_settings(deployment, constants.usual)
-    fitted = apply_fit(deployment, settings, constants)
+    fitted = apply_fit(deployment, settings, constants).settings
     layers = len(cache_layers(as_gguf(deployment.model))) + 1
     return tuple(list_launch_settings(deployment, settings, fitted, constants, layers))
 

@@ -47,31 +47,48 @@ Shares = tuple[DeviceShare, ...]
 Measured = Callable[[LlamaSettings], list[int]]  # bytes that a launch takes of each device
 
 
-def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> LlamaSettings:
-    """The settings as `--fit` leaves them; unchanged where everything fits, and where budgets are not known."""
+class Placed(NamedTuple):
+    """Settings that leave nothing of the placement open, and what is then allocated where."""
+
+    settings: LlamaSettings
+    plan: AllocationPlan
+
+
+def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Placed:
+    """The settings as `--fit` leaves them; unchanged where everything fits, and where budgets are not known.
+
+    Raises BadInput for a model whose tensors are not known.
+    """
+    first = Placed(settings, plan_allocation(deployment, settings, constants))
     budgets = [fitting.budget_bytes(x) for x in fitting.used_devices(deployment)]
     known = [x for x in budgets if x is not None]
-    if not settings.fit or not known or len(known) < len(budgets):
-        return settings
+    placed = _is_placed(settings, len(budgets))
+    if not settings.fit or not known or len(known) < len(budgets) or (placed and settings.context_was_given):
+        return first
     rooms = [x - constants.usual.fit_target_mib * MIB for x in known]
+    used = count_bytes(first.plan, len(rooms))
+    if all(u <= room for u, room in zip(used, rooms, strict=True)):
+        return first
+    fitted = _fit(deployment, first, constants, rooms, placed)
+    return first if fitted is settings else Placed(fitted, plan_allocation(deployment, fitted, constants))
 
+
+def _fit(
+    deployment: Deployment, first: Placed, constants: LlamaConstants, rooms: Sequence[int], placed: bool
+) -> LlamaSettings:
     def measure(tried: LlamaSettings) -> list[int]:
         return count_bytes(plan_allocation(deployment, tried, constants), len(rooms))
 
-    plan = plan_allocation(deployment, settings, constants)
-    used = count_bytes(plan, len(rooms))
-    if all(u <= room for u, room in zip(used, rooms, strict=True)):
-        return settings
-    moe = deployment.model.is_moe
+    (settings, plan), moe = first, deployment.model.is_moe
     if not settings.context_was_given:
         layer = sum(v for k, v in plan.weights.items() if k != HOST) // max(1, len(plan.where) - 1)
         # what whole layers, or matrices of experts, leave free on each of several devices
         waste = (len(rooms) + 1) * layer // (6 if moe else 2) if len(rooms) > 1 else 0
-        settings, enough = _shorten_context(settings, constants, sum(rooms), sum(used), waste, measure)
-        enough &= len(rooms) == 1
-        if enough:
+        used = sum(count_bytes(plan, len(rooms)))
+        settings, enough = _shorten_context(settings, constants, sum(rooms), used, waste, measure)
+        if enough and len(rooms) == 1:
             return settings
-    if _is_placed(settings, len(rooms)):
+    if placed:
         return settings  # the engine leaves a placement that was given as it is
     layers = len(cache_layers(as_gguf(deployment.model))) + 1
     return _place_layers(settings, rooms, layers, moe, measure)

@@ -9,7 +9,7 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.false_position import find_most
 from advisor.engines.llama_cpp_constants import LlamaConstants, read_constants
-from advisor.engines.llama_cpp_fit import count_bytes
+from advisor.engines.llama_cpp_fit import Placed, count_bytes
 from advisor.engines.llama_cpp_plan import plan_allocation
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
 from advisor.memory.gguf_tensors import as_gguf
@@ -17,18 +17,21 @@ from advisor.memory.layers import cache_layers
 from advisor.units import MIB
 
 
-def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> LlamaSettings:
-    """The settings with as many whole layers on the devices as fit, unless they say how many."""
+def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Placed:
+    """The settings with as many whole layers on the devices as fit, unless they say how many.
+
+    Raises BadInput for a model whose tensors are not known.
+    """
     devices = fitting.used_devices(deployment)
+    first = Placed(settings, plan_allocation(deployment, settings, constants))
     if not devices or settings.gpu_layers is not None or not settings.fit:
-        return settings
+        return first
     if any(fitting.budget_bytes(x) is None for x in devices):
-        return settings
-    plan = plan_allocation(deployment, settings, constants)
+        return first
     rooms = list_rooms(deployment, constants)
-    used = count_bytes(plan, len(rooms))
+    used = count_bytes(first.plan, len(rooms))
     if all(u <= room for u, room in zip(used, rooms, strict=True)):
-        return settings
+        return first
 
     def over(layers: int) -> int:
         plan = plan_allocation(deployment, structs.replace(settings, gpu_layers=layers), constants)
@@ -41,7 +44,8 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     most = min(total, each * unit)
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
         most += 1
-    return structs.replace(settings, gpu_layers=most)
+    made = structs.replace(settings, gpu_layers=most)
+    return Placed(made, plan_allocation(deployment, made, constants))
 
 
 def list_rooms(deployment: Deployment, constants: LlamaConstants) -> list[int]:
@@ -57,7 +61,7 @@ def count_layers_on_cards(deployment: Deployment, entry: Engine) -> tuple[int, i
     free = {k: v for k, v in deployment.settings.items() if k not in ("n-gpu-layers", "fit")}
     asked = structs.replace(deployment, settings=free)
     constants = read_constants(entry)
-    n = place_whole_layers(asked, resolve_llama_settings(asked, constants.usual), constants).gpu_layers
+    n = place_whole_layers(asked, resolve_llama_settings(asked, constants.usual), constants).settings.gpu_layers
     total = len(cache_layers(as_gguf(deployment.model))) + 1
     return (total if n is None else min(n, total), total)
 

@@ -86,9 +86,8 @@ def placed() -> list[tuple[TableRow, LlamaSettings, list[int]]]:
     found = []
     for row in ROWS:
         deployment = make_deployment(row)
-        settings = apply_fit(deployment, resolve_llama_settings(deployment, CONSTANTS.usual), CONSTANTS)
-        devices = len(row["mib"].split(";"))
-        found.append((row, settings, count_bytes(plan_allocation(deployment, settings, CONSTANTS), devices)))
+        fitted = apply_fit(deployment, resolve_llama_settings(deployment, CONSTANTS.usual), CONSTANTS)
+        found.append((row, fitted.settings, count_bytes(fitted.plan, len(row["mib"].split(";")))))
     return found
 
 
