@@ -16,7 +16,7 @@ from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.objective import output_rate
 from advisor.planning.plan_rules import load_plan_rules
 from advisor.planning.search import find_best_plan
-from advisor.planning.search_request import SearchRequest
+from advisor.planning.search_request import FormatLimits, SearchRequest
 from advisor.planning.types import Plan, Rejection
 from advisor.units import format_gib, format_rate
 
@@ -62,8 +62,8 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Cata
     if chosen.offload or search.workload.priority in ("throughput", "latency"):
         return None
     priority = "throughput" if search.traffic.users > 1 else "latency"
-    narrow = _with_priority(search, priority)._replace(most_bits=chosen.quantization.bits_nominal)
-    found = find_best_plan(entry, narrow, rules)
+    limits = FormatLimits(chosen.quantization.bits_nominal, chosen.deployment.kv_cache_type.k)
+    found = find_best_plan(entry, _with_priority(search, priority)._replace(limits=limits), rules)
     if isinstance(found, Rejection) or not found.starts:
         return None
     now, then = _rate(chosen, search), _rate(found, search)

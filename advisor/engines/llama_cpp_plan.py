@@ -212,6 +212,17 @@ def read_file_weights(deployment: Deployment) -> gguf_weights.GgufWeights:
         raise BadInput(f"{deployment.quantization!r} is not a GGUF format llama.cpp can load") from None
 
 
+def count_file_bytes(model: Model, quantization: str, whole: bool) -> int:
+    """Bytes of the weights of a model in a GGUF format; without those of tables that never lie on a device, where not
+    `whole`. Raises BadInput where they are not known."""
+    try:
+        weights = gguf_weights.weights_from_model(model, quantization)
+    except (gguf_weights.NoLayout, KeyError):
+        raise BadInput(f"{model.id} in {quantization}: its tensors are not known") from None
+    sums = gguf_weights.sum_running(weights)
+    return weights.file_bytes if whole else sums.device[-1] + sums.expert_device[-1]
+
+
 def projector_bytes(deployment: Deployment) -> int | None:
     """Bytes of the projector that `--mmproj` loads: the file's, else 16 bit a parameter; 0 without, None unknown."""
     path = get_setting(deployment.settings, "mmproj", "mm")

@@ -110,19 +110,34 @@ def list_borrowed(
     """Feed-forward matrices in host memory, by layer: those of the first `layers` layers, routed experts of the first
     `expert_layers`, and the tensors named in `there`; none of those named in `elsewhere`."""
     found = [BorrowedWeights(whole=i < layers) for i in range(len(sum_by_layer(weights)))]
-    routed = {x.layer for x in weights.weights if x.expert}
     last = -1
-    for tensor_weight in weights.weights:
-        m, layer = _FEED_FORWARD.fullmatch(tensor_weight.name), tensor_weight.layer
-        if m is None or layer is None or tensor_weight.mtp or tensor_weight.expert != (layer in routed):
-            continue
-        name, usual = tensor_weight.name, layer < (expert_layers if tensor_weight.expert else layers)
+    for layer, expert, name, part, size in _list_feed_forward(weights):
+        usual = layer < (expert_layers if expert else layers)
         if name in there or (usual and name not in elsewhere):
-            part = ("up" if m[1] == "gate_up" else m[1]) + ("_bias" if m[2] == "bias" else "")
-            sizes: dict[str, Any] = {part: tensor_weight.device_bytes}
+            sizes: dict[str, Any] = {part: size}
             found[layer] = found[layer]._replace(**sizes)
             last = max(last, layer)
     return tuple(found[: max(last + 1, layers, expert_layers)])
+
+
+class _Matrix(NamedTuple):
+    layer: int
+    expert: bool
+    name: str
+    part: str  # of BorrowedWeights
+    size: int  # bytes on a device
+
+
+@memoize_by_identity
+def _list_feed_forward(weights: GgufWeights) -> tuple[_Matrix, ...]:
+    """Feed-forward matrices of all layers; routed experts only, where a layer has them."""
+    routed, out = {x.layer for x in weights.weights if x.expert}, []
+    for x in weights.weights:
+        m, layer = _FEED_FORWARD.fullmatch(x.name), x.layer
+        if m is not None and layer is not None and not x.mtp and x.expert == (layer in routed):
+            part = ("up" if m[1] == "gate_up" else m[1]) + ("_bias" if m[2] == "bias" else "")
+            out.append(_Matrix(layer, x.expert, x.name, part, x.device_bytes))
+    return tuple(out)
 
 
 _FEED_FORWARD = re.compile(r"blk\.\d+\.ffn_(gate|up|gate_up|down)(?:_exps)?\.(weight|bias)")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +17,8 @@ from advisor.deployment import Deployment, KvType, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import EngineModule
 from advisor.engines.flags import find_own_flag, takes_share_of_device
+from advisor.engines.llama_cpp_plan import count_file_bytes
+from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY, list_cache_types, order_formats
 from advisor.planning.layouts import with_settings
@@ -58,6 +61,8 @@ def list_attempts(tools: EngineTools, search: SearchRequest, usable: list[format
         Attempt(chosen, kv, offload, chosen.quantization.quality < FOUR_BIT_QUALITY)
         for offload in both
         for kv, chosen in order
+        if search.limits is None
+        or (chosen.quantization.bits_nominal <= search.limits.most_bits and kv == search.limits.cache)
     ]
 
 
@@ -101,7 +106,9 @@ def _memory_share(entry: Engine, machine: Machine, rules: Catalog) -> float | No
     return max(0.05, min(shares)) if shares else None
 
 
-def find_too_large(search: SearchRequest, quantization: Quantization, host: bool) -> TriedFormat | None:
+def find_too_large(
+    tools: EngineTools, search: SearchRequest, quantization: Quantization, host: bool
+) -> TriedFormat | None:
     """Formats whose weights alone, at the least, exceed all memory there is: no estimate is needed to refuse them."""
     sizes = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in search.machine.usable_devices]
     ram = search.machine.memory.usable_bytes
@@ -109,6 +116,9 @@ def find_too_large(search: SearchRequest, quantization: Quantization, host: bool
         return None
     room = sum(s for s in sizes if s is not None) * search.machine.nodes + ((ram or 0) if host or not sizes else 0)
     least = int(LEAST_SHARE * search.model.params_total * quantization.bits_nominal / 8)
+    if formats.format_family(tools.entry, tools.rules) == "gguf" and least > LEAST_SHARE**2 * room:
+        with suppress(BadInput):
+            least = count_file_bytes(search.model, quantization.id, host or not sizes)
     if least <= room:
         return None
     text = f"{quantization.id} does not fit: {format_gib(least)} of weights at the least, {format_gib(room)} there"

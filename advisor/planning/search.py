@@ -96,9 +96,7 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
     if isinstance(tools, Rejection):
         return tools
     refused: list[Reason] = []
-    usable = [
-        f for f in find_usable_formats(entry, search, rules, refused) if f.quantization.bits_nominal <= search.most_bits
-    ]
+    usable = list(find_usable_formats(entry, search, rules, refused))
     attempts = list_attempts(tools, search, usable)
     tried: list[TriedFormat] = []
     found = _search(tools, search, attempts, tried)
@@ -173,7 +171,9 @@ def _search(
             if attempt.narrow and (good or any(p.starts for _, p in kept)):
                 break  # fewer than four bits only where nothing else starts
             quantization = attempt.chosen.quantization
-            much = find_too_large(search, quantization, offload or host)
+            if good and not has_download(tools.entry, search, quantization):
+                continue  # what has one is taken before it
+            much = find_too_large(tools, search, quantization, offload or host)
             if much is not None:
                 tried.append(much)
                 continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Hashable, Mapping
 from typing import Any, NamedTuple
 
@@ -12,6 +11,13 @@ from advisor.deployment import Workload
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.traffic import Traffic
+
+
+class FormatLimits(NamedTuple):
+    """Formats no wider than so many bits, with this cache type."""
+
+    most_bits: float
+    cache: str
 
 
 class SearchRequest(NamedTuple):
@@ -29,5 +35,5 @@ class SearchRequest(NamedTuple):
     asked: frozenset[str]  # engines the user insists on
     policy: Policy = Policy()
     port_offset: int = 0  # added to the engine's own port
-    most_bits: float = math.inf  # of a weight: formats wider than this are not looked at
+    limits: FormatLimits | None = None  # None: every format and cache type
     known: dict[Hashable, Any] | None = None  # answers that several searches for one user's question share
