@@ -94,35 +94,21 @@ def rank_weights(
     quantization = as_stored(model, quantization)
     try:
         # on one stage equal tensors of different layers lie together, unless layers are told apart by name
-        alike = pp == 1 and quantization.id not in model.kept_16bit
-        tensors = (
-            gguf_tensors.count_equal_tensors(model)
-            if alike
-            else tuple((x, 1) for x in gguf_tensors.list_tensors(model))
-        )
+        groups = _group_tensors(model, quantization, pp > 1 or quantization.id in model.kept_16bit)
     except NoLayout:
         return _from_count(model, quantization, tp, pp, ep)
     lay = model.layout
     assert lay is not None
     heads, mamba2 = widest_kv_heads(model), find_mamba2(model)
-    kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
     stages, experts, outside = [0.0] * pp, [0.0] * pp, [0.0] * pp
-    for tensor, count in tensors:
-        if tensor.mtp or tensor.name == "rope_freqs.weight":
-            continue
-        n = prod(tensor.ne) * count
-        plain = not is_quantized(tensor, quantization) or (kept is not None and kept.search(tensor.name) is not None)
-        size = n * (_plain_bytes(model, quantization) if plain else _bits(model, quantization, tensor.expert) / 8)
-        if tensor.expert:
-            size /= max(tp, ep)
-        elif _kind(tensor.name).kv:
-            size /= min(tp, heads)
-        elif not _kind(tensor.name).replicated:
-            size *= _widen_groups(tensor, mamba2, tp) / tp
-        for stage in _stages(tensor, lay.n_layers, pp, lay.tie_embeddings):
+    for group in groups:
+        routed = group.experts / max(tp, ep)
+        size = routed + group.heads / min(tp, heads) + group.copied + group.divided / tp
+        size += sum(x * _widen_groups(rows, mamba2, tp) / tp for rows, x in group.grouped)
+        for stage in _stages(group, lay.n_layers, pp, lay.tie_embeddings):
             stages[stage] += size
-            experts[stage] += size if tensor.expert else 0
-            outside[stage] += size if tensor.layer is None else 0
+            experts[stage] += routed
+            outside[stage] += size if group.layer is None else 0
     index_bits = 16 if quantization.covers == "experts" else quantization.bits_nominal
     stages = [x + _count_index(model) * index_bits / 8 / pp for x in stages]
     if vision and model.vision is not None:
@@ -139,6 +125,48 @@ def rank_weights(
         outside=_whole(outside),
         modelled=usual != 1,
     )
+
+
+class _SizedGroup(NamedTuple):
+    """Bytes of the tensors of a layer, or of what lies outside the layers, by how ranks share them."""
+
+    layer: int | None
+    embeds: bool  # the token embedding
+    experts: float
+    heads: float  # keys and values: shared by KV heads
+    copied: float  # on every rank
+    divided: float
+    grouped: tuple[tuple[int, float], ...]  # of Mamba-2 layers, whose ranks have whole groups: (rows, bytes)
+
+
+@memoize_by_identity
+def _group_tensors(model: Model, quantization: Quantization, apart: bool) -> tuple[_SizedGroup, ...]:
+    """The tensors of each layer; not `apart`: of all layers together."""
+    kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
+    mamba2 = find_mamba2(model) is not None
+    sums: dict[tuple[int | None, bool], list[float]] = {}
+    grouped: dict[tuple[int | None, bool], list[tuple[int, float]]] = {}
+    tensors = (
+        tuple((x, 1) for x in gguf_tensors.list_tensors(model)) if apart else gguf_tensors.count_equal_tensors(model)
+    )
+    for tensor, count in tensors:
+        if tensor.mtp or tensor.name == "rope_freqs.weight":
+            continue
+        kind = _kind(tensor.name)
+        plain = not is_quantized(tensor, quantization) or (kept is not None and kept.search(tensor.name) is not None)
+        each = _plain_bytes(model, quantization) if plain else _bits(model, quantization, tensor.expert) / 8
+        layer = tensor.layer if apart or tensor.layer is None else 0
+        size, key = prod(tensor.ne) * count * each, (layer, tensor.name == "token_embd.weight")
+        if mamba2 and not (tensor.expert or kind.kv or kind.replicated) and _GROUPED.search(tensor.name):
+            grouped.setdefault(key, []).append((tensor.ne[-1], size))
+            sums.setdefault(key, [0.0] * 4)
+            continue
+        sums.setdefault(key, [0.0] * 4)[0 if tensor.expert else 1 if kind.kv else 2 if kind.replicated else 3] += size
+    out = []
+    for (layer, embeds), (experts, heads, copied, divided) in sums.items():
+        rows = tuple(grouped.get((layer, embeds), ()))
+        out.append(_SizedGroup(layer, embeds, experts, heads, copied, divided, rows))
+    return tuple(out)
 
 
 def size_range(model: Model, quantization: Quantization) -> tuple[float, float, float]:
@@ -173,15 +201,16 @@ def _plain_bytes(model: Model, quantization: Quantization) -> float:
     return 2.0
 
 
-def _stages(tensor: GgufTensor, n_layers: int, pp: int, tied: bool) -> tuple[int, ...]:
-    """Pipeline stages that hold a tensor: layers are dealt out in order, the embedding first, the output last."""
-    if tensor.layer is None:
-        if tensor.name == "token_embd.weight":
+def _stages(group: _SizedGroup, n_layers: int, pp: int, tied: bool) -> tuple[int, ...]:
+    """Pipeline stages that hold a group: layers are dealt out in order, the embedding first, the output last."""
+    if group.layer is None:
+        if group.embeds:
             return (0, pp - 1) if tied and pp > 1 else (0,)
         return (pp - 1,)
-    return (stage_of(tensor.layer, n_layers, pp),)
+    return (stage_of(group.layer, n_layers, pp),)
 
 
+@lru_cache(2048)
 def stage_of(layer: int, n_layers: int, pp: int) -> int:
     """Pipeline stage of a layer: equal shares, a remainder goes to the stages before the last (vLLM's partitioning)."""
     base, rest = divmod(n_layers, pp)
@@ -231,12 +260,12 @@ def find_mamba2(model: Model) -> Mamba2 | None:
     return next((p for p in parts if isinstance(p, Mamba2)), None)
 
 
-def _widen_groups(tensor: GgufTensor, mamba2: Mamba2 | None, tp: int) -> float:
-    """How many times larger a tensor is because every rank has whole groups of a Mamba-2 layer."""
-    if mamba2 is None or not _GROUPED.search(tensor.name):
+def _widen_groups(rows: int, mamba2: Mamba2 | None, tp: int) -> float:
+    """How many times larger a tensor of so many rows is because every rank has whole groups of a Mamba-2 layer."""
+    if mamba2 is None:
         return 1.0
     more = count_groups(mamba2.groups, tp) - mamba2.groups
-    return 1 + 2 * more * mamba2.state / tensor.ne[-1]
+    return 1 + 2 * more * mamba2.state / rows
 
 
 def _from_count(model: Model, quantization: Quantization, tp: int, pp: int, ep: int) -> RankWeights:
