@@ -50,3 +50,13 @@ def program(name: str) -> str:
     if CI:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def link_program(name: str, folder: Path) -> str:
+    """A folder for PATH on which a program stands under its usual name."""
+    place = folder / "bin"
+    place.mkdir()
+    shim = place / name
+    shim.write_text(f'#!/bin/sh\nexec "{program(name)}" "$@"\n', encoding="utf-8")
+    shim.chmod(0o755)
+    return str(place)

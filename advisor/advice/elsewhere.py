@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shlex
 
+import msgspec
+
 from advisor.advice.recommend_request import GuideResult, RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.filters import judge_engine
-from advisor.deployment import Setting
 from advisor.models.types import Model
 
 
@@ -28,25 +29,36 @@ def list_clients(
         ):
             continue
         endpoint = request.workload.endpoint
-        settings: dict[str, Setting] = {"base-url": endpoint} if endpoint else {}
-        out.append(
-            RankedDeployment(
-                engine=entry.id,
-                engine_name=entry.name,
-                engine_version=None,
-                model=request.model,
-                quantization=None,
-                settings=settings,
-                because={"base-url": "as given"} if endpoint else {},
-                command=f"curl -fsS {shlex.quote(endpoint.rstrip('/') + '/models')}" if endpoint else None,
-                memory=None,
-                speed=None,
-                reasons=describe_leaf(guide_result),
-                notes=("runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine",),
-                deployment=None,
+        said = "runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine"
+        made = _describe_client(entry, request.model, describe_leaf(guide_result), said)
+        if endpoint:
+            made = msgspec.structs.replace(
+                made,
+                settings={"base-url": endpoint},
+                because={"base-url": "as given"},
+                command=f"curl -fsS {shlex.quote(endpoint.rstrip('/') + '/models')}",
             )
-        )
+        out.append(made)
     return out
+
+
+def _describe_client(entry: Engine, model: str | None, reasons: tuple[str, ...], note: str) -> RankedDeployment:
+    """An answer that runs elsewhere: nothing of it is sized or started here."""
+    return RankedDeployment(
+        engine=entry.id,
+        engine_name=entry.name,
+        engine_version=None,
+        model=model,
+        quantization=None,
+        settings={},
+        because={},
+        command=None,
+        memory=None,
+        speed=None,
+        reasons=reasons,
+        notes=(note,),
+        deployment=None,
+    )
 
 
 def list_hosted(
@@ -55,25 +67,14 @@ def list_hosted(
     """Hosted APIs, where they are allowed and nothing runs here."""
     if request.workload.cloud not in ("allowed", "preferred"):
         return []
-    hosted = [e for e in rules.engines().values() if e.kind == "client" and e.remote == "hosted"]
+    reasons = (f"{model.id} does not fit on this machine, and a hosted API is allowed",)
+    note = "runs elsewhere: prompts leave the machine, and every token is paid for"
     return [
-        RankedDeployment(
-            engine=entry.id,
-            engine_name=entry.name,
-            engine_version=None,
-            model=model.id,
-            quantization=None,
-            settings={},
-            because={},
-            command=None,
-            memory=None,
-            speed=None,
-            reasons=(f"{model.id} does not fit on this machine, and a hosted API is allowed",),
-            notes=("runs elsewhere: prompts leave the machine, and every token is paid for",),
-            deployment=None,
-        )
-        for entry in hosted
-        if not judge_engine(entry, guide_result.facts, None, model, request.workload).reasons
+        _describe_client(entry, model.id, reasons, note)
+        for entry in rules.engines().values()
+        if entry.kind == "client"
+        and entry.remote == "hosted"
+        and not judge_engine(entry, guide_result.facts, None, model, request.workload).reasons
     ]
 
 

@@ -11,9 +11,9 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Workload
 from advisor.errors import BadInput
-from advisor.render.files import LaunchFile, render_command, render_files
+from advisor.render.files import LaunchFile, list_targets, render_command, render_files
+from advisor.render.matrix import load_targets
 
-ROUTER_IMAGE = "nginx:1.29"  # nginx.org, stable-mainline tag of the official image
 SECONDS = 3600  # that an answer may take, streamed or not
 
 
@@ -31,9 +31,6 @@ def render_commands(servers: Sequence[Deployment], rules: Catalog, nodes: int = 
 
 def refuse_single_node(deployment: Deployment, nodes: int, target: str, rules: Catalog) -> None:
     """Raises BadInput for a server over several nodes in a target whose file starts one node only."""
-    from advisor.render.files import list_targets
-    from advisor.render.matrix import load_targets
-
     known = load_targets(rules).targets
     if nodes < 2 or target == "command" or target not in known or known[target].several_nodes:
         return
@@ -112,7 +109,7 @@ def _compose(
         services[f"{service_name}-{k}"] = service
         volumes |= body.get("volumes") or {}
     services["router"] = {
-        "image": ROUTER_IMAGE,
+        "image": load_targets(rules).router_image,
         "restart": "unless-stopped",
         "ports": [f"127.0.0.1:{port}:80"],
         "configs": [{"source": "router", "target": "/etc/nginx/conf.d/default.conf"}],

