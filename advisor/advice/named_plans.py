@@ -12,6 +12,7 @@ from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate_guide
 from advisor.decision.types import Reason
 from advisor.deployment import Workload
+from advisor.engines.flags import find_concept
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.objective import output_rate
 from advisor.planning.plan_rules import load_plan_rules
@@ -70,6 +71,9 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Cata
     if not now or then < load_plan_rules(rules).named * now:
         return None
     gains = [f"{format_rate(then)} tokens/s instead of {format_rate(now)}"]
+    drafts = find_concept(entry, "speculative").flags
+    if any(x in found.deployment.settings and x not in chosen.deployment.settings for x in drafts):
+        gains.append("by speculative decoding")
     return found, (*gains, *_losses(chosen, found))
 
 

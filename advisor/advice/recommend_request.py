@@ -21,7 +21,7 @@ from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
 from advisor.planning.search_request import SearchRequest
-from advisor.planning.traffic import read_traffic
+from advisor.planning.traffic import expect_users, read_traffic
 
 
 class ChoiceLimits(NamedTuple):
@@ -85,7 +85,8 @@ def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rule
         ram = request.machine.memory.usable_bytes
         if ram is not None and len(known) == len(totals):
             more["model.ram_enough"] = four_bit - room < 0.9 * ram
-    seen = compute_facts(request.machine, model, request.workload, rules.accelerators(), rules.engines(), **more)
+    workload = msgspec.structs.replace(request.workload, concurrency=expect_users(request.workload, rules))
+    seen = compute_facts(request.machine, model, workload, rules.accelerators(), rules.engines(), **more)
     return GuideResult(evaluate_guide(guide, seen), seen)
 
 

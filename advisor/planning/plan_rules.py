@@ -19,6 +19,7 @@ class PlanRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     narrower: float
     spare: float
     admitted: int
+    drafted_users: int
     named: float
 
     def __post_init__(self) -> None:

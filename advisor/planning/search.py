@@ -34,6 +34,7 @@ from advisor.planning.traffic import P99_OF_NORMAL
 from advisor.planning.trial import Trial, ask, note_failure
 from advisor.planning.types import Plan, Rejection, TriedFormat
 
+SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is wanted
 MOST_USERS = 4096  # at once, that a rate may come to
 
 
@@ -41,7 +42,8 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     """The engine's best plan, or why there is none. A rate of requests is planned for as so many users at once as
     answer it (Little's law), the fewest that are enough."""
     if search.traffic.rate is None:
-        return _find(entry, search, rules)
+        found = _find(entry, search, rules)
+        return _or_speculating(entry, search, rules, found) if search.workload.priority == "latency" else found
     spare = load_plan_rules(rules).spare
 
     def enough(found: Plan | Rejection) -> bool:
@@ -68,6 +70,22 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     peak = high + math.ceil(P99_OF_NORMAL * math.sqrt(high))  # arrivals are independent, so their number varies
     most = _find(entry, _with_users(search, peak), rules)
     return most if isinstance(most, Plan) else found
+
+
+def _or_speculating(entry: Engine, search: SearchRequest, rules: Catalog, found: Plan | Rejection) -> Plan | Rejection:
+    """The plan, or one with speculative decoding by what the checkpoint carries itself, where that answers sooner."""
+    if search.facts.get(SPECULATIVE) or search.traffic.users > load_plan_rules(rules).drafted_users:
+        return found
+    asked = search._replace(facts={**search.facts, SPECULATIVE: True})
+    if find_engine_additions(entry, asked, rules).settings == find_engine_additions(entry, search, rules).settings:
+        return found
+    other = _find(entry, asked, rules)
+    if isinstance(other, Rejection) or not other.starts or other.on_time is False:
+        return found
+    if isinstance(found, Rejection):
+        return other
+    now, then = (objective.rate_speed(p.speed, search.traffic, "latency") for p in (found, other))
+    return other if then > load_plan_rules(rules).same * now else found
 
 
 def answers_rate(plan: Plan, search: SearchRequest, spare: float) -> bool | None:

@@ -82,3 +82,17 @@ def read_traffic(workload: Workload, trained: int | None, rules: Catalog) -> Tra
         shared_prefix=workload.shared_prefix or 0.0,
         full_length=workload.full_length,
     )
+
+
+def expect_users(workload: Workload, rules: Catalog) -> int:
+    """Requests at once, before any plan is known: those that were named, or what a rate roughly comes to.
+
+    By Little's law, with tokens as far apart as the target says, else half as far as may be (rules/workloads.yaml).
+    """
+    if workload.rate is None:
+        return workload.concurrency
+    defaults = load_workload_defaults(rules)
+    output = workload.output_tokens or defaults.typical[workload.use_case].output
+    between = workload.tpot_s or (1 / workload.target_tps if workload.target_tps else None)
+    seconds = max(1, output) * (between or defaults.slowest_between_tokens_s / 2)
+    return max(workload.concurrency, math.ceil(workload.rate * workload.burst * seconds))

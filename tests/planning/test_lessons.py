@@ -196,3 +196,28 @@ def test_a_first_token_target_is_about_long_prompts() -> None:
     assert short.targets is not None
     assert long.targets is not None
     assert (short.targets.met, long.targets.met) == (True, False)
+
+
+def test_a_rate_is_many_users_for_the_guide() -> None:
+    few = ask("1x H100, 128GB RAM", "llama3.1:8b")
+    many = ask("1x H100, 128GB RAM", "llama3.1:8b", rate=20.0)
+    assert few.because != many.because
+    assert many.because == ask("1x H100, 128GB RAM", "llama3.1:8b", concurrency=256).because
+
+
+def test_latency_takes_the_prediction_block_of_a_checkpoint() -> None:
+    plain, quick = chosen("8x H200", "deepseek-v3.1"), chosen("8x H200", "deepseek-v3.1", priority="latency")
+    assert plain.deployment is not None
+    assert quick.deployment is not None
+    assert "speculative-config" not in plain.deployment.settings
+    assert "speculative-config" in quick.deployment.settings
+    fastest = ask("8x H200", "deepseek-v3.1")
+    named = fastest.alternatives[fastest.named["fastest"]]
+    assert "by speculative decoding" in named.gains
+
+
+def test_latency_for_many_leaves_drafts_out() -> None:
+    """From some dozens of requests at once the checks of drafted tokens cost more than they save."""
+    many = chosen("8x H200", "deepseek-v3.1", priority="latency", concurrency=256)
+    assert many.deployment is not None
+    assert "speculative-config" not in many.deployment.settings
