@@ -162,8 +162,8 @@ def _in_order(
         if (among is not None and row.id not in among) or not may_fit(row, room):
             continue
         if slowest and among is None:
-            rate = fastest_decode(row, request.machine, rules)
-            if rate is not None and rate < slowest:
+            least = fastest_decode(row, request.machine, rules)
+            if least is not None and least < slowest:
                 continue
         model = rules.find_model(row.id)
         ability = find_ability(model, use, rules, request.choice.thinking)
@@ -173,7 +173,9 @@ def _in_order(
             continue
         if request.choice.min_ability is not None and ability.value < request.choice.min_ability:
             continue
-        rows.append((ability.value - choosing.caution * ability.spread, model, ability))
+        rate = fastest_decode(row, request.machine, rules)
+        wait = _wait_cost(_answer_tokens(ability, use, rules, choosing) / rate, use, choosing) if rate else 0.0
+        rows.append((ability.value - choosing.caution * ability.spread - wait, model, ability))
     for ceiling, model, ability in sorted(rows, key=lambda r: (-r[0], r[1].id)):
         yield model, ability, ceiling
 
@@ -191,15 +193,20 @@ def _size(
     guide_result = ask_guide(request, model, guide, rules)
     search = build_search_request(request, ResolvedModel(model), guide_result, guide, rules, asked)
     kept: SizedModel | None = None
+    refused: set[str] = set()
     for engine_id in (asked.id,) if asked else guide_result.decision.engines:
-        plan = find_best_plan(rules.engine(engine_id), search, rules)
-        if isinstance(plan, Rejection) or not plan.memory.fits:
+        entry = rules.engine(engine_id)
+        if refused.intersection(entry.runs):
+            continue  # what runs underneath needs as much
+        plan = find_best_plan(entry, search, rules)
+        if isinstance(plan, Rejection):
+            if all(r.code == "does_not_fit" for r in plan.reasons):
+                refused.add(engine_id)
             continue
-        if _crowds(request.machine, plan, choosing):
-            continue
-        if plan.quantization.quality < FOUR_BIT_QUALITY and request.quantization is None:
-            continue  # a smaller model at four bits is the better answer
-        if not plan.holds_all:
+        # a smaller model at four bits is the better answer
+        narrow = plan.quantization.quality < FOUR_BIT_QUALITY and request.quantization is None
+        if not plan.memory.fits or narrow or not plan.holds_all or _crowds(request.machine, plan, choosing):
+            refused.add(engine_id)
             continue
         sized = _worth(model, ability, plan, request, rules, choosing)
         if sized.download:
@@ -219,12 +226,10 @@ def _worth(
     use = request.workload.use_case
     speed = estimate_midway_speed(plan.deployment, plan.memory, rules, 1)
     rate = speed.decode_tps.value if speed is not None and speed.decode_tps is not None else None
-    tokens = thinking_tokens(use, rules) if ability.thinks else 0
-    answer = _answer_seconds(speed, rate, tokens + choosing.answer_tokens[use])
+    answer = _answer_seconds(speed, rate, _answer_tokens(ability, use, rules, choosing))
     loss = find_format_loss(plan.quantization.id, model, rules)
     cost = choosing.ability_per_percent * sum(loss or choosing.unknown_loss_percent) / 2
-    patience = choosing.patience_s[use]
-    wait = choosing.ability_per_doubling * max(0.0, math.log2(answer / patience)) if answer else 0.0
+    wait = _wait_cost(answer, use, choosing) if answer else 0.0
     return SizedModel(
         model=model,
         plan=plan,
@@ -236,6 +241,16 @@ def _worth(
         licence=classify_licence(model.license, rules),
         worth=ability.value - choosing.caution * ability.spread - cost - wait,
     )
+
+
+def _answer_tokens(ability: Ability, use: str, rules: Catalog, choosing: ChoosingFile) -> int:
+    """Output tokens of a typical answer, thinking included."""
+    return (thinking_tokens(use, rules) if ability.thinks else 0) + choosing.answer_tokens[use]
+
+
+def _wait_cost(answer_s: float, use: str, choosing: ChoosingFile) -> float:
+    """What waiting so many seconds for an answer costs in ability."""
+    return choosing.ability_per_doubling * max(0.0, math.log2(answer_s / choosing.patience_s[use]))
 
 
 def _answer_seconds(speed: SpeedEstimate | None, rate: float | None, tokens: int) -> float | None:

@@ -112,8 +112,8 @@ def _place(model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], share: Sha
 def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrowed: Borrowed = ()) -> tuple[Kind, ...]:
     """Layers in which every few that follow one another in the model do so, and the last: the peak lies in one.
 
-    Three where layers are of at most two kinds and keep no state, and with borrowed weights: over the catalogue more
-    changed nothing. Eight for others.
+    Three where layers are of at most two kinds, none of them of a Mamba, and with borrowed weights: over the catalogue
+    more changed nothing. Eight for others.
     """
     lay = model.layout
     assert lay is not None
@@ -149,13 +149,16 @@ def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:
 _MATRICES = BorrowedWeights._fields[:-1]
 
 
+_PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)
+
+
 @memoize_by_identity
 def _is_plain(model: t.Model) -> bool:
     lay = model.layout
     assert lay is not None
     mixers = layer_order(lay.attention, lay.attention_order, lay.n_layers)
     kinds = set(zip(mixers, layer_order(lay.ffn, lay.ffn_order, lay.n_layers), strict=True))
-    return len(kinds) <= 2 and all(isinstance(x, (t.Softmax, t.Mla)) for x in lay.attention)
+    return len(kinds) <= 2 and all(isinstance(x, _PLAIN) for x in lay.attention)
 
 
 def split_scratch(model: t.Model, shape: StepShape, places: Sequence[tuple[int, int]]) -> list[int]:

@@ -49,10 +49,12 @@ def choose_kernels(kernels: Sequence[RepackingKernel], flags: Sequence[str] | No
 def sum_repacked(weights: GgufWeights, kernels: tuple[RepackingKernel, ...], gives_logits: bool) -> RepackedBytes:
     """All loaded weights in host memory, of a model that runs on the processor alone."""
     mapped = repacked = 0
+    taken = {kind for kernel in kernels for kind in kernel.types}
     for tensor_weight in weights.weights:
         if tensor_weight.mtp:
             continue
-        size = _repacked_bytes(tensor_weight, kernels) if _is_product(tensor_weight.name) else None
+        matrix = tensor_weight.kind in taken and len(tensor_weight.ne) > 1 and _is_product(tensor_weight.name)
+        size = _repacked_bytes(tensor_weight, kernels) if matrix else None
         if size is None:
             mapped += tensor_weight.file_bytes
         else:
