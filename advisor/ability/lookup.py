@@ -8,7 +8,7 @@ import re
 from typing import NamedTuple
 
 from advisor.ability.types import AbilitiesFile, AbilityPrior, RagFacts, ThinkingFile, ThinkingMode
-from advisor.catalog import Catalog
+from advisor.catalog import Catalog, ModelRow
 from advisor.catalog.documents import decode_document
 from advisor.models.types import Model
 
@@ -27,7 +27,7 @@ class Ability(NamedTuple):
     thinks: bool  # whether the value is that of thinking answers
 
 
-def find_ability(model: Model, use: str, rules: Catalog, thinking: bool = True) -> Ability | None:
+def find_ability(model: Model | ModelRow, use: str, rules: Catalog, thinking: bool = True) -> Ability | None:
     """The model's ability for a use; None where nothing is known of its kind or use, or it always thinks and may not.
 
     Source: rules/abilities.yaml, written by `python -m advisor.ability.calibrate`.
@@ -53,7 +53,7 @@ def find_ability(model: Model, use: str, rules: Catalog, thinking: bool = True) 
     return Ability(value + (fitted.thinking if thinks else 0.0), spread, boards, independent, thinks)
 
 
-def predict_from_size(prior: AbilityPrior, model: Model) -> float | None:
+def predict_from_size(prior: AbilityPrior, model: Model | ModelRow) -> float | None:
     """What size and age alone tell; None where the model's age is not known."""
     born = release_year(model.release_date)
     if born is None:
@@ -62,7 +62,7 @@ def predict_from_size(prior: AbilityPrior, model: Model) -> float | None:
     return prior.intercept + prior.log2_total * total + prior.log2_active * active + prior.year * (born - FIRST_YEAR)
 
 
-def size_terms(model: Model) -> tuple[float, float]:
+def size_terms(model: Model | ModelRow) -> tuple[float, float]:
     """log2 of the total and of the active parameters, in billions."""
     return math.log2(model.params_total / 1e9), math.log2((model.params_active or model.params_total) / 1e9)
 
@@ -76,7 +76,7 @@ def release_year(date: str | None) -> float | None:
     return day.year + (day.timetuple().tm_yday - 1) / 365
 
 
-def thinking_mode(model: Model, rules: Catalog) -> ThinkingMode:
+def thinking_mode(model: Model | ModelRow, rules: Catalog) -> ThinkingMode:
     """Whether the model thinks before it answers."""
     file = decode_document(rules, "thinking.yaml", ThinkingFile)
     return next((r.mode for r in file.modes if re.search(r.pattern, model.id, re.I)), "never")

@@ -20,6 +20,7 @@ from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
 from advisor.deployment import SpeedEstimate
+from advisor.engines.llama_cpp_plan import count_file_bytes
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.meanings import UseCase
@@ -27,6 +28,7 @@ from advisor.models.types import Model
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY
 from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection
+from advisor.planning.workload_rules import load_workload_defaults
 from advisor.render.reference import make_model_reference
 from advisor.speed.roofline import estimate_midway_speed
 
@@ -157,7 +159,7 @@ def _in_order(
     """Models that could fit, the ablest (cautiously) first; the last figure is the most they can be worth."""
     room, use = find_room(request.machine) or 0, request.workload.use_case
     slowest = _slowest(request, choosing)
-    rows: list[tuple[float, Model, Ability]] = []
+    rows: list[tuple[float, str, Ability]] = []
     for row in rules.model_index():
         if (among is not None and row.id not in among) or not may_fit(row, room):
             continue
@@ -165,19 +167,19 @@ def _in_order(
             least = fastest_decode(row, request.machine, rules)
             if least is not None and least < slowest:
                 continue
-        model = rules.find_model(row.id)
-        ability = find_ability(model, use, rules, request.choice.thinking)
+        ability = find_ability(row, use, rules, request.choice.thinking)
         if ability is None:
-            continue
-        if request.choice.licence and classify_licence(model.license, rules) not in ALLOWED[request.choice.licence]:
             continue
         if request.choice.min_ability is not None and ability.value < request.choice.min_ability:
             continue
         rate = fastest_decode(row, request.machine, rules)
         wait = _wait_cost(_answer_tokens(ability, use, rules, choosing) / rate, use, choosing) if rate else 0.0
-        rows.append((ability.value - choosing.caution * ability.spread - wait, model, ability))
-    for ceiling, model, ability in sorted(rows, key=lambda r: (-r[0], r[1].id)):
-        yield model, ability, ceiling
+        rows.append((ability.value - choosing.caution * ability.spread - wait, row.id, ability))
+    allowed = ALLOWED[request.choice.licence] if request.choice.licence else None
+    for ceiling, name, ability in sorted(rows, key=lambda r: (-r[0], r[1])):
+        model = rules.find_model(name)
+        if allowed is None or classify_licence(model.license, rules) in allowed:
+            yield model, ability, ceiling
 
 
 def _size(
@@ -190,6 +192,8 @@ def _size(
     choosing: ChoosingFile,
 ) -> SizedModel | None:
     """How the model would run with the first of the guide's engines that holds it; None where none does."""
+    if asked is None and request.quantization is None and _weights_crowd(model, request.machine, choosing, rules):
+        return None
     guide_result = ask_guide(request, model, guide, rules)
     search = build_search_request(request, ResolvedModel(model), guide_result, guide, rules, asked)
     kept: SizedModel | None = None
@@ -296,3 +300,15 @@ def _crowds(machine: Machine, plan: Plan, choosing: ChoosingFile) -> bool:
         return False
     used = sum(r.total_bytes or 0 for r in (*plan.memory.devices, *([plan.memory.host] if plan.memory.host else [])))
     return used > choosing.largest_share_of_host_memory * ram
+
+
+def _weights_crowd(model: Model, machine: Machine, choosing: ChoosingFile, rules: Catalog) -> bool:
+    """Whether the weights alone would do so, in the format that is tried first on a processor."""
+    ram = machine.memory.usable_bytes
+    if ram is None or machine.usable_devices:
+        return False
+    try:
+        weights = count_file_bytes(model, load_workload_defaults(rules).gguf.tight[0], True)
+    except BadInput:
+        return False
+    return weights > choosing.largest_share_of_host_memory * ram

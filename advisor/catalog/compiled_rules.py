@@ -26,7 +26,7 @@ from advisor.record import Record
 if TYPE_CHECKING:
     from advisor.catalog.load import RuleSet
 
-FORMAT = 1
+FORMAT = 2
 _KEEP = 4  # compiled files kept in the cache
 _LIMIT = 256 * 2**20
 _FRESH_NS = 200_000_000  # a file changed this shortly before the build could change again within one clock tick
@@ -42,6 +42,7 @@ class ModelRow(Record, frozen=True, kw_only=True):
     params_active: int | None = None
     max_context: int | None = None
     aliases: tuple[str, ...] = ()
+    release_date: str | None = None
     stub: bool = False  # names and sizes only
 
 

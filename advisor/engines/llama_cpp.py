@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,7 +17,6 @@ from advisor.engines.llama_cpp_launch import list_launch_settings
 from advisor.engines.llama_cpp_layers import count_layers_on_cards, fits_on_cards, place_whole_layers
 from advisor.engines.llama_cpp_plan import AllocationPlan
 from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_settings
-from advisor.engines.llama_cpp_verify import verify_estimate
 from advisor.engines.llama_cpp_weights import keeps_on_host
 from advisor.machines.types import Device
 from advisor.memory.gguf_tensors import as_gguf
@@ -24,6 +24,9 @@ from advisor.memory.hf_weights import is_mla
 from advisor.memory.layers import cache_layers
 from advisor.memory.placement import HOST
 from advisor.units import MIB
+
+if TYPE_CHECKING:
+    from advisor.engines.llama_cpp_verify import EngineVerification
 
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 Placement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placed]
@@ -191,6 +194,13 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     fitted = apply_fit(deployment, settings, constants).settings
     layers = len(cache_layers(as_gguf(deployment.model))) + 1
     return tuple(list_launch_settings(deployment, settings, fitted, constants, layers))
+
+
+def verify_estimate(deployment: Deployment, entry: Engine, estimate: MemoryEstimate) -> EngineVerification:
+    """Ask the engine about the deployment's file on this machine and compare. Raises BadInput, see llama_cpp_verify."""
+    from advisor.engines import llama_cpp_verify
+
+    return llama_cpp_verify.verify_estimate(deployment, entry, estimate)
 
 
 __all__ = [
