@@ -12,7 +12,7 @@ from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, KvCa
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting
 from advisor.engines.llama_cpp_constants import LlamaConstants, RangeMib, read_constants
-from advisor.engines.llama_cpp_fit import Placed, apply_fit
+from advisor.engines.llama_cpp_fit import Placement, apply_fit
 from advisor.engines.llama_cpp_launch import list_launch_settings
 from advisor.engines.llama_cpp_layers import count_layers_on_cards, fits_on_cards, place_whole_layers
 from advisor.engines.llama_cpp_plan import AllocationPlan
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from advisor.engines.llama_cpp_verify import EngineVerification
 
 QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
-Placement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placed]
+ChoosePlacement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placement]
 PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
 
 
 def memory(
-    deployment: Deployment, entry: Engine, quantization: Quantization, place: Placement = apply_fit
+    deployment: Deployment, entry: Engine, quantization: Quantization, place: ChoosePlacement = apply_fit
 ) -> MemoryEstimate:
     """Where every byte of this llama-server goes, and whether it fits. `place` completes settings that leave the
     placement open.

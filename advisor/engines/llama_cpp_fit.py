@@ -47,19 +47,19 @@ Shares = tuple[DeviceShare, ...]
 Measured = Callable[[LlamaSettings], list[int]]  # bytes that a launch takes of each device
 
 
-class Placed(NamedTuple):
+class Placement(NamedTuple):
     """Settings that leave nothing of the placement open, and what is then allocated where."""
 
     settings: LlamaSettings
     plan: AllocationPlan
 
 
-def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Placed:
+def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Placement:
     """The settings as `--fit` leaves them; unchanged where everything fits, and where budgets are not known.
 
     Raises BadInput for a model whose tensors are not known.
     """
-    first = Placed(settings, plan_allocation(deployment, settings, constants))
+    first = Placement(settings, plan_allocation(deployment, settings, constants))
     budgets = [fitting.budget_bytes(x) for x in fitting.used_devices(deployment)]
     known = [x for x in budgets if x is not None]
     placed = _is_placed(settings, len(budgets))
@@ -70,11 +70,11 @@ def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaC
     if all(u <= room for u, room in zip(used, rooms, strict=True)):
         return first
     fitted = _fit(deployment, first, constants, rooms, placed)
-    return first if fitted is settings else Placed(fitted, plan_allocation(deployment, fitted, constants))
+    return first if fitted is settings else Placement(fitted, plan_allocation(deployment, fitted, constants))
 
 
 def _fit(
-    deployment: Deployment, first: Placed, constants: LlamaConstants, rooms: Sequence[int], placed: bool
+    deployment: Deployment, first: Placement, constants: LlamaConstants, rooms: Sequence[int], placed: bool
 ) -> LlamaSettings:
     def measure(tried: LlamaSettings) -> list[int]:
         return count_bytes(plan_allocation(deployment, tried, constants), len(rooms))

@@ -9,7 +9,7 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.false_position import find_most
 from advisor.engines.llama_cpp_constants import LlamaConstants, read_constants
-from advisor.engines.llama_cpp_fit import Placed, count_bytes
+from advisor.engines.llama_cpp_fit import Placement, count_bytes
 from advisor.engines.llama_cpp_plan import plan_allocation
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
 from advisor.memory.gguf_tensors import as_gguf
@@ -17,13 +17,13 @@ from advisor.memory.layers import cache_layers
 from advisor.units import MIB
 
 
-def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Placed:
+def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Placement:
     """The settings with as many whole layers on the devices as fit, unless they say how many.
 
     Raises BadInput for a model whose tensors are not known.
     """
     devices = fitting.used_devices(deployment)
-    first = Placed(settings, plan_allocation(deployment, settings, constants))
+    first = Placement(settings, plan_allocation(deployment, settings, constants))
     if not devices or settings.gpu_layers is not None or not settings.fit:
         return first
     if any(fitting.budget_bytes(x) is None for x in devices):
@@ -45,7 +45,7 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
         most += 1
     made = structs.replace(settings, gpu_layers=most)
-    return Placed(made, plan_allocation(deployment, made, constants))
+    return Placement(made, plan_allocation(deployment, made, constants))
 
 
 def list_rooms(deployment: Deployment, constants: LlamaConstants) -> list[int]:

@@ -117,11 +117,21 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
     """
     lay = model.layout
     assert lay is not None
-    n = lay.n_layers
+    n, reach = lay.n_layers, 3 if borrowed or _is_plain(model) else 8
     mixers, ffns = layer_order(lay.attention, lay.attention_order, n), layer_order(lay.ffn, lay.ffn_order, n)
-    reach = 3 if borrowed or _is_plain(model) else 8
-    weights = (*_level(borrowed[:n], ffns), *(NONE_BORROWED,) * (n - len(borrowed)))
-    kinds = list(zip(mixers, ffns, weights, strict=True))[begin:end]
+    chosen: list[Kind] = []
+    for own in (borrowed[:n], _level(borrowed[:n], ffns)):
+        weights = (*own, *(NONE_BORROWED,) * (n - len(borrowed)))
+        chosen = _choose(list(zip(mixers, ffns, weights, strict=True))[begin:end], reach)
+        if not borrowed or len(chosen) <= MOST_LAYERS:
+            break
+    return tuple(chosen)
+
+
+MOST_LAYERS = 24  # with borrowed weights: where more would be laid out, matrices of a kind are taken as equally large
+
+
+def _choose(kinds: Sequence[Kind], reach: int) -> list[Kind]:
     seen: set[tuple[Kind, ...]] = set()
     chosen = []
     for i, kind in enumerate(kinds):
@@ -129,7 +139,7 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
         if before not in seen or i == len(kinds) - 1:
             seen.add(before)
             chosen.append(kind)
-    return tuple(chosen)
+    return chosen
 
 
 def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:

@@ -50,9 +50,9 @@ def ask(trial: Trial, deployment: Deployment) -> MemoryEstimate | None:
     return found[1]
 
 
-def _key(d: Deployment) -> Hashable:
+def _key(deployment: Deployment) -> Hashable:
     """What of a deployment decides its memory, among those of one model."""
-    kv = d.kv_cache_type
+    d, kv = deployment, deployment.kv_cache_type
     parts = (d.engine, d.quantization, kv.k, kv.v, d.context_length, d.sequences, d.device_count, id(d.machine))
     return *parts, tuple(d.settings.items()), id(d.model), d.model_path
 
