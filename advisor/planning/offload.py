@@ -14,15 +14,17 @@ import msgspec
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, MemoryEstimate, Setting
+from advisor.engines.base import own_defaults
 from advisor.engines.flags import find_own_flag
 from advisor.engines.llama_cpp_plan import read_file_weights
+from advisor.engines.llama_cpp_settings import LlamaDefaults
 from advisor.errors import BadInput
 from advisor.memory.gguf_weights import RunningTotals, sum_running
 from advisor.planning.layouts import with_settings
 from advisor.planning.types import Ask
+from advisor.units import MIB
 
-LEAST_STEP, LARGEST_STEP = 512, 4096  # tokens of a pass
-USUAL_BATCH = 2048  # llama-server's own batch, which a pass cannot exceed
+LARGEST_STEP = 4096  # tokens of a pass
 NEAR = 4  # layers beyond the bound that are tried one by one, then every other
 PARTS = ("ffn_down_exps", "ffn_(gate|gate_up|down)_exps")  # what stays on the host of a layer, the least first
 TRIES = 3  # layers more on the host, where the first placement turns out too tight
@@ -43,11 +45,24 @@ def list_host_placements(base: Deployment, named: Engine, ask: Ask, prompt: int)
         for settings in _list_passes(base, named, step, prompt):  # one that takes a whole prompt first
             placed = _fill_cards(with_settings(base, {layers: "all", **settings}), some, split, ask)
             if placed is not None:
-                yield _bring_part(placed, some, places, split, ask) if places else placed
-                yield with_settings(base, settings)
+                made = _bring_part(placed, some, places, split, ask) if places else placed
+                yield made
+                if _may_be_fuller(made, named, ask):
+                    yield with_settings(base, settings)
                 return
         yield with_settings(base, {layers: "all", whole: True})
     yield base
+
+
+def _may_be_fuller(placed: Deployment, named: Engine, ask: Ask) -> bool:
+    """Whether the engine's own `--fit` may put more on the cards: it leaves a fixed part of each free, and shares
+    layers out over several cards in finer steps."""
+    memory = ask(placed)
+    if memory is None or len(memory.devices) != 1:
+        return True
+    row, kept_free = memory.devices[0], own_defaults(named, LlamaDefaults).fit_target_mib * MIB
+    planned = sum(x or 0 for x in (row.weights_bytes, row.kv_cache_bytes, row.recurrent_state_bytes, row.compute_bytes))
+    return (row.high_bytes or 0) - planned > kept_free
 
 
 def _list_passes(base: Deployment, named: Engine, step: str | None, prompt: int) -> Iterator[dict[str, Setting]]:
@@ -55,11 +70,12 @@ def _list_passes(base: Deployment, named: Engine, step: str | None, prompt: int)
     the cards have room for its scratch."""
     batch = find_own_flag(named, "logical_batch")
     if step is not None and step not in base.settings and base.model.kind == "chat":
-        tokens = LEAST_STEP
+        usual = own_defaults(named, LlamaDefaults)
+        tokens = usual.ubatch_size
         while tokens < min(prompt, LARGEST_STEP, base.context_length or LARGEST_STEP):
             tokens *= 2
-        if tokens > LEAST_STEP:
-            yield {step: tokens, **({batch: tokens} if batch and tokens > USUAL_BATCH else {})}
+        if tokens > usual.ubatch_size:  # a pass is no larger than a batch
+            yield {step: tokens, **({batch: tokens} if batch and tokens > usual.batch_size else {})}
     yield {}
 
 
