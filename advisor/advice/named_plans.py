@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -13,13 +14,14 @@ from advisor.decision.evaluate import evaluate_guide
 from advisor.decision.types import Reason
 from advisor.deployment import Workload
 from advisor.engines.flags import find_concept
+from advisor.machines.types import Machine
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.objective import output_rate
 from advisor.planning.plan_rules import load_plan_rules
 from advisor.planning.search import find_best_plan
 from advisor.planning.search_request import FormatLimits, SearchRequest
 from advisor.planning.types import Plan, Rejection
-from advisor.units import format_gib, format_rate
+from advisor.units import GIB, format_gib, format_rate
 
 SHOWN_MISSES = 3
 
@@ -30,10 +32,12 @@ def add_named_plans(
     search: SearchRequest,
     rules: Catalog,
     rank: Callable[[Engine, Plan], RankedDeployment],
+    needs: Mapping[str, int],
 ) -> Advice:
-    """The advice with its named plans among the alternatives, and its near misses. `best`: the chosen plan."""
+    """The advice with its named plans among the alternatives, and its near misses. `best`: the chosen plan; `needs`:
+    bytes that a refused engine wants at the least."""
     refused = {r.engine: r.reasons for r in advice.rejected}
-    misses = tuple(list_near_misses(advice.chosen, refused))
+    misses = tuple(list_near_misses(advice.chosen, refused, needs, search.machine))
     advice = msgspec.structs.replace(advice, near_misses=misses)
     if best is None or advice.chosen is None or advice.chosen.deployment is None:
         return advice
@@ -108,18 +112,45 @@ def find_simplest(offered: Sequence[RankedDeployment], search: SearchRequest) ->
     return None
 
 
-def list_near_misses(chosen: RankedDeployment | None, rejected: dict[str, tuple[Reason, ...]]) -> Iterator[NearMiss]:
-    """What does not fit by a little: wider formats of the chosen engine, else the engines that find no room."""
+def list_near_misses(
+    chosen: RankedDeployment | None,
+    rejected: dict[str, tuple[Reason, ...]],
+    needs: Mapping[str, int],
+    machine: Machine,
+) -> Iterator[NearMiss]:
+    """What does not fit by a little, and what would hold it: wider formats of the chosen engine, else the engines that
+    find no room. `needs`: bytes that an engine wants at the least."""
     if chosen is not None:
         larger = [t for t in chosen.tried if t.larger]
         for tried in larger[-SHOWN_MISSES:]:
             what, _, missing = tried.text.partition(" does not fit: ")
-            yield NearMiss(what=f"{what} on {chosen.engine_name}", missing=missing, would_fit_if="more or larger cards")
+            holds = describe_room(tried.needs_bytes, machine) or "more or larger cards"
+            yield NearMiss(what=f"{what} on {chosen.engine_name}", missing=missing, would_fit_if=holds)
         return
     tight = [(e, r) for e, reasons in rejected.items() for r in reasons if r.code == "does_not_fit"]
+    tight.sort(key=lambda x: needs.get(x[0], sys.maxsize))
     for engine, reason in tight[:SHOWN_MISSES]:
         text = reason.text.rpartition("; ")[2] if reason.text.count("; ") else reason.text
-        yield NearMiss(what=engine, missing=text, would_fit_if="a shorter --context, fewer --users or a smaller model")
+        room = describe_room(needs.get(engine), machine)
+        other = "a shorter --context, fewer --users or a smaller model"
+        yield NearMiss(what=engine, missing=text, would_fit_if=f"{room}; or {other}" if room else other)
+
+
+def describe_room(needs: int | None, machine: Machine) -> str | None:
+    """What would hold so many bytes: more such cards, or larger ones; None where that is not known."""
+    cards = machine.usable_devices
+    if needs is None:
+        return None
+    if not cards:
+        return f"at least {-(-needs // GIB)} GiB of memory"
+    rooms = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in cards]
+    if any(r is None for r in rooms) or len({x.name for x in cards}) > 1:
+        return None
+    each = min(r for r in rooms if r is not None)
+    wanted = -(-needs // each) if each else 0
+    such = f"{wanted} such cards instead of {len(cards)}" if wanted > len(cards) else ""
+    larger = f"at least {-(-needs // (GIB * len(cards)))} GiB on each"
+    return f"{such}, or {larger}" if such else larger
 
 
 def _with_priority(search: SearchRequest, priority: str) -> SearchRequest:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from advisor.advice.choice_notes import brings_something, find_ties, list_undone, name_stored_copy
+from advisor.advice.choice_notes import find_ties, list_undone, name_stored_copy
 from advisor.advice.elsewhere import advise_elsewhere, describe_leaf, list_clients, list_hosted
+from advisor.advice.engine_search import list_in_order, search_engines
 from advisor.advice.growth import describe_growth_steps, find_growth_steps
 from advisor.advice.model_choice import choose_model, describe_option, load_choosing
 from advisor.advice.model_facts import describe_licences, describe_quality
 from advisor.advice.named_plans import add_named_plans
-from advisor.advice.ranking import load_ranking, score_deployment
+from advisor.advice.ranking import load_ranking
 from advisor.advice.recommend_request import (
     GuideResult,
     RecommendRequest,
@@ -28,16 +29,15 @@ from advisor.catalog.resolve import AmbiguousModel, ResolvedModel, resolve_model
 from advisor.catalog.types import Engine
 from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.facts import FactValue
-from advisor.decision.filters import hardware_support, judge_engine, list_needed_features
+from advisor.decision.filters import judge_engine
 from advisor.decision.types import Guide, Reason
 from advisor.deployment import Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.models.types import Model
 from advisor.planning.layouts import list_servers
-from advisor.planning.search import find_best_plan
 from advisor.planning.search_request import SearchRequest
-from advisor.planning.types import Plan, Rejection
+from advisor.planning.types import Plan
 
 FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
 SHOWN_IN_TEXT = 3  # other models, where no machine reads the answer
@@ -100,41 +100,7 @@ def _advice(
     guide_result = ask_guide(request, found.model, guide, rules)
     search = build_search_request(request, found, guide_result, guide, rules, asked)
     order = load_ranking(rules)
-    hits: list[tuple[dict[str, float], Engine, Plan]] = []
-    rejected: dict[str, tuple[Reason, ...]] = {}
-    listed = list(guide_result.decision.engines)
-    for entry in _in_order(listed, asked, rules):
-        if entry.kind != "engine" and entry.id not in listed and (asked is None or entry.id != asked.id):
-            # wrappers, proxies and clients are offered when they are asked for, or by the guide
-            reasons = judge_engine(entry, guide_result.facts, None, found.model, request.workload).reasons
-            rejected[entry.id] = reasons or (_not_asked(entry),)
-            continue
-        limited = _limited(entry, guide_result, listed, asked)
-        if limited is not None:
-            reasons = judge_engine(entry, guide_result.facts, None, found.model, request.workload).reasons
-            rejected[entry.id] = reasons or (limited,)
-            continue
-        result = find_best_plan(entry, search, rules)
-        if isinstance(result, Rejection):
-            if result.reasons:
-                rejected[entry.id] = result.reasons
-            continue
-        held = guide_result.decision.held_back.get(entry.id, ())
-        if held:
-            result = result._replace(notes=(*result.notes, *(r.text for r in held)))
-        liked = search.policy.preferred(entry.id, search.facts)
-        if liked is not None:
-            result = result._replace(notes=(*result.notes, f"preferred by policy: {liked.text}"))
-        pinned = search.policy.version(entry.id, search.facts)
-        if pinned is not None:
-            result = result._replace(notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
-        points = score_deployment(
-            entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
-            asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),
-            offload=result.offload, queues=not result.holds_all, late=result.on_time is False,
-            no_download=brings_something(entry, result, rules),
-        )  # fmt: skip
-        hits.append((points, entry, result))
+    hits, rejected, needs = search_engines(request, guide_result, search, asked, order, rules)
     hits.sort(key=lambda h: sum(h[0].values()))
     offered = [
         _ranked(e, f, guide_result, search, rules, i, points, request.every_command or i == 0)
@@ -180,32 +146,7 @@ def _advice(
     def rank(entry: Engine, plan: Plan) -> RankedDeployment:
         return _ranked(entry, plan, guide_result, search, rules, 0, {}, request.every_command)
 
-    return add_named_plans(advice, best, search, rules, rank)
-
-
-def _in_order(listed: list[str], asked: Engine | None, rules: Catalog) -> list[Engine]:
-    """The engine asked for, the guide's in its order, then all others."""
-    names = [*([asked.id] if asked else []), *listed, *rules.engines()]
-    return [rules.engines()[n] for n in dict.fromkeys(names)]
-
-
-def _limited(entry: Engine, guide_result: GuideResult, listed: list[str], asked: Engine | None) -> Reason | None:
-    """Why an engine that the guide does not name is left out: its support for this hardware is partial or unknown."""
-    if entry.id in listed or (asked is not None and entry.id == asked.id):
-        return None
-    support = hardware_support(entry, str(guide_result.facts.get("gpu.vendor")))
-    if support is None or support.support in ("yes", "no"):
-        return None
-    note = f" ({support.note})" if support.note else ""
-    text = f"{entry.name}: support for this hardware is {support.support}{note}; named with --engine it is looked at"
-    return Reason(code="not_asked_for", rule=f"{entry.id}/hardware", text=text, source=", ".join(support.src) or None)
-
-
-def _not_asked(entry: Engine) -> Reason:
-    runs = f"it runs {' or '.join(entry.runs)} underneath" if entry.runs else f"it is a {entry.kind}"
-    return Reason(
-        code="not_asked_for", rule=f"{entry.id}/kind", text=f"{entry.name}: {runs}; named with --engine it is looked at"
-    )
+    return add_named_plans(advice, best, search, rules, rank, needs)
 
 
 def _worth_knowing(entry: Engine, plan: Plan, search: SearchRequest) -> tuple[str, ...]:
@@ -249,7 +190,10 @@ def _ranked(
         settings={d.name: d.value for d in decided},
         because={d.name: d.because for d in decided},
         command=render_commands(
-            list_servers(plan.deployment, plan.layout, plan.servers, entry.port or 8000), rules, plan.layout.nodes
+            list_servers(plan.deployment, plan.layout, plan.servers, entry.port or 8000),
+            rules,
+            plan.layout.nodes,
+            alike=plan.servers > 1,
         )
         if has_command and (position < 4 or entry.id in guide_result.decision.engines)
         else None,
@@ -304,7 +248,7 @@ def _remedies(request: RecommendRequest, model: Model, rejected: dict[str, tuple
 def _nothing(request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog) -> Advice:
     """No model of the list fits, or the engine asked for cannot run here at all."""
     rejected = []
-    for entry in _in_order(list(guide_result.decision.engines), asked, rules):
+    for entry in list_in_order(list(guide_result.decision.engines), asked, rules):
         reasons = judge_engine(
             entry, guide_result.facts, None, None, request.workload, asked=[asked.id] if asked else ()
         ).reasons

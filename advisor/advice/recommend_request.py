@@ -82,6 +82,7 @@ def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rule
         room = sum(known) * request.machine.nodes
         if known and len(known) == len(totals):
             more["model.exceeds_vram_at_4bit"] = four_bit > 0.95 * room
+            more["model.fits_node_at_4bit"] = four_bit <= 0.95 * sum(known)
         ram = request.machine.memory.usable_bytes
         if ram is not None and len(known) == len(totals):
             more["model.ram_enough"] = four_bit - room < 0.9 * ram

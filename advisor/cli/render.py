@@ -76,10 +76,14 @@ def command(**given: Any) -> int:
 
     d = msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"])
     nodes = advice.chosen.layout.nodes if advice.chosen.layout is not None else 1
-    refuse_single_node(d, nodes, given["target"], rules)
-    if advice.chosen.servers > 1:
+    alike = nodes > 1 and advice.chosen.servers > 1  # every node runs the same, and starts its own
+    if alike and not given["quiet"]:
+        click.echo(f"advise: for each of {nodes} nodes alike; put a router (LiteLLM, nginx) before them", err=True)
+    if not alike:
+        refuse_single_node(d, nodes, given["target"], rules)
+    if advice.chosen.servers > nodes or (advice.chosen.servers > 1 and not alike):
         made = _copies(advice, d, given, rules)
-    elif nodes > 1 and given["target"] == "command":
+    elif nodes > 1 and not alike and given["target"] == "command":
         made = (render_nodes_script(d, nodes, rules),)
     elif given["target"] == "all":
         made = render_every(d, rules, advice.workload, given["verbose"])

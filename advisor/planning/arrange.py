@@ -12,7 +12,7 @@ from advisor.engines import capacity
 from advisor.engines.flags import find_own_flag
 from advisor.planning import objective
 from advisor.planning.candidates import make_base
-from advisor.planning.layouts import copy_unit, list_card_sets, list_units, with_settings
+from advisor.planning.layouts import copy_unit, count_copy_nodes, list_card_sets, list_units, with_settings
 from advisor.planning.objective import SizedUnit
 from advisor.planning.plan_rules import load_plan_rules
 from advisor.planning.slots import place_slots
@@ -93,7 +93,10 @@ def _arrange(trial: Trial, base: Deployment) -> Plan | None:
 def _finish(trial: Trial, best: objective.Arrangement, most_admitted: int) -> Plan:
     """The chosen arrangement as a plan, sized for the requests of full length that it holds."""
     traffic, tools, unit = trial.search.traffic, trial.tools, best.sized.unit
-    deployment, layout, servers = copy_unit(unit, best.copies, tools.entry)
+    nodes = count_copy_nodes(unit, best.copies)
+    deployment, layout, servers = copy_unit(unit, best.copies // nodes, tools.entry)
+    if nodes > 1:
+        layout, servers = msgspec.structs.replace(layout, nodes=nodes), nodes * servers
     each = -(-traffic.users // best.copies)
     at_once = find_own_flag(tools.entry, "sequences")
     if at_once:
@@ -103,29 +106,46 @@ def _finish(trial: Trial, best: objective.Arrangement, most_admitted: int) -> Pl
         deployment = with_settings(deployment, {at_once: admitted})
     one = ask(trial, deployment) or best.sized.memory
     full = capacity.count_held(deployment, one, tools.inner, [capacity.RequestTokens(one.context_length)])[0] or 1
-    wanted = traffic.users if servers == 1 else each
+    wanted = -(-traffic.users // servers)
     made = msgspec.structs.replace(deployment, sequences=max(1, min(wanted, full)))
     memory = ask(trial, made) or one
     return make_plan(trial, PlannedCopy(made, memory, layout, best.speed, best.on_time, servers, best.copies))
 
 
 def _place(trial: Trial, base: Deployment) -> Plan | None:
-    """One server of an engine that takes memory for each request, on all its cards, with host memory or without."""
+    """Servers of an engine that takes memory for each request: one on all cards of a node, and as many nodes as it
+    takes to hold the users in time."""
+    machine = base.machine
+    assert machine is not None
+    most = min(machine.nodes, trial.search.traffic.users)
+    throughput = trial.search.workload.priority == "throughput"
+    plan = None
+    for nodes in range(most if throughput else 1, most + 1):
+        found = _place_on(trial, base, nodes)
+        plan = found or plan
+        if found is None or (found.starts and found.holds_all and found.on_time is not False):
+            break
+    return plan
+
+
+def _place_on(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
+    """A server on each of so many nodes, with host memory or without."""
     machine, search, tools = base.machine, trial.search, trial.tools
     assert machine is not None
-    users = search.traffic.users
+    users = -(-search.traffic.users // nodes)
+    traffic = msgspec.structs.replace(search.traffic, users=users)
     rate = partial(estimate_rate, trial, users=users)
-    placed = place_slots(base, tools.named, search.traffic, trial.attempt.offload, partial(ask, trial), rate)
-    layout = CardLayout(devices=tuple(d.index for d in machine.usable_devices))
+    placed = place_slots(base, tools.named, traffic, trial.attempt.offload, partial(ask, trial), rate)
+    layout = CardLayout(devices=tuple(d.index for d in machine.usable_devices), nodes=nodes)
     if placed.sure is not None:
         deployment, memory = placed.sure
         targets = objective.find_targets(search.workload, machine, tools.rules)
         speed = rate(deployment, memory)
         late = estimate_rate(trial, deployment, memory, users, True) if targets.ttft_s else None
         on_time = objective.meets_targets(speed, late, targets)
-        return make_plan(trial, PlannedCopy(deployment, memory, layout, speed, on_time))
+        return make_plan(trial, PlannedCopy(deployment, memory, layout, speed, on_time, nodes, nodes))
     if placed.unsure is not None:
-        return make_unsure_plan(trial, *placed.unsure, layout)
+        return make_unsure_plan(trial, *placed.unsure, msgspec.structs.replace(layout, nodes=1))
     if placed.failed is not None and placed.failed[1].fits is False:
         note_failure(trial, *placed.failed)
     return None

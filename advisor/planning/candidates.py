@@ -122,7 +122,8 @@ def find_too_large(
     if least <= room:
         return None
     text = f"{quantization.id} does not fit: {format_gib(least)} of weights at the least, {format_gib(room)} there"
-    return TriedFormat(quantization=quantization.id, fits=False, text=text)
+    alone = least if not (host and sizes) else None  # what lies where is not known yet
+    return TriedFormat(quantization=quantization.id, fits=False, text=text, needs_bytes=alone)
 
 
 WIDER = 1.2  # bits over another format's: what is this much wider is larger, whatever each leaves at 16 bit

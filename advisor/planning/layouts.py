@@ -137,6 +137,13 @@ def copy_unit(unit: Unit, copies: int, entry: Engine) -> tuple[Deployment, CardL
     return made, msgspec.structs.replace(layout, data=copies), 1
 
 
+def count_copy_nodes(unit: Unit, copies: int) -> int:
+    """Nodes that so many copies take, where each of them runs some; 1 where a single node has room for all."""
+    machine = unit.deployment.machine
+    cards = len(machine.usable_devices) if machine is not None else 0
+    return max(1, -(-copies * unit.cards // cards)) if cards and unit.layout.nodes == 1 else 1
+
+
 def with_settings(deployment: Deployment, settings: dict[str, Setting]) -> Deployment:
     """The deployment with these settings over its own."""
     return msgspec.structs.replace(deployment, settings={**deployment.settings, **settings})
@@ -161,19 +168,21 @@ def show_devices(deployment: Deployment, devices: tuple[int, ...]) -> Deployment
 
 
 def list_servers(deployment: Deployment, layout: CardLayout, servers: int, base_port: int) -> list[Deployment]:
-    """The equal servers of a plan: each with its own cards and port."""
-    if servers < 2:
+    """The equal servers of a plan, each with its own cards and port; of servers over nodes those of one node."""
+    shares = share_devices(layout, servers)
+    if len(shares) < 2:
         return [deployment]
     return [
         msgspec.structs.replace(show_devices(deployment, cards), port=(deployment.port or base_port) + i)
-        for i, cards in enumerate(share_devices(layout, servers))
+        for i, cards in enumerate(shares)
     ]
 
 
 def share_devices(layout: CardLayout, servers: int) -> list[tuple[int, ...]]:
-    """Indices of each server's cards."""
-    each = len(layout.devices) // servers
-    return [layout.devices[i * each : (i + 1) * each] for i in range(servers)]
+    """Indices of the cards of each server of a node."""
+    here = max(1, servers // layout.nodes)
+    each = len(layout.devices) // here
+    return [layout.devices[i * each : (i + 1) * each] for i in range(here)]
 
 
 def spread_over_cards(deployment: Deployment, entry: Engine) -> Deployment:
@@ -202,6 +211,7 @@ def _indices(machine: Machine | None, count: int) -> tuple[int, ...]:
 __all__ = [
     "Unit",
     "copy_unit",
+    "count_copy_nodes",
     "list_card_sets",
     "list_units",
     "show_devices",

@@ -141,8 +141,10 @@ def choose_arrangement(
             if cards % s.unit.cards or s.held < 1:
                 continue
             copies = cards // s.unit.cards
-            if copies > users or (cards > node_cards and s.unit.layout.nodes == 1):
-                continue  # a copy for nobody, or on a node of its own
+            if copies > users:
+                continue  # a copy for nobody
+            if cards > node_cards and s.unit.layout.nodes == 1 and (cards % node_cards or node_cards % s.unit.cards):
+                continue  # copies over nodes fill each of them alike
             each = -(-users // copies)
             speed, late = rate(s, each), rate(s, each, True) if targets.ttft_s else None
             here.append(Arrangement(s, copies, speed, s.held >= each, meets_targets(speed, late, targets)))
@@ -197,6 +199,10 @@ def _best(good: Sequence[Arrangement], traffic: Traffic, priority: str | None, f
 
 def _most_output(found: Sequence[Arrangement], factors: PlanRules) -> Arrangement:
     best = max(a.rate for a in found)
+    # a server over several nodes depends on all of them and on what joins them: for clearly more only
+    apart = [a for a in found if a.sized.unit.layout.nodes == 1 and a.rate * factors.worth_waiting >= best]
+    if apart:
+        found, best = apart, max(a.rate for a in apart)
     return min((a for a in found if a.rate * factors.same >= best), key=_plainness)
 
 

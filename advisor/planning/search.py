@@ -129,7 +129,8 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
     texts = "; ".join(dict.fromkeys(t.text for t in tried if t.fits is False)) or None
     if texts:
         refused.append(Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=texts, source="memory estimate"))
-    return Rejection(tuple(dict.fromkeys(refused)))
+    least = min((t.needs_bytes for t in tried if t.fits is False and t.needs_bytes is not None), default=None)
+    return Rejection(tuple(dict.fromkeys(refused)), least)
 
 
 def _compare(tried: TriedFormat, plan: Plan, rules: Catalog) -> TriedFormat:

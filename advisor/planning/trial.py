@@ -77,7 +77,10 @@ def note_failure(trial: Trial, deployment: Deployment, memory: MemoryEstimate) -
     """Note that a deployment does not fit, and where it has all cards what of its width and wider does not either."""
     quantization, machine = trial.attempt.chosen.quantization, deployment.machine
     text = describe_failure(deployment, memory, quantization)
-    trial.tried.append(TriedFormat(quantization=quantization.id, fits=False, text=text))
+    rows = memory.devices or ((memory.host,) if memory.host is not None else ())
+    known = [x.high_bytes for x in rows if x.high_bytes is not None]
+    needs = sum(known) if known and len(known) == len(rows) and not trial.attempt.offload else None
+    trial.tried.append(TriedFormat(quantization=quantization.id, fits=False, text=text, needs_bytes=needs))
     every = machine is None or len(machine.usable_devices) == len(trial.search.machine.usable_devices)
     if memory.short and every:
         trial.bounds.learn(trial.attempt, deployment, memory)

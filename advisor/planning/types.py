@@ -20,6 +20,7 @@ class TriedFormat(Record, frozen=True, kw_only=True):
     fits: bool | None
     text: str
     larger: bool = False  # wider than the one that was taken, and it does not fit
+    needs_bytes: int | None = None  # of all devices of a node together, of the host's memory without any
 
 
 class CardLayout(Record, frozen=True, kw_only=True):
@@ -66,3 +67,4 @@ class Rejection(NamedTuple):
     """Why an engine offers nothing here."""
 
     reasons: tuple[Reason, ...]
+    needs_bytes: int | None = None  # the least that was tried, as `TriedFormat` has it

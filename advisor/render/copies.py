@@ -20,10 +20,13 @@ SECONDS = 3600  # that an answer may take, streamed or not
 HEAD = "HEAD"  # variable that holds the address of the first node
 
 
-def render_commands(servers: Sequence[Deployment], rules: Catalog, nodes: int = 1) -> str:
+def render_commands(servers: Sequence[Deployment], rules: Catalog, nodes: int = 1, alike: bool = False) -> str:
     """The shell lines that start every server of a plan side by side, each with cards and a port of its own; of one
-    server over several nodes the command of each node."""
-    if nodes > 1 and len(servers) == 1:
+    server over several nodes the command of each node. `alike`: each node runs these servers."""
+    if nodes > 1 and alike:
+        said = f"# on each of {nodes} nodes, with --host set to the address that the router before them reaches"
+        return f"{said}\n{render_commands(servers, rules)}"
+    if nodes > 1:
         return _render_nodes(servers[0], nodes, rules)
     lines = [f"{render_command(s, rules)} &" for s in servers]
     return "\n".join([*lines, "wait"]) if len(lines) > 1 else render_command(servers[0], rules)

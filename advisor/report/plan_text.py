@@ -27,6 +27,12 @@ def list_command_lines(command: str, servers: int, verbose: bool) -> list[str]:
     ]
 
 
+def count_servers_of_node(ranked: RankedDeployment) -> int:
+    """Equal servers that one node runs."""
+    nodes = ranked.layout.nodes if ranked.layout else 1
+    return max(1, ranked.servers // nodes)
+
+
 def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
     """What it starts with, how many requests it holds, how fast it is, whether targets are met: a sentence each."""
     estimate, holds = ranked.memory, ranked.holds
@@ -51,8 +57,11 @@ def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
             yield f"of {holds.asked:,} at once {holds.waiting:,} wait{wait}"
     if ranked.copies > 1:
         own = "by the engine's own data parallel" if ranked.servers == 1 else "behind a router (LiteLLM, nginx, ...)"
-        cards = len(ranked.layout.devices) // ranked.copies if ranked.layout else 1
-        yield f"{ranked.copies} equal copies {own}, each on {cards} card{'s' if cards > 1 else ''}"
+        nodes = ranked.layout.nodes if ranked.layout and ranked.servers > 1 else 1
+        cards = len(ranked.layout.devices) * nodes // ranked.copies if ranked.layout else 1
+        where = f"each on {cards} card{'s' if cards > 1 else ''}" if cards else "one on each node"
+        over = f", over {nodes} nodes" if nodes > 1 and cards else ""
+        yield f"{ranked.copies} equal copies {own}, {where}{over}"
     speed = _speed(ranked)
     if speed and (holds is None or not holds.asked == holds.typical == 1):
         yield speed

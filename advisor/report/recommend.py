@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
 from advisor.deployment import DeviceMemory
 from advisor.machines.types import Machine
-from advisor.report.plan_text import describe_holding, format_seconds, list_command_lines
+from advisor.report.plan_text import count_servers_of_node, describe_holding, format_seconds, list_command_lines
 from advisor.report.text import align_table, bullets, paint, wrap_text
 from advisor.units import GIB, format_gib, format_rate, format_tokens
 
@@ -100,7 +100,8 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
     estimate = ranked.memory
     out += [wrap_text(f"- {line}", "  ", "    ") for line in describe_holding(ranked)]
     if ranked.command:
-        out += ["", *(f"  {line}" for line in list_command_lines(ranked.command, ranked.servers, verbose)), ""]
+        lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose)
+        out += ["", *(f"  {line}" for line in lines), ""]
     else:
         out += [
             "",

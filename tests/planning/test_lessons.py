@@ -205,6 +205,29 @@ def test_a_rate_is_many_users_for_the_guide() -> None:
     assert many.because == ask("1x H100, 128GB RAM", "llama3.1:8b", concurrency=256).because
 
 
+def test_several_computers_serve_copies_of_what_fits_on_one() -> None:
+    found = chosen("4x DGX Spark", "qwen3:8b", concurrency=64)
+    assert found.layout is not None
+    assert (found.copies, found.servers, found.layout.nodes, found.layout.pipeline) == (4, 4, 4, 1)
+    assert found.command is not None
+    assert found.command.startswith("# on each of 4 nodes")
+    assert "--nnodes" not in found.command
+    assert found.holds is not None
+    assert found.holds.typical >= 64
+    large = chosen("4x DGX Spark", "deepseek-v3.1", concurrency=4)
+    assert large.layout is not None
+    assert (large.servers, large.layout.nodes, large.layout.pipeline) == (1, 4, 4)
+
+
+def test_one_server_a_node_of_an_engine_without_tensor_parallel() -> None:
+    found = ask("2x Mac Studio M3 Ultra 256GB", "qwen3:32b", concurrency=16)
+    lmcpp = next(x for x in (found.chosen, *found.alternatives) if x is not None and x.engine == "llama.cpp")
+    assert lmcpp.layout is not None
+    assert lmcpp.servers == lmcpp.layout.nodes
+    assert lmcpp.deployment is not None
+    assert lmcpp.deployment.sequences == 16 // lmcpp.servers
+
+
 def test_latency_takes_the_prediction_block_of_a_checkpoint() -> None:
     plain, quick = chosen("8x H200", "deepseek-v3.1"), chosen("8x H200", "deepseek-v3.1", priority="latency")
     assert plain.deployment is not None
@@ -221,3 +244,10 @@ def test_latency_for_many_leaves_drafts_out() -> None:
     many = chosen("8x H200", "deepseek-v3.1", priority="latency", concurrency=256)
     assert many.deployment is not None
     assert "speculative-config" not in many.deployment.settings
+
+
+def test_a_near_miss_says_what_would_hold_it() -> None:
+    found = ask("1x RTX 4090, 128GB RAM", "qwen3:32b")
+    wide = next(x for x in found.near_misses if x.what.startswith("FP8"))
+    assert wide.would_fit_if == "2 such cards instead of 1, or at least 25 GiB on each"
+    assert chosen("2x RTX 4090, 128GB RAM", "qwen3:32b").quantization == "FP8"
