@@ -116,6 +116,12 @@ def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> FormatC
             catalog.quantization(native), f"no quantization given: {native}, as {model.id} is published"
         )
     name = {"float16": "F16", "float32": "F32"}.get(model.dtype, "BF16")
+    if name == "F32" and entry.loads_float32_as is not None:
+        name = entry.loads_float32_as
+        return FormatChoice(
+            catalog.quantization(name),
+            f"no quantization given: {name}, as {entry.name} loads {model.id}, which is published in F32",
+        )
     return FormatChoice(catalog.quantization(name), f"no quantization given: {name}, as {model.id} is published")
 
 

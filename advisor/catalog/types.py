@@ -24,6 +24,7 @@ from advisor.meanings import (
     Generation,
     Pattern,
     QuantizationKey,
+    QuantizationName,
     SourceKey,
     Version,
 )
@@ -285,6 +286,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     remote: Literal["endpoint", "hosted"] | None = None  # nothing runs here: a server that is there, or a provider's
     quantization: dict[str, Support] = {}
     quantization_on: tuple[QuantOnHardware, ...] = ()
+    loads_float32_as: QuantizationName | None = None  # where nothing is said; None = as it is, or not known
     kv_cache_quantization: Support | None = None
     features: dict[str, Support] = {}
     floors: dict[str, Floor] = {}  # lane -> floor; "default" applies to all lanes

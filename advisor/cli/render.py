@@ -19,6 +19,7 @@ Examples:
   advise render --target compose --output - --model qwen3:8b          prints instead of writing
   advise render --target all --output deploy --engine vllm -v         every file, each setting with its reason
   advise render --target llama-swap --output deploy --models qwen3:8b,gemma3:12b
+  advise render --target compose --output deploy --models qwen3:8b,bge-m3 --on "1x RTX 4090, 64GB RAM"
   advise render --target openai-client --output - --endpoint http://10.0.0.5:8000/v1
 
 Targets: command, install, docker, compose, systemd, kubernetes; lws, ray, kserve, skypilot, slurm, dynamo, llm-d for
@@ -36,10 +37,13 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @click.option(
     "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
 )
+@options.add_traffic_options
 @click.option("--priority", type=click.Choice(["ease", "throughput", "latency"]), help="What matters most.")
 @click.option("--host", metavar="ADDRESS", help="Address to listen on (default 127.0.0.1).")
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port (default: the engine's own).")
-@click.option("--models", metavar="M1,M2", help="Several models in one llama-swap file; one runs at a time.")
+@click.option(
+    "--models", metavar="M1,M2", help="Several models: side by side (command, compose), or one at a time (llama-swap)."
+)
 @click.option(
     "--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already (openai-client, litellm)."
 )
@@ -106,7 +110,7 @@ def _copies(advice: Any, deployment: Any, given: dict[str, Any], rules: Any) -> 
     return render_copies(servers, devices, target, rules, port, advice.workload)
 
 
-def _advice(given: dict[str, Any], rules: Any) -> Any:
+def _advice(given: dict[str, Any], rules: Any, others: tuple[str, ...] = ()) -> Any:
     """What `recommend` says to the same options."""
     from advisor.advice.recommend import RecommendRequest, recommend
     from advisor.cli.workload import build_workload
@@ -116,37 +120,77 @@ def _advice(given: dict[str, Any], rules: Any) -> Any:
     )
     asked = RecommendRequest(
         machine=machine,
-        workload=build_workload(given),
+        workload=build_workload(given, [("swap", "resident")] if others else []),
         model=options.fetch_online(given["model"], given["quant"], given["quiet"]),
         quantization=given["quant"],
         engine=given["engine"],
+        models=1 + len(others),
+        others=others,
     )
     return recommend(asked, rules)
 
 
 def _several(given: dict[str, Any], rules: Any) -> int:
-    """A file over several models."""
-    from advisor import formats
+    """Files over several models: one at a time behind a swapping proxy, or all of them side by side."""
     from advisor.errors import BadInput
-    from advisor.render import render_together
+    from advisor.render.copies import render_side_by_side
     from advisor.render.matrix import find_joint_target
 
-    target = find_joint_target(rules)
-    if given["target"] != target or given["model"]:
-        raise BadInput(f"--models is for --target {target}, and in place of --model")
+    if given["model"]:
+        raise BadInput("--models stands in place of --model")
+    wanted = tuple(m.strip() for m in given["models"].split(",") if m.strip())
+    joint = find_joint_target(rules)
+    found = _swapped(wanted, given, rules) if given["target"] == joint else _resident(wanted, given, rules)
+    if found is None:
+        return 1
+    deployments, workload = found
+    if given["target"] == joint:
+        from advisor.render import render_together
+
+        made: Any = render_together(deployments, rules)
+    else:
+        made = render_side_by_side(deployments, given["target"], rules, workload)
+    engines = dict.fromkeys(d.engine for d in deployments)
+    what = joint if given["target"] == joint else ",".join(engines)
+    return _out(made, given, {"engine": what, "model": ",".join(wanted), "quantization": None})
+
+
+def _swapped(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any] | None:
+    """(deployments of models of which one runs at a time, workload); None, and said, where one does not fit."""
     import msgspec
 
-    wanted = [m.strip() for m in given["models"].split(",") if m.strip()]
-    ds = []
+    from advisor import formats
+
     engine = given["engine"] or formats.usual_engine("gguf", rules).id
+    out, workload = [], None
     for model in wanted:
-        chosen = _advice({**given, "model": model, "engine": engine}, rules).chosen
-        if chosen is None or chosen.deployment is None:
+        advice = _advice({**given, "model": model, "engine": engine}, rules)
+        if advice.chosen is None or advice.chosen.deployment is None:
             click.echo(f"advise: {model} does not fit; `advise recommend --model {model}` says why", err=True)
-            return 1
-        ds.append(msgspec.structs.replace(chosen.deployment, host=given["host"], port=given["port"]))
-    made = render_together(tuple(ds), rules)
-    return _out(made, given, {"engine": target, "model": ",".join(wanted), "quantization": None})
+            return None
+        out.append(msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"]))
+        workload = advice.workload
+    return tuple(out), workload
+
+
+def _resident(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any] | None:
+    """(deployments of models that stay loaded together, workload); None, and said, where one finds no room."""
+    import msgspec
+
+    advice = _advice({**given, "model": wanted[0]}, rules, wanted[1:])
+    ranked = [advice.chosen, *advice.chosen.also] if advice.chosen is not None else []
+    if len(ranked) < len(wanted) or any(x.deployment is None or x.copies > 1 for x in ranked):
+        click.echo(f"advise: {next(iter(advice.warnings), 'they do not fit together')}", err=True)
+        return None
+    port = given["port"]
+    return tuple(
+        msgspec.structs.replace(
+            x.deployment,
+            host=given["host"],
+            port=(port or x.deployment.port or rules.engine(x.engine).port or 8000) + (i if port else 0),
+        )
+        for i, x in enumerate(ranked)
+    ), advice.workload
 
 
 def _warn(deployment: Any, files: Any, rules: Any) -> None:

@@ -32,6 +32,7 @@ started.
 @click.option(
     "--use-case", type=click.Choice(options.USE_CASES), default="chat", show_default=True, help="What it is for."
 )
+@options.add_traffic_options
 @click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Port to listen on (default: the engine's).")
 @click.option("--download", is_flag=True, help="The engine may download the model.")
 @click.option("--wait", type=options.POSITIVE, default=1800.0, metavar="S", help="Most seconds until it answers.")

@@ -14,9 +14,12 @@ LEFT = 0.97  # of what is free: the rest is for what servers take beside their s
 
 
 def count_need(memory: MemoryEstimate, traffic: Traffic) -> int:
-    """Bytes that a model wants of the devices (of the host without any): itself, scratch, its typical requests."""
+    """Bytes that a model wants of the devices (of the host without any): itself, scratch, its typical requests. What
+    is not sure is counted at its most: of a small model it is a large part."""
     rows = memory.devices or ((memory.host,) if memory.host is not None else ())
-    fixed = sum((r.weights_bytes or 0) + (r.compute_bytes or 0) + (r.overhead_bytes or 0) for r in rows)
+    fixed = sum(
+        (r.high_bytes or r.total_bytes or 0) - (r.kv_cache_bytes or 0) - (r.recurrent_state_bytes or 0) for r in rows
+    )
     each = traffic.typical_tokens * (memory.kv_cache.bytes_per_token or 0) * len(rows)
     return int(fixed + traffic.users * each)
 

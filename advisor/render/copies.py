@@ -90,6 +90,35 @@ def render_copies(
     return (_compose(servers, devices, rules, port, work),)
 
 
+def render_side_by_side(
+    models: Sequence[Deployment], target: str, rules: Catalog, work: Workload | None = None
+) -> tuple[LaunchFile, ...]:
+    """The file of several models that stay loaded on one machine, each on a port of its own.
+
+    Raises BadInput for targets that start one server only.
+    """
+    title = "Models side by side, each with its own share of the memory and its own port."
+    if target == "command":
+        first = render_files(models[0], target, rules, work)[0]
+        text = f"#!/bin/sh\n# {title}\n{render_commands(models, rules)}\n"
+        return (LaunchFile(name=first.name, content=text, executable=True),)
+    if target != "compose":
+        raise BadInput(f"{len(models)} models side by side: take --target command or compose")
+    from advisor.files import parse_yaml
+
+    services: dict[str, Any] = {}
+    volumes: dict[str, Any] = {}
+    name = "compose.yaml"
+    for k, model in enumerate(models, 1):
+        made = render_files(model, target, rules, work)[0]
+        body, name = parse_yaml(made.content, made.name), made.name
+        ((service_name, service),) = body["services"].items()
+        services[f"{service_name}-{k}"] = service
+        volumes |= body.get("volumes") or {}
+    whole = {"services": services, **({"volumes": volumes} if volumes else {})}
+    return (LaunchFile(name=name, content=_as_yaml(whole, title)),)
+
+
 def _compose(
     servers: Sequence[Deployment], devices: Sequence[Sequence[int]], rules: Catalog, port: int, work: Workload | None
 ) -> LaunchFile:
@@ -123,7 +152,8 @@ def _compose(
         **({"volumes": volumes} if volumes else {}),
         "configs": {"router": {"content": make_router_config([s for s in services if s != "router"], inside)}},
     }
-    return LaunchFile(name=name, content=_as_yaml(whole))
+    title = "Equal servers behind a router that gives each request to the least busy one."
+    return LaunchFile(name=name, content=_as_yaml(whole, title))
 
 
 def make_router_config(names: Sequence[str], port: int) -> str:
@@ -148,7 +178,7 @@ def _pin_devices(service: dict[str, Any], cards: Sequence[int]) -> None:
         device["device_ids"] = [str(c) for c in cards]
 
 
-def _as_yaml(body: dict[str, Any]) -> str:
+def _as_yaml(body: dict[str, Any], title: str) -> str:
     import yaml
 
     class Dumper(yaml.SafeDumper):
@@ -161,5 +191,4 @@ def _as_yaml(body: dict[str, Any]) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
     Dumper.add_representer(str, text)
-    title = "# Equal servers behind a router that gives each request to the least busy one.\n"
-    return title + yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)
+    return f"# {title}\n" + yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)
