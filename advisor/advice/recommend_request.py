@@ -17,6 +17,7 @@ from advisor.decision.policy import load_policy
 from advisor.decision.types import Decision, Guide
 from advisor.deployment import Workload
 from advisor.errors import BadInput
+from advisor.formats import native_format
 from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
@@ -82,13 +83,19 @@ def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rule
         room = sum(known) * request.machine.nodes
         if known and len(known) == len(totals):
             more["model.exceeds_vram_at_4bit"] = four_bit > 0.95 * room
-            more["model.fits_node_at_4bit"] = four_bit <= 0.95 * sum(known)
+            more["model.fits_node"] = _published_bytes(model, rules) <= 0.95 * sum(known)
         ram = request.machine.memory.usable_bytes
         if ram is not None and len(known) == len(totals):
             more["model.ram_enough"] = four_bit - room < 0.9 * ram
     workload = msgspec.structs.replace(request.workload, concurrency=expect_users(request.workload, rules))
     seen = compute_facts(request.machine, model, workload, rules.accelerators(), rules.engines(), **more)
     return GuideResult(evaluate_guide(guide, seen), seen)
+
+
+def _published_bytes(model: Model, rules: Catalog) -> float:
+    """About the bytes of the weights in the format that they are published in."""
+    native = native_format(model)
+    return model.params_total * (rules.quantization(native).bits_nominal if native else 16) / 8
 
 
 def with_checkpoint_kind(request: RecommendRequest, found: ResolvedModel) -> RecommendRequest:

@@ -89,7 +89,7 @@ _ALL = (
     _field("model.native_quantization", "str", "format the checkpoint was published in, lower case"),
     _field("model.only_transformers", "bool", "architecture that no other engine knows (given by the caller)"),
     _field("model.exceeds_vram_at_4bit", "bool", "4-bit weights exceed accelerator memory (given by the caller)"),
-    _field("model.fits_node_at_4bit", "bool", "4-bit weights find room on one node (given by the caller)"),
+    _field("model.fits_node", "bool", "the weights as published find room on one node (given by the caller)"),
     _field("model.ram_enough", "bool", "host memory holds what the accelerator cannot (given by the caller)"),
     _field("workload.use_case", "enum", "what it is for", USE_CASES),
     _field("workload.concurrency", "int", "requests at once"),

@@ -185,7 +185,7 @@ ADDED: list[tuple[dict[str, Any], str, Any]] = [
     ({**ONE, **ADA, "workload.lora_adapters": 1}, "requires", ()),
     ({**ONE, **ADA, "workload.api": "anthropic"}, "requires", ("anthropic_api",)),
     ({**TEAM, **H100, "nodes": 2, "model.moe": True}, "requires", ("multi_node", "ep")),
-    ({**TEAM, **H100, "nodes": 2, "model.moe": True, "model.fits_node_at_4bit": True}, "requires", ()),
+    ({**TEAM, **H100, "nodes": 2, "model.moe": True, "model.fits_node": True}, "requires", ()),
     ({**ONE, **ADA, "workload.structured_output": True}, "requires", ("structured_output",)),
     ({**ONE, **ADA, "model.kind": "embedding"}, "requires", ("embeddings",)),
     ({**ONE, **ADA, "workload.vision": True}, "requires", ("multimodal",)),
