@@ -164,6 +164,10 @@ class HardwareSearch:
             first = next(iter(plan.reasons), None)
             text = first.text if first is not None else f"{entry.name} offers nothing here"
             return HardwareRejection("does_not_fit" if first is None else first.code, text)
+        if plan.offload:
+            host = (plan.memory.host.weights_bytes or 0) if plan.memory.host is not None else 0
+            text = f"fits only with {format_gib(host, 0)} of weights in host memory, which no price is known of"
+            return HardwareRejection("does_not_fit", text)
         if plan.starts and not plan.holds_all and plan.holds is not None:
             held = plan.holds.asked - plan.holds.waiting
             return HardwareRejection("does_not_fit", f"holds {held} of {plan.holds.asked} typical requests at once")

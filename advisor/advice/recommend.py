@@ -19,6 +19,7 @@ from advisor.advice.recommend_request import (
     build_search_request,
     load_main_guide,
     with_checkpoint_kind,
+    with_wanted_device,
     with_whole_context,
 )
 from advisor.advice.side_by_side import recommend_side_by_side
@@ -46,7 +47,7 @@ SHOWN_IN_TEXT = 3  # other models, where no machine reads the answer
 def recommend(request: RecommendRequest, rules: Catalog) -> Advice:
     """Advice for a question. Raises UnknownName and BadInput for names and values that cannot be."""
     entry = rules.engine(request.engine) if request.engine else None
-    guide = load_main_guide(rules)
+    guide, request = load_main_guide(rules), with_wanted_device(request)
     for name in request.others:
         resolve_model(name, rules)  # a misspelt one is an error, not a model less
     if request.others and request.model and request.workload.extra.get("swap") == "resident":

@@ -61,6 +61,28 @@ def set_os(machine: Machine, system: Os) -> Machine:
     return machine if machine.os else msgspec.structs.replace(machine, os=system)
 
 
+DEVICE_KINDS = ("gpu", "cpu", "npu")
+
+
+def with_wanted_device(request: RecommendRequest) -> RecommendRequest:
+    """The request on the kind of device that the workload names (`accelerator`): `cpu` leaves the GPUs aside.
+
+    Raises BadInput for another word, and for an NPU that the machine is not known to have.
+    """
+    wanted = request.workload.extra.get("accelerator")
+    if wanted is None:
+        return request
+    if wanted not in DEVICE_KINDS:
+        raise BadInput(f"--workload accelerator={wanted[:40]}: it is one of {', '.join(DEVICE_KINDS)}")
+    machine = request.machine
+    if wanted == "npu" and machine.npu is None:
+        raise BadInput('--workload accelerator=npu: no NPU of this machine is known; add it to --on (", Intel NPU")')
+    if wanted == "gpu":
+        return request
+    hidden = tuple(msgspec.structs.replace(d, visible=False) for d in machine.devices)
+    return request._replace(machine=msgspec.structs.replace(machine, devices=hidden))
+
+
 class GuideResult(NamedTuple):
     decision: Decision
     facts: dict[str, FactValue]
@@ -77,6 +99,8 @@ def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rule
     """The guide's decision for a model on the machine, and the facts it saw."""
     more: dict[str, FactValue] = {"workload.models": request.models}
     if model is not None:
+        if model.own_code:
+            more["model.only_transformers"] = True
         four_bit = model.params_total * 4.9 / 8
         totals = [d.total_bytes for d in request.machine.usable_devices]
         known = [t for t in totals if t is not None]

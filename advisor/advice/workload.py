@@ -29,7 +29,7 @@ SPELLINGS = {
 FURTHER = (
     "hours_per_month", "distributed", "migrate_from", "speculative", "swap", "kv_bits", "target", "compare",
     "max_loaded", "lora_format", "lock_memory",
-    "context_is_total", "adapters", "draft", "draft_model", "models", "python", "benchmark",
+    "context_is_total", "adapters", "draft", "draft_model", "models", "python", "benchmark", "accelerator",
 )  # fmt: skip
 
 

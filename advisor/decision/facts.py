@@ -292,6 +292,7 @@ def _workload(workload: Workload, machine: Machine) -> dict[str, FactValue]:
         "workload.checkpoint_format": workload.checkpoint_format,
         "workload.distributed": distributed in ("true", "yes", "1") if distributed else None,
         "workload.speculative": extra.get("speculative", "false").lower() in ("true", "yes", "1"),
+        "workload.accelerator": extra.get("accelerator"),
         "workload.migrate_from": extra.get("migrate_from"),
         "workload.benchmark": extra.get("benchmark", "false").lower() in ("true", "yes", "1"),
         "workload.compare": bool(extra.get("compare")),

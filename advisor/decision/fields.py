@@ -110,6 +110,7 @@ _ALL = (
     _field("workload.checkpoint_format", "str", "format of the user's files: gguf, mlx, exl3, hf_safetensors"),
     _field("workload.distributed", "bool", "one deployment over several machines"),
     _field("workload.speculative", "bool", "speculative decoding is asked for"),
+    _field("workload.accelerator", "enum", "the kind of device that is to be used", ("gpu", "cpu", "npu")),
     _field("workload.migrate_from", "str", "engine that is being replaced"),
     _field("workload.benchmark", "bool", "the deployment is to be benchmarked"),
     _field("workload.compare", "bool", "engines are to be compared"),

@@ -331,7 +331,12 @@ def _quantization(engine: Engine, facts: FactValues, quantization: Quantization 
 def _architecture(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     if facts.get("model.only_transformers") is True and not engine.any_architecture:
         text = f"{engine.name} has no support for this model's architecture, and nothing to convert it with"
-        yield True, _reason(engine, "feature_missing", "model.architecture", text, ())
+        plain = engine.formats.get("hf_safetensors")
+        loads = plain is not None and plain.support != "no"
+        yield (
+            True,
+            _reason(engine, "feature_missing" if loads else "format_not_loadable", "model.architecture", text, ()),
+        )
 
 
 def list_needed_features(workload: Workload, model: Model | None = None) -> dict[str, None]:

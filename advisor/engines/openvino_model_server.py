@@ -19,13 +19,14 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     estimate = plain.memory(deployment, entry, quantization)
     rows = estimate.devices or ((estimate.host,) if estimate.host else ())
     cache = math.ceil(sum(r.kv_cache_bytes or 0 for r in rows) / GIB)
+    usual = "GPU" if fitting.used_devices(deployment) else "CPU"
     out = [
         DecidedSetting(
             name="task", value=TASKS.get(deployment.model.kind, "text_generation"), because="what the model is for"
         ),
         DecidedSetting(
             name="target_device",
-            value="GPU" if fitting.used_devices(deployment) else "CPU",
+            value=str(deployment.settings.get("target_device") or usual),
             because="the device of the graph; the default is the CPU",
         ),
     ]

@@ -129,6 +129,7 @@ def _model(
         kind=_kind(traits, architectures[0], outer_type),
         architecture=architectures[0],
         model_type=outer_type,
+        own_code=note is not None and bool(outer.data.get("auto_map")),
         params_total=0,
         max_context=_context(config),
         rope_factor=_rope_factor(config.data),

@@ -165,6 +165,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     architecture: str | None = None
     model_type: str | None = None
+    own_code: bool = False  # of an architecture that nobody here knows, run by code beside the weights
     params_total: int
     params_active: int | None = None  # weights read per decoded token
     params_text: int | None = None
