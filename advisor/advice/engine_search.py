@@ -9,7 +9,8 @@ from advisor.advice.ranking import Ranking, score_deployment
 from advisor.advice.recommend_request import GuideResult, RecommendRequest
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
-from advisor.decision.filters import hardware_support, judge_engine, list_needed_features
+from advisor.decision.filters import hardware_support, judge_engine
+from advisor.decision.needed_features import list_needed_features
 from advisor.decision.types import Reason
 from advisor.planning.search import find_best_plan
 from advisor.planning.search_request import SearchRequest

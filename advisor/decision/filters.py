@@ -12,6 +12,7 @@ from advisor.catalog.types import Engine, Quantization, Support
 from advisor.decision.fields import Scalar
 from advisor.decision.floors import floor_findings
 from advisor.decision.generations import listed_names
+from advisor.decision.needed_features import list_needed_features
 from advisor.decision.types import Reason
 from advisor.deployment import Workload
 from advisor.models.types import Model
@@ -332,29 +333,8 @@ def _architecture(engine: Engine, facts: FactValues) -> Iterator[_Concern]:
     if facts.get("model.only_transformers") is True and not engine.any_architecture:
         text = f"{engine.name} has no support for this model's architecture, and nothing to convert it with"
         plain = engine.formats.get("hf_safetensors")
-        loads = plain is not None and plain.support != "no"
-        yield (
-            True,
-            _reason(engine, "feature_missing" if loads else "format_not_loadable", "model.architecture", text, ()),
-        )
-
-
-def list_needed_features(workload: Workload, model: Model | None = None) -> dict[str, None]:
-    """Features that the workload cannot do without, in order."""
-    wanted: dict[str, None] = {}
-    if workload.structured_output:
-        wanted["structured_output"] = None
-    if workload.tool_calling:
-        wanted["tool_calling"] = None
-    if workload.vision:
-        wanted["multimodal"] = None
-    if workload.lora_adapters > 1:
-        wanted["lora_multi"] = None
-    if workload.api in ("openai", "anthropic"):
-        wanted[f"{workload.api}_api"] = None
-    if workload.use_case == "embeddings" or (model is not None and model.kind != "chat"):
-        wanted["embeddings"] = None
-    return wanted
+        code = "format_not_loadable" if plain is None or plain.support == "no" else "feature_missing"
+        yield True, _reason(engine, code, "model.architecture", text, ())
 
 
 def _features(engine: Engine, model: Model | None, workload: Workload, requires: tuple[str, ...]) -> Iterator[_Concern]:

@@ -21,7 +21,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = tomllib.loads((Path(__file__).parent / "
 PYPROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())
 LIMITS = {"complexity": 15, "lines": 350}
 # (entries, sum of their values) of the list, exactly. Whoever ends an exception lowers these; nobody raises them
-AT_MOST = {"complexity": (2, 41), "lines": (9, 3640)}
+AT_MOST = {"complexity": (2, 41), "lines": (9, 3630)}
 SLACK = {"complexity": 1, "lines": 25}  # what an entry may stand above the truth
 
 
