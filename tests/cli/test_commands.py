@@ -333,4 +333,4 @@ def test_several_models_in_one_llama_swap_file() -> None:
     assert all(m["cmd"].startswith("llama-server ") and "${PORT}" in m["cmd"] for m in body["models"].values())
     assert advise(*asked, "--models", "qwen3:8b,qwen3:8b").returncode == 2
     assert advise(*asked, "--models", "qwen3:8b,deepseek-r1:671b", "--quant", "Q8_0").returncode == 1
-    assert advise(*asked[:2], "compose", *asked[3:], "--models", "qwen3:8b,llama3.1:8b").returncode == 2
+    assert advise(*asked[:2], "systemd", *asked[3:], "--models", "qwen3:8b,llama3.1:8b").returncode == 2
