@@ -139,6 +139,8 @@ def _several(given: dict[str, Any], rules: Any) -> int:
     if given["model"]:
         raise BadInput("--models stands in place of --model")
     wanted = tuple(m.strip() for m in given["models"].split(",") if m.strip())
+    if not wanted:
+        raise BadInput(f"--models {given['models']!r} names no model")
     joint = find_joint_target(rules)
     found = _swapped(wanted, given, rules) if given["target"] == joint else _resident(wanted, given, rules)
     if found is None:

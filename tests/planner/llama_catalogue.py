@@ -9,7 +9,6 @@ without weights. Takes some 10 minutes on two cores. Prints what differs; with -
 from __future__ import annotations
 
 import argparse
-import csv
 import re
 import sys
 from collections.abc import Iterator
@@ -17,12 +16,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from catalogue_models import list_known, write_rows
 from gguf_headers import list_types, write_header
 from llama_engine import PACKAGE, QUANTIZED, VERSION, ask, install
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.memory.gguf_tensors import NoLayout, list_file_tensors
+from advisor.memory.gguf_tensors import list_file_tensors
 from advisor.models import types as t
 from advisor.report.planner_rows import COLUMNS, compare_planner_row
 
@@ -96,25 +96,15 @@ def main() -> None:
     if not (words.folder / "pretended").exists():
         install(words.folder)
     rules, rows = catalog([shipped_root()]), []
-    for name in words.model or rules.model_ids():
-        model = rules.find_model(name)
-        try:
-            known = model.layout is not None and model.gguf_name is not None and bool(list_file_tensors(model))
-        except NoLayout:
-            known = False
-        if not known:
-            continue
+    for model in list_known(rules.find_model(x) for x in words.model or rules.model_ids()):
         for row in plan_model(words.folder, model):
             rows.append(row)
             found = compare_planner_row(row, rules)
             if found is not None and not found.agrees:
                 print(f"{model.id} {row['context']} {row['keys']} {row['gpus']} {row['layers']}: {found}", flush=True)
     if words.rows:
-        with words.rows.open("w", newline="", encoding="utf-8") as out:
-            out.write(HEAD.format(package=PACKAGE, version=VERSION, date=date.today()))
-            writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        head = HEAD.format(package=PACKAGE, version=VERSION, date=date.today())
+        write_rows(words.rows, head, COLUMNS, rows)
 
 
 if __name__ == "__main__":

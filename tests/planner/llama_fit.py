@@ -8,7 +8,6 @@ FOLDER as in llama_catalogue.py. Takes some 3 minutes on two cores.
 from __future__ import annotations
 
 import argparse
-import csv
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -17,13 +16,14 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from catalogue_models import list_known, write_rows
 from gguf_headers import list_types, write_header
 from llama_catalogue import PLAIN, choose_mix
 from llama_engine import PACKAGE, QUANTIZED, VERSION, ask, install
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.memory.gguf_tensors import NoLayout, list_file_tensors
+from advisor.memory.gguf_tensors import list_file_tensors
 from advisor.models import types as t
 
 MARGIN = 1024  # MiB, --fit-target
@@ -118,20 +118,13 @@ def main() -> None:
     rules, rows = catalog([shipped_root()]), []
     chats = [x for x in map(rules.find_model, rules.model_ids()) if x.kind == "chat" and x.gguf_name]
     sample = [x for x in chats if x.is_moe][::STEP_MOE] + [x for x in chats if not x.is_moe][::STEP_OTHERS]
-    for model in [rules.find_model(x) for x in words.model] or sample:
-        try:
-            known = model.layout is not None and bool(list_file_tensors(model))
-        except NoLayout:
-            known = False
-        for row in place_model(words.folder, model) if known else ():
+    for model in list_known([rules.find_model(x) for x in words.model] or sample):
+        for row in place_model(words.folder, model):
             rows.append(row)
             print(",".join(row.values()), flush=True)
     if words.rows:
-        with words.rows.open("w", newline="", encoding="utf-8") as out:
-            out.write(HEAD.format(package=PACKAGE, version=VERSION, date=date.today()))
-            writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        head = HEAD.format(package=PACKAGE, version=VERSION, date=date.today())
+        write_rows(words.rows, head, COLUMNS, rows)
 
 
 if __name__ == "__main__":

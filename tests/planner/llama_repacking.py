@@ -9,20 +9,20 @@ processor that has all of their instruction sets (AMX). Takes some 10 minutes on
 from __future__ import annotations
 
 import argparse
-import csv
 import shutil
 import sys
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
 
+from catalogue_models import list_known, write_rows
 from gguf_headers import write_header
 from llama_engine import PACKAGE, VERSION, ask, install, libraries
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.memory.gguf_mix import choose_types
-from advisor.memory.gguf_tensors import NoLayout, list_file_tensors
+from advisor.memory.gguf_tensors import list_file_tensors
 from advisor.models import types as t
 
 # variant of the library -> what `--on "cpu, ..."` says of a processor that it is made for
@@ -74,20 +74,11 @@ def main() -> None:
     if not (words.folder / "pretended").exists():
         install(words.folder)
     rules, rows = catalog([shipped_root()]), []
-    for name in words.model or rules.model_ids():
-        model = rules.find_model(name)
-        try:
-            known = model.layout is not None and model.gguf_name is not None and bool(list_file_tensors(model))
-        except NoLayout:
-            known = False
-        if known:
-            rows += plan_model(words.folder, model)
+    for model in list_known(rules.find_model(x) for x in words.model or rules.model_ids()):
+        rows += plan_model(words.folder, model)
     if words.rows:
-        with words.rows.open("w", newline="", encoding="utf-8") as out:
-            out.write(HEAD.format(package=PACKAGE, version=VERSION, date=date.today()))
-            writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        head = HEAD.format(package=PACKAGE, version=VERSION, date=date.today())
+        write_rows(words.rows, head, COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -47,6 +47,12 @@ def test_other_targets_and_models_without_room_are_said(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_no_model_is_said(tmp_path: Path) -> None:
+    done = advise("render", "--target", "compose", "--output", str(tmp_path), "--on", MACHINE, "--models", ",")
+    assert done.returncode == 2
+    assert done.stderr == "advise: --models ',' names no model\n"
+
+
 def test_traffic_options_shape_what_is_rendered(tmp_path: Path) -> None:
     done = advise("render", "--target", "command", "--output", "-", "--on", "1x H100", "--model", "llama3.1:8b",
                   "--rate", "20", "--ttft", "1")  # fmt: skip
