@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from advisor.catalog.types import Quantization
 from advisor.machines.types import Machine
+from advisor.memo import MemoRecord
 from advisor.models.types import Model
 from advisor.record import SCHEMA_VERSION, Record
 
@@ -49,7 +50,7 @@ class Correction(Record, frozen=True, kw_only=True):
     note: str  # one line that names the log
 
 
-class Deployment(Record, frozen=True, kw_only=True):
+class Deployment(MemoRecord, frozen=True, kw_only=True):
     """One launch of one engine. `settings` use the engine's own long flag names without dashes and win over the
     general fields."""
 

@@ -15,6 +15,7 @@ from advisor.decision.evaluate import evaluate_guide, list_thresholds
 from advisor.decision.types import Decision, Guide
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError
+from advisor.planning.slots import on_all_layers
 from advisor.record import Record
 from advisor.units import format_tokens
 
@@ -41,12 +42,15 @@ def find_growth_steps(
     """
     length = deployment.context_length or 4096
     trained = deployment.model.max_context or 64 * length
-    now = estimation.estimate(deployment, rules)
-    if now.devices and now.host is not None and (now.host.weights_bytes or 0) > OFFLOADED * _on_devices(now):
-        return _engine_steps(deployment, facts, guide, decision, None)  # more would only move layers to the host
-    users = _limit(lambda n: _asked(deployment, rules, sequences=n), now, deployment.sequences, MOST_USERS)
+    held = on_all_layers(deployment, rules.engines()[deployment.engine])
+    now = estimation.estimate(held, rules)
+    offloaded = now.host is not None and (now.host.weights_bytes or 0) > OFFLOADED * _on_devices(now)
+    movable = held is not deployment  # by the engine itself
+    if now.devices and (offloaded or (movable and now.fits is not True)):  # more would only move layers to the host
+        return _engine_steps(deployment, facts, guide, decision, None)
+    users = _limit(lambda n: _asked(held, rules, sequences=n), now, deployment.sequences, MOST_USERS)
     steps = _limit(
-        lambda k: _asked(deployment, rules, context_length=CONTEXT_STEP * k),
+        lambda k: _asked(held, rules, context_length=CONTEXT_STEP * k),
         now if length % CONTEXT_STEP == 0 else None,
         max(1, length // CONTEXT_STEP),
         max(1, trained // CONTEXT_STEP),

@@ -41,8 +41,11 @@ class MemoryBlock(Record, frozen=True, kw_only=True):
     source: str
 
 
-class LlamaConstants(MemoryBlock, frozen=True, kw_only=True):
-    """What the memory of llama.cpp follows from: the block, and the engine's own defaults."""
+class LlamaConstants(MemoryBlock, frozen=True, kw_only=True, eq=False):
+    """What the memory of llama.cpp follows from: the block, and the engine's own defaults.
+
+    Read once for an entry, so that its identity is its key.
+    """
 
     usual: LlamaDefaults
 

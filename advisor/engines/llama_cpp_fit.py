@@ -19,6 +19,7 @@ from advisor.engines.llama_cpp_constants import LlamaConstants
 from advisor.engines.llama_cpp_overrides import Override
 from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation
 from advisor.engines.llama_cpp_settings import LlamaSettings
+from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import cache_layers
 from advisor.memory.placement import HOST
@@ -44,7 +45,9 @@ class DeviceShare(NamedTuple):
 
 
 Shares = tuple[DeviceShare, ...]
-Measured = Callable[[LlamaSettings], list[int]]  # bytes that a launch takes of each device
+# the most steps of a way to share, up to some, for which a device has room; it takes so many bytes with none
+FindMost = Callable[[Callable[[int], Shares], int, int, int], int]
+Shared = Callable[[Shares], list[int]]  # bytes that a share of the layers takes of each device
 
 
 class Placement(NamedTuple):
@@ -54,6 +57,35 @@ class Placement(NamedTuple):
     plan: AllocationPlan
 
 
+class Gauge(NamedTuple):
+    """Ways to tell what bytes settings take of each device."""
+
+    all: Callable[[LlamaSettings], list[int]]
+    only: Callable[[LlamaSettings, int], int]  # of one device
+    roughly: Callable[[LlamaSettings], list[int]]  # with the scratch that was seen last
+
+
+def make_gauge(deployment: Deployment, constants: LlamaConstants, first: AllocationPlan, devices: int) -> Gauge:
+    """A gauge for settings of this deployment; `first` is the plan of some of them."""
+    scratch = dict(first.compute)
+
+    def measure(tried: LlamaSettings) -> list[int]:
+        plan = plan_allocation(deployment, tried, constants)
+        scratch.update(plan.compute)
+        return count_bytes(plan, devices)
+
+    def measure_one(tried: LlamaSettings, at: int) -> int:
+        plan = plan_allocation(deployment, tried, constants, only=at)
+        scratch[at] = fitting.bytes_at(plan.compute, at)
+        return count_bytes(plan, devices)[at]
+
+    def measure_roughly(tried: LlamaSettings) -> list[int]:
+        return count_bytes(plan_allocation(deployment, tried, constants, scratch=scratch), devices)
+
+    return Gauge(measure, measure_one, measure_roughly)
+
+
+@memoize_by_identity
 def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Placement:
     """The settings as `--fit` leaves them; unchanged where everything fits, and where budgets are not known.
 
@@ -76,22 +108,20 @@ def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaC
 def _fit(
     deployment: Deployment, first: Placement, constants: LlamaConstants, rooms: Sequence[int], placed: bool
 ) -> LlamaSettings:
-    def measure(tried: LlamaSettings) -> list[int]:
-        return count_bytes(plan_allocation(deployment, tried, constants), len(rooms))
-
+    gauge = make_gauge(deployment, constants, first.plan, len(rooms))
     (settings, plan), moe = first, deployment.model.is_moe
     if not settings.context_was_given:
         layer = sum(v for k, v in plan.weights.items() if k != HOST) // max(1, len(plan.where) - 1)
         # what whole layers, or matrices of experts, leave free on each of several devices
         waste = (len(rooms) + 1) * layer // (6 if moe else 2) if len(rooms) > 1 else 0
         used = sum(count_bytes(plan, len(rooms)))
-        settings, enough = _shorten_context(settings, constants, sum(rooms), used, waste, measure)
+        settings, enough = _shorten_context(settings, constants, sum(rooms), used, waste, gauge)
         if enough and len(rooms) == 1:
             return settings
     if placed:
         return settings  # the engine leaves a placement that was given as it is
     layers = len(cache_layers(as_gguf(deployment.model))) + 1
-    return _place_layers(settings, rooms, layers, moe, measure)
+    return _place_layers(settings, rooms, layers, moe, gauge)
 
 
 def _is_placed(settings: LlamaSettings, devices: int) -> bool:
@@ -106,7 +136,7 @@ def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:
 
 
 def _shorten_context(
-    settings: LlamaSettings, constants: LlamaConstants, room: int, used: int, waste: int, measure: Measured
+    settings: LlamaSettings, constants: LlamaConstants, room: int, used: int, waste: int, gauge: Gauge
 ) -> tuple[LlamaSettings, bool]:
     """(settings with a context for which everything fits, or with the least one; whether that is enough)."""
     streams = 1 if settings.unified else settings.slots
@@ -114,7 +144,7 @@ def _shorten_context(
     if used <= room or most <= least:
         return settings, False
     shortest = structs.replace(settings, ctx_size=least)
-    at_least, wanted = sum(measure(shortest)), room - waste
+    at_least, wanted = sum(gauge.all(shortest)), room - waste
     if at_least >= min(wanted, used):
         return shortest, False
     tokens = least + (most - least) * (wanted - at_least) // (used - at_least)
@@ -122,20 +152,27 @@ def _shorten_context(
     return structs.replace(settings, ctx_size=tokens), True
 
 
-def _place_layers(
-    settings: LlamaSettings, rooms: Sequence[int], layers: int, moe: bool, measure: Measured
-) -> LlamaSettings:
+def _place_layers(settings: LlamaSettings, rooms: Sequence[int], layers: int, moe: bool, gauge: Gauge) -> LlamaSettings:
     def apply(shares: Shares) -> LlamaSettings:
         return write_shares(settings, shares, layers)
 
     def take(shares: Shares) -> list[int]:
-        return measure(apply(shares))
+        return gauge.all(apply(shares))
 
-    shares = _fill_from_behind(rooms, layers, moe, take)
+    def find(make: Callable[[int], Shares], high: int, at: int, used: int) -> int:
+        room = rooms[at]
+        return find_most(
+            lambda n: gauge.only(apply(make(n)), at) - room,
+            high,
+            used - room,
+            lambda n: gauge.roughly(apply(make(n)))[at] - room,
+        )
+
+    shares = _fill_from_behind(rooms, layers, moe, find)
     if moe:
         every = Override(EXPERTS, HOST)
-        if sum(measure(structs.replace(settings, overrides=(every,)))) < sum(rooms):
-            shares = _bring_experts(shares, rooms, take)
+        if sum(gauge.all(structs.replace(settings, overrides=(every,)))) < sum(rooms):
+            shares = _bring_experts(shares, rooms, find, take)
     return apply(shares)
 
 
@@ -156,14 +193,7 @@ def write_shares(settings: LlamaSettings, shares: Shares, layers: int) -> LlamaS
     return structs.replace(settings, gpu_layers=count, tensor_split=split, overrides=tuple(overrides))
 
 
-def _find_most(
-    make: Callable[[int], Shares], high: int, take: Callable[[Shares], list[int]], at: int, room: int, used: int
-) -> int:
-    """The most steps up to `high` with which device `at` takes no more than `room`; `used`: what it takes with none."""
-    return find_most(lambda n: take(make(n))[at] - room, high, used - room)
-
-
-def _fill_from_behind(rooms: Sequence[int], layers: int, moe: bool, take: Callable[[Shares], list[int]]) -> Shares:
+def _fill_from_behind(rooms: Sequence[int], layers: int, moe: bool, find: FindMost) -> Shares:
     """As many layers on each device as fit, the last device first; those of a MoE model without their experts."""
     shares: Shares = (DeviceShare(),) * len(rooms)
     for at in reversed(range(len(rooms))):
@@ -175,11 +205,11 @@ def _fill_from_behind(rooms: Sequence[int], layers: int, moe: bool, take: Callab
 
         left = layers - sum(x.layers for x in shares)
         if left:
-            shares = make(_find_most(make, left, take, at, rooms[at], 0))
+            shares = make(find(make, left, at, 0))
     return shares
 
 
-def _bring_experts(shares: Shares, rooms: Sequence[int], take: Callable[[Shares], list[int]]) -> Shares:
+def _bring_experts(shares: Shares, rooms: Sequence[int], find: FindMost, take: Shared) -> Shares:
     """Experts back onto the devices, the first device first; of one more layer a part, if that fits."""
     start = len(rooms)
     while start > 0 and shares[start - 1].layers:
@@ -192,7 +222,7 @@ def _bring_experts(shares: Shares, rooms: Sequence[int], take: Callable[[Shares]
             return _move(shares, at, start, count)
 
         left = sum(x.parts for x in shares[start:])
-        shares = make(_find_most(make, left, take, at, rooms[at], take(shares)[at])) if left else shares
+        shares = make(find(make, left, at, take(shares)[at])) if left else shares
         while start < len(rooms) and not shares[start].parts:
             start += 1
         if start < len(rooms):
@@ -211,9 +241,7 @@ def _move(shares: Shares, at: int, start: int, count: int) -> Shares:
     return tuple(made)
 
 
-def _bring_part(
-    shares: Shares, at: int, start: int, rooms: Sequence[int], take: Callable[[Shares], list[int]]
-) -> tuple[Shares, int]:
+def _bring_part(shares: Shares, at: int, start: int, rooms: Sequence[int], take: Shared) -> tuple[Shares, int]:
     """A part of one more layer on device `at`, the rest on the next device or the host; the widest that fits."""
     moved = _move(shares, at, start, 1)
     place = at + 1 if at + 1 < len(rooms) else HOST

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import structs
 
 from advisor.catalog.types import Engine
@@ -9,7 +11,7 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.false_position import find_most
 from advisor.engines.llama_cpp_constants import LlamaConstants, read_constants
-from advisor.engines.llama_cpp_fit import Placement, count_bytes
+from advisor.engines.llama_cpp_fit import Placement, count_bytes, make_gauge
 from advisor.engines.llama_cpp_plan import plan_allocation
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
 from advisor.memory.gguf_tensors import as_gguf
@@ -33,14 +35,16 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
     if all(u <= room for u, room in zip(used, rooms, strict=True)):
         return first
 
-    def over(layers: int) -> int:
-        plan = plan_allocation(deployment, structs.replace(settings, gpu_layers=layers), constants)
-        return max(u - room for u, room in zip(count_bytes(plan, len(rooms)), rooms, strict=True))
-
     total = len(cache_layers(as_gguf(deployment.model))) + 1
+    gauge = make_gauge(deployment, constants, first.plan, len(rooms))
+
+    def over(layers: int, measure: Callable[[LlamaSettings], list[int]] = gauge.all) -> int:
+        tried = measure(structs.replace(settings, gpu_layers=min(layers, total)))
+        return max(u - room for u, room in zip(tried, rooms, strict=True))
+
     # layers are shared out, so as many more as there are devices make the fullest one fuller
     unit = len(devices)
-    each = find_most(lambda n: over(min(n * unit, total)), -(-total // unit), -min(rooms))
+    each = find_most(lambda n: over(n * unit), -(-total // unit), -min(rooms), lambda n: over(n * unit, gauge.roughly))
     most = min(total, each * unit)
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
         most += 1

@@ -13,6 +13,7 @@ from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_weights import GgufWeights, TensorWeight
 from advisor.memory.placement import HOST
+from advisor.record import Record
 
 LONGEST, MOST_PATTERNS = 4000, 256  # characters of a pattern, patterns
 NAME = 60  # characters of a tensor's name: matching costs up to NAME ** (open-ended repeats)
@@ -30,7 +31,7 @@ class Override(NamedTuple):
     layers: tuple[int, ...] | None = None  # of whose tensors it is sought; None: of all
 
 
-class MovedTensor(NamedTuple):
+class MovedTensor(Record, frozen=True, kw_only=True):
     """A tensor that an override matches, and where it lies instead."""
 
     tensor: TensorWeight
@@ -124,6 +125,6 @@ def find_moved(weights: GgufWeights, overrides: tuple[Override, ...]) -> tuple[M
     for tensor in tensors:
         for search, place, layers in patterns:
             if (layers is None or tensor.layer in layers) and search(tensor.name):
-                out.append(MovedTensor(tensor, place))
+                out.append(MovedTensor(tensor=tensor, place=place))
                 break
     return tuple(out)

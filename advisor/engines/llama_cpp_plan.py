@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import NamedTuple
@@ -53,8 +54,18 @@ class AllocationPlan(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...]
 
 
-def plan_allocation(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> AllocationPlan:
-    """What the engine would allocate where. Raises BadInput for a model whose tensors are not known."""
+def plan_allocation(
+    deployment: Deployment,
+    settings: LlamaSettings,
+    constants: LlamaConstants,
+    only: int | None = None,
+    scratch: Mapping[int, int] | None = None,
+) -> AllocationPlan:
+    """What the engine would allocate where. Raises BadInput for a model whose tensors are not known.
+
+    Scratch is what takes the time: `only` leaves it out for all devices but one, `scratch` takes the bytes per place
+    that a like plan has.
+    """
     model = as_gguf(deployment.model)
     devices = fitting.used_devices(deployment)
     weights = read_file_weights(deployment)
@@ -77,10 +88,13 @@ def plan_allocation(deployment: Deployment, settings: LlamaSettings, constants: 
         settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
     )
     cache, state = _cache(model, where, cells, settings, cuda, windows)
-    borrowed = list_borrowed(weights, where, settings) if devices else ()
-    compute, basis = plan_scratch(model, where, cells, settings, rows.window, len(devices), borrowed)
-    if _reserves_all_logits(deployment, constants) and has_output_matrix(model):
-        compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
+    basis: Basis = "modelled"
+    compute = dict(scratch or {})
+    if scratch is None:
+        borrowed = list_borrowed(weights, where, settings) if devices else ()
+        compute, basis = plan_scratch(model, where, cells, settings, rows.window, len(devices), borrowed, only)
+        if _reserves_all_logits(deployment, constants) and has_output_matrix(model):
+            compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
     per_token = _row(settings, *(rows.growing_unless_windowed if windows else rows.growing))
     notes = [weights.note] if weights.note else []
     placed = place_weights(weights, where, settings, bool(devices), has_output_matrix(model))
@@ -105,7 +119,7 @@ def plan_allocation(deployment: Deployment, settings: LlamaSettings, constants: 
             (placed, second.weights),
             (cache, second.cache),
             (state, second.state),
-            (compute, second.compute),
+            (compute, second.compute if scratch is None else {}),
         ):
             for place, size in its.items():
                 mine[place] = mine.get(place, 0) + size

@@ -24,11 +24,12 @@ def plan_scratch(
     windowed: bool,
     n_devices: int,
     borrowed: ggml_compute.Borrowed,
+    only: int | None = None,
 ) -> tuple[dict[int, int], Basis]:
     """Bytes of scratch per place, and how sure they are.
 
     `where`: place of each layer, output last. `windowed`: some layers look back a limited number of tokens. `borrowed`:
-    matrices in host memory that a GPU borrows for long prompts, by layer.
+    matrices in host memory that a GPU borrows for long prompts, by layer. `only`: the one device that is looked at.
     """
     lay = model.layout
     assert lay is not None
@@ -53,7 +54,7 @@ def plan_scratch(
     logits = 4 * lay.vocab_size * settings.slots
     if on_host:
         return {HOST: single.device + logits}, basis
-    out = dict(enumerate(_split(model, shape, where, settings, n_devices, borrowed)))
+    out = _split(model, shape, where, settings, n_devices, borrowed, only)
     out[HOST] = single.host + logits
     whole = n_devices == 1 and not keeps_on_host(where[:-1], settings)
     return out, basis if whole else "modelled"
@@ -66,22 +67,25 @@ def _split(
     settings: LlamaSettings,
     n_devices: int,
     borrowed: ggml_compute.Borrowed,
-) -> list[int]:
+    only: int | None,
+) -> dict[int, int]:
     """Bytes of each device."""
     assert model.layout is not None
     layers = model.layout.n_layers
     if n_devices == 1:
-        return [ggml_compute.count_scratch(model, shape, borrowed=borrowed).device]
+        return {0: ggml_compute.count_scratch(model, shape, borrowed=borrowed).device}
     own = {place: (begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST}
     if not keeps_on_host(where[:-1], settings) and not settings.overrides and len(own) == n_devices:
-        return ggml_compute.split_scratch(model, shape, [own[i] for i in range(n_devices)])
+        asked = range(n_devices) if only is None else (only,)
+        sizes = ggml_compute.split_scratch(model, shape, [own[i] for i in asked])
+        return dict(zip(asked, sizes, strict=True))
     # one batch at a time, and what lies in host memory is borrowed by the first device
-    out = []
-    for device in range(n_devices):
+    out = {}
+    for device in range(n_devices) if only is None else (only,):
         begin, end = own.get(device, (layers, layers))
         if device == 0:
             here = ggml_compute.count_scratch(model, shape, 0, max(1, end if 0 in own else 0), borrowed).device
-            out.append(max(here, ggml_compute.count_borrowed(model, shape, borrowed[end:])))
+            out[device] = max(here, ggml_compute.count_borrowed(model, shape, borrowed[end:]))
         else:
-            out.append(ggml_compute.count_scratch(model, shape, min(begin, layers - 1), end).device)
+            out[device] = ggml_compute.count_scratch(model, shape, min(begin, layers - 1), end).device
     return out

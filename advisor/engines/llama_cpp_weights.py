@@ -50,7 +50,8 @@ def place_weights(
         out[HOST] += sums.expert_file[split] - sums.expert_file[begin]
         experts = sums.expert_file if place == HOST else sums.expert_device
         out[place] += experts[end] - experts[split]
-    for tensor, place in find_moved(weights, settings.overrides) if settings.overrides else ():
+    for moved in find_moved(weights, settings.overrides) if settings.overrides else ():
+        tensor, place = moved.tensor, moved.place
         for old in _find_own_places(tensor, where, staying, normed):
             out[old] -= tensor.file_bytes if old == HOST else tensor.device_bytes
             out[place] += tensor.file_bytes if place == HOST else tensor.device_bytes

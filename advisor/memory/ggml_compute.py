@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml_attention import has_kernel, shape_expanded, shape_heads
 from advisor.memory.ggml_graph import ALIGNMENT, F32, count_peak
@@ -152,11 +154,11 @@ def _level(borrowed: Borrowed, ffns: Sequence[int]) -> Borrowed:
             known[name] = max(known[name], getattr(own, name))
     out = []
     for ffn, own in kinds:
-        out.append(own._replace(**{n: size for n, size in most[ffn].items() if getattr(own, n)}))
+        out.append(replace(own, **{n: size for n, size in most[ffn].items() if getattr(own, n)}))
     return tuple(out)
 
 
-_MATRICES = BorrowedWeights._fields[:-1]
+_MATRICES = BorrowedWeights.__struct_fields__[:-1]
 
 
 _PLAIN = (t.Softmax, t.Mla, t.GatedDeltaNet, t.ShortConv)

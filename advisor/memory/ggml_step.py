@@ -5,8 +5,6 @@ Source: src/llama-graph.cpp of llama.cpp b11434.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from msgspec import structs
 
 from advisor.memory.ggml import BLOCKS, row_bytes
@@ -47,7 +45,7 @@ class StepShape(Record, frozen=True, kw_only=True):
         return structs.replace(self, cells=0, window_cells=min(self.window_cells, 1))
 
 
-class BorrowedWeights(NamedTuple):
+class BorrowedWeights(Record, frozen=True, kw_only=True):
     """Matrices and biases of a layer's feed-forward part that lie in host memory and are copied for one operation each.
 
     Bytes; `whole`: all of the layer lies there, its cache as well.

@@ -8,6 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
 from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import gguf_mix, gguf_tensors
@@ -111,16 +113,16 @@ def list_borrowed(
     `expert_layers`, and the tensors named in `there`; none of those named in `elsewhere`."""
     found = [BorrowedWeights(whole=i < layers) for i in range(len(sum_by_layer(weights)))]
     last = -1
-    for layer, expert, name, part, size in _list_feed_forward(weights):
-        usual = layer < (expert_layers if expert else layers)
-        if name in there or (usual and name not in elsewhere):
-            sizes: dict[str, Any] = {part: size}
-            found[layer] = found[layer]._replace(**sizes)
-            last = max(last, layer)
+    for x in _list_feed_forward(weights):
+        usual = x.layer < (expert_layers if x.expert else layers)
+        if x.name in there or (usual and x.name not in elsewhere):
+            sizes: dict[str, Any] = {x.part: x.size}
+            found[x.layer] = replace(found[x.layer], **sizes)
+            last = max(last, x.layer)
     return tuple(found[: max(last + 1, layers, expert_layers)])
 
 
-class _Matrix(NamedTuple):
+class _Matrix(Record, frozen=True, kw_only=True):
     layer: int
     expert: bool
     name: str
@@ -136,7 +138,7 @@ def _list_feed_forward(weights: GgufWeights) -> tuple[_Matrix, ...]:
         m, layer = _FEED_FORWARD.fullmatch(x.name), x.layer
         if m is not None and layer is not None and not x.mtp and x.expert == (layer in routed):
             part = ("up" if m[1] == "gate_up" else m[1]) + ("_bias" if m[2] == "bias" else "")
-            out.append(_Matrix(layer, x.expert, x.name, part, x.device_bytes))
+            out.append(_Matrix(layer=layer, expert=x.expert, name=x.name, part=part, size=x.device_bytes))
     return tuple(out)
 
 

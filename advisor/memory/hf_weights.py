@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from math import prod
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -42,7 +41,7 @@ _NEVER = re.compile(r"(_norm|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|ex
 _LINEAR_LEAVES = re.compile(r"(token_embd|^output|gate_inp)")
 
 
-class _TensorKind(NamedTuple):
+class _TensorKind(Record, frozen=True, kw_only=True):
     """What a tensor's name says of it."""
 
     never: bool  # stored in 16 bit whatever the format
@@ -53,8 +52,8 @@ class _TensorKind(NamedTuple):
 
 @lru_cache(maxsize=8192)  # the names of layers are those of every model
 def _kind(name: str) -> _TensorKind:
-    patterns = (_NEVER, _LINEAR_LEAVES, _KV, _REPLICATED)
-    return _TensorKind(*(p.search(name) is not None for p in patterns))
+    never, leaf, kv, replicated = (p.search(name) is not None for p in (_NEVER, _LINEAR_LEAVES, _KV, _REPLICATED))
+    return _TensorKind(never=never, leaf=leaf, kv=kv, replicated=replicated)
 
 
 def is_quantized(tensor: GgufTensor, quantization: Quantization) -> bool:
@@ -127,7 +126,7 @@ def rank_weights(
     )
 
 
-class _SizedGroup(NamedTuple):
+class _SizedGroup(Record, frozen=True, kw_only=True):
     """Bytes of the tensors of a layer, or of what lies outside the layers, by how ranks share them."""
 
     layer: int | None
@@ -164,8 +163,17 @@ def _group_tensors(model: Model, quantization: Quantization, apart: bool) -> tup
         sums.setdefault(key, [0.0] * 4)[0 if tensor.expert else 1 if kind.kv else 2 if kind.replicated else 3] += size
     out = []
     for (layer, embeds), (experts, heads, copied, divided) in sums.items():
-        rows = tuple(grouped.get((layer, embeds), ()))
-        out.append(_SizedGroup(layer, embeds, experts, heads, copied, divided, rows))
+        out.append(
+            _SizedGroup(
+                layer=layer,
+                embeds=embeds,
+                experts=experts,
+                heads=heads,
+                copied=copied,
+                divided=divided,
+                grouped=tuple(grouped.get((layer, embeds), ())),
+            )
+        )
     return tuple(out)
 
 
