@@ -8,20 +8,25 @@ Over = Callable[[int], int]  # steps -> bytes above what is allowed
 GUESSES = 4  # then the bounds alone say what is tried next
 
 
-def find_most(over: Over, high: int, over_none: int, rough: Over | None = None) -> int:
+def find_most(over: Over, high: int, over_none: int, rough: Over | None = None, slack: int = 0) -> int:
     """The most steps, at most `high`, for which `over` is not positive.
 
-    `over` grows with the steps; `over_none`: about what none takes, below 0; `rough`: what `over` is about, cheap. The
-    steps that it suggests are tried first; then those where a straight line between the bounds meets 0.
+    `over` grows with the steps; `over_none`: about what none takes, below 0; `rough`: what `over` is about, cheap:
+    where it is above 0 by more than `slack`, so is `over`. The steps that it suggests are tried first; then those where
+    a straight line between the bounds meets 0.
     """
-    above = over(high)
+    above = rough(high) if rough is not None else 0
+    above = above if above > slack else over(high)
     if above <= 0:
         return high
     low, below = 0, min(over_none, -1)
     for _ in range(GUESSES if rough is not None else 0):
         if rough is None or high - low <= 1:
             break
-        middle = max(_search(rough, low, below, high, above), low + 1)
+        middle = _search(rough, low, below, high, above)
+        if middle == low and rough(low + 1) > slack:
+            return low
+        middle = max(middle, low + 1)
         found = over(middle)
         if found > 0:
             high, above = middle, found

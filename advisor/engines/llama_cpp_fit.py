@@ -25,6 +25,7 @@ from advisor.memory.layers import cache_layers
 from advisor.memory.placement import HOST
 from advisor.units import MIB
 
+SLACK = 256 * MIB  # that one more layer does not change the scratch by
 CELLS = 256  # tokens that a shortened context is a multiple of, for each cache of its own
 # what of a layer does not lie on its device: its experts, or so much of its feed-forward part
 EXPERTS, ALL, ALL_BUT_UP, DOWN = (
@@ -166,6 +167,7 @@ def _place_layers(settings: LlamaSettings, rooms: Sequence[int], layers: int, mo
             high,
             used - room,
             lambda n: gauge.roughly(apply(make(n)))[at] - room,
+            SLACK,
         )
 
     shares = _fill_from_behind(rooms, layers, moe, find)

@@ -11,7 +11,7 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.false_position import find_most
 from advisor.engines.llama_cpp_constants import LlamaConstants, read_constants
-from advisor.engines.llama_cpp_fit import Placement, count_bytes, make_gauge
+from advisor.engines.llama_cpp_fit import SLACK, Placement, count_bytes, make_gauge
 from advisor.engines.llama_cpp_plan import plan_allocation
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
 from advisor.memory.gguf_tensors import as_gguf
@@ -44,7 +44,9 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
 
     # layers are shared out, so as many more as there are devices make the fullest one fuller
     unit = len(devices)
-    each = find_most(lambda n: over(n * unit), -(-total // unit), -min(rooms), lambda n: over(n * unit, gauge.roughly))
+    each = find_most(
+        lambda n: over(n * unit), -(-total // unit), -min(rooms), lambda n: over(n * unit, gauge.roughly), SLACK
+    )
     most = min(total, each * unit)
     while unit > 1 and most + 1 < min(total, (each + 1) * unit) and over(most + 1) <= 0:
         most += 1

@@ -115,16 +115,22 @@ def _list_inner(argument: Any) -> Iterator[Any]:
 @memoize_by_identity
 def find_moved(weights: GgufWeights, overrides: tuple[Override, ...]) -> tuple[MovedTensor, ...]:
     """The tensors that an override matches; the first that does decides."""
-    patterns = [(_read_pattern(x.pattern)[0].search, x.place, x.layers) for x in overrides]
-    if all(layers is not None for _, _, layers in patterns):
-        named = {n for _, _, layers in patterns for n in layers or ()}
-        tensors = [x for x in weights.weights if x.layer in named]
-    else:
-        tensors = list(weights.weights)
-    out = []
-    for tensor in tensors:
-        for search, place, layers in patterns:
-            if (layers is None or tensor.layer in layers) and search(tensor.name):
-                out.append(MovedTensor(tensor=tensor, place=place))
-                break
-    return tuple(out)
+    found = dict[str, MovedTensor]()
+    for override in overrides:
+        matched = _match(weights, override.pattern)
+        layers = matched if override.layers is None else override.layers
+        for layer in layers:
+            for tensor in matched.get(layer, ()):
+                if tensor.name not in found:
+                    found[tensor.name] = MovedTensor(tensor=tensor, place=override.place)
+    return tuple(found.values())
+
+
+@memoize_by_identity
+def _match(weights: GgufWeights, pattern: str) -> dict[int | None, list[TensorWeight]]:
+    """The tensors that a pattern matches, by layer."""
+    search, out = _read_pattern(pattern)[0].search, dict[int | None, list[TensorWeight]]()
+    for tensor in weights.weights:
+        if search(tensor.name):
+            out.setdefault(tensor.layer, []).append(tensor)
+    return out

@@ -25,9 +25,8 @@ from advisor.planning.types import Ask
 from advisor.units import MIB
 
 LARGEST_STEP = 4096  # tokens of a pass
-NEAR = 4  # layers beyond the bound that are tried one by one, then every other
 PARTS = ("ffn_down_exps", "ffn_(gate|gate_up|down)_exps")  # what stays on the host of a layer, the least first
-TRIES = 3  # layers more on the host, where the first placement turns out too tight
+TRIES = 3  # ways to share the same layers out, each with what the one before has shown
 
 
 def list_host_placements(base: Deployment, named: Engine, ask: Ask, prompt: int) -> Iterator[Deployment]:
@@ -89,23 +88,32 @@ def _fill_cards(base: Deployment, some: str, split: str | None, ask: Ask) -> Dep
     least = ask(with_settings(base, {some: count}))
     if least is None or any(r.budget_bytes is None for r in least.devices):
         return None
-    cards = len(least.devices)
-    begin = _start(sums, least, count)
-    for n in (*range(begin, min(count, begin + NEAR)), *range(begin + NEAR, count, 2)):
-        counts = _share_out(sums, least, n, count) if cards > 1 and split else None
-        if cards > 1 and split and counts is None:
-            continue
+    rooms, each = _rooms(sums, least, count)
+    n = _start(sums, rooms, each, count)
+    while n < count:
         for _ in range(TRIES):
             made = with_settings(base, {some: n} if n else {})
-            if counts is not None and split:
+            if len(rooms) > 1 and split:
+                counts = _share_out(sums, rooms, each, n, count)
+                if counts is None:
+                    break
                 made = with_settings(made, {split: ",".join(map(str, counts))})
             estimate = ask(made)
             if estimate is not None and estimate.fits:
                 return made
-            counts = _moved(counts, estimate)
-            if counts is None:
+            over = _list_excess(estimate)
+            if not any(over):
+                return None  # host memory is what is short, and more layers there make it worse
+            rooms = [room - x for room, x in zip(rooms, over, strict=True)]
+            if len(rooms) == 1 or not split:
                 break
+        n = max(n + 1, _start(sums, rooms, each, count))
     return None
+
+
+def _list_excess(estimate: MemoryEstimate | None) -> list[int]:
+    """Bytes by which each card is too full."""
+    return [max(0, (r.high_bytes or 0) - (r.budget_bytes or 0)) for r in estimate.devices] if estimate else []
 
 
 def _bring_part(placed: Deployment, some: str, places: str, split: str | None, ask: Ask) -> Deployment:
@@ -154,17 +162,15 @@ def _rooms(sums: RunningTotals, least: MemoryEstimate, count: int) -> tuple[list
     return rooms, held / count
 
 
-def _start(sums: RunningTotals, least: MemoryEstimate, count: int) -> int:
+def _start(sums: RunningTotals, rooms: Sequence[int], each: float, count: int) -> int:
     """The least number of layers whose experts stay on the host, were memory one piece."""
-    rooms, each = _rooms(sums, least, count)
     room = sum(rooms) - (sums.device[count] - sums.device[0]) - each * count
     total = sums.expert_device[count]
     return next((n for n in range(count) if total - sums.expert_device[n] <= room), count)
 
 
-def _share_out(sums: RunningTotals, least: MemoryEstimate, staying: int, count: int) -> list[int] | None:
+def _share_out(sums: RunningTotals, rooms: Sequence[int], each: float, staying: int, count: int) -> list[int] | None:
     """Layers of each card, filled one after the other; None where some are left over. The last has the output, too."""
-    rooms, each = _rooms(sums, least, count)
     sizes = [
         sums.device[i + 1] - sums.device[i]
         + each
