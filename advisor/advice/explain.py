@@ -10,6 +10,7 @@ from advisor import engines, formats
 from advisor.advice.card_fits import CardFit, estimate_at, find_card_fits
 from advisor.advice.limits import DeploymentLimits, find_limits
 from advisor.advice.load_curve import LoadPoint, compute_load_curve
+from advisor.advice.types import RankedDeployment
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import choose_file_format, resolve_model
@@ -54,6 +55,7 @@ class Explanation(Record, frozen=True, kw_only=True):
     changes: tuple[MemoryChange, ...]
     limits: DeploymentLimits | None  # None without a machine
     speed: tuple[LoadPoint, ...]  # by requests at once; empty without a machine, or where no rate can be modelled
+    planned: RankedDeployment | None  # what starts, where the deployment does not fit as it stands
     verified: EngineVerification | None  # the engine's own answer, where it was asked for
     warnings: tuple[str, ...]
 
@@ -76,6 +78,7 @@ class Explanation(Record, frozen=True, kw_only=True):
             "changes": [c.to_dict() for c in self.changes],
             "limits": self.limits.to_dict() if self.limits else None,
             "speed": [p.to_dict() for p in self.speed],
+            "planned": self.planned.to_dict() if self.planned else None,
             "verified": self.verified.to_dict() if self.verified else None,
             "warnings": list(self.warnings),
         }
@@ -138,10 +141,23 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
         fits_on=find_card_fits(base, judged, entry, chosen.quantization, estimates[asked], rules),
         limits=_limits(base, judged, entry, chosen.quantization, rules) if request.machine is not None else None,
         speed=_speed(base, judged, entry, chosen.quantization, rules) if request.machine is not None else (),
+        planned=_plan(request, base, judged, estimates[asked], rules),
         verified=_verified(base, judged, entry, estimates[asked], rules) if request.verify else None,
         changes=_changes(base, judged, entry, chosen.quantization, estimates[asked], rules),
         warnings=tuple(dict.fromkeys([*notes, *(w for w in estimates[asked].warnings if request.machine is not None)])),
     )
+
+
+def _plan(
+    request: ExplainRequest, deployment: Deployment, length: int, estimate: MemoryEstimate, rules: Catalog
+) -> RankedDeployment | None:
+    """What the planner makes of it, where it does not fit the machine as it stands."""
+    if request.machine is None or estimate.fits is not False:
+        return None
+    from advisor.advice.explain_plan import find_starting_plan
+
+    named, engine = deployment.quantization, deployment.engine
+    return find_starting_plan(request.model, named, engine, length, request.concurrency, request.machine, rules)
 
 
 def _holding(deployment: Deployment, estimate: MemoryEstimate, rules: Catalog, has_machine: bool) -> Holding:

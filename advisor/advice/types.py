@@ -117,6 +117,10 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded beside it
     gains: tuple[str, ...] = ()  # what it has over the chosen one
 
+    def to_dict(self) -> dict[str, Any]:
+        """One offered deployment, as the public JSON has it."""
+        return _ranked(self)
+
 
 class RejectedEngine(Record, frozen=True, kw_only=True):
     """An engine that is not offered, and why."""

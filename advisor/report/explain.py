@@ -6,8 +6,11 @@ from collections.abc import Sequence
 
 from advisor.advice.explain import CardFit, Explanation
 from advisor.advice.limits import MOST_SEQUENCES, DeploymentLimits
+from advisor.advice.types import RankedDeployment
 from advisor.deployment import DeviceMemory, Interval, MemoryEstimate
 from advisor.engines.llama_cpp_verify import EngineVerification
+from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
+from advisor.report.recommend import describe_memory
 from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
 from advisor.units import GIB, MIB, format_bytes, format_gib, format_rate, format_tokens
 
@@ -39,6 +42,8 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
             out.append(wrap_text(f"{explanation.engine_name} would say: {estimate.message}", "  "))
         if explanation.limits is not None:
             out += ["", "What fits here:", *_limits(explanation.limits, estimate)]
+        if explanation.planned is not None:
+            out += ["", *_planned(explanation.planned, verbose)]
         if explanation.speed:
             out += ["", *_speed(explanation, format_tokens(estimate.context_length))]
     else:
@@ -59,6 +64,16 @@ def describe_explanation(explanation: Explanation, verbose: bool = False) -> str
         out += ["", "Notes:"]
         out += bullets(notes)
     return "\n".join(out)
+
+
+def _planned(ranked: RankedDeployment, verbose: bool) -> list[str]:
+    """What starts instead, as the planner lays it out."""
+    out = ["What starts here, as the planner lays it out:"]
+    out += [wrap_text(f"- {line}", "  ", "    ") for line in describe_holding(ranked)]
+    if ranked.command:
+        lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose)
+        out += ["", *(f"  {line}" for line in lines), ""]
+    return [*out, describe_memory(ranked.memory)] if ranked.memory is not None else out
 
 
 def _holding(explanation: Explanation) -> list[str]:

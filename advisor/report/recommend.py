@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
-from advisor.deployment import DeviceMemory
+from advisor.deployment import DeviceMemory, MemoryEstimate
 from advisor.machines.types import Machine
 from advisor.report.plan_text import count_servers_of_node, describe_holding, format_seconds, list_command_lines
 from advisor.report.text import align_table, bullets, paint, wrap_text
@@ -111,9 +111,7 @@ def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str
     for other in ranked.also:
         out += [f"  Beside it: {other.engine_name} with {other.model}, {other.quantization}", ""]
         out += [*(f"  {line}" for line in (other.command or "").splitlines()), ""]
-    out.append(
-        _memory([*estimate.devices, *([estimate.host] if estimate.host and (not estimate.devices or verbose) else [])])
-    )
+    out.append(describe_memory(estimate, verbose))
     if verbose:
         out += ["", "Settings:"]
         out += [
@@ -175,7 +173,12 @@ def _models(options: Sequence[ModelOption]) -> str:
     return align_table(rows, ("model", "format", "ability", "tests", "tokens/s", "licence"), "lllrrl")
 
 
-def _memory(rows: Sequence[DeviceMemory]) -> str:
+def describe_memory(estimate: MemoryEstimate, verbose: bool = False) -> str:
+    """A table of the places that hold something; host memory beside devices where a part of the model lies there."""
+    rows, host = list(estimate.devices), estimate.host
+    if host is not None and (not rows or verbose or (host.weights_bytes or 0) > GIB):
+        rows.append(host)
+
     def f(n: int | None) -> str:
         return "unknown" if n is None else f"{n / GIB:.2f}"
 

@@ -91,6 +91,7 @@ class ExplainAnswer(Record, frozen=True, kw_only=True):
     changes: list[MemoryChange]
     limits: DeploymentLimits | None
     speed: list[LoadPoint]
+    planned: RankedAnswer | None
     verified: EngineVerification | None
     warnings: list[str]
 

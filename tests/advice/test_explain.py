@@ -1,0 +1,52 @@
+"""`explain` says what starts where the deployment does not fit on the cards, and `recommend` says the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from advisor.advice.explain import ExplainRequest, explain
+from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.catalog import catalog
+from advisor.deployment import Workload
+from advisor.estimation import estimate, find_machine
+from advisor.report.explain import describe_explanation
+
+RULES = catalog()
+
+
+@pytest.mark.parametrize(
+    ("model", "hardware", "engine"),
+    [
+        ("openai/gpt-oss-120b", "RTX 3090, 128GB RAM", None),
+        ("openai/gpt-oss-120b", "2x RTX 3090, 128GB RAM", "ollama"),
+        ("meta-llama/Llama-3.3-70B-Instruct", "RTX 3090, 64GB RAM", None),
+    ],
+)
+def test_what_starts_with_layers_in_host_memory_is_what_recommend_says(
+    model: str, hardware: str, engine: str | None
+) -> None:
+    machine = find_machine(hardware, RULES)
+    told = explain(ExplainRequest(model, engine=engine, machine=machine, context=8192), RULES)
+    assert told.planned is not None
+    asked = RecommendRequest(
+        machine, Workload(use_case="chat", context=8192), model, told.quantization, told.deployment.engine
+    )
+    chosen = recommend(asked, RULES).chosen
+    assert chosen is not None and told.planned.command == chosen.command
+    assert told.planned.deployment is not None and told.planned.memory is not None
+    host = told.planned.memory.host
+    assert host is not None and (host.weights_bytes or 0) > 2**30
+    assert estimate(told.planned.deployment, RULES).fits is True
+    text = describe_explanation(told)
+    assert "What starts here" in text and "host memory" in text
+    own = [x.strip() for x in (chosen.command or "").splitlines()]
+    assert all(len(x) <= 80 for x in text.splitlines() if x.strip() not in own)
+    assert told.to_dict()["planned"]["settings"] == chosen.settings
+
+
+def test_nothing_is_planned_where_it_fits_or_nothing_starts() -> None:
+    fits = ExplainRequest("Qwen/Qwen3-8B", machine=find_machine("RTX 4090, 64GB RAM", RULES))
+    assert explain(fits, RULES).planned is None
+    nothing = ExplainRequest("deepseek-ai/DeepSeek-V3", machine=find_machine("RTX 3060, 16GB RAM", RULES))
+    assert explain(nothing, RULES).planned is None
+    assert explain(ExplainRequest("Qwen/Qwen3-8B"), RULES).planned is None
