@@ -52,6 +52,14 @@ class BadFile(AdvisorError):
         self.at_line = line
 
 
+class NotText(BadFile):
+    """A file that is no UTF-8 text."""
+
+
+class LinkOut(BadFile):
+    """A file that is reached by a link out of its tree."""
+
+
 class BadInput(AdvisorError):
     """A value of an option or field that cannot be used."""
 

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from advisor.errors import BadFile, BadInput
+from advisor.errors import BadFile, BadInput, NotText
 
 MAX_TEXT = 16 * 2**20
 MAX_DEPTH = 64
@@ -46,6 +46,19 @@ def replace_file(path: Path, data: bytes) -> None:
         raise BadInput(f"{path}: cannot be written: {e.strerror or e}") from None
 
 
+def write_report(path: Path | str, text: str) -> None:
+    """Writes a file that the user asked for. Raises BadFile where it cannot be written, or where a link would put it
+    outside of the tree."""
+    from advisor.tree import describe_link, leads_out
+
+    if leads_out(path):
+        raise BadFile(path, describe_link(path))
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except (OSError, ValueError) as e:
+        raise BadFile(path, f"cannot be written: {getattr(e, 'strerror', None) or e}") from None
+
+
 def stamp_files(path: Path) -> Stamp:
     """Name, bytes and time of change (ns) of a file, or of each file in a folder: another text means other content.
 
@@ -60,12 +73,16 @@ def stamp_files(path: Path) -> Stamp:
 
 
 def read_text(path: Path | str, limit: int = MAX_TEXT) -> str:
-    """The file as UTF-8 text. Raises BadFile."""
-    data = read_bytes(path, limit)
+    """The file as UTF-8 text. Raises BadFile, NotText."""
+    return decode_text(read_bytes(path, limit), path)
+
+
+def decode_text(data: bytes, where: object) -> str:
+    """The bytes as UTF-8 text. Raises NotText."""
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as e:
-        raise BadFile(path, f"is not UTF-8 text (byte {e.start})") from None
+        raise NotText(where, f"is not UTF-8 text (byte {e.start})") from None
 
 
 def nesting(text: bytes, limit: int = MAX_DEPTH) -> int:

@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 
 from advisor.checks.findings import CheckReport, Finding
 from advisor.checks.format_common import relative_path
 from advisor.errors import BadFile
-from advisor.files import read_json
+from advisor.files import read_json, write_report
+from advisor.safe_text import escape_text
 
 
 def _key(finding: Finding) -> tuple[str, str, str]:
-    return relative_path(finding.file), finding.resource or "", finding.rule
+    return escape_text(relative_path(finding.file)), escape_text(finding.resource or ""), finding.rule
 
 
 def write_baseline(report: CheckReport, path: str) -> None:
     """Write the findings of a report as a baseline. Raises BadFile."""
     counts = Counter(_key(f) for f in report.findings)
     rows = [{"file": f, "resource": res, "rule": rule, "count": n} for (f, res, rule), n in sorted(counts.items())]
-    try:
-        Path(path).write_text(json.dumps({"version": 1, "findings": rows}, indent=2) + "\n", encoding="utf-8")
-    except OSError as e:
-        raise BadFile(path, f"cannot be written: {e.strerror or e}") from None
+    write_report(path, json.dumps({"version": 1, "findings": rows}, indent=2) + "\n")
 
 
 def remove_baseline(report: CheckReport, path: str) -> CheckReport:

@@ -23,6 +23,8 @@ from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_m
 from advisor.checks.rules import Rulebook
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
+from advisor.safe_text import make_safe
+from advisor.tree import leads_out
 
 LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
 CHUNK = 32
@@ -61,7 +63,7 @@ class ResultCache:
 
     def key(self, name: str) -> str | None:
         """What a file's result is kept under; None for a file that must be read."""
-        if not self.usable or name == "-":
+        if not self.usable or name == "-" or leads_out(name):
             return None
         try:
             data = Path(name).read_bytes() if Path(name).stat().st_size <= 2**20 else b""
@@ -69,7 +71,7 @@ class ResultCache:
             return None
         if not data or b"extends" in data or b"env_file" in data or (Path(name).parent / ".env").exists():
             return None
-        return hashlib.blake2b(data + b"\0" + name.encode(), key=self.salt, digest_size=16).hexdigest()
+        return hashlib.blake2b(data + b"\0" + os.fsencode(name), key=self.salt, digest_size=16).hexdigest()
 
     def get(self, key: str | None) -> FileResult | None:
         """An earlier result."""
@@ -92,8 +94,11 @@ class ResultCache:
 
     def put(self, key: str | None, file_result: FileResult) -> None:
         """Keep a result."""
-        if key is not None:
-            self.new[key] = msgspec.Raw(msgspec.json.encode(_CachedResult(**file_result._asdict())))
+        if key is None:
+            return
+        whole = _CachedResult(**file_result._asdict())
+        if make_safe(whole) is whole:  # what has secrets in it, or is no plain text, is not kept
+            self.new[key] = msgspec.Raw(msgspec.json.encode(whole))
 
     def save(self) -> None:
         """Write what this run saw, and of older results as many as there is room for. No cache is no error."""
@@ -131,7 +136,7 @@ def check_many(
     book: Any,
     knowledge: Knowledge,
     *,
-    stdin: str | None = None,
+    stdin: bytes | None = None,
     jobs: int = 1,
     cache: ResultCache | None = None,
     progress: Callable[[int], None] | None = None,
@@ -159,7 +164,7 @@ def _fresh(
     rules: Catalog,
     book: Any,
     knowledge: Knowledge,
-    stdin: str | None,
+    stdin: bytes | None,
     jobs: int,
 ) -> Any:
     if jobs > 1 and len(files) >= LEAST_FOR_JOBS and "-" not in files:

@@ -36,12 +36,10 @@ def rename_argument(argument: LaunchArgument, new: str, source: str) -> tuple[Fi
             return ()
         alone = re.fullmatch(r"(\s*)- (['\"]?)" + re.escape(argument.written) + r"\2\s*(#.*)?", found)
         if alone:
-            return (
-                FileEdit(line=argument.place.line, old=found, new=f"{alone[1]}- {alone[2]}{first}={value}{alone[2]}"),
-            )
+            return (make_edit(argument.place.line, found, f"{alone[1]}- {alone[2]}{first}={value}{alone[2]}"),)
         if re.search(r"['\"]" + re.escape(argument.written) + r"['\"]", found):
-            return (FileEdit(line=argument.place.line, old=found, new=re.sub(pattern, f"{first}={value}", found)),)
-    return (FileEdit(line=argument.place.line, old=found, new=re.sub(pattern, lambda _: new, found)),)
+            return (make_edit(argument.place.line, found, re.sub(pattern, f"{first}={value}", found)),)
+    return (make_edit(argument.place.line, found, re.sub(pattern, lambda _: new, found)),)
 
 
 def remove_argument(argument: LaunchArgument, source: str) -> tuple[FileEdit, ...]:
@@ -55,14 +53,14 @@ def remove_argument(argument: LaunchArgument, source: str) -> tuple[FileEdit, ..
     )
     if re.fullmatch(rf"\s*- (['\"]?){own}(=[^'\"]*)?\1\s*(#.*)?", found):
         if value is None:
-            return (FileEdit(line=argument.place.line, old=found, new=""),)
+            return (make_edit(argument.place.line, found, ""),)
         after = _line(source, value.line)
         if (
             value.line != argument.place.line
             and after is not None
             and re.fullmatch(rf"\s*- (['\"]?){re.escape(value)}\1\s*(#.*)?", after)
         ):
-            return (FileEdit(line=argument.place.line, old=found, new=""), FileEdit(line=value.line, old=after, new=""))
+            return (make_edit(argument.place.line, found, ""), make_edit(value.line, after, ""))
         return ()
     tail = rf"(?:=\S+|\s+{re.escape(value)})?(?=\s|$)" if value is not None else r"(?:=\S+)?(?=\s|$)"
     if "[" in found:
@@ -74,12 +72,10 @@ def remove_argument(argument: LaunchArgument, source: str) -> tuple[FileEdit, ..
         return ()
     new = re.sub(rf"\s?(?<!\S){own}{tail}", "", found, count=1)
     if not new.strip():
-        return (FileEdit(line=argument.place.line, old=found, new=""),)
+        return (make_edit(argument.place.line, found, ""),)
     if new.strip() == "\\":  # a continued line of nothing would still continue
-        return (FileEdit(line=argument.place.line, old=found, new=""),)
-    return (
-        FileEdit(line=argument.place.line, old=found, new=new.rstrip() if not found.rstrip().endswith("\\") else new),
-    )
+        return (make_edit(argument.place.line, found, ""),)
+    return (make_edit(argument.place.line, found, new.rstrip() if not found.rstrip().endswith("\\") else new),)
 
 
 def _from_flow_list(argument: LaunchArgument, found: str, value: str | None) -> tuple[FileEdit, ...]:
@@ -88,7 +84,7 @@ def _from_flow_list(argument: LaunchArgument, found: str, value: str | None) -> 
     pattern = rf",\s*(?P<q>['\"]?){re.escape(argument.written)}(?:=[^,'\"\]]*)?(?P=q){more}(?=\s*[,\]])"
     if len(re.findall(pattern, found)) != 1:
         return ()
-    return (FileEdit(line=argument.place.line, old=found, new=re.sub(pattern, "", found)),)
+    return (make_edit(argument.place.line, found, re.sub(pattern, "", found)),)
 
 
 def make_edits(kind: str, at: Sequence[str], checked: CheckedLaunch, source: str) -> tuple[FileEdit, ...]:
@@ -108,8 +104,30 @@ def make_edits(kind: str, at: Sequence[str], checked: CheckedLaunch, source: str
             if found is not None and re.fullmatch(
                 rf"\s*(?:- |export |ENV |Environment=)?['\"]?{re.escape(name)}(?:=|: ).*", found
             ):
-                return (FileEdit(line=value.line, old=found, new=""),)
+                return (make_edit(value.line, found, ""),)
     return ()
+
+
+_BLANK, _WORD = re.compile(r"[\s,]"), re.compile(r"[\w-]")
+
+
+def make_edit(line: int, before: str, after: str) -> FileEdit:
+    """The change of a line as the words that change, and no more: other words of the line may be secret."""
+    if not after.strip():  # the line goes
+        return FileEdit(line=line, column=1 + len(before) - len(before.lstrip()), old=before.strip(), new="")
+    head = _common(before, after)
+    tail = _common(before[head:][::-1], after[head:][::-1])
+    end, new = len(before) - tail, after[head : len(after) - tail]
+    if new:
+        while head and _WORD.match(before[head - 1]):
+            head -= 1
+        while end < len(before) and _WORD.match(before[end]):
+            end += 1
+        new = after[head : len(after) - (len(before) - end)]
+    else:  # of equal places to cut, the one between words
+        while head and not _BLANK.match(before[head]) and before[head - 1] == before[end - 1]:
+            head, end = head - 1, end - 1
+    return FileEdit(line=line, column=head + 1, old=before[head:end], new=new)
 
 
 def _common(a: str, b: str) -> int:
@@ -118,14 +136,11 @@ def _common(a: str, b: str) -> int:
 
 
 def _together(bare: str, edits: Sequence[FileEdit]) -> str:
-    """One line with all its edits, each reduced to what it changes; of two that overlap the first counts."""
+    """One line with all its edits; of two that overlap the first counts."""
     spans: list[tuple[int, int, str]] = []
     for file_edit in edits:
-        if file_edit.new == "":
-            return ""
-        head = _common(file_edit.old, file_edit.new)
-        tail = _common(file_edit.old[head:][::-1], file_edit.new[head:][::-1])
-        span = (head, len(file_edit.old) - tail, file_edit.new[head : len(file_edit.new) - tail])
+        begin = file_edit.column - 1
+        span = (begin, begin + len(file_edit.old), file_edit.new)
         if all(span[1] <= s[0] or span[0] >= s[1] for s in spans):
             spans.append(span)
     for begin, end, text in sorted(spans, reverse=True):
@@ -133,19 +148,26 @@ def _together(bare: str, edits: Sequence[FileEdit]) -> str:
     return bare
 
 
+def _stands(file_edit: FileEdit, lines: Sequence[str]) -> bool:
+    """Whether the words to change are still where they were."""
+    if not 0 < file_edit.line <= len(lines) or file_edit.column < 1:
+        return False
+    return lines[file_edit.line - 1].rstrip("\r\n").startswith(file_edit.old, file_edit.column - 1)
+
+
 def apply_edits(source: str, edits: Sequence[FileEdit]) -> str:
     """The text with the edits made. A removed line goes with its line end."""
     lines = source.splitlines(keepends=True)
     by_line: dict[int, list[FileEdit]] = {}
     for file_edit in edits:
-        if 0 < file_edit.line <= len(lines) and lines[file_edit.line - 1].rstrip("\r\n") == file_edit.old:
+        if _stands(file_edit, lines):
             by_line.setdefault(file_edit.line, []).append(file_edit)
     for n, here in sorted(by_line.items()):
         whole = lines[n - 1]
         bare = whole.rstrip("\r\n")
         new = _together(bare, here)
-        lines[n - 1] = new + whole[len(bare) :] if new else ""
-        if new == "" and n > 1 and not bare.rstrip().endswith("\\") and lines[n - 2].rstrip().endswith("\\"):
+        lines[n - 1] = new + whole[len(bare) :] if new.strip() else ""
+        if not new.strip() and n > 1 and not bare.rstrip().endswith("\\") and lines[n - 2].rstrip().endswith("\\"):
             before = lines[n - 2]  # it continued onto the line that is gone
             cut = before.rstrip("\r\n").rstrip()
             lines[n - 2] = cut[:-1].rstrip() + before[len(before.rstrip("\r\n")) :]

@@ -9,12 +9,14 @@ from advisor.record import Record
 
 Severity = Literal["error", "warning", "info"]
 ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
+CONFIGURATION = "configuration"  # phase of what is said of the check itself: it fails nothing
 
 
 class FileEdit(Record, frozen=True, kw_only=True):
-    """A safe change of one place in a file: the text there, and what takes its place (None = the line goes)."""
+    """A safe change of one place in a file: words, and what takes their place. A line that is then blank goes."""
 
     line: int
+    column: int
     old: str
     new: str
 
@@ -82,6 +84,7 @@ class FileProblem(Record, frozen=True, kw_only=True):
     file: str
     line: int | None
     message: str
+    passed_over: bool = False  # no text, or a link out of the tree, found in a folder: it fails only with --strict
 
 
 class CheckReport(Record, frozen=True, kw_only=True):
@@ -99,10 +102,12 @@ class CheckReport(Record, frozen=True, kw_only=True):
     def status(self, fail_on: str = "error", strict: bool = False) -> int:
         """Exit status: 1 does not fit or findings at or above the threshold, 2 cannot tell, 0 all well."""
         least = ORDER["warning" if strict and fail_on == "error" else fail_on] if fail_on != "none" else -1
-        if any(ORDER[f.severity] <= least for f in self.findings):
+        if any(ORDER[f.severity] <= least for f in self.findings if f.phase != CONFIGURATION):
             return 1
         if self.asked_fit and any(d.fits is False for d in self.deployments):
             return 1
-        if self.problems or (self.asked_fit and any(d.fits is None for d in self.deployments)):
+        if any(strict or not p.passed_over for p in self.problems) or (
+            self.asked_fit and any(d.fits is None for d in self.deployments)
+        ):
             return 2
         return 0

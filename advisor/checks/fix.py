@@ -8,6 +8,7 @@ from pathlib import Path
 from advisor.checks.edits import apply_edits
 from advisor.checks.findings import CheckReport, FileEdit
 from advisor.errors import BadFile
+from advisor.safe_text import escape_commands, escape_text, mask_secrets
 
 
 def fix_report(report: CheckReport, write: bool) -> str:
@@ -34,7 +35,8 @@ def fix_report(report: CheckReport, write: bool) -> str:
                     f2.write(after)
             except OSError as e:
                 raise BadFile(file, f"cannot be written: {e.strerror or e}") from None
-    return "".join(x if x.endswith("\n") else x + "\n\\ No newline at end of file\n" for x in out)
+    lines = "".join(x if x.endswith("\n") else x + "\n\\ No newline at end of file\n" for x in out).split("\n")
+    return "\n".join(escape_commands(escape_text(mask_secrets(x.removesuffix("\r")))) for x in lines)
 
 
 def _read(file: str) -> str:

@@ -74,9 +74,9 @@ def sarif(report: CheckReport, rules: Catalog) -> str:
                 {
                     "deletedRegion": {
                         "startLine": e.line,
-                        "startColumn": 1,
+                        "startColumn": e.column,
                         "endLine": e.line,
-                        "endColumn": len(e.old) + 1,
+                        "endColumn": e.column + len(e.old),
                     },
                     "insertedContent": {"text": e.new},
                 }

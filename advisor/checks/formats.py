@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 
 from advisor.catalog import Catalog
@@ -11,6 +12,7 @@ from advisor.checks.format_common import fingerprint_finding, pretty_json, relat
 from advisor.checks.format_junit import junit
 from advisor.checks.format_sarif import sarif
 from advisor.checks.report import as_json
+from advisor.safe_text import escape_commands, make_safe
 
 
 def json_text(report: CheckReport, rules: Catalog) -> str:
@@ -103,8 +105,13 @@ def markdown(report: CheckReport, rules: Catalog) -> str:
     return "\n".join(lines) + "\n"
 
 
+_MARKUP, _REFERENCE = re.compile(r"[\\|\[\]`*~]"), re.compile(r"://|@|(?<=www)\.|(?<![\w&])#(?=\d)")
+
+
 def _cell(value: str) -> str:
-    return value.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+    """Text in a table: no markup, no links, no mentions."""
+    plain = _MARKUP.sub(lambda m: "\\" + m[0], value.replace("\n", " ").replace("<", "&lt;"))
+    return _REFERENCE.sub(lambda m: m[0][:1] + "<!-- -->" + m[0][1:] if m[0] != "." else "<!-- -->.", plain)
 
 
 FORMATS: dict[str, Callable[[CheckReport, Catalog], str]] = {
@@ -119,5 +126,10 @@ FORMATS: dict[str, Callable[[CheckReport, Catalog], str]] = {
 
 
 def write_report_text(report: CheckReport, name: str, rules: Catalog) -> str:
-    """The report in the format of this name."""
-    return FORMATS[name](report, rules)
+    """The report in the format of this name, without secrets and without what a terminal or a runner would obey."""
+    made = FORMATS[name](make_safe(report), rules)
+    if name == "github":
+        return made
+    if name in ("json", "sarif", "gitlab"):
+        return made.replace("##[", "#\\u0023[")
+    return "\n".join(escape_commands(line) for line in made.split("\n"))

@@ -103,6 +103,8 @@ def read_launch(
             reasons.append(_unknown_model(model))
         elif named.assumed:
             assumed.append(named.assumed)
+    if named is not None and any(x.startswith(model_names.LOCKED) for x in _sources(named.name, knowledge)):
+        assumed.append(f"the dimensions of {named.name} are those that advise.lock pins")
     by_path = (
         named is not None
         and launch.declared is None
@@ -135,6 +137,13 @@ def read_launch(
             settings=settings,
         )
     return LaunchReading(model, named, request, tuple(dict.fromkeys(reasons)), tuple(assumed), by_path)
+
+
+def _sources(name: str, knowledge: Knowledge) -> tuple[str, ...]:
+    try:
+        return knowledge.rules.find_model(name).source
+    except AdvisorError:
+        return ()
 
 
 def _unknown_model(model: Text) -> str:

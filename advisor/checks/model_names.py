@@ -7,6 +7,9 @@ import re
 _PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
 
 
+LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
+
+
 def is_path(name: str) -> bool:
     """Whether the name is a place in some file system, which nobody can look into here."""
     return bool(_PATHS.match(name)) or name.startswith("/")

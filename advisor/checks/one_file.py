@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,8 @@ from advisor.checks.launch import Launch
 from advisor.checks.located_text import MAX_BYTES, lines_of
 from advisor.checks.readers.context import ReaderContext
 from advisor.checks.readers.detect import read_launches
-from advisor.errors import BadFile
+from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
+from advisor.tree import describe_link, leads_out
 
 
 class CheckOptions(NamedTuple):
@@ -32,6 +34,7 @@ class CheckOptions(NamedTuple):
     ignore: tuple[str, ...] = ()
     suppressions: bool = True
     speed: bool = False
+    named: frozenset[str] = frozenset()  # files that were named one by one, not found in a folder
 
 
 class FileResult(NamedTuple):
@@ -66,20 +69,43 @@ def check_file(
     book: Any,
     options: CheckOptions,
     machines: dict[str, Any],
-    stdin: str | None = None,
+    stdin: bytes | None = None,
 ) -> FileResult:
     """The result of one file; what is wrong with the file itself is a FileProblem, never an exception."""
-    from advisor.files import read_text as read_file
-
+    alone = name == "-" or name in options.named
     try:
-        source = stdin if name == "-" and stdin is not None else read_file(name, MAX_BYTES)
+        source = _read(name, stdin)
         folder = None if name == "-" else Path(name).parent
         return check_source(source, name, folder, knowledge, book, options, machines)
     except BadFile as e:
         m = re.match(r"^.*?:(\d+): ", e.message)
+        over = not alone and isinstance(e, (NotText, LinkOut))
+        message = _without_place(e.message, name)
         return FileResult(
-            problem=FileProblem(file=name, line=int(m[1]) if m else None, message=_without_place(e.message, name))
+            problem=FileProblem(file=name, line=int(m[1]) if m else None, message=message, passed_over=over)
         )
+    except (AdvisorError, MemoryError):
+        raise
+    except Exception as e:  # whatever one file does, the others are checked
+        if os.environ.get("ADVISOR_DEBUG"):
+            raise
+        said = (
+            f"could not be checked: {type(e).__name__}: {e} (set ADVISOR_DEBUG=1 for the traceback; please report it)"
+        )
+        return FileResult(problem=FileProblem(file=name, line=None, message=said[:500]))
+
+
+def _read(name: str, stdin: bytes | None) -> str:
+    """The text of a file, or of standard input. Raises BadFile."""
+    from advisor.files import decode_text, read_bytes
+
+    if name == "-" and stdin is not None:
+        if len(stdin) > MAX_BYTES:
+            raise BadFile(name, f"is larger than {MAX_BYTES // 2**20} MiB, which no file of this kind needs")
+        return decode_text(stdin, "standard input")
+    if leads_out(name):
+        raise LinkOut(name, describe_link(name))
+    return decode_text(read_bytes(name, MAX_BYTES), name)
 
 
 def _without_place(message: str, name: str) -> str:

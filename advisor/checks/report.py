@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from advisor.checks.findings import CheckedDeployment, CheckReport, FileProblem, Finding
-from advisor.errors import BadFile
+from advisor.files import write_report
 from advisor.record import Record
 
 
@@ -17,10 +16,7 @@ def default_format() -> str:
 
 def save_report(body: str, target: str) -> None:
     """Write a report. Raises BadFile."""
-    try:
-        Path(target).write_text(body if body.endswith("\n") else body + "\n", encoding="utf-8")
-    except OSError as e:
-        raise BadFile(target, f"cannot be written: {e.strerror or e}") from None
+    write_report(target, body if body.endswith("\n") else body + "\n")
 
 
 class SkippedRule(Record, frozen=True, kw_only=True):

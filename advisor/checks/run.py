@@ -6,9 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from advisor.catalog import Catalog, catalog
 from advisor.checks import batch
-from advisor.checks.findings import ORDER, CheckReport
+from advisor.checks.findings import ORDER, CheckReport, Finding
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, find_machines
 from advisor.checks.rules import Rulebook
@@ -85,14 +87,15 @@ def check_paths(
 ) -> CheckReport:
     """Check deployment files. Raises BadInput for an option that cannot be used."""
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    return check_files(list(find_files(listed)), options or CheckOptions(), rules or catalog())
+    asked = (options or CheckOptions())._replace(named=frozenset(str(x) for x in listed))
+    return check_files(list(find_files(listed)), asked, rules or catalog())
 
 
 def check_files(
     files: Sequence[str],
     options: CheckOptions,
     rules: Catalog,
-    stdin: str | None = None,
+    stdin: bytes | None = None,
     progress: Callable[[int], None] | None = None,
     jobs: int = 1,
     keep: bool = False,
@@ -106,6 +109,11 @@ def check_files(
         files, options, rules, book, knowledge, stdin=stdin, jobs=jobs, cache=cache, progress=progress
     )
     return collect_report(results, book.size, options, len(files))
+
+
+def add_findings(report: CheckReport, more: Sequence[Finding]) -> CheckReport:
+    """The report with findings that no deployment has: on the lock file, on the configuration."""
+    return msgspec.structs.replace(report, findings=(*more, *report.findings)) if more else report
 
 
 def collect_report(results: Sequence[FileResult], rules: int, options: CheckOptions, files: int) -> CheckReport:

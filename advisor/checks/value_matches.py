@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from advisor.checks.concept_flags import find_concept_value
+from advisor.checks.edits import make_edit
 from advisor.checks.findings import FileEdit
 from advisor.checks.flag_matches import other_values
 from advisor.checks.judge import CheckedLaunch
@@ -131,7 +132,7 @@ def modelfile_unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Kno
 
 def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
     lines = lines_of(facts._seen.source)
-    return (FileEdit(line=value.line, old=lines[value.line - 1], new=""),) if 0 < value.line <= len(lines) else ()
+    return (make_edit(value.line, lines[value.line - 1], ""),) if 0 < value.line <= len(lines) else ()
 
 
 CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")

@@ -43,6 +43,8 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
     help="Only these rules: ids, phases (start, memory, perf, security, ...), all.",
 )
 @click.option("--ignore", multiple=True, metavar="RULE|PHASE", help="Not these rules.")
+@click.option("--no-config", is_flag=True, help="Leave the configuration of the current folder aside.")
+@click.option("--config-from", metavar="REF", help="Take the configuration of another commit, such as the base branch.")
 @click.option("--no-suppressions", is_flag=True, help="Show what comments and annotations suppress.")
 @click.option(
     "--fail-on",
@@ -74,11 +76,11 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 @options.quiet
 def command(paths: tuple[str, ...], **given: Any) -> int:
     """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
-    from advisor.catalog import catalog
     from advisor.checks import formats, one_file, report, run
+    from advisor.checks.config import describe_left_out
     from advisor.errors import BadInput
 
-    rules = catalog(check_roots())
+    rules, refused = load_rules()
     if given["explain"]:
         from advisor.checks.explain import explain_rule
 
@@ -86,7 +88,8 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
         return 0
     if not paths:
         raise BadInput("name a file, a folder or `-`; see `advise check --help`")
-    settings = read_config(given)
+    configuration = read_config(given)
+    settings = configuration.settings
     asked = one_file.CheckOptions(
         on=_hardware(given, settings),
         snapshot=given["snapshot"],
@@ -97,11 +100,13 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
         select=_words(given["select"]) or tuple(settings.get("select", ())),
         ignore=(*_words(given["ignore"]), *settings.get("ignore", ())),
         suppressions=not given["no_suppressions"],
+        named=frozenset(paths),
     )
     files = list(run.find_files(paths))
-    stdin = sys.stdin.read(4 * 2**20 + 1) if "-" in files else None
+    stdin = sys.stdin.buffer.read(4 * 2**20 + 1) if "-" in files else None
     keep = not given["no_cache"] and len(files) > 1
     found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]), given["jobs"], keep)
+    found = run.add_findings(found, (*describe_left_out(configuration), *refused))
     if given["create_baseline"]:
         from advisor.checks.baseline import write_baseline
 
@@ -132,22 +137,27 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     return 0 if given["exit_zero"] else found.status(given["fail_on"], given["strict"])
 
 
-def check_roots() -> Any:
-    """Rule folders, the lock file of the current folder among them."""
+def load_rules() -> Any:
+    """(the rules with what the lock file of the current folder adds, findings on what it may not replace)."""
     from pathlib import Path
 
-    from advisor.catalog import rule_roots
+    from advisor.catalog import catalog, rule_roots
     from advisor.checks.lock import build_lock_overlay
 
-    said, pinned = options.list_rule_roots(), build_lock_overlay(Path())
-    return said if pinned is None else [*(said or rule_roots()), pinned]
+    said = options.list_rule_roots()
+    rules = catalog(said)
+    pinned, refused = build_lock_overlay(Path(), rules)
+    return (rules if pinned is None else catalog([*(said or rule_roots()), pinned])), refused
 
 
-def read_config(given: dict[str, Any]) -> dict[str, Any]:
-    """`[tool.advisor.check]` of pyproject.toml or `[check]` of advisor.toml in the current folder."""
-    from advisor.checks.config import load_config
+def read_config(given: dict[str, Any]) -> Any:
+    """`[tool.advisor.check]` of pyproject.toml or `[check]` of advisor.toml in the current folder, or at a commit."""
+    from advisor.checks.config import Configuration, load_config
+    from advisor.errors import BadInput
 
-    return load_config()
+    if given["no_config"] and given["config_from"]:
+        raise BadInput("--no-config and --config-from exclude each other")
+    return Configuration({}) if given["no_config"] else load_config(ref=given["config_from"])
 
 
 def _hardware(given: dict[str, Any], settings: dict[str, Any]) -> str | None:

@@ -25,13 +25,12 @@ Exit status: 0 no worse, 1 the new file does not fit or has new errors, 2 cannot
 @options.quiet
 def command(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> int:
     """What a change of a deployment file does to memory, speed, verdicts and findings."""
-    from advisor.catalog import catalog
     from advisor.checks.compare import compare_reports, describe_difference
     from advisor.checks.one_file import CheckOptions
     from advisor.checks.run import check_paths
-    from advisor.cli.check import check_roots
+    from advisor.cli.check import load_rules
 
-    rules = catalog(check_roots())
+    rules, _ = load_rules()
     before, after = (check_paths(x, CheckOptions(on=on, speed=True), rules=rules) for x in (old, new))
     difference = compare_reports(before, after)
     if as_json:

@@ -128,12 +128,15 @@ def _usage(e: click.ClickException, message: str) -> str:
 
 
 def _fail(words: list[str], code: str, message: str, near: list[str], line: str) -> int:
+    from advisor.safe_text import escape_commands, make_safe
+
+    message, line = make_safe(" ".join(message.split())), make_safe(" ".join(line.split()))
     if "--json" in words:
         import json
 
-        body: dict[str, Any] = {"error": {"code": code, "message": " ".join(message.split()), "near": near}}
+        body: dict[str, Any] = {"error": {"code": code, "message": message, "near": near}}
         click.echo(json.dumps(body))
-    click.echo(f"advise: {' '.join(line.split())}", err=True)
+    click.echo(escape_commands(f"advise: {line}"), err=True)
     return 2
 
 

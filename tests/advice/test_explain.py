@@ -32,13 +32,17 @@ def test_what_starts_with_layers_in_host_memory_is_what_recommend_says(
         machine, Workload(use_case="chat", context=8192), model, told.quantization, told.deployment.engine
     )
     chosen = recommend(asked, RULES).chosen
-    assert chosen is not None and told.planned.command == chosen.command
-    assert told.planned.deployment is not None and told.planned.memory is not None
+    assert chosen is not None
+    assert told.planned.command == chosen.command
+    assert told.planned.deployment is not None
+    assert told.planned.memory is not None
     host = told.planned.memory.host
-    assert host is not None and (host.weights_bytes or 0) > 2**30
+    assert host is not None
+    assert (host.weights_bytes or 0) > 2**30
     assert estimate(told.planned.deployment, RULES).fits is True
     text = describe_explanation(told)
-    assert "What starts here" in text and "host memory" in text
+    assert "What starts here" in text
+    assert "host memory" in text
     own = [x.strip() for x in (chosen.command or "").splitlines()]
     assert all(len(x) <= 80 for x in text.splitlines() if x.strip() not in own)
     assert told.to_dict()["planned"]["settings"] == chosen.settings

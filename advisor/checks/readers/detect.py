@@ -51,7 +51,10 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
     except BadFile:
         if name.lower().endswith((".yaml", ".yml", ".json")):
             raise
-        return units.read_script(source, here)
+        found = units.read_script(source, here)
+        if not found:  # neither: what cannot be read is never well
+            raise
+        return found
     if all(isinstance(d, Text) or d is None for d in docs):
         return units.read_script(source, here)
     return _documents(docs, here)
