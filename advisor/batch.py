@@ -20,31 +20,38 @@ AHEAD = 4  # chunks a process has waiting: enough to keep it busy, few enough to
 _encode = msgspec.json.Encoder().encode
 
 
-def answer_lines(lines: Iterable[bytes], roots: Sequence[Path] | None = None, jobs: int = 1) -> Iterator[bytes]:
-    """Lines of `advise estimate --jsonl` -> their answers as JSON, in order. Lines are taken as answers go out."""
+def answer_lines(
+    lines: Iterable[bytes], roots: Sequence[Path] | None = None, jobs: int = 1, strict: bool = False
+) -> Iterator[bytes]:
+    """Lines of `advise estimate --jsonl` -> their answers as JSON, in order. Lines are taken as answers go out.
+
+    `strict`: a setting that the engine does not have is an error of its line.
+    """
     if jobs <= 1:
         rules, machines = catalog(roots), dict[str, Machine]()
         for line in lines:
-            yield _encode(estimate_or_fault(line, rules, machines))
+            yield _encode(estimate_or_fault(line, rules, machines, strict))
         return
-    from concurrent.futures import Future, ProcessPoolExecutor
+    from concurrent.futures import Future
+
+    from advisor.workers import make_pool
 
     chunks = iter(lines)
     waiting: deque[Future[list[bytes]]] = deque()
-    with ProcessPoolExecutor(jobs) as pool:
+    with make_pool(jobs) as pool:
         while True:
             while len(waiting) < jobs * AHEAD and (chunk := list(islice(chunks, CHUNK))):
-                waiting.append(pool.submit(_answer, roots, chunk))
+                waiting.append(pool.submit(_answer, roots, chunk, strict))
             if not waiting:
                 return
             yield from waiting.popleft().result()
 
 
-def _answer(roots: Sequence[Path] | None, chunk: list[bytes]) -> list[bytes]:
+def _answer(roots: Sequence[Path] | None, chunk: list[bytes], strict: bool) -> list[bytes]:
     """The answers to some lines, in a worker process, which keeps its catalogue and the machines that it has seen."""
     rules = catalog(roots)
     machines = _machines(rules)
-    return [_encode(estimate_or_fault(line, rules, machines)) for line in chunk]
+    return [_encode(estimate_or_fault(line, rules, machines, strict)) for line in chunk]
 
 
 @memoize_by_identity

@@ -24,18 +24,23 @@ def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> di
     return found.to_dict() if isinstance(found, Estimate) else found
 
 
-def estimate_or_fault(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> Estimate | dict[str, Any]:
+def estimate_or_fault(
+    line: bytes, rules: Catalog, machines: dict[str, Machine], strict: bool = False
+) -> Estimate | dict[str, Any]:
     """The estimate that a line asks for, or what is wrong with it; either becomes the line's answer in JSON."""
     try:
-        return estimate_line(line, rules, machines)
+        return estimate_line(line, rules, machines, strict)
     except AdvisorError as e:
         return {"id": _id_of(line), "error": error_as_json(e)}
 
 
-def estimate_line(line: bytes, rules: Catalog, machines: dict[str, Machine] | None = None) -> Estimate:
-    """The estimate that a request in JSON asks for. Raises UnknownName, BadFile, BadInput."""
+def estimate_line(
+    line: bytes, rules: Catalog, machines: dict[str, Machine] | None = None, strict: bool = False
+) -> Estimate:
+    """The estimate that a request in JSON asks for. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
+    setting that the engine does not have, too."""
     r = request(line)
-    return answer_request(r, rules, machines, _plain_id(r.id, line))
+    return answer_request(r, rules, machines, _plain_id(r.id, line), strict)
 
 
 def request(line: bytes) -> EstimateRequest:

@@ -17,9 +17,9 @@ def parse_bytes(text: str) -> int:
 
     Raises ValueError for anything else.
     """
-    m = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", text)
+    m = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([a-zA-Z]*)\s*", text)
     if not m or m[2].lower() not in _UNITS:
-        raise ValueError(f"not a size in bytes: {text!r}")
+        raise ValueError(f"not a size in bytes: {text[:40]!r}")
     return round(float(m[1]) * _UNITS[m[2].lower()])
 
 
@@ -61,6 +61,8 @@ def parse_tokens(text: str | int) -> int:
     plain = re.sub(r"\s*(?:tokens?|tok|ctx|context)$", "", text.strip(), flags=re.I)
     if re.fullmatch(r"max(?:imum)?|full|whole", plain, re.I):
         return WHOLE_CONTEXT
+    if len(plain) > 16:
+        raise ValueError(f"not a number of tokens that any model has: {plain[:16]!r}...")
     grouped = re.fullmatch(r"\d{1,3}(?:([,. _'])\d{3})(?:\1\d{3})*", plain)
     if grouped:
         return int(re.sub(r"\D", "", plain))

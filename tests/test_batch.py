@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
+import pytest
 
 import advisor
 from advisor.batch import AHEAD, CHUNK, answer_lines
@@ -49,3 +55,37 @@ def test_the_library_gives_what_the_single_door_gives() -> None:
     alone = advisor.estimate(REQUESTS[0]).to_dict()
     assert many[0]["devices"] == alone["devices"]
     assert many[2]["error"]["code"] == "unknown_model"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_workers_end_with_the_process_that_started_them(how: signal.Signals, tmp_path: Path) -> None:
+    file = tmp_path / "many.jsonl"
+    file.write_bytes(b"\n".join(lines()) * 300)
+    words = [sys.executable, "-m", "advisor", "estimate", "-j", "2", "--jsonl", str(file)]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as p:
+        deadline = 200
+        while deadline and len(_session(p.pid)) < 3:
+            time.sleep(0.1)
+            deadline -= 1
+        assert len(_session(p.pid)) >= 3
+        p.send_signal(how)
+        p.wait()
+    for _ in range(200):
+        if not _session(p.pid):
+            break
+        time.sleep(0.1)
+    assert not _session(p.pid)
+
+
+def _session(leader: int) -> list[str]:
+    """Processes of a session (field 6 of /proc/PID/stat)."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
+        except (OSError, IndexError):
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(entry.name)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import msgspec
@@ -22,6 +23,7 @@ def ask(request: HardwareRequest, rules: Catalog, called: Mapping[str, str] | No
     Raises BadInput, BadFile, UnknownName.
     """
     names = {f: f for f in HardwareRequest.__struct_fields__} | dict(called or {})
+    _check_numbers(request, names)
     budget_rules = load_budget_rules(rules)
     rates = exchange_rates(request.exchange_rates, budget_rules, names["exchange_rates"])
     hours = hours_of_month(request.hours_per_month, budget_rules, names["hours_per_month"])
@@ -54,10 +56,25 @@ def ask(request: HardwareRequest, rules: Catalog, called: Mapping[str, str] | No
     )
 
 
+ABOVE_ZERO = ("min_decode_tps", "ttft_s", "tpot_s", "api_price")
+
+
+def _check_numbers(request: HardwareRequest, names: Mapping[str, str]) -> None:
+    """Raises BadInput for a number that no target, price or share can be."""
+    for field in ABOVE_ZERO:
+        value = getattr(request, field)
+        if value is not None and not 0 < value < math.inf:
+            raise BadInput(f"{names[field]}: {value:g} is not a number above 0")
+    for field, most in (("eur_per_kwh", math.inf), ("duty", 1.0)):
+        value = getattr(request, field)
+        if value is not None and not (0 <= value <= most and value < math.inf):
+            raise BadInput(f"{names[field]}: {value:g} is not a number from 0" + (" to 1" if most == 1 else " on"))
+
+
 def hours_of_month(asked: float | None, budget_rules: BudgetRules, name: str = "hours_per_month") -> float:
     """Hours a month that a rental runs: as asked, else as the rules have it. Raises BadInput."""
     hours = asked or budget_rules.hours_per_month
-    if hours <= 0 or hours > MOST_HOURS:
+    if not 0 < hours <= MOST_HOURS:
         raise BadInput(f"{name}: {hours:g} is not a number of hours a month (up to {MOST_HOURS})")
     return hours
 

@@ -76,6 +76,9 @@ def parse_hardware(text: str, catalogue: HardwareCatalogue) -> Machine:
     for count, line in reading.lines:
         _choose_chip(count, line, reading)
     said, cards = reading.said, _per_node(reading)
+    for what, amount in (("RAM", said.ram_bytes), ("VRAM", said.vram_bytes), ("cores", said.cores)):
+        if amount == 0:
+            raise BadInput(f"hardware {text.strip()!r}: no machine has 0 {what}; leave it out if it is not known")
     _hold_against_vram(text, reading)
     counted = said.ram_bytes is not None and (said.cores or said.threads)
     if not cards and not (said.no_gpu or said.host_only or counted):

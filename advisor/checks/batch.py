@@ -168,12 +168,12 @@ def _fresh(
     jobs: int,
 ) -> Any:
     if jobs > 1 and len(files) >= LEAST_FOR_JOBS and "-" not in files:
-        from concurrent.futures import ProcessPoolExecutor
+        from advisor.workers import make_pool
 
         chunks = [list(files[i : i + CHUNK]) for i in range(0, len(files), CHUNK)]
         n = 0
         work = partial(_chunk, rules.roots, msgspec.json.encode(options))
-        with ProcessPoolExecutor(max_workers=jobs) as pool:
+        with make_pool(jobs) as pool:
             for results in pool.map(work, chunks):
                 for file_result in results:
                     yield n, file_result

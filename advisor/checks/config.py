@@ -94,7 +94,9 @@ def _ask_git(folder: Path, *words: str) -> bytes | None:
     if git is None:
         raise BadInput("--config-from wants Git, which is not here")
     try:
-        done = subprocess.run([git, *words], cwd=folder, capture_output=True, timeout=PATIENCE, check=False)
+        done = subprocess.run(  # noqa: S603  reads one object, no shell
+            [git, *words], cwd=folder, capture_output=True, timeout=PATIENCE, check=False
+        )
     except (OSError, ValueError, subprocess.TimeoutExpired) as e:
         raise BadInput(f"--config-from wants Git: {e}") from None
     return done.stdout if done.returncode == 0 else None

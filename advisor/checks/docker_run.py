@@ -234,7 +234,7 @@ def find_exposure(ports: Sequence[tuple[str | None, int | None, int | None]], ho
 
 def parse_container_size(value: str | None) -> int | None:
     """Docker's and Kubernetes' sizes in bytes (docker's `16g` and `16gb` are GiB); None when it cannot be read."""
-    m = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([bkmgtp]?)b?\s*", str(value or "").lower())
+    m = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([bkmgtp]?)b?\s*", str(value or "").lower())
     if m:
         return round(float(m[1]) * {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}[m[2]])
     try:

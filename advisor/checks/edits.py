@@ -125,7 +125,7 @@ def make_edit(line: int, before: str, after: str) -> FileEdit:
             end += 1
         new = after[head : len(after) - (len(before) - end)]
     else:  # of equal places to cut, the one between words
-        while head and not _BLANK.match(before[head]) and before[head - 1] == before[end - 1]:
+        while 0 < head < end and not _BLANK.match(before[head]) and before[head - 1] == before[end - 1]:
             head, end = head - 1, end - 1
     return FileEdit(line=line, column=head + 1, old=before[head:end], new=new)
 

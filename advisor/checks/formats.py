@@ -129,7 +129,7 @@ def write_report_text(report: CheckReport, name: str, rules: Catalog) -> str:
     """The report in the format of this name, without secrets and without what a terminal or a runner would obey."""
     made = FORMATS[name](make_safe(report), rules)
     if name == "github":
-        return made
+        return made.replace("##[", "#\\#[").replace("##vso[", "#\\#vso[")
     if name in ("json", "sarif", "gitlab"):
         return made.replace("##[", "#\\u0023[")
     return "\n".join(escape_commands(line) for line in made.split("\n"))

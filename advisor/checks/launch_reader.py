@@ -100,10 +100,10 @@ def read_launch(
     else:
         named = name_model(model, knowledge)
         if named is None:
-            reasons.append(_unknown_model(model))
+            reasons.append(model_names.describe_unknown(model))
         elif named.assumed:
             assumed.append(named.assumed)
-    if named is not None and any(x.startswith(model_names.LOCKED) for x in _sources(named.name, knowledge)):
+    if named is not None and model_names.is_locked(named.name, knowledge.rules):
         assumed.append(f"the dimensions of {named.name} are those that advise.lock pins")
     by_path = (
         named is not None
@@ -137,19 +137,6 @@ def read_launch(
             settings=settings,
         )
     return LaunchReading(model, named, request, tuple(dict.fromkeys(reasons)), tuple(assumed), by_path)
-
-
-def _sources(name: str, knowledge: Knowledge) -> tuple[str, ...]:
-    try:
-        return knowledge.rules.find_model(name).source
-    except AdvisorError:
-        return ()
-
-
-def _unknown_model(model: Text) -> str:
-    if model_names.is_path(model):
-        return f"what lies at {model} is not known here"
-    return f"{model[:120]} is not in the catalogue (`advise lock` pins the dimensions of a private model)"
 
 
 def _stated(

@@ -26,33 +26,34 @@ Examples:
     "--jsonl", "source", required=True, metavar="FILE|-", help="One deployment a line; `-` reads standard input."
 )
 @click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
+@click.option("--strict", is_flag=True, help="A setting that the engine does not have is an error of its line.")
 @options.add_rules_option
 @options.quiet
-def command(source: str, jobs: int, quiet: bool) -> int:
+def command(source: str, jobs: int, strict: bool, quiet: bool) -> int:
     """Memory and speed of many deployments.
 
     One JSON object a line in, one a line out, same order; what is wrong with a line is answered on that line.
     """
     if source == "-":
-        return _run(sys.stdin.buffer, jobs, quiet)
+        return _run(sys.stdin.buffer, jobs, strict, quiet)
     from pathlib import Path
 
     from advisor.errors import BadFile
 
     try:
         with Path(source).open("rb") as f:
-            return _run(f, jobs, quiet)
+            return _run(f, jobs, strict, quiet)
     except OSError as e:
         raise BadFile(source, f"cannot be read: {e.strerror or e}") from None
 
 
-def _run(lines: BinaryIO, jobs: int, quiet: bool) -> int:
+def _run(lines: BinaryIO, jobs: int, strict: bool, quiet: bool) -> int:
     from advisor.batch import answer_lines
 
     out = sys.stdout.buffer
     show = not quiet and sys.stderr.isatty() and not sys.stdout.isatty()
     done = 0
-    for answer in answer_lines(_whole(lines), options.list_rule_roots(), jobs):
+    for answer in answer_lines(_whole(lines), options.list_rule_roots(), jobs, strict):
         out.write(answer + b"\n")
         done += 1
         if show and done % 1000 == 0:

@@ -56,14 +56,17 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
 @click.option("--online", is_flag=True, help="Rentals as clouds offer them now, by gpuhunt (extra `prices`).")
 @click.option("--currency", metavar="CUR", help="Currency of the answer (default: the budget's, else EUR).")
 @click.option("--rate", "rates", multiple=True, metavar="CUR=X", help="Exchange rate: units for one US dollar.")
-@click.option("--hours", type=float, metavar="H", help="Hours a month that a rental runs (default 730).")
-@click.option("--tokens-per-second", "decode", type=float, metavar="N", help="Wanted rate of one request.")
-@click.option("--ttft", type=float, metavar="S", help="Wanted time to first token, seconds.")
-@click.option("--tpot", type=float, metavar="S", help="Wanted time per output token, seconds.")
+@click.option("--hours", type=options.POSITIVE, metavar="H", help="Hours a month that a rental runs (default 730).")
+@click.option("--tokens-per-second", "decode", type=options.POSITIVE, metavar="N", help="Wanted rate of one request.")
+@click.option("--ttft", type=options.POSITIVE, metavar="S", help="Wanted time to first token, seconds.")
+@click.option("--tpot", type=options.POSITIVE, metavar="S", help="Wanted time per output token, seconds.")
 @click.option("--electricity", type=float, metavar="EUR", help="Price of one kWh in EUR.")
-@click.option("--duty", type=click.FloatRange(0, 1), metavar="SHARE", help="Share of the time at load, 0 to 1.")
+@click.option("--duty", type=options.SHARE, metavar="SHARE", help="Share of the time at load, 0 to 1.")
 @click.option(
-    "--api-price", type=float, metavar="X", help="A hosted API's price per million output tokens, to compare."
+    "--api-price",
+    type=options.POSITIVE,
+    metavar="X",
+    help="Price of a hosted API for a million output tokens.",
 )
 @click.option(
     "--sort",
@@ -135,7 +138,9 @@ def command(**given: Any) -> int:
 # fields of the request as the options are called, for messages
 _CALLED = {
     "budget": "--budget", "rent": "--rent", "currency": "--currency", "exchange_rates": "--rate",
-    "prices": "--prices", "online": "--online", "hours_per_month": "--hours",
+    "prices": "--prices", "online": "--online", "hours_per_month": "--hours", "eur_per_kwh": "--electricity",
+    "min_decode_tps": "--tokens-per-second", "ttft_s": "--ttft", "tpot_s": "--tpot", "duty": "--duty",
+    "api_price": "--api-price",
 }  # fmt: skip
 
 

@@ -100,6 +100,24 @@ class _PositiveNumber(click.ParamType):  # type: ignore[type-arg,unused-ignore] 
 POSITIVE = _PositiveNumber()
 
 
+class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer releases only
+    """A number from 0 to 1."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if not 0 <= number <= 1:
+            self.fail(f"{str(value)[:40]!r} is not a number from 0 to 1", param, ctx)
+        return number
+
+
+SHARE = _Share()
+
+
 def add_hardware_options(function: F) -> F:
     """`--on` and `--machine`."""
     function = click.option(

@@ -6,6 +6,8 @@ from typing import Any
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Estimate, MemoryEstimate
+from advisor.engines.unknown_settings import describe_unknown_settings
+from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, LoadSpec, estimate, estimate_load_speed, join_estimates, resolve_request
 from advisor.machines.types import Machine
 from advisor.planning.holding import Holding, find_holding, make_traffic
@@ -17,11 +19,19 @@ def answer_deployment(deployment: Deployment, rules: Catalog) -> Estimate:
 
 
 def answer_request(
-    request: EstimateRequest, rules: Catalog, machines: dict[str, Machine] | None = None, request_id: object = None
+    request: EstimateRequest,
+    rules: Catalog,
+    machines: dict[str, Machine] | None = None,
+    request_id: object = None,
+    strict: bool = False,
 ) -> Estimate:
-    """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput."""
+    """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
+    setting that the engine does not have, which is a warning otherwise."""
     deployment, notes = resolve_request(request, rules, machines)
-    return _answer(deployment, rules, request.workload, notes, request_id)
+    unknown = describe_unknown_settings(request.settings, rules.engine(deployment.engine), rules)
+    if unknown and strict:
+        raise BadInput("; ".join(unknown))
+    return _answer(deployment, rules, request.workload, (*notes, *unknown), request_id)
 
 
 def _answer(

