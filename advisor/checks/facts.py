@@ -168,6 +168,7 @@ def load_all() -> None:
         facts_batch,
         facts_cluster,
         facts_downloads,
+        facts_driver,
         facts_fit,
         facts_gpu,
         facts_llama,

@@ -38,6 +38,22 @@ def _too_short(context: FactContext) -> bool | None:
     return None if load is None else budget < load
 
 
+@fact("download.seconds", "float", "time to download the weights at 0.2 GB/s, where no volume keeps them; assumed")
+def _download(context: FactContext) -> float | None:
+    size = context.facts["model.gib"]
+    if context.facts["cache.mounted"] is not False or context.facts["model.hub_id"] is not True:
+        return 0.0
+    return None if size is None else round(float(size) * 1.074 / 0.2)
+
+
+@fact("probe.ends_download", "bool", "probes restart the container before the weights are downloaded and loaded")
+def _ends_download(context: FactContext) -> bool | None:
+    budget, load, fetch = (context.facts[x] for x in ("probe.budget_seconds", "load.seconds", "download.seconds"))
+    if budget is None or not fetch:
+        return False
+    return None if load is None else load <= budget < load + fetch
+
+
 @fact("probe.path_unknown", "bool", "a probe asks for a path the engine does not have")
 def _path(context: FactContext) -> bool | None:
     known = context.knowledge.server(context.checked.launch.engine)

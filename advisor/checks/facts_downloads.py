@@ -111,18 +111,21 @@ def _wrong_path(context: FactContext) -> bool | None:
 @fact("model.path_not_mounted", "bool", "the model's path is on no volume of the container")
 def _not_mounted(context: FactContext) -> bool | None:
     word = context.checked.reading.model
-    setup = context.checked.launch.setup
     if word is None or word.unknown:
         return None
-    if (
-        not setup.container
-        or not word.startswith("/")
-        or context.checked.launch.kind in ("dockerfile", "srt-slurm", "recipe", "yaml", "infernet")
-    ):
-        return False
-    image = image_ref(context)
-    if image is None or image.entry is None or not image.entry.official or setup.storage_uri:
-        return False
-    if setup.cluster and context.facts["setup.standard_pod"] is not True:
+    if not word.startswith("/") or context.checked.launch.setup.storage_uri or not context.facts["setup.all_mounts"]:
         return False
     return find_mount(context, word) is None
+
+
+@fact(
+    "setup.all_mounts", "bool", "the container is an engine's own image, and the file says all that is mounted into it"
+)
+def _all_mounts(context: FactContext) -> bool:
+    setup, kind = context.checked.launch.setup, context.checked.launch.kind
+    if not setup.container or kind in ("dockerfile", "srt-slurm", "recipe", "yaml", "infernet"):
+        return False
+    image = image_ref(context)
+    if image is None or image.entry is None or not image.entry.official:
+        return False
+    return not setup.cluster or context.facts["setup.standard_pod"] is True

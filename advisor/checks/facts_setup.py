@@ -7,10 +7,9 @@ import re
 from advisor.checks.facts import FactContext, fact
 from advisor.checks.facts_arguments import flag_number
 from advisor.checks.facts_model import weight_bytes
-from advisor.checks.launch import Mount
+from advisor.checks.launch import Mount, find_holding_mount
 from advisor.checks.recognise import ImageReference, parse_image
 from advisor.engines.pool import PINNED_MORE
-from advisor.engines.versions import version_key
 from advisor.units import GIB
 
 _FLOATING = re.compile(
@@ -25,12 +24,7 @@ def image_ref(context: FactContext) -> ImageReference | None:
 
 def find_mount(context: FactContext, path: str) -> Mount | None:
     """The mount that holds a path; None where no mount does."""
-    plain = path.rstrip("/") or "/"
-    for mount in sorted(context.checked.launch.setup.mounts, key=lambda m: -len(m.target)):
-        t = mount.target.rstrip("/")
-        if plain == t or plain.startswith(t + "/"):
-            return mount
-    return None
+    return find_holding_mount(context.checked.launch.setup.mounts, path)
 
 
 def _boolean(name: str, doc: str, read: str) -> None:
@@ -270,19 +264,9 @@ def _doubled(context: FactContext) -> bool:
     return "doubled" in context.checked.launch.setup.places
 
 
-@fact("image.cuda", "version", "CUDA the image's tag names")
-def _cuda(context: FactContext) -> str | None:
-    image_reference = image_ref(context)
-    m = re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", (image_reference.tag or "") if image_reference else "")
-    return f"{m[1]}.{m[2] or 0}" if m else None
-
-
-@fact("image.driver_too_old", "bool", "the image's CUDA is newer than the driver supports")
-def _driver(context: FactContext) -> bool | None:
-    mine, have = context.facts["image.cuda"], context.facts["driver.cuda"]
-    if mine is None:
-        return False
-    return None if have is None else version_key(mine)[0] > version_key(have)[0]
+@fact("setup.one_string", "bool", "the program and all its arguments are one word, which no file is called")
+def _one_string(context: FactContext) -> bool:
+    return "command" in context.checked.launch.setup.places
 
 
 @fact("devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice")

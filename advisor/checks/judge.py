@@ -83,7 +83,9 @@ def check_launch(
             shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
             own = f"{memory_estimate.context_length:,} tokens, the model's own, do not fit"
             why.insert(0, f"no context length is set: {own}, {shorter}")
-        if launch_reading.by_path:
+        if launch_reading.by_path and _names_one_file(launch_reading):
+            why.insert(0, "if the file is what its name says")
+        elif launch_reading.by_path:
             fits = None
             why.insert(0, "it would not fit if the name of the path is the model's")
     holding = Holding(None, None)
@@ -163,6 +165,12 @@ def pool_tokens(memory_estimate: MemoryEstimate) -> int | None:
     """Tokens that the pool of one replica holds, at the growth per token; None where there is no pool."""
     room, row = memory_estimate.kv_cache.available_bytes, memory_estimate.kv_cache.bytes_per_token
     return None if room is None or not row else max(0, int(room // row))
+
+
+def _names_one_file(found: reading.LaunchReading) -> bool:
+    """Whether the path is that of a file whose name says model and format: of a folder's name the format is a guess."""
+    named = found.named
+    return named is not None and named.quantization is not None and str(found.model or "").endswith(".gguf")
 
 
 def _plain(value: str | None) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -17,6 +18,16 @@ class Mount(Record, frozen=True, kw_only=True):
     kind: str = "volume"  # volume, bind, memory, pvc, host, config, secret
     size_bytes: int | None = None
     source: str | None = None
+
+
+def find_holding_mount(mounts: Sequence[Mount], path: str) -> Mount | None:
+    """The one of the mounts that holds a path; None where none does."""
+    plain = path.rstrip("/") or "/"
+    for mount in sorted(mounts, key=lambda m: -len(m.target)):
+        t = mount.target.rstrip("/")
+        if plain == t or plain.startswith(t + "/"):
+            return mount
+    return None
 
 
 class HealthProbe(Record, frozen=True, kw_only=True):

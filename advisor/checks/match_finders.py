@@ -29,6 +29,7 @@ from advisor.checks.value_matches import (
     removed_variables,
     secrets,
     unknown_variables,
+    unmounted_files,
 )
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ EACH: dict[str, MatchFinder] = {
     "near_models": near_models,
     "left_open": left_open,
     "flash_values": flash_values,
+    "unmounted_files": unmounted_files,
 }
 
 

@@ -236,8 +236,11 @@ class LaunchFinder:
         found = self.command(words, env, line_of(words[0]), depth + 1) if words else []
         if not found and len(words) == 1 and " " in words[0]:
             found = self.script(words[0], line_of(words[0]) + (1 if words[0].block else 0), env, depth + 1)
+        one_string = bool(found) and entrypoint is not None and len(words) == len(entrypoint) == 1 and " " in words[0]
         doubled = bool(found) and not entrypoint and entry is not None and entry.entry == "serve"
         if not found and image is not None and entry is not None:
+            if not entrypoint and self._repeats_program(entry, args):
+                doubled, args = True, args[1:]
             found = self._by_image(image, entry, entrypoint, args, env)
         version = image_version(image) if image else None
         out = []
@@ -249,6 +252,7 @@ class LaunchFinder:
             places = {
                 **around.places,
                 **({"doubled": 1} if doubled and started_engine.engine == (entry.engine if entry else "") else {}),
+                **({"command": line_of(words[0]) or 1} if one_string else {}),
             }
             import msgspec
 
@@ -257,6 +261,14 @@ class LaunchFinder:
             )
             out.append(started_engine._replace(version=pinned, version_from=said, setup=around))
         return out
+
+    def _repeats_program(self, entry: KnownImage, args: list[Text]) -> bool:
+        """Whether the arguments begin with the word that starts the server, which the makers' own image has in its
+        entry point."""
+        known = self.know.rules.engines().get(entry.engine)
+        if known is None or entry.entry != "serve" or not entry.official or not args:
+            return False
+        return args[0] in {w for p in known.recognition.programs.values() for w in p.after}
 
     def _by_image(
         self,

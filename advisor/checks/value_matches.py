@@ -12,6 +12,7 @@ from advisor.checks.findings import FileEdit
 from advisor.checks.flag_matches import other_values
 from advisor.checks.judge import CheckedLaunch
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.launch import find_holding_mount
 from advisor.checks.located_text import Text, lines_of
 from advisor.checks.rule_match import RuleMatch, find_place, is_near
 from advisor.engines.flag_tables import list_accepted_values
@@ -133,6 +134,26 @@ def modelfile_unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Kno
 def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
     lines = lines_of(facts._seen.source)
     return (make_edit(value.line, lines[value.line - 1], ""),) if 0 < value.line <= len(lines) else ()
+
+
+# folders that images bring along, or that the system fills
+_OF_IMAGE = re.compile(
+    r"^/(vllm-workspace|sgl-workspace|workspace|app|opt|usr|etc|lib\d*|bin|proc|sys|dev|run|tmp|var|root)(/|$)"
+)
+
+
+def unmounted_files(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Files that flags name and that no volume holds, in a container of the engine's own image."""
+    table = knowledge.flags(checked.launch.engine)
+    if table is None or facts["setup.all_mounts"] is not True:
+        return
+    mounts = checked.launch.setup.mounts
+    for name in table.table.files:
+        value = checked.arguments.value(name)
+        if value is None or value.unknown or not value.startswith("/") or _OF_IMAGE.match(value):
+            continue
+        if find_holding_mount(mounts, value) is None:
+            yield RuleMatch(name, {"name": name, "value": str(value)}, find_place(value))
 
 
 CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")

@@ -9,7 +9,7 @@ from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.engines.versions import version_key
-from advisor.meanings import EngineId, Pattern, Version
+from advisor.meanings import EngineId, FlagName, Pattern, Version
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.record import Record
 
@@ -78,6 +78,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     oldest_read: Version | None = None  # the oldest version whose flags were read
     port: int | None = None
     positional: tuple[str, ...] = ()
+    files: tuple[FlagName, ...] = ()  # flags whose value, where it is a path, is a file that must be there
     flags: dict[str, FlagEntry] = {}
     since: dict[Version, tuple[str, ...]] = {}  # first version seen with them -> names
     gone: dict[str, FlagRemoval] = {}

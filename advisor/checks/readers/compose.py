@@ -24,6 +24,7 @@ from advisor.checks.located_text import (
     parse_documents,
     value_at,
 )
+from advisor.checks.readers.compose_build import find_build_base
 from advisor.checks.readers.context import (
     ReaderContext,
     expand_variables,
@@ -181,6 +182,8 @@ def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: in
         found = [
             StartedEngine(engine, None, (), env, setup=setup, unresolved=("what the image that is built here starts",))
         ]
+    if not found:
+        found = find_build_base(service, env, setup, ctx)
     out = make_launches(ctx, "compose", found, name)
     out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(service) or line) for x in out]
     return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]

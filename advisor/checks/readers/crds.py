@@ -12,6 +12,7 @@ from advisor.checks import accelerators
 from advisor.checks.docker_run import parse_container_size
 from advisor.checks.launch import Launch, LaunchSetup
 from advisor.checks.located_text import as_mapping, as_string, as_whole_number, line_of, make_text, value_at
+from advisor.checks.readers.app_template import read_release
 from advisor.checks.readers.context import ReaderContext, read_environment
 from advisor.checks.readers.crds_common import (
     find_name,
@@ -165,4 +166,5 @@ _READERS: dict[str, Callable[[dict[str, Any], ReaderContext], list[Launch]]] = {
     "RayCluster": read_ray,
     "NIMService": _nim,
     "NIMCache": _nim,
+    "HelmRelease": read_release,
 }

@@ -20,7 +20,7 @@ from advisor.checks.located_text import (
     parse_documents,
     value_at,
 )
-from advisor.checks.readers.context import ReaderContext, make_finder, make_launches, read_environment
+from advisor.checks.readers.context import ReaderContext, find_inside, make_finder, make_launches, read_environment
 from advisor.checks.readers.crds_common import find_name, make_launch, read_pod
 from advisor.errors import BadFile
 
@@ -78,11 +78,43 @@ def read_ray(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
+def is_serve_config(doc: Mapping[str, Any]) -> bool:
+    """Whether a document is a configuration of Ray Serve that names models."""
+    return any(
+        isinstance(value_at(app, "args", "llm_configs"), list)
+        for app in as_sequence(doc.get("applications"))
+        if isinstance(app, dict)
+    )
+
+
+def read_serve_config(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """The launches of a configuration file of Ray Serve."""
+    found = _serve_config(doc, {}, ctx, LaunchSetup())
+    return [msgspec.structs.replace(x, kind="yaml") for x in found]
+
+
+def _referred(path: Text, ctx: ReaderContext) -> Any:
+    """The model's configuration in a file beside this one; None where it is not there."""
+    from advisor.files import read_text
+
+    file = find_inside(ctx.folder, str(path))
+    try:
+        docs = parse_documents(read_text(file, 2**20), str(file)) if file is not None else []
+    except BadFile:
+        return None
+    return docs[0] if docs and isinstance(docs[0], dict) else None
+
+
 def _serve_config(doc: Any, resource: Mapping[str, Any], ctx: ReaderContext, setup: LaunchSetup) -> list[Launch]:
     out: list[Launch] = []
     kinds = ctx.know.resources
     for app in as_sequence(value_at(doc, "applications")):
-        for llm in as_sequence(value_at(app, "args", "llm_configs")):
+        for given in as_sequence(value_at(app, "args", "llm_configs")):
+            llm = _referred(given, ctx) if isinstance(given, Text) else given
+            if llm is None:
+                engine, open_ = kinds["ray-serve-llm"].engine, (f"what {given} says",)
+                out.append(make_launch(ctx, resource, given, engine, setup=setup, unresolved=open_))
+                continue
             source = as_string(value_at(llm, "model_loading_config", "model_source")) or as_string(
                 value_at(llm, "model_loading_config", "model_id")
             )

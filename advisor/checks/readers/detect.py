@@ -19,7 +19,17 @@ from advisor.checks.located_text import (
     parse_documents,
     value_at,
 )
-from advisor.checks.readers import compose, configs, envfile, helm, kubernetes, launchers, units
+from advisor.checks.readers import (
+    app_template,
+    compose,
+    configs,
+    crds_ray,
+    envfile,
+    helm,
+    kubernetes,
+    launchers,
+    units,
+)
 from advisor.checks.readers.context import ReaderContext, make_finder, make_launches, read_environment, read_nested
 from advisor.checks.recognise import parse_image
 from advisor.errors import BadFile
@@ -128,6 +138,13 @@ def _document(doc: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
         return launchers.read_srt_slurm(doc, ctx)
     if isinstance(doc.get("run"), Text) and ("resources" in doc or "envs" in doc or "setup" in doc):
         return launchers.read_skypilot(doc, ctx)
+    if app_template.is_app_template(doc):
+        return app_template.read_values(doc, ctx)
+    if crds_ray.is_serve_config(doc):
+        return crds_ray.read_serve_config(doc, ctx)
+    listed = launchers.read_model_list(doc, ctx)
+    if listed:
+        return listed
     engine = configs.find_flags_engine(doc, ctx)
     if engine is not None:
         return configs.read_flags_file(doc, engine, ctx)

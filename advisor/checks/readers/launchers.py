@@ -1,4 +1,4 @@
-"""Files of launchers around an engine: Infernet, SkyPilot, recipes of the vLLM project, srt-slurm."""
+"""Files of launchers around an engine: Infernet, SkyPilot, recipes of the vLLM project, srt-slurm, lists of models."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from advisor.checks.located_text import (
     value_at,
 )
 from advisor.checks.readers.configs import read_flags_file
-from advisor.checks.readers.context import ReaderContext, make_finder, make_launches, read_environment
+from advisor.checks.readers.context import MAX_LAUNCHES, ReaderContext, make_finder, make_launches, read_environment
 
 
 def read_infernet(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
@@ -165,3 +165,35 @@ def read_srt_slurm(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
         setup = LaunchSetup(hardware=words, gpu_granted=True, container=True, image=container)
         out = [Launch(file=ctx.file, line=line_of(doc), kind="srt-slurm", engine=engine, model=model, setup=setup)]
     return out
+
+
+def _flag_words(flag: Any, value: Any) -> list[Text]:
+    """A flag and its value as words; a switch that is on stands alone, one that is off does not stand there."""
+    switch = as_boolean(value)
+    words = [flag] if switch else [] if switch is False else [flag, value]
+    return [w for w in words if isinstance(w, Text)]
+
+
+def read_model_list(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """Lists of models with an engine's arguments for each (`vllm_args: {--max-model-len: 65536}`), as launchers for
+    Slurm keep them; empty for anything else."""
+    engines, out = ctx.know.rules.engines(), list[Launch]()
+    for name, body in as_mapping(doc.get("models")).items():
+        for key, given in as_mapping(body).items():
+            engine = str(key).removesuffix("_args")
+            if engine == key or engine not in engines or not isinstance(given, dict):
+                continue
+            if not all(str(flag).startswith("--") for flag in given):
+                continue
+            argv = [w for flag, value in given.items() for w in _flag_words(flag, value)]
+            argv.append(make_text("$LAUNCHER", line_of(given), 0, ("what the launcher adds",)))
+            cards, nodes = as_whole_number(body.get("gpus_per_node")), as_whole_number(body.get("num_nodes")) or 1
+            setup = LaunchSetup(gpu_count=cards * nodes if cards else None, gpu_granted=True if cards else None)
+            called = as_string(body.get("model")) or make_text(str(name), line_of(name) or line_of(body))
+            out.append(
+                Launch(
+                    file=ctx.file, line=line_of(given) or line_of(body), kind="yaml", name=f"{name}/{engine}",
+                    resource=f"{name}/{engine}", engine=engine, model=called, argv=tuple(argv), setup=setup,
+                )
+            )  # fmt: skip
+    return out[:MAX_LAUNCHES]
