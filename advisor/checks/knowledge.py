@@ -149,6 +149,13 @@ class Knowledge:
         """Commands of an engine's program that ask a running server for a model."""
         return frozenset(w for p in self.programs.values() if p.engine == engine for w in p.how.clients)
 
+    def starts_by_itself(self, image: KnownImage, word: str) -> bool:
+        """Whether the makers' own image starts its server by this word, which then stands in its entry point."""
+        known = self.rules.engines().get(image.engine)
+        if known is None or image.entry != "serve" or not image.official or known.recognition.image_is_program:
+            return False
+        return word in {w for p in known.recognition.programs.values() for w in p.after}
+
     def engine_by_flags(self, engine: str, words: Sequence[str]) -> str:
         """The engine that extends another's program, where flags of its own are given; else that one."""
         flags = {w.partition("=")[0].lstrip("-").replace("_", "-") for w in words if w.startswith("--")}

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks import docker_run, shell
 from advisor.checks.knowledge import Knowledge, KnownImage
@@ -239,7 +241,7 @@ class LaunchFinder:
         one_string = bool(found) and entrypoint is not None and len(words) == len(entrypoint) == 1 and " " in words[0]
         doubled = bool(found) and not entrypoint and entry is not None and entry.entry == "serve"
         if not found and image is not None and entry is not None:
-            if not entrypoint and self._repeats_program(entry, args):
+            if not entrypoint and args and self.know.starts_by_itself(entry, args[0]):
                 doubled, args = True, args[1:]
             found = self._by_image(image, entry, entrypoint, args, env)
         version = image_version(image) if image else None
@@ -249,26 +251,14 @@ class LaunchFinder:
             same = entry is not None and entry.engine == started_engine.engine
             pinned = started_engine.version or (version if same else None)
             said = started_engine.version_from or ("the image tag" if pinned and same else None)
-            places = {
-                **around.places,
-                **({"doubled": 1} if doubled and started_engine.engine == (entry.engine if entry else "") else {}),
-                **({"command": line_of(words[0]) or 1} if one_string else {}),
-            }
-            import msgspec
-
+            places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
+            if doubled and started_engine.engine == (entry.engine if entry else ""):
+                places = {**places, "doubled": 1}
             around = msgspec.structs.replace(
                 around, container=True, image=str(reference) if reference else None, places=places
             )
             out.append(started_engine._replace(version=pinned, version_from=said, setup=around))
         return out
-
-    def _repeats_program(self, entry: KnownImage, args: list[Text]) -> bool:
-        """Whether the arguments begin with the word that starts the server, which the makers' own image has in its
-        entry point."""
-        known = self.know.rules.engines().get(entry.engine)
-        if known is None or entry.entry != "serve" or not entry.official or not args:
-            return False
-        return args[0] in {w for p in known.recognition.programs.values() for w in p.after}
 
     def _by_image(
         self,
