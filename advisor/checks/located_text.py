@@ -118,6 +118,26 @@ def replace_templates(source: str) -> str:
     return "\n".join(lines)
 
 
+def parse_readable_documents(source: str, where: object, first_line: int) -> list[Any]:
+    """The documents of a stream that can be read, where one of several cannot; empty where there is but one."""
+    parts, begin = [], 0
+    lines = source.split("\n")
+    for i, line in enumerate(lines):
+        if line == "---" or line.startswith(("--- ", "---\t", "---\r")):
+            parts.append((begin, lines[begin:i]))
+            begin = i
+    parts.append((begin, lines[begin:]))
+    if len(parts) > MAX_DOCUMENTS or len(parts) < 2:
+        return []
+    out = list[Any]()
+    for at, part in parts:
+        try:
+            out += _documents("\n".join(part), where, first_line + at)
+        except BadFile:
+            continue
+    return out
+
+
 def _inside(template: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", " ", template).strip().replace(" ", ".") or "template"
 

@@ -78,12 +78,8 @@ def check_file(
         folder = None if name == "-" else Path(name).parent
         return check_source(source, name, folder, knowledge, book, options, machines)
     except BadFile as e:
-        m = re.match(r"^.*?:(\d+): ", e.message)
         over = not alone and isinstance(e, (NotText, LinkOut))
-        message = _without_place(e.message, name)
-        return FileResult(
-            problem=FileProblem(file=name, line=int(m[1]) if m else None, message=message, passed_over=over)
-        )
+        return FileResult(problem=_describe_problem(name, e, over))
     except (AdvisorError, MemoryError):
         raise
     except Exception as e:  # whatever one file does, the others are checked
@@ -106,6 +102,12 @@ def _read(name: str, stdin: bytes | None) -> str:
     if leads_out(name):
         raise LinkOut(name, describe_link(name))
     return decode_text(read_bytes(name, MAX_BYTES), name)
+
+
+def _describe_problem(name: str, fault: BadFile, passed_over: bool = False) -> FileProblem:
+    m = re.match(r"^.*?:(\d+): ", fault.message)
+    message = _without_place(fault.message, name)
+    return FileProblem(file=name, line=int(m[1]) if m else None, message=message, passed_over=passed_over)
 
 
 def _without_place(message: str, name: str) -> str:
@@ -140,7 +142,10 @@ def check_source(
     """The result of one text. Raises BadFile."""
     from advisor.checks.suppress import apply_suppressions
 
-    launches = read_launches(source, name, 1, ReaderContext(name, knowledge, options.variables, folder))
+    faults: list[BadFile] = []
+    launches = read_launches(
+        source, name, 1, ReaderContext(name, knowledge, options.variables, folder, problems=faults)
+    )
     launches = declarations.apply_declarations(launches, source, name)
     relocate(launches, source)
     on, on_from = options.on, options.on_from
@@ -152,4 +157,5 @@ def check_source(
     verdicts: list[CheckedLaunch] = [check_launch(x, knowledge, asked, machines) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)
     kept, gone = apply_suppressions(findings, source, name, [v.launch for v in verdicts], options.suppressions, book)
-    return FileResult(tuple(v.judged for v in verdicts), tuple(kept), tuple(gone), tuple(skipped))
+    problem = _describe_problem(name, faults[0]) if faults else None
+    return FileResult(tuple(v.judged for v in verdicts), tuple(kept), tuple(gone), tuple(skipped), problem)

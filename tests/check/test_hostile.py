@@ -292,3 +292,28 @@ def test_the_configuration_of_another_commit(tmp_path: Path) -> None:
         assert told.returncode == 2
         assert "no commit of this repository" in told.stderr
     assert advise(tmp_path, "t.sh", "--no-config", "--config-from", "HEAD").returncode == 2
+
+
+def test_of_several_documents_the_readable_ones_are_read(tmp_path: Path) -> None:
+    """As kubectl does, which applies what it can and fails for the rest."""
+    pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: v\n"
+    pod += "    image: vllm/vllm-openai:v0.33.0\n    args: [Qwen/Qwen3-8B, --tensor-paralel-size, '2']\n    resources: {limits: {nvidia.com/gpu: 2}}\n"
+    body = f"a: 1\n---\nb: [1,\nc: }}\n---\n{pod}"
+    (tmp_path / "pod.yaml").write_text(body)
+    report = check_paths([tmp_path / "pod.yaml"], RULES_ALONE)
+    (slip,) = [f for f in report.findings if f.rule == "flag-unknown"]
+    assert body.splitlines()[slip.line - 1].strip().startswith("args:")
+    assert [p.line for p in report.problems] == [4]
+    assert report.status() == 1
+    (tmp_path / "pod.yaml").write_text(body.replace("paralel", "parallel"))
+    alone = CheckOptions(fit=False, select=("flag-unknown",))
+    assert check_paths([tmp_path / "pod.yaml"], alone).status() == 2
+
+
+def test_a_text_inside_a_file_may_be_anything(tmp_path: Path) -> None:
+    """A ConfigMap holds programs of any language; what is none of ours is no fault of the file."""
+    script = "    import vllm\n    app: App = App()\n    x = {a: [\n"
+    (tmp_path / "c.yaml").write_text(
+        f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  serve.py: |\n{script}"
+    )
+    assert not check_paths([tmp_path / "c.yaml"], RULES_ALONE).problems

@@ -11,6 +11,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch, LaunchSetup
 from advisor.checks.located_text import Text, as_string, line_of, make_text
 from advisor.checks.recognise import LaunchFinder, StartedEngine
+from advisor.errors import BadFile
 
 MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
 MAX_LAUNCHES = 500  # of one file
@@ -32,6 +33,7 @@ class ReaderContext(NamedTuple):
     )
     depth: int = 0
     line: int = 1  # of the first line of the text in the file
+    problems: list[BadFile] | None = None  # gathers what part of a file cannot be read, where the rest can be
 
 
 def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:

@@ -17,6 +17,7 @@ from advisor.checks.located_text import (
     line_of,
     lines_of,
     parse_documents,
+    parse_readable_documents,
     value_at,
 )
 from advisor.checks.readers import (
@@ -58,11 +59,15 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
         return _fenced(source, here)
     try:
         docs = parse_documents(source, here.file, line)
-    except BadFile:
+    except BadFile as e:
         if name.lower().endswith((".yaml", ".yml", ".json")):
-            raise
+            docs = parse_readable_documents(source, here.file, line) if here.problems is not None else []
+            if not docs or here.problems is None:
+                raise
+            here.problems.append(e)
+            return _documents(docs, here)
         found = units.read_script(source, here)
-        if not found:  # neither: what cannot be read is never well
+        if not found and not ctx.depth:  # neither: what cannot be read is never well
             raise
         return found
     if all(isinstance(d, Text) or d is None for d in docs):
