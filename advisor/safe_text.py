@@ -6,6 +6,7 @@ What is shown is on one line and holds nothing that a terminal, a log viewer or 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -76,9 +77,15 @@ def make_safe(value: T) -> T:
     return made  # type: ignore[no-any-return]  # a text comes as a text, a struct as one of its kind
 
 
+@lru_cache(1 << 14)  # reports say the same words many times
+def _make_text_safe(value: str) -> str:
+    return escape_text(mask_secrets(value))
+
+
 def _make_safe(value: Any) -> Any:
     if isinstance(value, str):
-        return escape_text(mask_secrets(value))
+        made_text = _make_text_safe(value)
+        return value if made_text == value else made_text
     if isinstance(value, msgspec.Struct):
         changed = {}
         for name in value.__struct_fields__:

@@ -23,7 +23,7 @@ from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_m
 from advisor.checks.rules import Rulebook
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
-from advisor.safe_text import make_safe
+from advisor.safe_text import mask_secrets
 from advisor.tree import leads_out
 
 LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
@@ -96,9 +96,13 @@ class ResultCache:
         """Keep a result."""
         if key is None:
             return
-        whole = _CachedResult(**file_result._asdict())
-        if make_safe(whole) is whole:  # what has secrets in it, or is no plain text, is not kept
-            self.new[key] = msgspec.Raw(msgspec.json.encode(whole))
+        try:
+            data = msgspec.json.encode(_CachedResult(**file_result._asdict()))
+        except UnicodeEncodeError:  # a file name that is no text
+            return
+        text = data.decode()
+        if mask_secrets(text) == text:  # what has secrets in it is not kept
+            self.new[key] = msgspec.Raw(data)
 
     def save(self) -> None:
         """Write what this run saw, and of older results as many as there is room for. No cache is no error."""
