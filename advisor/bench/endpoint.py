@@ -11,6 +11,7 @@ from advisor.catalog.launch_types import ServerSelfReport
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.record import Record
+from advisor.safe_text import mask_secrets
 
 LIMIT = 4 * 2**20  # bytes of an answer
 
@@ -118,7 +119,7 @@ def answers_health(url: str, path: str, timeout: float = 2) -> bool:
     import urllib.request
 
     try:
-        with urllib.request.urlopen(_base(url) + path, timeout=timeout) as r:  # noqa: S310 - http or https, see _base
+        with _open(urllib.request.Request(_base(url) + path), timeout) as r:  # noqa: S310 - http or https, see _base
             return 200 <= int(r.status) < 300
     except (urllib.error.URLError, OSError, http.client.HTTPException, ValueError):
         return False
@@ -130,6 +131,37 @@ def _base(url: str) -> str:
     if not re.fullmatch(r"https?://[\w.\[\]:%~-]{1,300}(/[^\s\"'<>\\]{0,500})?", given):
         raise BadInput(f"{url[:80]!r} is no address; one like http://127.0.0.1:8000 is wanted")
     return given
+
+
+def _open(request: Any, timeout: float) -> Any:
+    """The answer to a request. A server may send it on within itself, and nowhere else: its headers hold a key."""
+    import urllib.error
+    import urllib.request
+    from urllib.parse import urlsplit
+
+    asked = urlsplit(request.full_url)
+
+    class WithinServer(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+            there = urlsplit(newurl)
+            if (there.scheme, there.netloc) != (asked.scheme, asked.netloc):
+                fp.close()
+                raise urllib.error.URLError(f"it sends on to {mask_secrets(newurl)[:80]}, which is not followed")
+            return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+    return urllib.request.build_opener(WithinServer).open(request, timeout=timeout)
+
+
+def _read(answer: Any, timeout: float) -> bytes:
+    """At most LIMIT + 1 bytes of an answer. Raises TimeoutError for one that takes longer as a whole."""
+    from time import monotonic
+
+    end, out = monotonic() + timeout, bytearray()
+    while len(out) <= LIMIT and (piece := answer.read1(min(1 << 16, LIMIT + 1 - len(out)))):
+        out += piece
+        if monotonic() > end:
+            raise TimeoutError(f"it takes longer than {timeout:g} s to answer")
+    return bytes(out)
 
 
 def _get(base: str, path: str, key: str | None, timeout: float) -> Any:
@@ -148,8 +180,8 @@ def _ask(base: str, path: str, key: str | None, timeout: float, body: dict[str, 
         headers["Content-Type"] = "application/json"
     try:
         request = urllib.request.Request(base + path, data, headers)  # noqa: S310 - http or https, see _base
-        with urllib.request.urlopen(request, timeout=timeout) as r:  # noqa: S310
-            raw = r.read(LIMIT + 1)
+        with _open(request, timeout) as r:
+            raw = _read(r, timeout)
     except urllib.error.HTTPError as e:
         message = _said(e)
         e.close()
