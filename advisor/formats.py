@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
+from advisor.catalog.downloads import list_repositories
 from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
 from advisor.meanings import QuantizationName
@@ -88,12 +89,26 @@ def choose_format(name: str | None, entry: Engine, model: Model, catalog: Catalo
         quantization = catalog.quantization(name)
         if quantization.id == "MXFP4" and kin == "gguf":
             return FormatChoice(catalog.quantization("MXFP4_MOE"), "MXFP4 is MXFP4_MOE in GGUF files")
-        return FormatChoice(quantization)
+        return FormatChoice(quantization, _describe_unpublished(quantization, kin, entry, model))
     if kin not in short:
         known = ", ".join(sorted(n for n, m in _shorthands(catalog).names.items() if kin in m))
         raise BadInput(f"quantization {name!r} means nothing for {entry.name}; it has {known}")
     quantization = catalog.quantization(short[kin])
-    return FormatChoice(quantization, f"{name} is taken as {quantization.id} on {entry.name}")
+    notes = (
+        f"{name} is taken as {quantization.id} on {entry.name}",
+        _describe_unpublished(quantization, kin, entry, model),
+    )
+    return FormatChoice(quantization, "; ".join(n for n in notes if n))
+
+
+def _describe_unpublished(quantization: Quantization, kin: str, entry: Engine, model: Model) -> str | None:
+    """What is said of a format of a model that is published quantized, where no checkpoint in that format is known."""
+    native = native_format(model)
+    if kin != "hf" or native is None or native == quantization.id or quantization.family == "none":
+        return None
+    if list_repositories(model, quantization.id) or (entry.start and quantization.id in entry.start.online_formats):
+        return None
+    return f"no {quantization.id} checkpoint of {model.id} is known: it is published as {native}"
 
 
 def _default(kin: str, entry: Engine, model: Model, catalog: Catalog) -> FormatChoice:

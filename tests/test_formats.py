@@ -79,3 +79,16 @@ def test_every_engine_has_a_family_and_every_default_is_in_the_catalogue() -> No
         assert formats.format_family(entry, RULES)
         chosen = formats.choose_format(None, entry, L8, RULES)
         assert RULES.quantization(chosen.quantization.id) is chosen.quantization
+
+
+def test_a_format_that_nobody_publishes_of_a_quantized_model_is_said() -> None:
+    """gpt-oss comes in MXFP4: an AWQ of it would be a quantization of a quantization."""
+    vllm = RULES.engine("vllm")
+    odd = formats.choose_format("AWQ", vllm, RULES.find_model("gpt-oss-120b"), RULES)
+    assert odd.note is not None
+    assert "published as MXFP4" in odd.note
+    assert formats.choose_format("MXFP4", vllm, RULES.find_model("gpt-oss-120b"), RULES).note is None
+    assert formats.choose_format("AWQ", vllm, RULES.find_model("Qwen/Qwen3-8B"), RULES).note is None
+    assert (
+        formats.choose_format("Q4_K_M", RULES.engine("llama.cpp"), RULES.find_model("gpt-oss-120b"), RULES).note is None
+    )

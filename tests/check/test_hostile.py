@@ -297,7 +297,8 @@ def test_the_configuration_of_another_commit(tmp_path: Path) -> None:
 def test_of_several_documents_the_readable_ones_are_read(tmp_path: Path) -> None:
     """As kubectl does, which applies what it can and fails for the rest."""
     pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: v\n"
-    pod += "    image: vllm/vllm-openai:v0.33.0\n    args: [Qwen/Qwen3-8B, --tensor-paralel-size, '2']\n    resources: {limits: {nvidia.com/gpu: 2}}\n"
+    pod += "    image: vllm/vllm-openai:v0.33.0\n    args: [Qwen/Qwen3-8B, --tensor-paralel-size, '2']\n"
+    pod += "    resources: {limits: {nvidia.com/gpu: 2}}\n"
     body = f"a: 1\n---\nb: [1,\nc: }}\n---\n{pod}"
     (tmp_path / "pod.yaml").write_text(body)
     report = check_paths([tmp_path / "pod.yaml"], RULES_ALONE)
