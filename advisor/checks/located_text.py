@@ -33,6 +33,7 @@ class Map(dict[str, Any]):
     """A mapping with the line it begins on. Keys are Text."""
 
     line: int = 0
+    doubled: tuple[Text, ...] = ()  # keys that stand there again; the last one counts
 
 
 class Seq(list[Any]):
@@ -138,6 +139,18 @@ def parse_readable_documents(source: str, where: object, first_line: int) -> lis
     return out
 
 
+def find_doubled_keys(docs: Any) -> Iterator[Text]:
+    """Keys that a mapping has twice, as they stand there again."""
+    stack = [docs]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, Map):
+            yield from here.doubled
+            stack.extend(here.values())
+        elif isinstance(here, list):
+            stack.extend(here)
+
+
 def _inside(template: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", " ", template).strip().replace(" ", ".") or "template"
 
@@ -216,6 +229,8 @@ def _plain(node: Any, where: object, shift: int, budget: list[int], depth: int =
         key = _plain(k, where, shift, budget, depth + 1)
         if isinstance(key, (Map, Seq)):
             continue
+        if key in made and key != "<<":
+            made.doubled = (*made.doubled, key)
         made[key if key is not None else make_text("", line)] = _plain(v, where, shift, budget, depth + 1)
     for extra in merged:
         for m in extra if isinstance(extra, list) else [extra]:

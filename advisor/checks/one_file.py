@@ -14,7 +14,7 @@ from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, Rul
 from advisor.checks.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.launch import Launch
-from advisor.checks.located_text import MAX_BYTES, lines_of
+from advisor.checks.located_text import MAX_BYTES, Text, lines_of
 from advisor.checks.readers.context import ReaderContext
 from advisor.checks.readers.detect import read_launches
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
@@ -104,6 +104,30 @@ def _read(name: str, stdin: bytes | None) -> str:
     return decode_text(read_bytes(name, MAX_BYTES), name)
 
 
+STRICT_KINDS = ("compose", "kubernetes")  # whose programs refuse a key that stands twice
+
+
+def _name_doubled(keys: Sequence[Text], launches: Sequence[Launch], name: str) -> list[Finding]:
+    """A finding for each key that stands twice, in files with launches."""
+    if not launches:
+        return []
+    refused = any(x.kind in STRICT_KINDS for x in launches)
+    then = "Docker Compose and kubectl refuse the file" if refused else "the last one counts"
+    return [
+        Finding(
+            rule="key-doubled",
+            severity="error" if refused else "warning",
+            file=name,
+            line=k.line or 1,
+            column=k.column or 1,
+            message=f"{k} stands twice in one mapping: {then}",
+            fix="Keep one of them",
+            phase="lint",
+        )
+        for k in keys
+    ]
+
+
 def _describe_problem(name: str, fault: BadFile, passed_over: bool = False) -> FileProblem:
     m = re.match(r"^.*?:(\d+): ", fault.message)
     message = _without_place(fault.message, name)
@@ -143,9 +167,9 @@ def check_source(
     from advisor.checks.suppress import apply_suppressions
 
     faults: list[BadFile] = []
-    launches = read_launches(
-        source, name, 1, ReaderContext(name, knowledge, options.variables, folder, problems=faults)
-    )
+    doubled: list[Text] = []
+    context = ReaderContext(name, knowledge, options.variables, folder, problems=faults, doubled=doubled)
+    launches = read_launches(source, name, 1, context)
     launches = declarations.apply_declarations(launches, source, name)
     relocate(launches, source)
     on, on_from = options.on, options.on_from
@@ -156,6 +180,7 @@ def check_source(
     asked = LaunchCheckOptions(on, on_from, options.fit, options.engine_version, speed=options.speed)
     verdicts: list[CheckedLaunch] = [check_launch(x, knowledge, asked, machines) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)
+    findings = [*findings, *_name_doubled(doubled, launches, name)]
     kept, gone = apply_suppressions(findings, source, name, [v.launch for v in verdicts], options.suppressions, book)
     problem = _describe_problem(name, faults[0]) if faults else None
     return FileResult(tuple(v.judged for v in verdicts), tuple(kept), tuple(gone), tuple(skipped), problem)

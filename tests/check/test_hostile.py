@@ -311,6 +311,28 @@ def test_of_several_documents_the_readable_ones_are_read(tmp_path: Path) -> None
     assert check_paths([tmp_path / "pod.yaml"], alone).status() == 2
 
 
+@pytest.mark.parametrize(
+    ("file", "body", "severity"),
+    [
+        (
+            "compose.yaml",
+            "services:\n  v:\n    image: vllm/vllm-openai:v0.33.0\n    command: [Qwen/Qwen3-8B]\n"
+            "    command: [Qwen/Qwen3-4B]\n",
+            "error",
+        ),
+        ("values.yaml", "vllm:\n  model: Qwen/Qwen3-8B\n  model: Qwen/Qwen3-4B\n", "warning"),
+    ],
+)
+def test_a_key_that_stands_twice_is_named(file: str, body: str, severity: str, tmp_path: Path) -> None:
+    (tmp_path / file).write_text(body)
+    (found,) = [f for f in check_paths([tmp_path / file], RULES_ALONE).findings if f.rule == "key-doubled"]
+    again = len(body.splitlines())
+    assert (found.severity, found.line) == (severity, again)
+    single = "".join(x for i, x in enumerate(body.splitlines(keepends=True), 1) if i != again)
+    (tmp_path / file).write_text(single)
+    assert "key-doubled" not in {f.rule for f in check_paths([tmp_path / file], RULES_ALONE).findings}
+
+
 def test_a_text_inside_a_file_may_be_anything(tmp_path: Path) -> None:
     """A ConfigMap holds programs of any language; what is none of ours is no fault of the file."""
     script = "    import vllm\n    app: App = App()\n    x = {a: [\n"

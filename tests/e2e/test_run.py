@@ -49,10 +49,12 @@ def test_an_interrupt_stops_the_server(tmp_path: Path, path: str, number: signal
     model = tiny_model.write(tmp_path / "tiny.gguf")
     port = free_port()
     program_path = Path(sys.executable).parent / "advise"
+    before = signal.signal(number, signal.SIG_DFL)  # a shell's background jobs ignore an interrupt, and so would ours
     p = subprocess.Popen(
         [str(program_path), *words(model, port), "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         env={**os.environ, "PATH": path}, start_new_session=True,
     )  # fmt: skip
+    signal.signal(number, before)
     try:
         for _ in range(1200):
             assert p.poll() is None

@@ -34,6 +34,7 @@ class ReaderContext(NamedTuple):
     depth: int = 0
     line: int = 1  # of the first line of the text in the file
     problems: list[BadFile] | None = None  # gathers what part of a file cannot be read, where the rest can be
+    doubled: list[Text] | None = None  # gathers keys that a mapping has twice
 
 
 def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:

@@ -14,6 +14,7 @@ from advisor.checks.located_text import (
     as_sequence,
     as_string,
     find_all,
+    find_doubled_keys,
     line_of,
     lines_of,
     parse_documents,
@@ -70,6 +71,8 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
         if not found and not ctx.depth:  # neither: what cannot be read is never well
             raise
         return found
+    if here.doubled is not None and not here.depth:
+        here.doubled.extend(find_doubled_keys(docs))
     if all(isinstance(d, Text) or d is None for d in docs):
         return units.read_script(source, here)
     return _documents(docs, here)
