@@ -29,14 +29,15 @@ def command(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> i
     from advisor.checks.one_file import CheckOptions
     from advisor.checks.run import check_paths
     from advisor.cli.check import load_rules
+    from advisor.safe_text import escape_commands, make_safe
 
     rules, _ = load_rules()
     before, after = (check_paths(x, CheckOptions(on=on, speed=True), rules=rules) for x in (old, new))
-    difference = compare_reports(before, after)
+    difference = make_safe(compare_reports(before, after))
     if as_json:
         options.print_json(difference.to_dict())
     else:
-        click.echo(describe_difference(difference), nl=False)
+        click.echo("\n".join(escape_commands(line) for line in describe_difference(difference).split("\n")), nl=False)
     if any(f.severity == "error" for f in difference.new_findings) or any(x.fits is False for x in after.deployments):
         return 1
     return 2 if after.problems or any(x.fits is None for x in after.deployments) else 0

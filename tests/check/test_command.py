@@ -180,3 +180,25 @@ def test_a_file_that_is_no_yaml_is_named_once(tmp_path: Path) -> None:
     p = advise(tmp_path, "check", "b.yaml")
     assert p.returncode == 2
     assert (p.stdout + p.stderr).count("b.yaml") == 1
+
+
+@pytest.mark.parametrize("word", ["0.11.0", "v0.11.0", '"0.11.0"'])
+def test_a_comment_states_the_version(word: str, tmp_path: Path) -> None:
+    """--swap-space left vLLM with 0.19: a script that says 0.11 is right, one that says 0.33 is wrong."""
+    launch = "vllm serve Qwen/Qwen3-4B --max-model-len 4096 --swap-space 16\n"
+    (tmp_path / "s.sh").write_text(f"# advise: version={word}\n{launch}")
+    found = json.loads(advise(tmp_path, "s.sh", "--no-fit", "--json").stdout)
+    (d,) = found["deployments"]
+    assert (d["engine_version"], d["version_from"]) == ("0.11.0", "a comment in the file")
+    assert "swap-space-removed" not in {f["rule"] for f in found["findings"]}
+    (tmp_path / "s.sh").write_text(f"{launch}# advise: version=0.11.0\n# advise: version=0.33.0\n{launch.replace('4096', '8192')}")
+    found = json.loads(advise(tmp_path, "s.sh", "--no-fit", "--json").stdout)
+    assert [d["engine_version"] for d in found["deployments"]] == ["0.11.0", "0.33.0"]
+    assert [f["line"] for f in found["findings"] if f["rule"] == "swap-space-removed"] == [4]
+
+
+def test_a_version_that_is_none_is_said(tmp_path: Path) -> None:
+    (tmp_path / "s.sh").write_text("# advise: version=newest one\nvllm serve Qwen/Qwen3-4B\n")
+    told = advise(tmp_path, "s.sh", "--no-fit")
+    assert told.returncode == 2
+    assert "s.sh:1:1: error unreadable write `# advise: version=0.11.0`" in told.stdout

@@ -340,3 +340,13 @@ def test_a_text_inside_a_file_may_be_anything(tmp_path: Path) -> None:
         f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: c}}\ndata:\n  serve.py: |\n{script}"
     )
     assert not check_paths([tmp_path / "c.yaml"], RULES_ALONE).problems
+
+
+def test_a_diff_shows_no_more_than_a_check(tmp_path: Path) -> None:
+    (tmp_path / "a.sh").write_text(WELL)
+    odd = "vllm serve 'Qwen/Qwen3-8B\x1b[31m' --max-model-len 8192 --swap-space 4 --api-key sk-abcdefgh12345678\n"
+    (tmp_path / "b.sh").write_text(odd)
+    for words in ((), ("--json",)):
+        told = commands.advise("diff", "a.sh", "b.sh", "--on", "1x RTX 4090", *words, folder=tmp_path)
+        assert "\x1b" not in told.stdout
+        assert "sk-abcdefgh" not in told.stdout
