@@ -36,6 +36,7 @@ class Finding(Record, frozen=True, kw_only=True):
     engine: str | None = None
     error: str | None = None  # what the engine itself says
     edits: tuple[FileEdit, ...] = ()
+    certain: bool = True  # False: it rests on a version that the file does not state
 
 
 class RuleSkip(Record, frozen=True, kw_only=True):

@@ -11,15 +11,22 @@ from advisor.errors import BadFile
 from advisor.safe_text import escape_commands, escape_text, mask_secrets
 
 
-def fix_report(report: CheckReport, write: bool) -> str:
+def count_uncertain(report: CheckReport) -> int:
+    """Findings whose change rests on a version that the file does not state."""
+    return sum(bool(f.edits) and not f.certain and f.file != "-" for f in report.findings)
+
+
+def fix_report(report: CheckReport, write: bool, unsafe: bool = False) -> str:
     """A unified diff of the safe changes; with `write` they are made. Raises BadFile for a file that cannot be written.
+
+    `unsafe`: those that rest on an assumed version as well.
 
     A file is read again and changed only where its lines are still what was checked.
     """
     out: list[str] = []
     by_file: dict[str, list[FileEdit]] = {}
     for finding in report.findings:
-        if finding.edits and finding.file != "-":
+        if finding.edits and finding.file != "-" and (finding.certain or unsafe):
             by_file.setdefault(finding.file, []).extend(finding.edits)
     for file, edits in sorted(by_file.items()):
         before = _read(file)

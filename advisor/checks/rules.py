@@ -199,7 +199,9 @@ class Rulebook:
     ) -> Finding:
         severity = entry.severity
         message = fill_message(entry.message, facts, words)
-        if (entry.versions is not None or entry.each in match_finders.BY_VERSION) and checked.launch.version is None:
+        by_version = entry.versions is not None or entry.each in match_finders.BY_VERSION
+        certain = not by_version or checked.launch.version is not None
+        if not certain:
             version = checked.judged.engine_version
             if facts["version.certain"] is not True:
                 severity = "warning" if severity == "error" else severity
@@ -217,6 +219,7 @@ class Rulebook:
             engine=checked.launch.engine,
             error=entry.error,
             edits=facts.edits(entry),
+            certain=certain,
         )
 
 

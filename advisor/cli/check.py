@@ -66,6 +66,7 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 @click.option("--create-baseline", metavar="FILE", help="Write all present findings to this file.")
 @click.option("--fix", is_flag=True, help="Make the safe changes, and show them.")
 @click.option("--diff", is_flag=True, help="Show the safe changes and make none.")
+@click.option("--unsafe", is_flag=True, help="With --fix and --diff: changes that rest on an assumed version, too.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes for many files."
 )
@@ -116,11 +117,15 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
 
         found = remove_baseline(found, given["baseline"])
     if given["fix"] or given["diff"]:
-        from advisor.checks.fix import fix_report
+        from advisor.checks.fix import count_uncertain, fix_report
 
-        text = fix_report(found, write=given["fix"])
+        text = fix_report(found, write=given["fix"], unsafe=given["unsafe"])
         if text:
             click.echo(text, nl=False, err=bool(given["as_json"]))
+        left = 0 if given["unsafe"] else count_uncertain(found)
+        if left and not given["quiet"]:
+            many = f"{left} changes rest" if left > 1 else "1 change rests"
+            click.echo(f"advise: {many} on a version that is not stated: --unsafe makes them, too", err=True)
     wanted = ("json",) if given["as_json"] and not given["formats"] else given["formats"] or (report.default_format(),)
     for i, name in enumerate(wanted):
         body = formats.write_report_text(found, name, rules)

@@ -125,10 +125,10 @@ def test_baseline(tmp_path: Path) -> None:
 def test_fix_and_diff(tmp_path: Path) -> None:
     file = tmp_path / "s.sh"
     file.write_text(SWAP)
-    shown = advise(tmp_path, "s.sh", "--no-fit", "--diff")
+    shown = advise(tmp_path, "s.sh", "--no-fit", "--diff", "--unsafe")
     assert "-vllm serve" in shown.stdout
     assert file.read_text() == SWAP
-    advise(tmp_path, "s.sh", "--no-fit", "--fix")
+    advise(tmp_path, "s.sh", "--no-fit", "--fix", "--unsafe")
     assert file.read_text() == SWAP.replace(" --swap-space 16", "")
     assert advise(tmp_path, "s.sh", "--no-fit").returncode == 0
 
@@ -136,7 +136,7 @@ def test_fix_and_diff(tmp_path: Path) -> None:
 def test_fix_removes_a_continued_line(tmp_path: Path) -> None:
     file = tmp_path / "s.sh"
     file.write_text("vllm serve Qwen/Qwen3-4B \\\n  --max-model-len 4096 \\\n  --swap-space 16\n")
-    advise(tmp_path, "s.sh", "--no-fit", "--fix")
+    advise(tmp_path, "s.sh", "--no-fit", "--fix", "--unsafe")
     assert file.read_text() == "vllm serve Qwen/Qwen3-4B \\\n  --max-model-len 4096\n"
     assert advise(tmp_path, "s.sh", "--no-fit").returncode == 0
 
@@ -191,7 +191,9 @@ def test_a_comment_states_the_version(word: str, tmp_path: Path) -> None:
     (d,) = found["deployments"]
     assert (d["engine_version"], d["version_from"]) == ("0.11.0", "a comment in the file")
     assert "swap-space-removed" not in {f["rule"] for f in found["findings"]}
-    (tmp_path / "s.sh").write_text(f"{launch}# advise: version=0.11.0\n# advise: version=0.33.0\n{launch.replace('4096', '8192')}")
+    (tmp_path / "s.sh").write_text(
+        f"{launch}# advise: version=0.11.0\n# advise: version=0.33.0\n{launch.replace('4096', '8192')}"
+    )
     found = json.loads(advise(tmp_path, "s.sh", "--no-fit", "--json").stdout)
     assert [d["engine_version"] for d in found["deployments"]] == ["0.11.0", "0.33.0"]
     assert [f["line"] for f in found["findings"] if f["rule"] == "swap-space-removed"] == [4]
@@ -202,3 +204,17 @@ def test_a_version_that_is_none_is_said(tmp_path: Path) -> None:
     told = advise(tmp_path, "s.sh", "--no-fit")
     assert told.returncode == 2
     assert "s.sh:1:1: error unreadable write `# advise: version=0.11.0`" in told.stdout
+
+
+def test_a_fix_rests_on_a_version_that_is_stated(tmp_path: Path) -> None:
+    """--swap-space is right in releases that somebody may have: without a version it is left, and that is said."""
+    (tmp_path / "s.sh").write_text(SWAP)
+    told = advise(tmp_path, "s.sh", "--no-fit", "--fix")
+    assert (tmp_path / "s.sh").read_text() == SWAP
+    assert "1 change rests on a version that is not stated: --unsafe" in told.stderr
+    (finding,) = json.loads(advise(tmp_path, "s.sh", "--no-fit", "--json").stdout)["findings"]
+    assert finding["certain"] is False
+    (tmp_path / "s.sh").write_text("# advise: version=0.33.0\n" + SWAP)
+    told = advise(tmp_path, "s.sh", "--no-fit", "--fix")
+    assert "--swap-space" not in (tmp_path / "s.sh").read_text()
+    assert not told.stderr

@@ -182,7 +182,7 @@ def test_edits_carry_the_changed_words_alone(tmp_path: Path) -> None:
         e for f in check_paths([tmp_path / "s.sh"], RULES_ALONE).findings for e in f.edits if f.rule.startswith("swap")
     ]
     assert edit.old.strip() == "--swap-space 4"
-    told = advise(tmp_path, "s.sh", "--no-fit", "--fix")
+    told = advise(tmp_path, "s.sh", "--no-fit", "--fix", "--unsafe")
     assert secret not in told.stdout
     text = (tmp_path / "s.sh").read_text()
     assert text == f"vllm serve Qwen/Qwen3-8B --api-key {secret} --max-model-len 8192\n"
@@ -217,8 +217,8 @@ def test_nothing_is_read_or_written_through_a_link_out_of_the_tree(tmp_path: Pat
     (tree / "out.sarif").symlink_to("../outside/precious")
     (tree / "ok.sh").write_text(WELL)
     before = (outside / "victim.sh").read_text()
-    assert advise(tree, ".", "--fix", "--no-fit").returncode == 0  # a link in a folder is named, no more
-    assert advise(tree, "l.sh", "--fix", "--no-fit").returncode == 2
+    assert advise(tree, ".", "--fix", "--unsafe", "--no-fit").returncode == 0  # a link in a folder is named, no more
+    assert advise(tree, "l.sh", "--fix", "--unsafe", "--no-fit").returncode == 2
     assert (outside / "victim.sh").read_text() == before
     for words in (("--format", "sarif", "--output", "out.sarif"), ("--create-baseline", "out.sarif")):
         told = advise(tree, "ok.sh", "--no-fit", *words)
