@@ -254,7 +254,8 @@ def _key(context: FactContext) -> bool | None:
         )
     ):
         return True
-    return None if arguments.open else False
+    elsewhere = "envFrom" in context.checked.launch.setup.places  # variables that stand in another file
+    return None if arguments.open or elsewhere else False
 
 
 @fact("args.model_after_flags", "bool", "the model stands behind the first flag")

@@ -14,6 +14,7 @@ from launching import ENGINES, RULES, launch, rendered
 from reading import read_yaml
 
 from advisor import engines
+from advisor.checks.systemd import split_exec_words
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.render import LaunchFile, list_targets, render_command, render_files
@@ -236,3 +237,22 @@ def test_folders_that_cannot_be_written(tmp_path: Path) -> None:
     for folder in (tmp_path / "file", tmp_path / "d", tmp_path / "a\0b"):
         with pytest.raises(BadInput):
             write_files(ONE, folder, force=True)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llama.cpp", "sglang"])
+def test_a_unit_that_others_reach_does_not_start_without_a_key(engine: str) -> None:
+    """The unit's own check, run by a shell as systemd would, with the key and without."""
+    d, _ = resolve_request(EstimateRequest(model="qwen3:8b", engine=engine, hardware="RTX 4090"), RULES)
+    (inside,) = render_files(d, "systemd", RULES)
+    assert "ExecStartPre" not in inside.content
+    (unit,) = render_files(msgspec.structs.replace(d, host="0.0.0.0"), "systemd", RULES)
+    (line,) = [x for x in unit.content.splitlines() if x.startswith("ExecStartPre=")]
+    env, sh, flag, script = split_exec_words(line.partition("=")[2], known={})
+    assert (env, sh, flag) == ("/usr/bin/env", "sh", "-c")
+    variable = re.search(r"set (\w+)", script)
+    assert variable is not None
+    for value, status in (("", 1), ("a-key", 0)):
+        done = subprocess.run(
+            ["/bin/sh", "-c", str(script)], env={variable[1]: value}, capture_output=True, check=False
+        )
+        assert done.returncode == status

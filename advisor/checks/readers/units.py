@@ -57,6 +57,8 @@ def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
                     env[k] = make_text(v, n)
         elif key == "ExecStart" and section == "Service" and value:
             starts.append(make_text(value.lstrip("@-:+!"), n, line.index("=") + 2))
+        elif key == "EnvironmentFile" and section == "Service" and value:
+            places["envFrom"] = n
         elif key in _UNIT_WORDS:
             unit[key] = f"{unit[key]} {value}" if key in ("After", "Wants") and key in unit else value
             places[key] = n
