@@ -95,19 +95,19 @@ def count_peak(tensors: Sequence[Tensor], alignment: int = ALIGNMENT) -> int:
         for operand in tensor.operands:
             operand.children -= 1
             if not operand.children and not operand.views:
-                _leave(operand, space)
+                if operand.whole is not None:
+                    _leave(operand.whole, space)
+                elif operand.held and not operand.output:  # the usual case, without a call
+                    space.free(operand.offset, operand.size)
+                    operand.held = False
     return space.peak
 
 
-def _leave(tensor: Tensor, space: _Space) -> None:
-    """Nothing reads a tensor any more."""
-    whole = tensor.whole
-    if whole is None:
-        whole = tensor
-    else:
-        whole.views -= 1
-        if whole.views or whole.children:
-            return
+def _leave(whole: Tensor, space: _Space) -> None:
+    """Nothing reads a view of this tensor any more."""
+    whole.views -= 1
+    if whole.views or whole.children:
+        return
     if whole.held and not whole.output:
         space.free(whole.offset, whole.size)
         whole.held = False

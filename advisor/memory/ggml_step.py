@@ -133,7 +133,7 @@ def borrow(size: int) -> tuple[Tensor, ...]:
 
 def is_borrowed(tensor: Tensor) -> bool:
     """Whether a tensor is such a copy."""
-    return tensor.layout == _BORROWED
+    return tensor.layout is _BORROWED  # as `borrow` made it
 
 
 _BORROWED = ("borrowed weights",)

