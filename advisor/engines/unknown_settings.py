@@ -28,7 +28,7 @@ def describe_unknown_settings(settings: Iterable[str], entry: Engine, rules: Cat
             continue  # its flags were not read, its variables may have been
         if plain in known or name in known or _is_negated(plain, known) or _is_variable(name, table):
             continue
-        near = near_matches(plain, known, 2)
+        near = near_matches(name if name.isupper() else plain, sorted(known), 2)
         shown = name if len(name) <= SHOWN else name[: SHOWN - 3] + "..."
         meant = f"; did you mean {' or '.join(near)}?" if near else ""
         out.append(f"setting {shown}: {entry.name} has none of this name, so it changes nothing{meant}")
@@ -50,7 +50,7 @@ def _list_names(entry: Engine, table: FlagTable, rules: Catalog) -> frozenset[st
         names |= set(one.memory_settings)
         for concept in msgspec.structs.asdict(one.concepts).values():
             names |= {*getattr(concept, "flags", ()), *getattr(concept, "environment", ())}
-    return frozenset(names | {n.replace("_", "-") for n in names})
+    return frozenset(n if n.isupper() else n.replace("_", "-") for n in names)
 
 
 def _is_negated(name: str, known: frozenset[str]) -> bool:
