@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
 def two() -> Iterator[tuple[Server, Server]]:
     servers = Server(), Server()
     for x in servers:
-        threading.Thread(target=x.serve_forever, daemon=True).start()
+        threading.Thread(target=x.serve_forever, args=(0.02,), daemon=True).start()
     yield servers
     for x in servers:
         x.ended.set()
