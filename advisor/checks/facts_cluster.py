@@ -11,6 +11,8 @@ from advisor.checks.facts_setup import image_ref
 from advisor.checks.launch import PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
 from advisor.units import GIB
 
+DOWNLOAD_BYTES_PER_SECOND = 0.2e9  # assumed: what rests on it is a warning
+
 
 def _probes(context: FactContext, *kinds: str) -> list[HealthProbe]:
     return [p for p in context.checked.launch.setup.probes if p.kind in kinds]
@@ -43,7 +45,7 @@ def _download(context: FactContext) -> float | None:
     size = context.facts["model.gib"]
     if context.facts["cache.mounted"] is not False or context.facts["model.hub_id"] is not True:
         return 0.0
-    return None if size is None else round(float(size) * 1.074 / 0.2)
+    return None if size is None else round(float(size) * GIB / DOWNLOAD_BYTES_PER_SECOND)
 
 
 @fact("probe.ends_download", "bool", "probes restart the container before the weights are downloaded and loaded")

@@ -43,14 +43,22 @@ def _versions(context: FactContext) -> DriverVersions:
     return decode_document(context.knowledge.rules, "checks/drivers.yaml", DriverVersions)
 
 
+def _named_cuda(context: FactContext) -> str | None:
+    """CUDA that the image's tag names."""
+    image_reference = image_ref(context)
+    m = (
+        re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", image_reference.tag or "")
+        if image_reference is not None
+        else None
+    )
+    return f"{m[1]}.{m[2] or 0}" if m else None
+
+
 @fact("image.cuda", "version", "CUDA the image's tag names, or that images of its version have at least")
 def _cuda(context: FactContext) -> str | None:
-    image_reference = image_ref(context)
-    if image_reference is None:
-        return None
-    m = re.search(r"cu(?:da)?[-_.]?(1[1-9])\.?(\d)?", image_reference.tag or "")
-    if m:
-        return f"{m[1]}.{m[2] or 0}"
+    named = _named_cuda(context)
+    if named is not None:
+        return named
     version = context.checked.launch.version
     if (
         version is None
@@ -73,8 +81,8 @@ def _newest(context: FactContext) -> str | None:
 
 @fact("image.driver_too_old", "bool", "the image wants a newer CUDA than the driver supports")
 def _driver(context: FactContext) -> bool | None:
-    """A container starts where the driver has the image's CUDA, or is of a branch that NVIDIA's base images let pass on
-    data centre cards. Between minor versions only the branch tells, so without it the major version decides."""
+    """A container does not start where the driver's branch has an older CUDA than the image, unless NVIDIA's images
+    let that branch pass. What a tag names is held against the driver's major version as well."""
     mine = context.facts["image.cuda"]
     if mine is None:
         return False
@@ -83,4 +91,6 @@ def _driver(context: FactContext) -> bool | None:
     exact = next((x.cuda for x in known.drivers if str(x.branch) == branch), None)
     if exact is not None and int(branch or 0) not in known.let_pass:
         return version_key(mine)[:2] > version_key(exact)[:2]
-    return None if have is None else version_key(mine)[0] > version_key(have)[0]
+    if have is None or _named_cuda(context) is None:
+        return None
+    return version_key(mine)[0] > version_key(have)[0]

@@ -82,40 +82,26 @@ verbose = click.option("-v", "--verbose", is_flag=True, help="The long form: all
 as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable output on stdout.")
 
 
-class _PositiveNumber(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer releases only
-    """A finite number above zero."""
+class _Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer releases only
+    """A finite number for which `fits` holds; `words` say what is wanted."""
 
     name = "number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            number = float(value)
-        except ValueError:
-            number = math.nan
-        if not 0 < number < math.inf:
-            self.fail(f"{str(value)[:40]!r} is not a number above 0", param, ctx)
-        return number
-
-
-POSITIVE = _PositiveNumber()
-
-
-class _Share(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer releases only
-    """A number from 0 to 1."""
-
-    name = "share"
+    def __init__(self, words: str, fits: Callable[[float], bool]) -> None:
+        self.words, self.fits = words, fits
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             number = float(value)
         except ValueError:
             number = math.nan
-        if not 0 <= number <= 1:
-            self.fail(f"{str(value)[:40]!r} is not a number from 0 to 1", param, ctx)
+        if not (math.isfinite(number) and self.fits(number)):
+            self.fail(f"{str(value)[:40]!r} is not a number {self.words}", param, ctx)
         return number
 
 
-SHARE = _Share()
+POSITIVE = _Number("above 0", lambda x: x > 0)
+SHARE = _Number("from 0 to 1", lambda x: 0 <= x <= 1)
 
 
 def add_hardware_options(function: F) -> F:
