@@ -14,3 +14,7 @@ def requirement(extra: str) -> str:
 def install_command(extra: str) -> str:
     """The command that installs an optional part, quoted for a shell."""
     return f"pip install '{requirement(extra)}'"
+
+
+# what every file that is rendered says of itself, and what `check` knows it by
+WRITTEN_BY = "Written by `advise render`"

@@ -189,6 +189,18 @@ class MultiNodeWords(Record, frozen=True, kw_only=True):
     since: Version | None = None  # first version that has them
 
 
+class ImageUser(Record, frozen=True, kw_only=True):
+    """The user without privileges that an image is made to run as: its numbers, its home and its cache of models."""
+
+    uid: int
+    gid: int
+    home: str
+    cache: str
+    lanes: tuple[str, ...] = ()  # images of these lanes; empty = all
+    since: Version | None = None  # first version that has this user
+    source: str
+
+
 class ImageStart(Record, frozen=True, kw_only=True):
     """What differs inside the container image. None = as outside."""
 
@@ -199,6 +211,7 @@ class ImageStart(Record, frozen=True, kw_only=True):
     port: int | None = None
     ipc: bool = False  # ranks talk through shared memory
     ulimits: bool = False
+    user: ImageUser | None = None  # None = it runs as root, or it is not known that it runs as anybody else
     probe: Literal["curl", "python"] | None = "curl"  # what the image has to ask its own server with
 
 

@@ -200,9 +200,8 @@ class _Worker(NamedTuple):
 @memoize_by_identity
 def _worker(rules: Catalog, asked: bytes) -> _Worker:
     knowledge, options = Knowledge(rules), msgspec.json.decode(asked, type=CheckOptions)
-    return _Worker(
-        knowledge, Rulebook(knowledge, options.select, options.ignore), options, find_machines(options, rules)
-    )
+    book = Rulebook(knowledge, options.select, options.ignore, strict=options.strict)
+    return _Worker(knowledge, book, options, find_machines(options, rules))
 
 
 def _chunk(roots: tuple[Path, ...], asked: bytes, files: list[str]) -> list[FileResult]:

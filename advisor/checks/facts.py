@@ -106,6 +106,7 @@ class LaunchFacts(Mapping[str, Any]):
     ) -> None:
         self._seen = FactContext(checked, knowledge, siblings, source, self)
         self._values: dict[str, Any] = {}
+        self.source = source
         engine = checked.launch.engine
         self.fields = _fields(knowledge, engine)
 

@@ -34,6 +34,7 @@ class CheckOptions(NamedTuple):
     ignore: tuple[str, ...] = ()
     suppressions: bool = True
     speed: bool = False
+    strict: bool = False  # rules that are errors only then (`strict` of their entries)
     named: frozenset[str] = frozenset()  # files that were named one by one, not found in a folder
 
 

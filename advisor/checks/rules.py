@@ -17,6 +17,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.decision.conditions import GuideFault, parse_condition, value_meets_test
 from advisor.decision.fields import Scalar
 from advisor.decision.types import AllOf, AnyOf, Condition, FieldTest, Not
+from advisor.distribution import WRITTEN_BY
 from advisor.engines.versions import version_key
 from advisor.errors import BadInput, UnknownName
 from advisor.meanings import EngineId, Version, one_of
@@ -53,6 +54,7 @@ class RuleEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     fix: str
     at: tuple[str, ...] = ()
     edit: str | None = None  # remove, rename, ... : a safe change
+    strict: Severity | None = None  # with --strict, and in files which say that `advise render` wrote them
     default: bool = True  # False: only when selected
     bad: str | None = None
     good: str | None = None
@@ -120,9 +122,12 @@ class Rulebook:
         select: Sequence[str] = (),
         ignore: Sequence[str] = (),
         every: tuple[CheckRule, ...] | None = None,
+        strict: bool = False,
     ) -> None:
-        """`every` are the rules to choose from; None: all of the catalogue, which have to be without fault."""
+        """`every` are the rules to choose from; None: all of the catalogue, which have to be without fault. `strict`:
+        rules that have a severity of their own for that take it."""
         self.know = knowledge
+        self.strict = strict
         every = _every(knowledge) if every is None else every
         self.all: dict[str, CheckRule] = {r.entry.id: r for r in every}
         chosen = _matching(select, every, True)
@@ -198,6 +203,8 @@ class Rulebook:
         place: tuple[int, int],
     ) -> Finding:
         severity = entry.severity
+        if entry.strict is not None and (self.strict or says_it_is_rendered(facts.source)):
+            severity = entry.strict
         message = fill_message(entry.message, facts, words)
         by_version = entry.versions is not None or entry.each in match_finders.BY_VERSION
         certain = not by_version or checked.launch.version is not None
@@ -221,6 +228,14 @@ class Rulebook:
             edits=facts.edits(entry),
             certain=certain,
         )
+
+
+def says_it_is_rendered(source: str) -> bool:
+    """Whether a comment at the top of a file says that `advise render` wrote it, and its launch does not refuse by
+    itself to start without a key (templates/common.j2, `key_guard`)."""
+    return "ALLOW_NO_KEY" not in source and any(
+        line.lstrip().startswith("#") and WRITTEN_BY in line for line in source[:4000].splitlines()[:20]
+    )
 
 
 def _applies(entry: RuleEntry, checked: CheckedLaunch) -> bool:

@@ -103,7 +103,7 @@ def check_files(
     """The report on a list of files, over `jobs` processes; with `keep` unchanged files are not read again."""
     knowledge = Knowledge(rules)
     find_machines(options, rules)  # hardware that means nothing is the caller's mistake, said at once
-    book = Rulebook(knowledge, options.select, options.ignore)
+    book = Rulebook(knowledge, options.select, options.ignore, strict=options.strict)
     cache = batch.ResultCache(rules, options) if keep else None
     results = batch.check_many(
         files, options, rules, book, knowledge, stdin=stdin, jobs=jobs, cache=cache, progress=progress

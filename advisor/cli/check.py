@@ -101,6 +101,7 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
         select=_words(given["select"]) or tuple(settings.get("select", ())),
         ignore=(*_words(given["ignore"]), *settings.get("ignore", ())),
         suppressions=not given["no_suppressions"],
+        strict=given["strict"],
         named=frozenset(paths),
     )
     files = list(run.find_files(paths))

@@ -21,7 +21,7 @@ from advisor.errors import BadInput
 from advisor.estimation import estimate as estimate_bytes
 from advisor.machines.types import Device
 from advisor.record import Record
-from advisor.render import flags, matrix, places
+from advisor.render import flags, matrix, places, pods
 from advisor.render.reference import ModelRef, local_name, make_declaration, make_model_reference
 from advisor.render.words import LaunchWord, ModelWords, fill_form, make_lines, plain_word
 
@@ -271,6 +271,7 @@ def make_template_context(
         "venv": entry.installation is not None and bool(entry.installation.pip),
     }
     seen |= _starts(seen, start, ref, inside=not brief)
+    seen |= {} if brief else pods.make_pod_names(seen, start.image, weights, host_bytes, doc.pod)
     inner_start = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     told = _model_words(ref, inner_start, None, ref.absolute)
     return seen | places.make_target_names(target, deployment, entry, rules, seen, told)

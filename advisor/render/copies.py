@@ -10,6 +10,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Workload
+from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadInput
 from advisor.render.files import LaunchFile, list_targets, render_command, render_files
 from advisor.render.matrix import load_targets
@@ -46,6 +47,7 @@ def render_nodes_script(deployment: Deployment, nodes: int, rules: Catalog) -> L
     cases = _render_nodes(deployment, nodes, rules).split("# node ")[1:]
     body = "".join(f"{c.partition(chr(10))[0]})\n{c.partition(chr(10))[2].rstrip()}\n;;\n" for c in cases)
     text = "#!/bin/sh\n# One server over several nodes: run on each with HEAD (address of node 0) and NODE_RANK set.\n"
+    text += f"# {WRITTEN_BY}.\n"
     return LaunchFile(
         name="run.sh", content=f'{text}case "${{NODE_RANK:?0 on the first node}}" in\n{body}esac\n', executable=True
     )
@@ -84,6 +86,7 @@ def render_copies(
     if target == "command":
         first = render_files(servers[0], target, rules, work)[0]
         text = "#!/bin/sh\n# Equal servers side by side; put a router (nginx, LiteLLM) before their ports.\n"
+        text += f"# {WRITTEN_BY}.\n"
         return (LaunchFile(name=first.name, content=text + render_commands(servers, rules) + "\n", executable=True),)
     if target != "compose":
         raise BadInput(f"{len(servers)} equal servers: take --target command or compose, which writes a router, too")
@@ -100,7 +103,7 @@ def render_side_by_side(
     title = "Models side by side, each with its own share of the memory and its own port."
     if target == "command":
         first = render_files(models[0], target, rules, work)[0]
-        text = f"#!/bin/sh\n# {title}\n{render_commands(models, rules)}\n"
+        text = f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{render_commands(models, rules)}\n"
         return (LaunchFile(name=first.name, content=text, executable=True),)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")
@@ -143,6 +146,9 @@ def _compose(
     services["router"] = {
         "image": load_targets(rules).router_image,
         "restart": "unless-stopped",
+        "cap_drop": ["ALL"],
+        "cap_add": ["CHOWN", "NET_BIND_SERVICE", "SETGID", "SETUID"],  # its workers run as another user
+        "security_opt": ["no-new-privileges:true"],
         "ports": [f"127.0.0.1:{port}:80"],
         "configs": [{"source": "router", "target": "/etc/nginx/conf.d/default.conf"}],
         "depends_on": list(services),
@@ -191,4 +197,4 @@ def _as_yaml(body: dict[str, Any], title: str) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
     Dumper.add_representer(str, text)
-    return f"# {title}\n" + yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)
+    return f"# {title}\n# {WRITTEN_BY}.\n" + yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)

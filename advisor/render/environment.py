@@ -10,6 +10,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from advisor.distribution import WRITTEN_BY
+
 if TYPE_CHECKING:
     from jinja2 import Environment
 
@@ -209,5 +211,6 @@ def make_environment(roots: tuple[Path, ...]) -> Environment:
         published=quote_published_address,
         mountable=quote_mount_path,
     )
+    env.globals["written_by"] = WRITTEN_BY
     made: Environment = env
     return made

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
-from advisor.catalog.launch_types import EngineStart
+from advisor.catalog.launch_types import EngineStart, ImageUser
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.record import Record
@@ -42,6 +42,18 @@ class RuntimePlace(Record, frozen=True, kw_only=True):
     version: str
     image: str  # `{engine}` is filled in
     runs: str | None = None
+    user: ImageUser | None = None
+    source: str
+
+
+class PodNeeds(Record, frozen=True, kw_only=True):
+    """Host memory in bytes and CPU cores of a pod with accelerators, and how far its memory limit is above that."""
+
+    base_bytes: int
+    bytes_per_device: int
+    base_cores: int
+    cores_per_device: int
+    limit_factor: float
     source: str
 
 
@@ -50,6 +62,7 @@ class TargetsFile(Record, frozen=True, kw_only=True):
 
     targets: dict[str, LaunchTarget]
     load: StartupRates
+    pod: PodNeeds
     router_image: str  # of the proxy before several equal servers
     places: dict[str, RuntimePlace] = {}
 

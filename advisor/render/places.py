@@ -110,6 +110,7 @@ def make_target_names(
             "place_version": runtime_place.version,
             "place_runs": runtime_place.runs,
             "key": None,  # their own front end stands before the engine
+            "user": None if runtime_place.user is None else runtime_place.user.to_dict(),
             "inner_id": inner.id,
             "inner_name": inner.name,
         }

@@ -59,6 +59,9 @@ def rendered(draw: st.DrawFn) -> tuple[Deployment, str]:
     return d, draw(st.sampled_from([t for t in TARGETS if t in list_targets(engine, RULES)]))
 
 
+IN_CLAIMS = ("kubernetes", "kserve", "lws")
+
+
 def words_of(d: Deployment, target: str) -> dict[str, str | None]:
     """What the flags of the file say, by the engine's own names for them."""
     seen = make_template_context(d, RULES.engine(d.engine), RULES, target)
@@ -92,6 +95,15 @@ def read_back(d: Deployment, target: str) -> Deployment | None:
     return back
 
 
+def place_of(d: Deployment, target: str, read: str | None) -> str | None:
+    """Where the file says the model lies: of a cluster's files, in a claim."""
+    if d.model_path is None:
+        return MAKER["MODEL"] if read else None
+    if target not in IN_CLAIMS:
+        return d.model_path
+    return f"/models/{d.model_path.rpartition('/')[2]}" if read != "/model" else read
+
+
 def check(d: Deployment, target: str) -> None:
     back = read_back(d, target)
     if back is None:
@@ -104,7 +116,7 @@ def check(d: Deployment, target: str) -> None:
     if table and {"served-model-name", "alias", "model-name"} & set(table.table.flags):
         assert back.served_name == d.served_name
     if d.engine != "ollama" or target == "ollama":  # its server is told the path by the command that follows
-        assert back.model_path == (d.model_path or (MAKER["MODEL"] if back.model_path else None))
+        assert back.model_path == place_of(d, target, back.model_path)
     seen = make_template_context(d, RULES.engine(d.engine), RULES, target)
     if target in ("docker", "compose"):
         assert (back.host, back.port) == (seen["host"].replace("localhost", "127.0.0.1"), seen["port"])

@@ -140,6 +140,8 @@ def _pods(
 ) -> list[Launch]:
     out: list[Launch] = []
     for spec, above in find_pod_specs(resource):
+        if any(as_string(x.get("type")) == "frontend" for x in above[-2:] if isinstance(x, dict)):
+            continue  # DynamoGraphDeployment: its front end has the engine's image, and no model
         labels = (
             as_mapping(value_at(above[-1], "metadata", "labels"))
             if above
