@@ -285,13 +285,14 @@ def check(
     ignore: Sequence[str] = (),
     suppressions: bool = True,
     speed: bool = False,
+    strict: bool = False,
 ) -> CheckReport:
     """Whether deployment files will start and fit: verdicts, findings and rules that could not be answered.
 
     `on` is the hardware where the files name none, `snapshot` the file of a machine in its place. `fit=False` asks for
     rules alone. `engine_version` and `variables` stand for what the files leave open; `select` and `ignore` take rules
-    and phases; `suppressions=False` shows what comments suppress; `speed` adds rates. Raises BadInput for a path that
-    is not there or an unknown rule.
+    and phases; `suppressions=False` shows what comments suppress; `speed` adds rates; `strict` makes errors of what
+    rules name so (`exposed-no-auth`). Raises BadInput for a path that is not there or an unknown rule.
     """
     if on is not None and snapshot is not None:
         raise BadInput("on and snapshot exclude each other")
@@ -309,6 +310,7 @@ def check(
         ignore=_words(ignore),
         suppressions=suppressions,
         speed=speed,
+        strict=strict,
     )
     return answer(paths, options, rules=rules)
 

@@ -20,6 +20,7 @@ Examples:
   advise render --target all --output deploy --engine vllm -v         every file, each setting with its reason
   advise render --target llama-swap --output deploy --models qwen3:8b,gemma3:12b
   advise render --target compose --output deploy --models qwen3:8b,bge-m3 --on "1x RTX 4090, 64GB RAM"
+  advise render --target kubernetes --output deploy --pin                images by digest, asked of their registries
   advise render --target openai-client --output - --endpoint http://10.0.0.5:8000/v1
 
 Targets: command, install, docker, compose, systemd, kubernetes; lws, ray, kserve, skypilot, slurm, dynamo, llm-d for
@@ -47,6 +48,7 @@ Exit status: 0 written, 1 nothing fits, 2 usage error or something would be over
 @click.option(
     "--endpoint", metavar="URL", help="An OpenAI-compatible server that is there already (openai-client, litellm)."
 )
+@click.option("--pin", is_flag=True, help="Images by digest: asks their registries which one a tag stands for.")
 @options.add_rules_option
 @options.as_json
 @options.quiet
@@ -69,7 +71,7 @@ def command(**given: Any) -> int:
     if given["endpoint"]:
         made = render_client(given["endpoint"], given["model"], given["target"], rules)
         there = next(e.id for e in rules.engines().values() if e.remote == "endpoint")
-        return _out(made, given, {"engine": there, "model": given["model"], "quantization": None})
+        return _out(made, given, {"engine": there, "model": given["model"], "quantization": None}, rules)
     if given["models"]:
         return _several(given, rules)
     advice = _advice(given, rules)
@@ -95,7 +97,7 @@ def command(**given: Any) -> int:
         made = render_files(d, given["target"], rules, advice.workload, given["verbose"])
     if not given["quiet"]:
         _warn(d, made, rules)
-    return _out(made, given, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization})
+    return _out(made, given, {"engine": d.engine, "model": d.model.id, "quantization": d.quantization}, rules)
 
 
 def _copies(advice: Any, deployment: Any, given: dict[str, Any], rules: Any) -> Any:
@@ -154,7 +156,7 @@ def _several(given: dict[str, Any], rules: Any) -> int:
         made = render_side_by_side(deployments, given["target"], rules, workload)
     engines = dict.fromkeys(d.engine for d in deployments)
     what = joint if given["target"] == joint else ",".join(engines)
-    return _out(made, given, {"engine": what, "model": ",".join(wanted), "quantization": None})
+    return _out(made, given, {"engine": what, "model": ",".join(wanted), "quantization": None}, rules)
 
 
 def _swapped(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any] | None:
@@ -209,12 +211,16 @@ def _warn(deployment: Any, files: Any, rules: Any) -> None:
         )
 
 
-def _out(made: Any, given: dict[str, Any], what: dict[str, Any]) -> int:
+def _out(made: Any, given: dict[str, Any], what: dict[str, Any], rules: Any) -> int:
     """Print the files or write them, and say which."""
     from pathlib import Path
 
     from advisor.render.files import write_files
 
+    if given["pin"]:
+        from advisor.render.pin import pin_images
+
+        made = pin_images(made, rules)
     if given["output"] == "-":
         _print(made, given["as_json"])
         return 0
