@@ -19,11 +19,20 @@ ci: ## everything in fresh environments
 pages: ## every generated page and schema: docs/reference, docs/engines, docs/comparison.md, docs/accuracy.md, advisor/schemas
 	$(PYTHON) -m advisor.report.pages
 
+lock: ## .ci/requirements.lock, the development environment with hashes (pip install uv)
+	uv pip compile pyproject.toml --extra test --extra lint --extra slow --universal --generate-hashes -q \
+	  --no-header -o .ci/requirements.lock
+	sed -i '1i # The development environment, locked: `make lock` makes it anew (uv pip compile, from pyproject.toml)' \
+	  .ci/requirements.lock
+
+build: ## wheel and source distribution, built twice and compared, and the bill of materials
+	.ci/build dist
+
 long: fuzz sweep times parsers ## all that CI has no time for
 
 fuzz: ## INPUTS mutated inputs a reader, another seed every day
 	$(PYTHON) tests/fuzz/mutate_check.py $(INPUTS) $(SEED)
-	for kind in gguf safetensors index config; do \
+	for kind in gguf safetensors index config log results trace snapshot lock configuration baseline line hardware; do \
 	  folder=$$(mktemp -d) && $(PYTHON) tests/fuzz/mutate_readers.py $$kind $(INPUTS) $(SEED) $$folder || exit 1; \
 	done
 

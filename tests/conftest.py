@@ -31,9 +31,6 @@ settings.load_profile("ci" if CI else "here")
 # --- A home folder of their own, and nothing of the user's: made once, given on to all workers and processes
 OWN = "ADVISOR_TESTS_HOME"
 KEPT = ("ADVISOR_CHECKOV", "ADVISOR_ENGINES")  # programs of others: checkov, parsers of engines
-    "ADVISOR_CHECKOV",
-    "ADVISOR_ENGINES",
-)  # where the parsers of other engines are (tests/e2e/engine_parsers.py)
 FOREIGN = ("ADVISOR_", "HF_", "HUGGING_FACE_", "OLLAMA_", "XDG_", "CUDA_VISIBLE", "HIP_VISIBLE", "ROCR_VISIBLE")
 
 

@@ -111,8 +111,11 @@ def _shared(requests: Sequence[TraceRequest], mean: float) -> float | None:
 
 
 def _csv_rows(text: str, path: Path) -> Iterator[TraceRequest]:
-    rows = csv.DictReader(io.StringIO(text))
-    names = {n.strip().lower(): n for n in rows.fieldnames or ()}
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    try:
+        names = {n.strip().lower(): n for n in rows.fieldnames or ()}
+    except csv.Error as e:
+        raise BadInput(f"{path}:1: {e}") from None
     prompt, output, at = (names.get(n) for n in ("contexttokens", "generatedtokens", "timestamp"))
     if prompt is None or output is None:
         raise BadInput(

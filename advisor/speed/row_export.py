@@ -41,13 +41,16 @@ def export_rows(measurements: Sequence[SpeedMeasurement], path: Path, rules: Cat
     earlier versions, which kept no figure. Raises BadInput for a file of another kind, and where it cannot be written.
     """
     rows = [r for r in (_row(m, rules) for m in measurements) if r is not None]
-    known: set[str] = set()
+    known: set[str] | None = set()
     begun = read_text(path) if path.exists() else None
     if begun is not None:
-        reader = csv.DictReader(io.StringIO(begun))
-        if tuple(reader.fieldnames or ()) != COLUMNS:
+        reader = csv.DictReader(io.StringIO(begun, newline=""))
+        try:
+            known = {r["id"] for r in reader} if tuple(reader.fieldnames or ()) == COLUMNS else None
+        except csv.Error:
+            known = None
+        if known is None:
             raise BadInput(f"{path} is no file of measured rows: it is left as it is; give another name")
-        known = {r["id"] for r in reader}
     new = [r for r in rows if r["id"] not in known]
     text = io.StringIO()
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")

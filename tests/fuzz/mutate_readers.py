@@ -28,12 +28,16 @@ from advisor.models.gguf_model import model_from_gguf
 from advisor.models.hf_config import read_model_dir
 from advisor.models.safetensors import read_safetensors
 
+sys.path.insert(0, str(Path(__file__).parent))
+import mutate_check
+import text_targets
+
 ARCHITECTURES = catalog([shipped_root()]).gguf_architectures
 
 HERE = Path(__file__).parent
 HEADER = 12_000  # bytes that hold the seed's header and tensor table, so that most changes land there
-MOST_SECONDS = 5  # of processor time for one input; the slowest ones take 0.2, and a busy machine doubles that
-EXTRA_BYTES = 200 * 10**6
+MOST_SECONDS = 2  # of processor time for one input
+EXTRA_BYTES = 300 * 10**6
 NUMBERS = (0, 1, 255, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63 - 1, 2**64 - 1)
 WORDS = (b"null", b"-1", b"0", b"1e999", b'"x"', b"[]", b"{}", b"true", b"99999999999999999999", b'{"a":' * 40)
 
@@ -101,6 +105,19 @@ def swap_value(data: bytes, r: random.Random) -> bytes:
     return json.dumps(document).encode()
 
 
+def change(base: bytes, seeds: list[bytes], kind: str, r: random.Random) -> bytes:
+    """One mutated input: bytes of binary files; of texts values, pieces and bytes."""
+    if kind == "config":
+        return swap_value(base, r) if r.random() < 0.7 else mutate(base, r)
+    if kind not in text_targets.TARGETS or r.random() < 0.2:
+        return mutate(base, r)
+    if base[:1] == b"{" and r.random() < 0.6:
+        with contextlib.suppress(ValueError):
+            return swap_value(base, r)
+    others = [s.decode("utf-8", "replace") for s in seeds]
+    return mutate_check.mutate(base.decode("utf-8", "replace"), others, r).encode("utf-8", "surrogatepass")
+
+
 def gguf_seeds(folder: Path) -> list[bytes]:
     sys.path.insert(0, str(HERE.parent / "e2e"))
     import tiny_model
@@ -152,6 +169,9 @@ def main(kind: str, count: int, seed: int, folder: Path) -> None:
     elif kind == "index":
         seeds, target = index_seeds(folder), folder / "model.safetensors.index.json"
         read = lambda p: read_safetensors(p) and None  # noqa: E731
+    elif kind in text_targets.TARGETS:
+        aim = text_targets.TARGETS[kind]
+        seeds, target, read = aim.seeds(folder), folder / aim.name, aim.read
     else:
         seeds = [p.read_bytes() for p in sorted((HERE.parent / "models" / "configs").rglob("*.json"))]
         target, read = folder / "config.json", read_config(catalog())
@@ -164,7 +184,7 @@ def main(kind: str, count: int, seed: int, folder: Path) -> None:
     refused = slowest = 0.0
     for i in range(count):
         base = r.choice(seeds)
-        data = swap_value(base, r) if kind == "config" and r.random() < 0.7 else mutate(base, r)
+        data = change(base, seeds, kind, r)
         target.write_bytes(data)
         began = time.process_time()
         try:
