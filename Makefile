@@ -20,7 +20,7 @@ pages: ## every generated page and schema: docs/reference, docs/engines, docs/co
 	$(PYTHON) -m advisor.report.pages
 
 lock: ## .ci/requirements.lock, the development environment with hashes (pip install uv)
-	uv pip compile pyproject.toml --extra test --extra lint --extra slow --universal --generate-hashes -q \
+	uv pip compile pyproject.toml --extra test --extra lint --extra slow --universal --python-version 3.10 --generate-hashes -q \
 	  --no-header -o .ci/requirements.lock
 	sed -i '1i # The development environment, locked: `make lock` makes it anew (uv pip compile, from pyproject.toml)' \
 	  .ci/requirements.lock

