@@ -19,8 +19,8 @@ ci: ## everything in fresh environments
 pages: ## every generated page and schema: docs/reference, docs/engines, docs/comparison.md, docs/accuracy.md, advisor/schemas
 	$(PYTHON) -m advisor.report.pages
 
-lock: ## .ci/requirements.lock, the development environment with hashes (pip install uv)
-	uv pip compile pyproject.toml --extra test --extra lint --extra slow --universal --python-version 3.10 --generate-hashes -q \
+lock: ## .ci/requirements.lock, the development environment with hashes, for Python 3.11 on (pip install uv)
+	uv pip compile pyproject.toml --extra test --extra lint --extra slow --universal --python-version 3.11 --generate-hashes -q \
 	  --no-header -o .ci/requirements.lock
 	sed -i '1i # The development environment, locked: `make lock` makes it anew (uv pip compile, from pyproject.toml)' \
 	  .ci/requirements.lock

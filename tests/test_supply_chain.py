@@ -45,7 +45,10 @@ def locked() -> dict[str, list[Requirement]]:
 def test_the_lock_holds_what_the_project_asks_for(locked: dict[str, list[Requirement]]) -> None:
     extras = PROJECT["optional-dependencies"]
     asked = [Requirement(x) for x in (*PROJECT["dependencies"], *extras["test"], *extras["lint"], *extras["slow"])]
-    for want in asked:
+    systems = [{"platform_system": p, "python_version": "3.11"} for p in ("Linux", "Windows", "Darwin")]
+    for want in asked:  # the tests' own packages want 3.11
+        if want.marker is not None and not any(want.marker.evaluate(s) for s in systems):
+            continue
         pinned = locked.get(canonicalize_name(want.name))
         assert pinned, f"{want.name} is not locked: make lock"
         for pin in pinned:
