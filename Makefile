@@ -5,7 +5,7 @@ JOBS ?= 2
 INPUTS ?= 1000000
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci pages long fuzz sweep times parsers bench planner
+.PHONY: test slow ci pages long fuzz sweep soak lock build times parsers bench planner
 
 test: ## the default suite
 	$(PYTHON) -m pytest
@@ -28,7 +28,7 @@ lock: ## .ci/requirements.lock, the development environment with hashes, for Pyt
 build: ## wheel and source distribution, built twice and compared, and the bill of materials
 	.ci/build dist
 
-long: fuzz sweep times parsers ## all that CI has no time for
+long: fuzz soak sweep times parsers ## all that CI has no time for
 
 fuzz: ## INPUTS mutated inputs a reader, another seed every day
 	$(PYTHON) tests/fuzz/mutate_check.py $(INPUTS) $(SEED)
@@ -38,6 +38,9 @@ fuzz: ## INPUTS mutated inputs a reader, another seed every day
 
 sweep: ## every model on every accelerator; writes docs/performance.md
 	$(PYTHON) tests/benchmarks/sweep.py $(JOBS) --page docs/performance.md
+
+soak: ## ten minutes of questions from 32 threads and an event loop: equal answers, no growth
+	$(PYTHON) tests/benchmarks/soak.py 600 $(SEED)
 
 times: ## how long recommend takes, over 1,000 random questions
 	$(PYTHON) tests/benchmarks/recommend.py

@@ -15,6 +15,7 @@ CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "proce
 MAY = {
     "benchmarks/recommend.py": "a benchmark: it prints what it saw",
     "benchmarks/sweep.py": "a benchmark: it prints what it saw",
+    "benchmarks/soak.py": "runs for as long as it is told, and judges nothing by it",
     "e2e/conftest.py": "waits for a server, and gives up after minutes",
     "fuzz/mutate_check.py": "processor time, against a bound some twenty times what is usual",
     "fuzz/mutate_readers.py": "processor time, against a bound some twenty times what is usual",
