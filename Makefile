@@ -5,7 +5,7 @@ JOBS ?= 2
 INPUTS ?= 1000000
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci pages long fuzz sweep soak lock build times parsers bench planner
+.PHONY: test slow ci pages long fuzz sweep soak beside lock build times parsers bench planner
 
 test: ## the default suite
 	$(PYTHON) -m pytest
@@ -27,6 +27,9 @@ lock: ## .ci/requirements.lock, the development environment with hashes, for Pyt
 
 build: ## wheel and source distribution, built twice and compared, and the bill of materials
 	.ci/build dist
+
+beside: ## installed beside ray, jupyter and what vLLM brings: no version changes, no import breaks
+	.ci/beside
 
 long: fuzz soak sweep times parsers ## all that CI has no time for
 

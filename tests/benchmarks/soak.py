@@ -119,7 +119,7 @@ def main(seconds: float, seed: int = 1) -> int:
     growth = memory[-1] - memory[len(memory) // 3]
     seen = [round(m / 2**20) for m in memory[:: max(1, len(memory) // 12)]]
     found = {"questions": len(work), "answers": given, "threads": THREADS, "seconds": seconds,
-             "differing": sorted(set(differing)), "growth_mib": round(growth / 2**20, 1), "memory_mib": seen}  # fmt: skip
+             "differing": sorted(set(differing)), "growth_mib": growth >> 20, "memory_mib": seen}  # fmt: skip
     sys.stdout.write(json.dumps(found) + "\n")
     return int(bool(differing) or growth > MOST_GROWTH)
 
