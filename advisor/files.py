@@ -32,6 +32,19 @@ def read_bytes(path: Path | str, limit: int = MAX_TEXT) -> bytes:
     return data
 
 
+def read_cache(path: Path, limit: int) -> bytes | None:
+    """A cache file of this user's, whole; None where there is none, another user wrote it (a cache folder may be
+    shared), or it is larger than `limit` bytes."""
+    try:
+        with path.open("rb") as f:
+            if hasattr(os, "geteuid") and os.fstat(f.fileno()).st_uid != os.geteuid():
+                return None
+            data = f.read(limit + 1)
+    except (OSError, ValueError):
+        return None
+    return data if len(data) <= limit else None
+
+
 Stamp = tuple[tuple[str, int, int], ...]
 
 

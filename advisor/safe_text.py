@@ -22,7 +22,7 @@ _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _COMMAND = re.compile(r"##(?=\[|vso\[)|^(\s*)::")  # what runners of GitHub and Azure take for a command
 _ADDRESS = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,15}://)[^\s/@'\"]+@", re.I)
 _TOKEN = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|hf_[A-Za-z0-9]{8,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|"
+    r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|hf_(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|"
     r"xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{16}|AIza[\w-]{20,}|nvapi-[\w-]{8,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
 )
 _NAME = r"(?:api[-_]?key|access[-_]?key|auth[-_]?key|(?<=[-_])token|(?<=[-_])key|secret|passwd|password|passphrase)"
@@ -66,7 +66,7 @@ def mask_secrets(value: str) -> str:
 
 
 def _mask(m: re.Match[str]) -> str:
-    if m["value"].startswith(("$", MASK, "-", "{{", "<")) or m["value"] in ("EMPTY", "None", "null"):
+    if m["value"].startswith(("$", MASK, "-", "{{", "<", "?")) or m["value"] in ("EMPTY", "None", "null"):
         return m[0]
     return f"{m['name']}{m['gap']}{m['quote']}{MASK}"
 

@@ -20,7 +20,7 @@ import msgspec
 
 from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipped_root
 from advisor.errors import AdvisorError
-from advisor.files import read_bytes
+from advisor.files import read_bytes, read_cache
 from advisor.record import Record
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def load_compiled_rules(roots: Sequence[Path]) -> CompiledRules:
     began = time.time_ns()
     mark = make_stamp(roots)
     cached = cache_dir() / f"rules-{crc32(mark.encode()):08x}.json"
-    found = _decoded(cached)
+    found = _decoded(read_cache(cached, _LIMIT))
     if found is not None and found.stamp == mark:
         return found
     built = _shipped(roots) or msgspec.json.decode(compile_rules(roots), type=CompiledRules)
@@ -83,14 +83,8 @@ def make_stamp(roots: Sequence[Path]) -> str:
     """A text that changes whenever a rule file, the list of files or the types change."""
     here = Path(__file__).parent
     lines = [f"{FORMAT} {sys.version_info[:2]}"]
-    for code in (
-        here / "types.py",
-        here / "launch_types.py",
-        here / "load.py",
-        here / "names.py",
-        here.parent / "models" / "types.py",
-    ):
-        lines.append(_signature(code))
+    kinds = sorted((*here.glob("*types.py"), *(here.parent / "models").glob("*types.py")))
+    lines += [_signature(code) for code in (*kinds, here / "load.py", here / "names.py", here.parent / "meanings.py")]
     for root in roots:
         lines.append(str(root))
         lines += (f"{file} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}" for file, s in rule_files(root))
@@ -162,11 +156,12 @@ def _settled(roots: Sequence[Path], began: int) -> bool:
     return newest + _FRESH_NS < began
 
 
-def _decoded(path: Path) -> CompiledRules | None:
+def _decoded(data: bytes | None) -> CompiledRules | None:
     try:
-        with path.open("rb") as f:
-            found = msgspec.json.decode(f.read(_LIMIT), type=CompiledRules)
-    except (OSError, msgspec.MsgspecError, ValueError):
+        found = None if data is None else msgspec.json.decode(data, type=CompiledRules)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    if found is None:
         return None
     return found if found.format == FORMAT else None
 
@@ -176,7 +171,10 @@ def _shipped(roots: Sequence[Path]) -> CompiledRules | None:
     path = shipped_compiled()
     if tuple(roots) != (shipped_root(),) or not path.is_file():
         return None
-    found = _decoded(path)
+    try:
+        found = _decoded(path.read_bytes())
+    except OSError:
+        return None
     return found if found is not None and found.content == hash_content(roots) else None
 
 

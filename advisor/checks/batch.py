@@ -21,6 +21,7 @@ from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, Rul
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_machines
 from advisor.checks.rules import Rulebook
+from advisor.files import read_cache
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
 from advisor.safe_text import mask_secrets
@@ -54,11 +55,10 @@ class ResultCache:
         self.hits = 0
 
     def _load(self) -> dict[str, msgspec.Raw]:
+        data = read_cache(self.path, _LIMIT)
         try:
-            with self.path.open("rb") as f:
-                data = f.read(_LIMIT + 1)
-            return msgspec.json.decode(data, type=dict[str, msgspec.Raw]) if len(data) <= _LIMIT else {}
-        except (OSError, msgspec.MsgspecError, ValueError):
+            return msgspec.json.decode(data, type=dict[str, msgspec.Raw]) if data is not None else {}
+        except (msgspec.MsgspecError, ValueError):
             return {}
 
     def key(self, name: str) -> str | None:

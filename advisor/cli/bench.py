@@ -131,7 +131,7 @@ def command(
     else:
         from advisor.report.bench import describe_bench
 
-        click.echo(describe_bench(answer))
+        options.print_text(describe_bench(answer))
     return _export(export) if export is not None else 0
 
 

@@ -81,7 +81,7 @@ def command(
             files = {"file": str(residuals.residuals_path()), "speed_file": str(evidence.measurements_path())}
             options.print_json({"residuals": kept, "measurements": speeds, **files})
         else:
-            click.echo(f"{describe_residuals(kept)}\n\n{describe_measurements(speeds)}")
+            options.print_text(f"{describe_residuals(kept)}\n\n{describe_measurements(speeds)}")
         return 0
     if file is None:
         raise BadInput("a file is wanted: advise calibrate FILE, or - for standard input")
@@ -108,7 +108,7 @@ def command(
     else:
         from advisor.report.calibrate import describe_calibrations
 
-        click.echo(describe_calibrations(answer))
+        options.print_text(describe_calibrations(answer))
     return 0
 
 

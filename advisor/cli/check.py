@@ -53,7 +53,7 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
     show_default=True,
     help="Least severity that fails.",
 )
-@click.option("--strict", is_flag=True, help="Warnings fail, too.")
+@click.option("--strict", is_flag=True, help="Warnings fail, too; a server open to others without a key is an error.")
 @click.option("--fail-if-no-objects-found", "must_find", is_flag=True, help="Exit status 2 where no launch is found.")
 @click.option("--exit-zero", is_flag=True, help="Exit status 0 whatever is found.")
 @click.option(

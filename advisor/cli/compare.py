@@ -81,7 +81,7 @@ def command(
     else:
         from advisor.report.compare import describe_comparison
 
-        click.echo(describe_comparison(made, verbose))
+        options.print_text(describe_comparison(made, verbose))
     return 0
 
 
@@ -105,5 +105,5 @@ def _compare_speeds(
     if as_json:
         options.print_json(made)
     else:
-        click.echo(describe_engine_speeds(made))
+        options.print_text(describe_engine_speeds(made))
     return 0

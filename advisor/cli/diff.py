@@ -29,7 +29,7 @@ def command(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> i
     from advisor.checks.one_file import CheckOptions
     from advisor.checks.run import check_paths
     from advisor.cli.check import load_rules
-    from advisor.safe_text import escape_commands, make_safe
+    from advisor.safe_text import make_safe
 
     rules, _ = load_rules()
     before, after = (check_paths(x, CheckOptions(on=on, speed=True), rules=rules) for x in (old, new))
@@ -37,7 +37,7 @@ def command(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> i
     if as_json:
         options.print_json(difference.to_dict())
     else:
-        click.echo("\n".join(escape_commands(line) for line in describe_difference(difference).split("\n")), nl=False)
+        options.print_text(describe_difference(difference), end=False)
     if any(f.severity == "error" for f in difference.new_findings) or any(x.fits is False for x in after.deployments):
         return 1
     return 2 if after.problems or any(x.fits is None for x in after.deployments) else 0

@@ -22,7 +22,7 @@ def _guide(
     if as_json:
         options.print_json({"guide": found.name, "tree": asked.name, "held": held})
     else:
-        click.echo(draw_tree(found, asked, held))
+        options.print_text(draw_tree(found, asked, held))
     return 0
 
 
@@ -113,7 +113,7 @@ def command(
     else:
         from advisor.report.explain import describe_explanation
 
-        click.echo(describe_explanation(explanation, verbose))
+        options.print_text(describe_explanation(explanation, verbose))
     if explanation.verified is not None and not explanation.verified.agrees:
         return 1
     if machine is None:

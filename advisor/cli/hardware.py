@@ -129,7 +129,7 @@ def command(**given: Any) -> int:
     else:
         from advisor.report.hardware import describe_hardware_advice
 
-        click.echo(describe_hardware_advice(shopping, given["verbose"]))
+        options.print_text(describe_hardware_advice(shopping, given["verbose"]))
     if any(o.fits for o in shopping.options):
         return 0
     return 2 if shopping.options else 1

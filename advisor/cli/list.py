@@ -41,7 +41,7 @@ def command(
         if as_json:
             options.print_json(found)
         else:
-            click.echo(describe_rule_entry(found))
+            options.print_text(describe_rule_entry(found))
         return 0
     if use is not None or on is not None:
         if what != "models":
@@ -51,7 +51,7 @@ def command(
     if as_json:
         options.print_json(rows)
     else:
-        click.echo(tabulate_entries(what, rows))
+        options.print_text(tabulate_entries(what, rows))
         if not rows:
             click.echo(f"advise: no entry of {what} contains {match!r}", err=True)
     return 0
@@ -68,7 +68,7 @@ def _ranked(use: str, on: str | None, match: str | None, as_json: bool) -> int:
     if as_json:
         options.print_json([r.to_dict() for r in rows])
         return 0
-    click.echo(tabulate_ranked_models(rows, use))
+    options.print_text(tabulate_ranked_models(rows, use))
     if not rows:
         click.echo(f"advise: no model {'fits there' if on else 'is known for this use'}", err=True)
     return 0 if rows else 1

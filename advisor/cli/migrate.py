@@ -50,5 +50,5 @@ def command(source: str, target: str, as_json: bool, quiet: bool) -> int:
     else:
         from advisor.report.migrate import describe_migration
 
-        click.echo(describe_migration(made))
+        options.print_text(describe_migration(made))
     return 0

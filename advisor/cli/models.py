@@ -55,6 +55,6 @@ def add(
     if as_json:
         options.print_json({"model": made.id, "file": str(path), "params_total": made.params_total})
     elif not quiet:
-        click.echo(f"{path}: {made.id}, {made.params_total / 1e9:.2f}B parameters")
-        click.echo(f"known from now on: advise explain --model {made.id}")
+        options.print_text(f"{path}: {made.id}, {made.params_total / 1e9:.2f}B parameters")
+        options.print_text(f"known from now on: advise explain --model {made.id}")
     return 0

@@ -223,6 +223,13 @@ def read_machine_options(on: str | None, snapshot: str | None, rules_: Any) -> A
     return find_machine(on, rules_)
 
 
+def print_text(text: str, end: bool = True) -> None:
+    """An answer on stdout, safe to show: see `advisor.report.text.make_shown`."""
+    from advisor.report.text import make_shown
+
+    click.echo(make_shown(text), nl=end)
+
+
 def print_json(body: object) -> None:
     """One JSON document on stdout."""
     import msgspec

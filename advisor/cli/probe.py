@@ -40,5 +40,5 @@ def command(save: str | None, force: bool, on: str | None, snapshot: str | None,
     elif not save:
         from advisor.report.probe import describe_machine
 
-        click.echo(describe_machine(machine))
+        options.print_text(describe_machine(machine))
     return 0

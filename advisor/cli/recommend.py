@@ -117,7 +117,7 @@ def command(**given: Any) -> int:
             from advisor.report.guides import describe_guide_answer
 
             text = describe_guide_answer(advice.guide) + "\n\n" + text
-        click.echo(text)
+        options.print_text(text)
     if advice.chosen is None:
         return 0 if advice.guide is not None else 1
     return 2 if advice.chosen.memory is not None and advice.chosen.memory.fits is None else 0

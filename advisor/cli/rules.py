@@ -46,7 +46,7 @@ def lint_folders(folders: tuple[str, ...], as_json: bool, quiet: bool) -> int:
         options.print_json([f.to_dict() for f in faults])
         return 1 if faults else 0
     for fault in faults:
-        click.echo(fault.text())
+        options.print_text(fault.text())
     if not quiet:
         what = ", ".join(folders) or "rules"
         click.echo(f"{what}: {len(faults) or 'no'} fault{'' if len(faults) == 1 else 's'}", err=bool(faults))

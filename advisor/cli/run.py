@@ -77,7 +77,7 @@ def command(**given: Any) -> int:
             if given["as_json"]:
                 options.print_json(answer)
             else:
-                click.echo(describe_run(answer))
+                options.print_text(describe_run(answer))
             if given["once"]:
                 return 0
             said("advise: it runs until Ctrl-C")

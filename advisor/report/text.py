@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,10 @@ def text_width() -> int:
     return max(60, min(100, shutil.get_terminal_size((80, 24)).columns))
 
 
+STYLES = {"bold": "1", "green": "32", "red": "31", "yellow": "33", "dim": "2"}
+PAINTED = re.compile(rf"(\033\[(?:{'|'.join((*STYLES.values(), '0'))})m)")
+
+
 def uses_colour() -> bool:
     """Whether stdout takes colour: a terminal, without NO_COLOR or TERM=dumb."""
     return sys.stdout.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
@@ -24,8 +29,20 @@ def uses_colour() -> bool:
 
 def paint(text: str, style: str) -> str:
     """Text in a style (bold, green, red, yellow, dim) on a terminal, else as it is."""
-    codes = {"bold": "1", "green": "32", "red": "31", "yellow": "33", "dim": "2"}
-    return f"\033[{codes[style]}m{text}\033[0m" if uses_colour() else text
+    return f"\033[{STYLES[style]}m{text}\033[0m" if uses_colour() else text
+
+
+def make_shown(text: str) -> str:
+    """The lines of an answer as they may be shown: names from files and servers are escaped, secrets are masked, and no
+    line is a command to a runner; styles of `paint` stay on a terminal."""
+    from advisor.safe_text import escape_commands, make_safe
+
+    def shown(line: str) -> str:
+        if not uses_colour():
+            return make_safe(line)
+        return "".join(x if i % 2 else make_safe(x) for i, x in enumerate(PAINTED.split(line)))
+
+    return "\n".join(escape_commands(shown(line)) for line in text.split("\n"))
 
 
 def wrap_text(text: str, indent: str = "", hanging: str | None = None) -> str:

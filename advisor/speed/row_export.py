@@ -41,15 +41,16 @@ def export_rows(measurements: Sequence[SpeedMeasurement], path: Path, rules: Cat
     earlier versions, which kept no figure. Raises BadInput for a file of another kind, and where it cannot be written.
     """
     rows = [r for r in (_row(m, rules) for m in measurements) if r is not None]
-    known: set[str] | None = set()
+    known: set[str] = set()
     begun = read_text(path) if path.exists() else None
     if begun is not None:
         reader = csv.DictReader(io.StringIO(begun, newline=""))
         try:
-            known = {r["id"] for r in reader} if tuple(reader.fieldnames or ()) == COLUMNS else None
+            own = tuple(reader.fieldnames or ()) == COLUMNS
+            known = {r["id"] for r in reader} if own else set()
         except csv.Error:
-            known = None
-        if known is None:
+            own = False
+        if not own:
             raise BadInput(f"{path} is no file of measured rows: it is left as it is; give another name")
     new = [r for r in rows if r["id"] not in known]
     text = io.StringIO()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from programs import ELSEWHERE
 from rule_folder import CARDS, small, write
 
 from advisor.catalog import compiled_rules as module
@@ -17,6 +18,7 @@ from advisor.catalog.compiled_rules import compile_rules, load_compiled_rules
 from advisor.catalog.load import read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
+from advisor.files import read_cache
 
 
 @pytest.fixture
@@ -182,3 +184,19 @@ def test_start_up_imports_nothing_heavy() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason=f"{ELSEWHERE}files have owners")
+def test_a_cache_file_of_another_user_is_not_believed(
+    cache: Path, rules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache folder may be shared: what another user put there is as good as absent."""
+    bandwidth(rules)
+    (file,) = cache.glob("rules-*.json")
+    planted = msgspec.json.decode(file.read_bytes())
+    planted["accelerators"]["card-a"]["bandwidth_gbs"] = 7
+    file.write_bytes(msgspec.json.encode(planted))
+    assert bandwidth(rules) == 7, "one's own is"
+    monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
+    assert bandwidth(rules) == 100
+    assert read_cache(file, 2**20) is None

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import commands
 import pytest
+from programs import ELSEWHERE
 
 import advisor
 from advisor.batch import answer_lines
@@ -97,3 +102,21 @@ def test_settings_that_the_engine_has_or_had_are_not(engine: str, settings: dict
     answer = _ask(settings, engine, strict=True)
     assert "error" not in answer, answer
     assert not [w for w in answer["warnings"] if "none of this name" in w]  # type: ignore[attr-defined]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason=f"{ELSEWHERE}limits are set the POSIX way")
+def test_a_full_disk_changes_no_answer(tmp_path: Path) -> None:
+    """No byte can be written anywhere: the answers are those of any other day, and no cache is left half made."""
+    files = [tmp_path / f"{i}.sh" for i in range(3)]
+    for i, file in enumerate(files):
+        file.write_text(f"vllm serve Qwen/Qwen3-8B --max-model-len {8192 * (i + 1)}\n")
+    for words in (("explain", "--model", "8B", "--on", "RTX 4090"), ("check", *map(str, files), "--on", "RTX 4090")):
+        usual = commands.advise(*words)
+        cache = tmp_path / f"cache-{words[0]}"
+        script = 'ulimit -f 0; exec "$@"'
+        done = subprocess.run(
+            ["sh", "-c", script, "sh", commands.ADVISE, *words], capture_output=True, text=True, check=False,
+            env={**os.environ, "ADVISOR_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"},
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (usual.returncode, usual.stdout)
+        assert not cache.exists() or not [f for f in cache.iterdir() if f.stat().st_size]
