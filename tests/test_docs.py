@@ -80,6 +80,7 @@ def test_cells_cannot_break_a_table() -> None:
     assert reference.make_markdown_table(("a", "b"), [("x|y\nz", "<b>")]).splitlines()[2] == r"| x\|y z | &lt;b> |"
 
 
+@pytest.mark.slow
 def test_one_command_writes_every_generated_page(tmp_path: Path) -> None:
     """A spoiled page is put right, one of an engine that is gone is taken away, nothing else is touched."""
     for folder in ("docs", "advisor/schemas"):

@@ -136,10 +136,11 @@ def generated() -> list[tuple[str, str, int, int | None]]:
     return out
 
 
-def test_thousands_of_spellings() -> None:
+@pytest.mark.parametrize(("seed", "count"), [(1, 400), pytest.param(2, 2100, marks=pytest.mark.slow)])
+def test_thousands_of_spellings(seed: int, count: int) -> None:
     spellings = generated()
-    spellings = random.Random(1).sample(spellings, 2100)
-    assert len({s[0] for s in spellings}) >= 2000
+    spellings = random.Random(seed).sample(spellings, count)
+    assert len({s[0] for s in spellings}) >= 0.95 * count
     wrong = []
     for text, card, number, ram in spellings:
         try:

@@ -248,6 +248,7 @@ def test_measurements_of_a_machine_halve_its_bounds_and_hold_the_rest(rows: list
     assert found.error < 0.5 * found.error_before
 
 
+@pytest.mark.slow
 def test_a_label_is_left_out_whole_and_its_rules_can_be_used(rows: list[FitSample], tmp_path: Path) -> None:
     """On some rows, so that it is quick: no row is predicted by a fit that saw its label."""
     some = [s for s in rows if s.row.kind == "decode" and s.family in ("qwen3", "gemma-4", "llama-2")]
