@@ -8,7 +8,7 @@ srt/layers/{linear,vocab_parallel_embedding}.py, moe/fused_moe_triton/layer.py, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ def starts(row: dict[str, Any], tp: int, engine: str) -> bool:
     return True
 
 
-def rows() -> Iterator[dict[str, Any]]:
+@cache
+def rows() -> tuple[dict[str, Any], ...]:
     """The models of the rules whose layers are known."""
-    for path in sorted(MODELS.glob("*.yaml")):
-        yield from (m for m in yaml.load(path.read_text("utf-8"), yaml.CSafeLoader)["models"] if m.get("layout"))
+    files = [yaml.load(path.read_text("utf-8"), yaml.CSafeLoader) for path in sorted(MODELS.glob("*.yaml"))]
+    return tuple(m for file in files for m in file["models"] if m.get("layout"))
