@@ -110,7 +110,28 @@ def compile_rules(roots: Sequence[Path]) -> bytes:
     from advisor.catalog.load import read_rules
 
     content = hash_content(roots)
+    if len(roots) > 1 and roots[0] == shipped_root():  # an overlay: what lies below it is compiled already
+        return encode_rules(read_rules(roots[1:], below=_uncompiled(load_compiled_rules(roots[:1]))), content)
     return encode_rules(read_rules(roots), content)
+
+
+def _uncompiled(compiled: CompiledRules) -> RuleSet:
+    """What compiled rules were made from, but for the files that entries stood in."""
+    from advisor.catalog.load import RuleSet
+
+    rules = RuleSet()
+    for table in rules.tables:
+        rules.tables[table] = msgspec.json.decode(getattr(compiled, table))
+    for offer in msgspec.json.decode(compiled.cloud_offers):
+        rules.offers.setdefault(offer["provider"], []).append(offer)
+    rules.documents = msgspec.json.decode(compiled.documents)
+    for kind, names in (
+        ("models", compiled.model_names),
+        ("engines", compiled.engine_names),
+        ("quantizations", compiled.quantization_names),
+    ):
+        rules.names[kind] = msgspec.json.decode(names)
+    return rules
 
 
 def encode_rules(rules: RuleSet, content: str = "") -> bytes:

@@ -16,7 +16,7 @@ from advisor.catalog.roots import rule_files
 from advisor.catalog.schema import find_duplicate_key, make_fault, validate_entry
 from advisor.catalog.tables import TYPES, MisplacedDocument, TableEntry, is_table, read_entries
 from advisor.errors import BadFile
-from advisor.files import parse_yaml, read_text
+from advisor.files import compose_yaml, construct_yaml, read_text
 from advisor.near import near_matches
 
 
@@ -39,11 +39,12 @@ def read_rules(
     roots: Sequence[Path],
     report: Callable[[BadFile], None] = _stop,
     read: Callable[[Path], Any] | None = None,
+    below: RuleSet | None = None,
 ) -> RuleSet:
-    """All rules of `roots`. What is wrong (file, line, place, near match) goes to `report`; by default the first fault
-    is raised as BadFile. With another `report` the faulty entries are left out and reading goes on. `read` gives the
-    plain data of a file (default: from the disk)."""
-    rules = RuleSet()
+    """All rules of `roots`, over those of the folders `below` them, which are filled. What is wrong (file, line, place,
+    near match) goes to `report`; by default the first fault is raised as BadFile. With another `report` the faulty
+    entries are left out and reading goes on. `read` gives the plain data of a file (default: from the disk)."""
+    rules = below or RuleSet()
     for root in roots:
         _read_root(root, rules, report, read or read_rule_document)
     return rules
@@ -112,11 +113,11 @@ def _add(entry: TableEntry, path: Path, mine: dict[tuple[str, str], Path], rules
 
 def read_rule_document(path: Path) -> Any:
     """One YAML file as plain JSON-like data (dates become text). Raises BadFile, also for a key given twice."""
-    text = read_text(path)
-    twice = find_duplicate_key(path, text)
+    root = compose_yaml(read_text(path), path)
+    twice = find_duplicate_key(path, root)
     if twice is not None:
         raise twice
-    return _plain(parse_yaml(text, path), path)
+    return _plain(construct_yaml(root, path), path)
 
 
 def _plain(value: Any, path: Path) -> Any:

@@ -69,11 +69,10 @@ def find_line(path: Path, at: At) -> int | None:
     return line
 
 
-def find_duplicate_key(path: Path, text: str) -> BadFile | None:
-    """The first key that one mapping of the YAML text holds twice (YAML keeps the last without a word)."""
-    from advisor.files import compose_yaml
-
-    stack = [compose_yaml(text, path)]
+def find_duplicate_key(path: Path, root: Any) -> BadFile | None:
+    """The first key that one mapping of a node tree (`files.compose_yaml`) holds twice: YAML keeps the last without a
+    word."""
+    stack = [root]
     while stack:
         node = stack.pop()
         if node is None or not isinstance(node.value, list):

@@ -14,7 +14,7 @@ from programs import ELSEWHERE
 from rule_folder import CARDS, small, write
 
 from advisor.catalog import compiled_rules as module
-from advisor.catalog.compiled_rules import compile_rules, load_compiled_rules
+from advisor.catalog.compiled_rules import compile_rules, encode_rules, hash_content, load_compiled_rules
 from advisor.catalog.load import read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
@@ -200,3 +200,21 @@ def test_a_cache_file_of_another_user_is_not_believed(
     monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
     assert bandwidth(rules) == 100
     assert read_cache(file, 2**20) is None
+
+
+def test_an_overlay_over_compiled_rules_is_what_all_the_yaml_gives(tmp_path: Path) -> None:
+    """Entries, names, whole documents and a provider's offers of an overlay, over the shipped rules: the same bytes."""
+    root = shipped_root()
+    overlay = tmp_path / "mine"
+    price = sorted((root / "prices").glob("*.yaml"))[0]
+    engine = (root / "engines" / "vllm.yaml").read_text(encoding="utf-8").replace("name: vLLM\n", "name: Ours\n")
+    for name, text in (
+        (f"prices/{price.name}", price.read_text(encoding="utf-8")),
+        ("engines/vllm.yaml", engine),
+        ("budgets.yaml", (root / "budgets.yaml").read_text(encoding="utf-8") + "# ours\n"),
+    ):
+        (overlay / name).parent.mkdir(parents=True, exist_ok=True)
+        (overlay / name).write_text(text, encoding="utf-8")
+    roots = (root, overlay)
+    assert compile_rules(roots) == encode_rules(read_rules(roots), hash_content(roots))
+    assert Catalog(load_compiled_rules(roots)).engine("vllm").name == "Ours"
