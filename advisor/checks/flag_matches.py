@@ -69,18 +69,23 @@ def unknown_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
         yield from _unknown(checked, facts, knowledge)
 
 
+MOST_LOOKED_UP = 50  # unknown flags of one launch that near matches are looked for: nobody reads more
+
+
 def _unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
     table = knowledge.flags(checked.launch.engine)
     if table is None or not table.table.flags or not is_parsed_by_engine(checked, knowledge):
         return
     others = [flag_lookup.table for e in knowledge.rules.engines() if (flag_lookup := knowledge.flags(e))]
     gone = {name for t in others for name in (*t.gone, *t.gone_before_reading)}
-    source = facts._seen.source
+    source, known = facts._seen.source, list(table.table.flags)
+    found = 0
     for argument in checked.arguments.given:
         bare = argument.written.lstrip("-").replace("_", "-")
         if argument.known or bare in gone or argument.place.unknown or not argument.written.startswith("-"):
             continue
-        near = near_matches(bare, list(table.table.flags), n=1)
+        found += 1
+        near = near_matches(bare, known, n=1) if found <= MOST_LOOKED_UP else ()
         hint = f"Did you mean --{near[0]}?" if near else "Look it up in the engine's own --help, or remove it"
         close = bool(near) and is_near(bare, near[0])
         edits = rename_argument(argument, f"--{near[0]}", source) if close else ()

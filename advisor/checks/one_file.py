@@ -146,7 +146,12 @@ def relocate(launches: Sequence[Launch], source: str) -> None:
     for launch in launches:
         at = launch.line
         for word in launch.argv:
-            if word.line and len(word) > 1 and word.line <= len(lines) and word not in lines[word.line - 1]:
+            if not word.line or len(word) < 2 or word.line > len(lines):
+                at = max(at, word.line)
+                continue
+            line = lines[word.line - 1]
+            stands = word.column > 0 and line.startswith(word, word.column - 1)  # a long line is not searched each time
+            if not stands and word not in line:
                 for n in range(max(at, word.line), min(len(lines), word.line + 200) + 1):
                     column = lines[n - 1].find(word)
                     if column >= 0:

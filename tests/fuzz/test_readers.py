@@ -41,8 +41,8 @@ def test_a_few(kind: str, tmp_path: Path) -> None:
     ("kind", "count"),
     [
         ("gguf", 40_000), ("safetensors", 30_000), ("index", 10_000), ("config", 40_000), ("log", 10_000),
-        ("results", 30_000), ("trace", 60_000), ("snapshot", 40_000), ("lock", 40_000), ("configuration", 60_000),
-        ("baseline", 60_000), ("line", 40_000), ("hardware", 5_000),
+        ("results", 35_000), ("trace", 100_000), ("snapshot", 45_000), ("lock", 45_000), ("configuration", 100_000),
+        ("baseline", 120_000), ("line", 80_000), ("hardware", 5_000),
     ],
 )  # fmt: skip
 def test_many(kind: str, count: int, tmp_path: Path) -> None:
