@@ -190,9 +190,10 @@ def _lookup(written: str, table: FlagLookup | None) -> tuple[str, bool, bool, st
         spelling = spellings.get(candidate)
         if spelling is not None:
             return spelling.name, spelling.off, False, None
-    if not written.startswith("--"):
-        return None
     base, dot, key = written.partition(".")
+    if not written.startswith("--"):  # vLLM: `-cc.key=value` is a short name of a JSON argument with a key of it
+        spelling = spellings.get(base) if dot and key else None
+        return (spelling.name, False, False, key) if spelling is not None else None
     if dot and (spelling := spellings.get(base.replace("_", "-"))) is not None:
         return spelling.name, False, False, key
     if table.table.parser == "argparse":

@@ -98,6 +98,7 @@ def is_parsed_by_engine(checked: CheckedLaunch, knowledge: Knowledge) -> bool:
     return (
         not re.search(f"{known.wrappers}|{known.forks}", _starter(checked))
         and not any(a.written in known.flags for a in checked.arguments.given)
+        and not any(re.search(known.variables, name) for name in checked.launch.env)
         and checked.launch.kind not in known.kinds
     )
 
@@ -282,8 +283,8 @@ def bad_json(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -
             "compilation-config",
             "allowed-origins",
         ):
-            if "$" in value or re.search(r":\s*[,}]", value):
-                continue  # a variable that is filled in later
+            if "$" in value or re.search(r":\s*(?:[,}]|<[^<>\"]+>)", value):
+                continue  # a variable or a placeholder that is filled in later
             try:
                 json.loads(value)
             except (ValueError, RecursionError):

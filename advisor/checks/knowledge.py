@@ -46,6 +46,7 @@ class OtherParsers(msgspec.Struct, frozen=True):
     forks: Pattern
     flags: tuple[str, ...]
     kinds: tuple[str, ...]
+    variables: Pattern  # of the environment: plugins for other devices have flags of their own
 
 
 class RecognitionTables(msgspec.Struct, frozen=True):

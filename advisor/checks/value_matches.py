@@ -105,6 +105,7 @@ def _is_secret(value: str, least: int) -> bool:
         and " " not in value
         and "{" not in value
         and not value.lower().endswith(("_here", "-here"))
+        and not (len(value) < 20 and re.fullmatch(r"[a-z]+(?:[-_][a-z]+)*", value))  # a word or two: `local-vllm`
     )
 
 
