@@ -143,8 +143,8 @@ def _ranks_above(context: FactContext) -> bool | None:
     if n is None:
         return None
     if (
-        flag_number(context, "nnodes")
-        or setup.nodes
+        (flag_number(context, "nnodes") or 1) > 1
+        or (setup.nodes or 1) > 1
         or context.checked.arguments.value("distributed-executor-backend") == "ray"
     ):
         return False
