@@ -47,6 +47,7 @@ def named(name: str, text: str) -> set[str]:
 
 LEN = (r'(--max-model-len["\s-]+)8192', r"\g<1>999999")
 NO_GPU = (r"(?s)    deploy:.*?capabilities: \[gpu\]\n", "")
+FLASH_OFF = r'\1OLLAMA_FLASH_ATTENTION: "0"\n\1OLLAMA_KV_CACHE_TYPE: "q8_0"\n\g<0>'
 # (engine, launch file, what to change, into what, rules that may name it)
 FAULTS = [
     ("vllm", "compose", "--max-model-len", "--max-model-lenn", "flag-unknown"),
@@ -104,7 +105,7 @@ FAULTS = [
     ("llama.cpp", "compose", *NO_GPU, "gpu-not-granted ollama-llamacpp-cpu-fallback"),
     ("llama.cpp", "compose", "8080:8080", "8080:9090", "port-publish-mismatch"),
     ("llama.cpp", "systemd", "--ctx-size", "--ctx-sise", "flag-unknown"),
-    ("ollama", "compose", r'( +)OLLAMA_CONT', r'\1OLLAMA_FLASH_ATTENTION: "0"\n\1OLLAMA_KV_CACHE_TYPE: "q8_0"\n\g<0>', "ollama-kv-quant-needs-fa"),
+    ("ollama", "compose", r"( +)OLLAMA_CONT", FLASH_OFF, "ollama-kv-quant-needs-fa"),
     ("ollama", "compose", "OLLAMA_NUM_PARALLEL", "OLLAMA_NUM_PARALEL", "ollama-env-unknown"),
     ("ollama", "compose", r"127\.0\.0\.1:11434", "0.0.0.0:11434", "exposed-ollama"),
     ("ollama", "compose", *NO_GPU, "gpu-not-granted ollama-llamacpp-cpu-fallback"),
