@@ -18,6 +18,7 @@ from advisor.speed.measured_load import MeasuredLoad
 MOST_RUNS = 2000  # of one file
 LEAST_PROMPT = 64  # tokens: a shorter prompt, or a cached one, says nothing of prompts
 LEAST_OUTPUT = 8
+MOST_TOKENS, MOST_SECONDS = 10**9, 1e7  # of one request; beyond it a log is damaged
 PROMPT, OUTPUT = 512, 128  # tokens, where a server tells only sums over all requests
 
 
@@ -150,9 +151,12 @@ def _timed(told: Mapping[str, str], tool: str) -> list[MeasuredLoad]:
     def seconds(name: str) -> float:
         return float(told[f"{name}_ms"]) / 1000 if f"{name}_ms" in told else read_duration(told.get(f"{name}_time", ""))
 
-    prompt, output = int(told.get("prompt_tokens", 0)), int(told.get("output_tokens", 0))
-    reading, saying = seconds("prompt"), seconds("output")
-    if output < LEAST_OUTPUT or saying <= 0:
+    try:
+        prompt, output = int(told.get("prompt_tokens", 0)), int(told.get("output_tokens", 0))
+        reading, saying = seconds("prompt"), seconds("output")
+    except ValueError:  # a line that was damaged: `1080.0.0 ms`
+        return []
+    if not LEAST_OUTPUT <= output < MOST_TOKENS or prompt >= MOST_TOKENS or not 0 < saying < MOST_SECONDS:
         return []
     return [
         MeasuredLoad(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -58,6 +59,9 @@ def _problems(machine: Machine) -> Iterator[str]:
         ("cpu.usable_cores", machine.cpu.usable_cores),
     ]
     for i, device in enumerate(machine.devices):
+        capability = device.compute_capability
+        if capability is not None and not re.fullmatch(r"\d{1,2}\.\d{1,2}", capability):
+            yield f"devices[{i}].compute_capability is {capability[:40]!r}, no number like 8.9"
         for field in ("total_bytes", "free_bytes", "bandwidth_gbs", "power_limit_watts", "power_default_watts"):
             amounts.append((f"devices[{i}].{field}", getattr(device, field)))
     for name, value in amounts:

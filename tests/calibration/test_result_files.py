@@ -291,3 +291,12 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "this JSON is of no kind that is read: llama-bench" in capsys.readouterr().err
     assert run_command_line(["calibrate", str(path), "--set", "tp"]) == 2
     assert "NAME=VALUE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "damage", [("1080.00", "1080.0.0.00"), ("128 tokens", "9" * 900 + " tokens"), ("1080.00", "...")]
+)
+def test_a_damaged_line_is_left_out(damage: tuple[str, str]) -> None:
+    """Found by tests/fuzz: such a line ended `calibrate` with a traceback."""
+    assert read_result_file(LOG.replace(*damage), ENGINES) is None
+    assert len(read(LOG.replace(*damage) + LOG).loads) == 1

@@ -99,3 +99,17 @@ def test_a_damaged_snapshot_is_refused_or_is_a_machine(tmp_path: Path, data: st.
     path.write_text(whole[:at] + data.draw(st.characters(max_codepoint=127)) + whole[at + 1 :])
     with contextlib.suppress(BadFile):  # anything else is a crash
         assert isinstance(snapshot.load_snapshot(path), Machine)
+
+
+@pytest.mark.parametrize("said", ["full_attention", "8.", "", "8.9.1", "nan"])
+def test_a_compute_capability_is_a_number(tmp_path: Path, said: str) -> None:
+    """Found by tests/fuzz: estimates took it for one and ended with a traceback."""
+    path = tmp_path / "m.json"
+    good = Machine(devices=(Device(index=0, name="x", vendor="nvidia", compute_capability="8.9"),))
+    snapshot.save_snapshot(good, path)
+    assert snapshot.load_snapshot(path) == good
+    data = json.loads(path.read_text())
+    data["devices"][0]["compute_capability"] = said
+    path.write_text(json.dumps(data))
+    with pytest.raises(BadFile, match="compute_capability"):
+        snapshot.load_snapshot(path)
