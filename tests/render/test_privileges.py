@@ -18,7 +18,7 @@ from reading import read_all_yaml, read_yaml
 from advisor import check
 from advisor.errors import BadInput
 from advisor.render import list_targets, render_files
-from advisor.render.matrix import find_engine_start
+from advisor.render.matrix import find_engine_start, load_targets
 
 CLUSTER = ("kubernetes", "lws", "kserve", "ray", "dynamo")
 VOLUMES = {"configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret"}
@@ -142,6 +142,24 @@ def test_who_may_connect(engine: str, target: str, keyed: bool) -> None:
     labels = policy["podSelector"]["matchLabels"]
     templates = re.findall(r"(?m)^ +labels:\n((?: +app.*\n)+)", text)
     assert any(f"{k}: {v}" in t for t in templates for k, v in labels.items()), "it is for the pods of the file"
+
+
+def test_the_pods_of_llm_d_want_the_key() -> None:
+    """The chart's gateway asks nobody for one, so vLLM does."""
+    values = read_yaml(rendered(launch("vllm", hardware="H100 80GB SXM"), "llm-d").content)
+    (container,) = values["decode"]["containers"]
+    (key,) = [e for e in container["env"] if e["name"] == "VLLM_API_KEY"]
+    assert key["valueFrom"]["secretKeyRef"] == {"name": values["modelArtifacts"]["authSecretName"], "key": "API_KEY"}
+    assert container["extraConfig"]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_no_release_candidate_is_recommended() -> None:
+    for entry in RULES.engines().values():
+        assert entry.version is None or not re.search(
+            r"(?i)rc|alpha|beta|dev|nightly|[ab]\d", entry.version.lstrip("b")
+        )
+    for place in load_targets(RULES).places.values():
+        assert not re.search(r"(?i)rc\d|alpha|beta|dev|nightly|latest", f"{place.version} {place.image}")
 
 
 SCRIPTS = ("command", "docker", "slurm")
