@@ -1,4 +1,4 @@
-"""What engines assert about their tensor-parallel size: `tensor_parallel` in rules/engines/<id>.yaml."""
+"""What engines assert about tensor-parallel sizes, and stages that they refuse: parts of rules/engines/<id>.yaml."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ class Assertion(Record, frozen=True, kw_only=True):
     before: str | None = None  # first version that no longer has it
     unless: tuple[str, ...] = ()  # settings with which it does not hold, or is not known to
     not_on: tuple[str, ...] = ()  # vendors of devices where it does not hold
+    source: str
+
+
+class PipelineParallel(Record, frozen=True, kw_only=True):
+    """Architectures (`architectures` of config.json) that an engine refuses stages of layers for."""
+
+    refuses: tuple[str, ...]
     source: str
 
 

@@ -12,7 +12,7 @@ from typing import Literal
 from advisor.catalog.launch_types import Concepts, EngineStart, Installation, Recognition, ServerSelfReport, SpeedTraits
 from advisor.catalog.speed_figure_types import SpeedFigures
 from advisor.catalog.startup_log_types import StartupLogTable
-from advisor.catalog.tensor_parallel_types import TensorParallel
+from advisor.catalog.tensor_parallel_types import PipelineParallel, TensorParallel
 from advisor.meanings import (
     AcceleratorId,
     Confidence,
@@ -309,6 +309,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
+    pipeline_parallel: PipelineParallel | None = None  # None = what it refuses is not known
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module or its family's
     startup_log: StartupLogTable | None = None  # None = its log is not read
     speed_figures: SpeedFigures = SpeedFigures()

@@ -72,6 +72,16 @@ def _any(context: FactContext, *divided: Divided, whole_blocks: bool = False) ->
 _HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
 
 
+@fact("pp.refused", "bool", "the engine is known to refuse pipeline stages for models of this architecture")
+def _stages_refused(context: FactContext) -> bool | None:
+    model = catalogue_model(context)
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    replaced = entry.tensor_parallel.unless if entry is not None and entry.tensor_parallel is not None else ()
+    if model is None or entry is None or any(context.checked.arguments.value(name) for name in replaced):
+        return None
+    return parallel.refuses_stages(entry, model)
+
+
 @fact("tp.asserts", "bool", "what the engine asserts about its tensor-parallel size is known")
 def _asserts(context: FactContext) -> bool:
     entry = context.knowledge.rules.engines().get(context.checked.launch.engine)

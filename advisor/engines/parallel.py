@@ -94,6 +94,12 @@ def find_size_refusals(
     return tuple(dict.fromkeys(out))
 
 
+def refuses_stages(entry: Engine, model: t.Model) -> bool:
+    """Whether the engine is known to refuse stages of layers (pipeline parallel) for a model of this architecture."""
+    known = entry.pipeline_parallel
+    return known is not None and model.architecture in known.refuses
+
+
 def allowed_sizes(entry: Engine, model: t.Model, most: int, launch: ParallelLaunch = UNSAID) -> tuple[int, ...]:
     """The tensor-parallel sizes up to `most` that the engine is not known to refuse, smallest first, 1 among them."""
     known = entry.tensor_parallel is not None

@@ -13,7 +13,7 @@ import msgspec
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
 from advisor.engines.flags import find_concept, find_own_flag
-from advisor.engines.parallel import allowed_sizes, make_parallel_launch
+from advisor.engines.parallel import allowed_sizes, make_parallel_launch, refuses_stages
 from advisor.engines.pool_constants import read_constants
 from advisor.machines.device_visibility import VISIBLE
 from advisor.machines.types import Machine
@@ -56,6 +56,8 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
     machine = base.machine
     n = len(machine.usable_devices) if machine is not None else 0
     tp_flag, pp_flag = find_own_flag(entry, "tensor_parallel"), find_own_flag(entry, "pipeline_parallel")
+    if refuses_stages(entry, base.model):
+        pp_flag = None
     if machine is None or not tp_flag or (n < 2 and machine.nodes < 2):
         devices = _indices(machine, n)
         yield Unit(base, max(1, n), CardLayout(devices=devices))
