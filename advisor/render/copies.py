@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Workload
 from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadInput
+from advisor.render.context import is_outside
 from advisor.render.files import LaunchFile, list_targets, render_command, render_files
-from advisor.render.matrix import load_targets
+from advisor.render.matrix import find_engine_start, load_targets
 
 SECONDS = 3600  # that an answer may take, streamed or not
 
@@ -33,6 +35,26 @@ def render_commands(servers: Sequence[Deployment], rules: Catalog, nodes: int = 
     return "\n".join([*lines, "wait"]) if len(lines) > 1 else render_command(servers[0], rules)
 
 
+def _ask_for_keys(servers: Sequence[Deployment], rules: Catalog) -> str:
+    """Lines before commands whose servers other machines reach: without a key none starts. A key that is a flag stands
+    in the command itself, which ends where it is missing."""
+    lines: dict[str, None] = {}
+    for server in servers:
+        if is_outside(server.host):
+            entry = rules.engine(server.engine)
+            key = find_engine_start(entry.id, rules).key
+            if key is None:
+                said = (
+                    f"{entry.name} asks its clients for no key: put a proxy that does in front, then set ALLOW_NO_KEY=1"
+                )
+                lines[f'[ -n "${{ALLOW_NO_KEY:-}}" ] || {{ echo {shlex.quote(said)} >&2; exit 1; }}'] = None
+            else:
+                lines[': "${API_KEY:?set API_KEY to the key that clients must show}"'] = None
+            if key is not None and key.variable:
+                lines[f'export {key.variable}="$API_KEY"'] = None
+    return "".join(f"{line}\n" for line in lines)
+
+
 def refuse_single_node(deployment: Deployment, nodes: int, target: str, rules: Catalog) -> None:
     """Raises BadInput for a server over several nodes in a target whose file starts one node only."""
     known = load_targets(rules).targets
@@ -47,7 +69,7 @@ def render_nodes_script(deployment: Deployment, nodes: int, rules: Catalog) -> L
     cases = _render_nodes(deployment, nodes, rules).split("# node ")[1:]
     body = "".join(f"{c.partition(chr(10))[0]})\n{c.partition(chr(10))[2].rstrip()}\n;;\n" for c in cases)
     text = "#!/bin/sh\n# One server over several nodes: run on each with HEAD (address of node 0) and NODE_RANK set.\n"
-    text += f"# {WRITTEN_BY}.\n"
+    text += f"# {WRITTEN_BY}.\n{_ask_for_keys((deployment,), rules)}"
     return LaunchFile(
         name="run.sh", content=f'{text}case "${{NODE_RANK:?0 on the first node}}" in\n{body}esac\n', executable=True
     )
@@ -86,7 +108,7 @@ def render_copies(
     if target == "command":
         first = render_files(servers[0], target, rules, work)[0]
         text = "#!/bin/sh\n# Equal servers side by side; put a router (nginx, LiteLLM) before their ports.\n"
-        text += f"# {WRITTEN_BY}.\n"
+        text += f"# {WRITTEN_BY}.\n{_ask_for_keys(servers, rules)}"
         return (LaunchFile(name=first.name, content=text + render_commands(servers, rules) + "\n", executable=True),)
     if target != "compose":
         raise BadInput(f"{len(servers)} equal servers: take --target command or compose, which writes a router, too")
@@ -103,7 +125,9 @@ def render_side_by_side(
     title = "Models side by side, each with its own share of the memory and its own port."
     if target == "command":
         first = render_files(models[0], target, rules, work)[0]
-        text = f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{render_commands(models, rules)}\n"
+        text = (
+            f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{_ask_for_keys(models, rules)}{render_commands(models, rules)}\n"
+        )
         return (LaunchFile(name=first.name, content=text, executable=True),)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")

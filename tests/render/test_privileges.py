@@ -18,6 +18,7 @@ from reading import read_all_yaml, read_yaml
 from advisor import check
 from advisor.errors import BadInput
 from advisor.render import list_targets, render_files
+from advisor.render.copies import render_copies, render_nodes_script, render_side_by_side
 from advisor.render.matrix import find_engine_start, load_targets
 
 CLUSTER = ("kubernetes", "lws", "kserve", "ray", "dynamo")
@@ -197,6 +198,34 @@ def test_no_script_starts_a_server_that_anybody_may_use(target: str, tmp_path: P
         assert not (tmp_path / "started").exists(), engine
         n += 1
     assert n >= 3
+
+
+@pytest.mark.parametrize(
+    ("engines", "wanted"),
+    [(("vllm", "vllm"), "API_KEY"), (("sglang", "llama.cpp"), "API_KEY"), (("vllm", "ollama"), "ALLOW_NO_KEY")],
+)
+def test_scripts_of_several_servers_ask_for_keys_too(engines: tuple[str, str], wanted: str, tmp_path: Path) -> None:
+    """Equal copies, models side by side, one server over two nodes: run without a key, nothing is started."""
+    open_ = [launch(e, hardware="2x RTX 4090", host="0.0.0.0", port=8000 + i) for i, e in enumerate(engines)]
+    made = [render_side_by_side(open_, "command", RULES)[0]]
+    if engines[0] == engines[1]:
+        made += render_copies(open_, [[0], [1]], "command", RULES, 8000)
+        made.append(render_nodes_script(open_[0], 2, RULES))
+    for name in ("vllm", "sglang", "llama-server", "ollama", "python3"):
+        (tmp_path / name).write_text(f"#!/bin/sh\necho {name} >> {tmp_path}/started\n")
+        (tmp_path / name).chmod(0o755)
+    for file in made:
+        (tmp_path / "x.sh").write_text(file.content)
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "NODE_RANK": "0", "HEAD": "a"}
+        environment |= {} if wanted == "API_KEY" else {"API_KEY": "x"}
+        done = subprocess.run(
+            ["sh", str(tmp_path / "x.sh")], env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode != 0
+        assert wanted in done.stderr
+        assert not (tmp_path / "started").exists()
+    inside = [launch(e, hardware="2x RTX 4090", port=8000 + i) for i, e in enumerate(engines)]
+    assert "_KEY" not in render_side_by_side(inside, "command", RULES)[0].content
 
 
 def test_no_compose_project_or_unit_starts_for_others_without_a_key() -> None:
