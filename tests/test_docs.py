@@ -16,7 +16,7 @@ import yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.checks import facts
+from advisor.checks.facts import launch_facts as facts
 from advisor.cli.main import COMMANDS, root, run_command_line
 from advisor.lint.run import lint
 from advisor.report import pages, reference

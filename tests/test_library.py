@@ -269,7 +269,7 @@ def test_other_answers_are_those_of_the_commands(capsys: pytest.CaptureFixture[s
     )
     script = tmp_path / "serve.sh"
     script.write_text("vllm serve Qwen/Qwen3-32B --tensor-parallel-size 2 --max-model-len $LENGTH\n")
-    from advisor.checks.report import as_json
+    from advisor.checks.report.answer import as_json
 
     options: dict[str, Any] = {"variables": {"LENGTH": "9000"}, "engine_version": "0.33.0", "ignore": "perf"}
     report = advisor.check(script, on=on, **options)

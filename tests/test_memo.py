@@ -24,7 +24,7 @@ from advisor import request_lines
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
-from advisor.checks.report import as_json
+from advisor.checks.report.answer import as_json
 from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
 from advisor.memo import MemoRecord, memoize_by_identity

@@ -7,9 +7,9 @@ import re
 from advisor.calibration.logged_deployment import CalibrationRequest, read_file_format
 from advisor.calibration.server_figures import ResultFile
 from advisor.catalog import Catalog
-from advisor.checks import launch_reader
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.located_text import make_text
+from advisor.checks.read.located_text import make_text
+from advisor.checks.resolve import launch_reader
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate, find_machine, resolve_request

@@ -11,11 +11,11 @@ import msgspec
 from advisor.calibration.read_log import StartupLog
 from advisor.catalog import Catalog
 from advisor.catalog.model_spellings import NamedModel
-from advisor.checks import launch_reader
-from advisor.checks.arguments import read_arguments
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.launch import Launch
-from advisor.checks.located_text import Text, make_text
+from advisor.checks.read.launch import Launch
+from advisor.checks.read.located_text import Text, make_text
+from advisor.checks.resolve import launch_reader
+from advisor.checks.resolve.arguments import read_arguments
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, find_machine, resolve_request

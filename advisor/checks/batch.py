@@ -20,7 +20,7 @@ from advisor.catalog.roots import cache_dir
 from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_machines
-from advisor.checks.rules import Rulebook
+from advisor.checks.rules.evaluate import Rulebook
 from advisor.files import read_cache
 from advisor.memo import memoize_by_identity
 from advisor.record import Record

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from pathlib import Path
 
-from advisor.checks.edits import apply_edits
 from advisor.checks.findings import CheckReport, FileEdit
+from advisor.checks.rules.edits import apply_edits
 from advisor.errors import BadFile
 from advisor.safe_text import escape_commands, escape_text, mask_secrets
 

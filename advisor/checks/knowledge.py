@@ -215,3 +215,8 @@ def _lookup(flags: FlagTable) -> FlagLookup:
 def _negates(alias: str, name: str) -> bool:
     bare = alias.lstrip("-")
     return bare.startswith(("no-", "no_")) or (bare.startswith("disable-") and name.startswith("enable-"))
+
+
+def is_told_by_variables(table: FlagLookup | None) -> bool:
+    """Whether the server has no flags: variables and the parameters of a model's own file are all it is told."""
+    return table is not None and not table.table.flags and bool(table.table.modelfile_parameters)

@@ -15,8 +15,8 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.model_spellings import find_named_model
 from advisor.catalog.roots import cache_dir
-from advisor.checks import model_names
 from advisor.checks.findings import Finding
+from advisor.checks.resolve import model_names
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_bytes, read_text, read_yaml, replace_file, write_report
 from advisor.models.plain_fields import list_plain_fields

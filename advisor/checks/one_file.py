@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from advisor.catalog import Catalog
-from advisor.checks import declarations
 from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, RuleSkip
-from advisor.checks.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.launch import Launch
-from advisor.checks.located_text import MAX_BYTES, Text, lines_of
-from advisor.checks.readers.context import ReaderContext
-from advisor.checks.readers.detect import read_launches
+from advisor.checks.read import declarations
+from advisor.checks.read.context import ReaderContext
+from advisor.checks.read.detect import read_launches
+from advisor.checks.read.launch import Launch
+from advisor.checks.read.located_text import MAX_BYTES, Text, lines_of
+from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
 from advisor.tree import describe_link, leads_out
 

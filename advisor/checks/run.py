@@ -13,7 +13,7 @@ from advisor.checks import batch
 from advisor.checks.findings import ORDER, CheckReport, Finding
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, find_machines
-from advisor.checks.rules import Rulebook
+from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import BadInput
 
 ENDINGS = frozenset(

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from advisor.checks.findings import Finding
-from advisor.checks.launch import Launch
-from advisor.checks.located_text import lines_of
+from advisor.checks.read.launch import Launch
+from advisor.checks.read.located_text import lines_of
 
 _COMMENT = re.compile(r"(?:#|//|;)\s*advise:\s*(ignore|file-ignore)\s*\[([^\]]*)\]\s*(.*)$")
 

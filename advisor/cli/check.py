@@ -77,13 +77,15 @@ Exit status: 0 fits and clean, 1 does not fit or findings of level error, 2 cann
 @options.quiet
 def command(paths: tuple[str, ...], **given: Any) -> int:
     """Will this deployment start and fit? Checks scripts, compose files, manifests, units and values."""
-    from advisor.checks import formats, one_file, report, run
+    from advisor.checks import one_file, run
     from advisor.checks.config import describe_left_out
+    from advisor.checks.report import answer as report
+    from advisor.checks.report import formats
     from advisor.errors import BadInput
 
     rules, refused = load_rules()
     if given["explain"]:
-        from advisor.checks.explain import explain_rule
+        from advisor.checks.report.explain import explain_rule
 
         click.echo(explain_rule(given["explain"], rules), nl=False)
         return 0
@@ -110,11 +112,11 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]), given["jobs"], keep)
     found = run.add_findings(found, (*describe_left_out(configuration), *refused))
     if given["create_baseline"]:
-        from advisor.checks.baseline import write_baseline
+        from advisor.checks.report.baseline import write_baseline
 
         write_baseline(found, given["create_baseline"])
     if given["baseline"]:
-        from advisor.checks.baseline import remove_baseline
+        from advisor.checks.report.baseline import remove_baseline
 
         found = remove_baseline(found, given["baseline"])
     if given["fix"] or given["diff"]:

@@ -25,8 +25,8 @@ Exit status: 0 no worse, 1 the new file does not fit or has new errors, 2 cannot
 @options.quiet
 def command(old: str, new: str, on: str | None, as_json: bool, quiet: bool) -> int:
     """What a change of a deployment file does to memory, speed, verdicts and findings."""
-    from advisor.checks.compare import compare_reports, describe_difference
     from advisor.checks.one_file import CheckOptions
+    from advisor.checks.report.compare import compare_reports, describe_difference
     from advisor.checks.run import check_paths
     from advisor.cli.check import load_rules
     from advisor.safe_text import make_safe

@@ -38,7 +38,7 @@ def command(source: str, target: str, as_json: bool, quiet: bool) -> int:
 
     rules, given = catalog(options.list_rule_roots()), None
     if Path(source).is_file():
-        from advisor.checks.launch_settings import read_launch_settings
+        from advisor.checks.resolve.launch_settings import read_launch_settings
 
         found = read_launch_settings(source, rules)
         source, given = found.engine, found.settings

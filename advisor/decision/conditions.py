@@ -166,18 +166,28 @@ def value_meets_test(test: FieldTest, seen: Scalar | None, version: bool) -> boo
 
 def evaluate_condition(condition: Condition | None, facts: FactValues, fields: Mapping[str, Field]) -> bool | None:
     """True, false or None (unknown) of a condition; no condition always holds."""
+    return combine_tests(
+        condition, lambda test: value_meets_test(test, facts.get(test.field), fields[test.field].type == "version")
+    )
+
+
+def combine_tests(condition: Condition | None, holds: Callable[[FieldTest], bool | None]) -> bool | None:
+    """What `all`, `any` and `not` make of the answers to single tests; None is unknown. The one place that knows it."""
     if condition is None:
         return True
     if isinstance(condition, FieldTest):
-        return value_meets_test(condition, facts.get(condition.field), fields[condition.field].type == "version")
+        return holds(condition)
     if isinstance(condition, Not):
-        inner = evaluate_condition(condition.part, facts, fields)
+        inner = combine_tests(condition.part, holds)
         return None if inner is None else not inner
-    results = [evaluate_condition(p, facts, fields) for p in condition.parts]
     decisive = isinstance(condition, AnyOf)  # one true decides an any, one false an all
-    if decisive in results:
-        return decisive
-    return None if None in results else not decisive
+    unknown = False
+    for part in condition.parts:
+        result = combine_tests(part, holds)
+        if result is decisive:
+            return decisive
+        unknown = unknown or result is None
+    return None if unknown else not decisive
 
 
 def list_tests(condition: Condition | None) -> Iterator[FieldTest]:

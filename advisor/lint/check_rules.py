@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from advisor.checks import match_finders
-from advisor.checks.facts import FIELDS, LaunchFields
+from advisor.checks.facts.launch_facts import FIELDS, LaunchFields
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules import CheckRule, RuleEntry
+from advisor.checks.rules import match_finders
+from advisor.checks.rules.load import CheckRule, RuleEntry
 from advisor.decision.conditions import GuideFault, parse_condition
 from advisor.errors import AdvisorError
 from advisor.lint import rule_flags

@@ -43,7 +43,9 @@ KINDS = (
     RuleFileKind("guides/*.yaml", "a decision guide", _named("advisor.report.rule_schemas", "GuideFile")),
     RuleFileKind("policy/*.yaml", "rulings of the house", _named("advisor.decision.policy", "PolicyFile")),
     RuleFileKind("flags/*.yaml", "flags of one engine", _named("advisor.engines.flag_tables", "FlagTable"), deep=False),
-    RuleFileKind("checks/rules/*.yaml", "rules of `advise check`", _named("advisor.checks.rules", "CheckRulesFile")),
+    RuleFileKind(
+        "checks/rules/*.yaml", "rules of `advise check`", _named("advisor.checks.rules.load", "CheckRulesFile")
+    ),
     RuleFileKind(
         "checks/recognition.yaml",
         "how launches are recognised",
@@ -51,11 +53,13 @@ KINDS = (
     ),
     RuleFileKind("checks/charts.yaml", "what charts set", _named("advisor.checks.knowledge", "Charts")),
     RuleFileKind("checks/resources.yaml", "what resources start", _named("advisor.checks.knowledge", "ResourcesFile")),
-    RuleFileKind("checks/hardware.yaml", "names in clusters", _named("advisor.checks.accelerators", "ClusterNames")),
+    RuleFileKind(
+        "checks/hardware.yaml", "names in clusters", _named("advisor.checks.read.accelerators", "ClusterNames")
+    ),
     RuleFileKind(
         "checks/minimum_versions.yaml", "first versions", _named("advisor.checks.knowledge", "MinimumVersions")
     ),
-    RuleFileKind("checks/drivers.yaml", "drivers and CUDA", _named("advisor.checks.facts_driver", "DriverVersions")),
+    RuleFileKind("checks/drivers.yaml", "drivers and CUDA", _named("advisor.checks.facts.driver", "DriverVersions")),
     RuleFileKind("targets.yaml", "launch files", _named("advisor.render.matrix", "TargetsFile")),
     RuleFileKind("choosing.yaml", "how a model is chosen", _named("advisor.advice.model_choice", "ChoosingFile")),
     RuleFileKind("abilities.yaml", "abilities of models", _named("advisor.ability.types", "AbilitiesFile")),

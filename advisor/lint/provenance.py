@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import inspect
 
-from advisor.checks.rules import RuleEntry
+from advisor.checks.rules.load import RuleEntry
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, TypedPart
 from advisor.lint.reading import EntryPlace

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from advisor.checks.rules import RuleEntry
+from advisor.checks.rules.load import RuleEntry
 from advisor.engines.flag_tables import FlagTable
 from advisor.lint.faults import nearest_names
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from advisor.checks.one_file import CheckOptions, FileResult, check_source
-from advisor.checks.rules import Rulebook
+from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError
 from advisor.lint.check_rules import LocatedRule, list_sound_rules, load_knowledge
 from advisor.lint.faults import Fault, one_line

@@ -18,7 +18,7 @@ from advisor.catalog.roots import shipped_root
 def make_pages(rules: Catalog, top: Path) -> dict[str, str]:
     """All generated files by their path from the top of the checkout."""
     from advisor.advice.compare import compare_engines, source_tables
-    from advisor.checks.explain import make_rule_pages
+    from advisor.checks.report.explain import make_rule_pages
     from advisor.report.accuracy import make_accuracy_page
     from advisor.report.compare import make_comparison_page
     from advisor.report.engine_pages import make_engine_pages

@@ -29,7 +29,7 @@ def make_reference_pages(rules: Catalog) -> dict[str, str]:
         "engines.md": make_engines_page(rules.engines()),
         "engine-notes.md": make_engine_notes_page(rules.engines()),
         "concepts.md": concepts(rules),
-        "facts.md": make_facts_page(),
+        "facts.md": make_facts_page(rules),
         "memory-constants.md": make_constants_page(),
         "quantizations.md": make_quantizations_page(rules.quantizations()),
         "fields.md": make_fields_page(),

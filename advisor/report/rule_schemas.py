@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
-from advisor.checks.rules import CheckRulesFile
+from advisor.checks.rules.load import CheckRulesFile
 from advisor.decision.nodes import REASON_CODES
 from advisor.decision.policy import PolicyFile
 from advisor.decision.types import GuideSource, LeafVerdict, Role

@@ -21,7 +21,7 @@ from advisor.advice.money import Money
 from advisor.advice.types import Licences, ModelOption, NearMiss, Quality, StoredCopy, TargetAnswer
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import FileCalibration
-from advisor.checks.report import CheckAnswer
+from advisor.checks.report.answer import CheckAnswer
 from advisor.decision.types import ConditionOutcome, Reason
 from advisor.deployment import Basis, DeviceMemory, Holds, KvCache, Setting, SpeedEstimate, Workload
 from advisor.engines.llama_cpp_verify import EngineVerification

@@ -7,11 +7,11 @@ from pathlib import Path
 
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.launch import Launch
 from advisor.checks.one_file import CheckOptions, FileResult, check_source
-from advisor.checks.readers.context import ReaderContext
-from advisor.checks.readers.detect import read_launches
-from advisor.checks.rules import Rulebook
+from advisor.checks.read.context import ReaderContext
+from advisor.checks.read.detect import read_launches
+from advisor.checks.read.launch import Launch
+from advisor.checks.rules.evaluate import Rulebook
 
 
 @lru_cache(maxsize=1)

@@ -12,7 +12,7 @@ import advisor
 from advisor.catalog import catalog, model_spellings
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, check_file
-from advisor.checks.rules import Rulebook
+from advisor.checks.rules.evaluate import Rulebook
 
 CORPUS = Path(__file__).resolve().parents[2].parent / "shared" / "corpus"
 pytestmark = pytest.mark.skipif(not (CORPUS / "index.csv").exists(), reason=f"{SHARED}the corpus is not there")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from checking import check_text, launches
 
-from advisor.checks import systemd
+from advisor.checks.read import systemd
 from advisor.errors import BadFile
 
 SERVE = "vllm serve Qwen/Qwen3-8B --max-model-len 8192"

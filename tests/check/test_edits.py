@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.checks.edits import apply_edits, make_edit
+from advisor.checks.rules.edits import apply_edits, make_edit
 
 
 @given(st.text("ab -=,\\\"'#", max_size=40), st.text("ab -=,\\\"'#", max_size=40))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 from checking import check_text, knowledge, launches, rules_of
 
-from advisor.checks import arguments
+from advisor.checks.resolve import arguments
 
 FOLDER = Path(__file__).resolve().parents[2] / "rules" / "flags"
 PROGRAMS = {

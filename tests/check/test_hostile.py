@@ -12,8 +12,8 @@ import pytest
 from advisor.catalog import catalog
 from advisor.checks import one_file
 from advisor.checks.batch import ResultCache
-from advisor.checks.formats import FORMATS
 from advisor.checks.one_file import CheckOptions
+from advisor.checks.report.formats import FORMATS
 from advisor.checks.run import check_files, check_paths
 
 SLIP = "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --tensor-paralel-size 2\n"

@@ -18,8 +18,8 @@ import xmlschema
 
 from advisor.catalog import catalog
 from advisor.checks.findings import CheckReport
-from advisor.checks.formats import FORMATS, write_report_text
 from advisor.checks.one_file import CheckOptions
+from advisor.checks.report.formats import FORMATS, write_report_text
 from advisor.checks.run import check_paths
 
 NAMES = (

@@ -15,7 +15,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, check_source, find_machines
-from advisor.checks.rules import Rulebook
+from advisor.checks.rules.evaluate import Rulebook
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "official"))
 from collect import read_table

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import advisor
-from advisor.checks import placeholders, shell
 from advisor.checks.findings import CheckReport
+from advisor.checks.read import placeholders, shell
 
 FORMS = (
     "${SIZE}", "${SIZE:?}", "$(SIZE)", "{{ size }}", "{{ .Values.size }}", "${{ inputs.size }}", "__SIZE__", "@@SIZE@@",

@@ -11,8 +11,8 @@ import msgspec
 import advisor
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.checks.explain import make_rule_pages
-from advisor.checks.report import as_json
+from advisor.checks.report.answer import as_json
+from advisor.checks.report.explain import make_rule_pages
 
 TOP = Path(__file__).resolve().parents[2]
 

@@ -13,8 +13,8 @@ import xmlschema
 
 from advisor.catalog import catalog
 from advisor.checks.findings import CheckReport, Finding
-from advisor.checks.formats import FORMATS
 from advisor.checks.one_file import CheckOptions
+from advisor.checks.report.formats import FORMATS
 from advisor.checks.run import check_paths
 
 HERE = Path(__file__).parent

@@ -7,8 +7,8 @@ import re
 import pytest
 from checking import check_text, every_rule, rules_of
 
-from advisor.checks.edits import apply_edits
-from advisor.checks.rules import RuleEntry
+from advisor.checks.rules.edits import apply_edits
+from advisor.checks.rules.load import RuleEntry
 from advisor.errors import BadInput, UnknownName
 
 ENTRIES = [r.entry for r in every_rule().all.values()]
@@ -124,7 +124,7 @@ def test_version_that_nobody_states_makes_errors_warnings() -> None:
 def test_select_and_ignore() -> None:
     from checking import knowledge
 
-    from advisor.checks.rules import Rulebook
+    from advisor.checks.rules.evaluate import Rulebook
 
     assert Rulebook(knowledge(), ("security",)).size < Rulebook(knowledge()).size
     assert not Rulebook(knowledge(), ("flag-removed",), ("start",)).rules
@@ -139,7 +139,7 @@ def test_a_wrong_rule_file_is_one_clear_line(tmp_path: object) -> None:
 
     from advisor.catalog import catalog, rule_roots
     from advisor.checks.knowledge import Knowledge
-    from advisor.checks.rules import load_check_rules
+    from advisor.checks.rules.load import load_check_rules
 
     root = Path(str(tmp_path))
     (root / "checks" / "rules").mkdir(parents=True)

@@ -11,7 +11,7 @@ import pytest
 
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_source, find_machines
-from advisor.checks.rules import Rulebook
+from advisor.checks.rules.evaluate import Rulebook
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "render"))
 from launching import RULES, launch, rendered

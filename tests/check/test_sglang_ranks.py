@@ -64,8 +64,8 @@ def test_prefixes_are_those_that_argparse_takes(engine: str, tmp_path: Path) -> 
     for name, flag in table.flags.items():
         names = [f"--{name}", *(a for a in flag.a if a.startswith("--") and not a.startswith("--no-"))]
         parser.add_argument(*dict.fromkeys(names), dest=name)
-    from advisor.checks.arguments import _lookup
     from advisor.checks.knowledge import Knowledge
+    from advisor.checks.resolve.arguments import _lookup
 
     lookup = Knowledge(catalog([shipped_root()])).flags(engine)
     assert lookup is not None

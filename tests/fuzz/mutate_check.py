@@ -19,7 +19,7 @@ from typing import Any
 from advisor.catalog import catalog
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, check_source
-from advisor.checks.rules import Rulebook
+from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import BadFile
 
 EXTRA_BYTES = 300 * 10**6

@@ -18,10 +18,10 @@ from advisor.calibration.calibrate import calibrate
 from advisor.calibration.logged_deployment import CalibrationRequest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.checks.baseline import remove_baseline
 from advisor.checks.config import load_config
 from advisor.checks.findings import CheckReport
 from advisor.checks.lock import build_lock_overlay, lock_model
+from advisor.checks.report.baseline import remove_baseline
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, estimate, find_machine, resolve_request
 from advisor.machines.snapshot import load_snapshot

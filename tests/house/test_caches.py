@@ -11,10 +11,7 @@ from import_graph import PACKAGE, trees
 CACHES = ("cache", "lru_cache")
 CONTAINERS = {"dict", "list", "set", "deque", "defaultdict", "OrderedDict", "Counter"}
 # Tables that are filled when modules are imported, and never again -> why; may only shrink
-FILLED_ON_IMPORT = {
-    ("advisor.checks.facts", "FIELDS"): "facts register themselves",
-    ("advisor.checks.facts", "_FACTS"): "facts register themselves",
-}
+FILLED_ON_IMPORT: dict[tuple[str, str], str] = {}
 # functools' caches are for functions of plain values, whose answers no catalogue, file or setting changes
 PLAIN = {"str", "int", "float", "bool", "bytes", "type", "Path", "Stamp", "tuple"}
 ROOT_OF_ALL = ("advisor.catalog.store", "_catalog")  # the catalogues themselves, by their folders

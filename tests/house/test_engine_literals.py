@@ -20,17 +20,17 @@ MOST = 20
 
 # (module, engine id) -> why the name has to stand in code
 NAMED: dict[tuple[str, str], str] = {
-    ("advisor/checks/launch.py", "llama-swap"): "the kind of a file, which stands in the JSON of answers",
-    ("advisor/checks/readers/crds.py", "nim"): "the key of a resource in rules/checks/resources.yaml",
+    ("advisor/checks/read/launch.py", "llama-swap"): "the kind of a file, which stands in the JSON of answers",
+    ("advisor/checks/read/crds.py", "nim"): "the key of a resource in rules/checks/resources.yaml",
     ("advisor/estimation.py", "llama.cpp"): "the default of a field of the public request, which no rules are read for",
 }
 # (module, text) -> why it is no version of an engine, or has to stand in code
 VERSIONS: dict[tuple[str, str], str] = {
     ("advisor/__init__.py", "0.1.0"): "our own version",
-    ("advisor/checks/format_sarif.py", "2.1.0"): "the version of SARIF that is written",
-    ("advisor/checks/format_sarif.py", "8.0"): "a security severity of GitHub's code scanning",
-    ("advisor/checks/format_sarif.py", "5.0"): "a security severity of GitHub's code scanning",
-    ("advisor/checks/format_sarif.py", "2.0"): "a security severity of GitHub's code scanning",
+    ("advisor/checks/report/format_sarif.py", "2.1.0"): "the version of SARIF that is written",
+    ("advisor/checks/report/format_sarif.py", "8.0"): "a security severity of GitHub's code scanning",
+    ("advisor/checks/report/format_sarif.py", "5.0"): "a security severity of GitHub's code scanning",
+    ("advisor/checks/report/format_sarif.py", "2.0"): "a security severity of GitHub's code scanning",
     ("advisor/decision/facts.py", "13.0"): "CUDA by driver branch: NVIDIA's compatibility guide, no engine's version",
     ("advisor/decision/facts.py", "12.0"): "CUDA by driver branch",
     ("advisor/decision/facts.py", "11.0"): "CUDA by driver branch",

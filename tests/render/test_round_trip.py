@@ -12,8 +12,8 @@ from launching import RULES
 from sampling import HARDWARE, LENGTHS, MODELS, NVIDIA, SETTINGS
 from test_quoting import NAMES, TEXT
 
-from advisor.checks.inverse import read_deployments
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.resolve.inverse import read_deployments
 from advisor.deployment import Deployment, Setting
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, resolve_request

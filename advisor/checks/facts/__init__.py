@@ -1,0 +1,1 @@
+"""The named facts that rules ask about a launch. Each module holds one concern and its own table of facts."""

@@ -1,0 +1,334 @@
+"""Facts about arguments, variables and versions that need more than one value."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from advisor.checks.facts.registry import FactContext, FactTable
+from advisor.checks.read.recognise import parse_image
+from advisor.checks.resolve.arguments import LaunchArgument, parse_number
+from advisor.checks.resolve.concept_flags import LENGTHS, find_concept_argument, find_launch_concept
+from advisor.engines.flag_tables import list_accepted_values
+from advisor.engines.flags import ConceptName
+from advisor.engines.versions import pick_version
+
+FACTS = FactTable()
+
+
+def concept_argument(context: FactContext, *names: ConceptName) -> LaunchArgument | None:
+    """The last argument that sets one of these concepts of the launch's engine; None where none does."""
+    return find_concept_argument(context.checked.arguments, context.checked.launch.engine, context.knowledge, *names)
+
+
+def concept_value(context: FactContext, *names: ConceptName) -> float | None:
+    """The number that one of these concepts is given; None where absent or unknown."""
+    argument = concept_argument(context, *names)
+    return (
+        None if argument is None or argument.value is None or argument.value.unknown else parse_number(argument.value)
+    )
+
+
+def _parallel(context: FactContext, name: ConceptName) -> int | None:
+    """A number of ranks: 1 where none is given, None where it cannot be known."""
+    if concept_argument(context, name) is None:
+        return None if context.checked.arguments.open else 1
+    n = concept_value(context, name)
+    return int(n) if n is not None and n >= 1 else None
+
+
+def flag_number(context: FactContext, *names: str) -> float | None:
+    """The number one of these flags has; None where absent or unknown."""
+    word = context.checked.arguments.value(*names)
+    return None if word is None or word.unknown else parse_number(word)
+
+
+def usual_share(context: FactContext) -> float | None:
+    """The share of the device that the launch's engine takes when nothing is said, by version; None where not known."""
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    usual = entry.concepts.memory_share.default if entry is not None else ()
+    return pick_version(usual, context.checked.judged.engine_version).number if usual else None
+
+
+def compare_flag_pair(context: FactContext, below: tuple[str, ...], above: tuple[str, ...], test: Any) -> bool | None:
+    """A test on two flags' numbers: False where one is absent, None where one is not known."""
+    argument, launch_argument = context.checked.arguments.last(*below), context.checked.arguments.last(*above)
+    if argument is None or launch_argument is None:
+        return False
+    x, y = flag_number(context, *below), flag_number(context, *above)
+    return None if x is None or y is None else bool(test(x, y))
+
+
+@FACTS.add("tp", "int", "tensor-parallel size (1 where none is given)")
+def _tp(context: FactContext) -> int | None:
+    return _parallel(context, "tensor_parallel")
+
+
+@FACTS.add("pp", "int", "pipeline-parallel size (1 where none is given)")
+def _pp(context: FactContext) -> int | None:
+    return _parallel(context, "pipeline_parallel")
+
+
+@FACTS.add("ranks", "int", "devices the launch asks for")
+def _ranks(context: FactContext) -> int | None:
+    return None if context.checked.arguments.open else context.checked.judged.ranks
+
+
+@FACTS.add("length", "float", "longest request that is asked for, tokens")
+def _length(context: FactContext) -> float | None:
+    return concept_value(context, *LENGTHS)
+
+
+@FACTS.add("version.certain", "bool", "the engine's version is stated, or nothing speaks against the current one")
+def _certain(context: FactContext) -> bool:
+    launch = context.checked.launch
+    if launch.version is not None:
+        return True
+    if launch.setup.image is None:
+        return launch.kind not in ("kubernetes", "helm", "recipe", "srt-slurm", "yaml", "template") or (
+            launch.program is not None and not launch.setup.container
+        )
+    image = parse_image(launch.setup.image, context.knowledge)
+    return image.entry is not None and image.entry.official and not (image.tag and re.search(r"\d{2,}", image.tag))
+
+
+@FACTS.add("engine.version", "version", "the engine's version, stated or current")
+def _version(context: FactContext) -> str | None:
+    return context.checked.judged.engine_version
+
+
+@FACTS.add("engine.name", "str", "the engine's name")
+def _engine(context: FactContext) -> str:
+    return context.checked.launch.engine
+
+
+@FACTS.add(
+    "engine.reserves", "bool", "the engine reserves a share of each device, and refuses to start where it is too small"
+)
+def _reserves(context: FactContext) -> bool:
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    return entry is not None and "fraction_of" in entry.memory
+
+
+@FACTS.add("kind", "str", "kind of the file")
+def _kind(context: FactContext) -> str:
+    return context.checked.launch.kind
+
+
+@FACTS.add("program", "str", "the words that start the engine")
+def _program(context: FactContext) -> str | None:
+    return context.checked.launch.program or ("" if context.checked.launch.setup.container else None)
+
+
+@FACTS.add("args.chunk_off_page", "bool", "chunked-prefill-size is no multiple of page-size")
+def _chunk(context: FactContext) -> bool | None:
+    return compare_flag_pair(
+        context, ("chunked-prefill-size",), ("page-size",), lambda a, b: a > 0 and b > 0 and a % b != 0
+    )
+
+
+@FACTS.add("args.nnodes_uneven", "bool", "the ranks do not divide by the nodes")
+def _nnodes(context: FactContext) -> bool | None:
+    n = flag_number(context, "nnodes")
+    if context.checked.arguments.last("nnodes") is None:
+        return False
+    ranks = context.checked.judged.ranks
+    return None if n is None or n < 1 or ranks is None else n > 1 and ranks % int(n) != 0
+
+
+@FACTS.add("args.node_rank_outside", "bool", "node-rank is not below nnodes")
+def _rank(context: FactContext) -> bool | None:
+    return compare_flag_pair(context, ("node-rank",), ("nnodes",), lambda a, b: a >= b or a < 0)
+
+
+@FACTS.add("args.local_above_dp", "bool", "data-parallel-size-local is above data-parallel-size")
+def _local(context: FactContext) -> bool | None:
+    return compare_flag_pair(context, ("data-parallel-size-local",), ("data-parallel-size",), lambda a, b: a > b)
+
+
+@FACTS.add("args.dcp_uneven", "bool", "tensor-parallel-size does not divide by decode-context-parallel-size")
+def _dcp(context: FactContext) -> bool | None:
+    n = flag_number(context, "decode-context-parallel-size")
+    tp = context.facts["tp"]
+    if context.checked.arguments.last("decode-context-parallel-size") is None:
+        return False
+    return None if n is None or n < 1 or tp is None else tp % int(n) != 0
+
+
+@FACTS.add("args.cpu_loras_below", "bool", "max-cpu-loras is below max-loras")
+def _cpu_loras(context: FactContext) -> bool | None:
+    return compare_flag_pair(context, ("max-cpu-loras",), ("max-loras",), lambda a, b: a < b)
+
+
+@FACTS.add("args.lora_large", "bool", "LoRA slots times rank are large (1024 and more)")
+def _lora_large(context: FactContext) -> bool | None:
+    if not context.checked.arguments.on("enable-lora"):
+        return False
+    return (flag_number(context, "max-loras") or 1) * (flag_number(context, "max-lora-rank") or 16) >= 1024
+
+
+@FACTS.add("args.input_not_below_total", "bool", "max-input-tokens is not below max-total-tokens")
+def _input(context: FactContext) -> bool | None:
+    return compare_flag_pair(
+        context, ("max-input-tokens", "max-input-length"), ("max-total-tokens",), lambda a, b: a >= b
+    )
+
+
+@FACTS.add("args.batch_total_below_total", "bool", "max-batch-total-tokens is below max-total-tokens")
+def _batch_total(context: FactContext) -> bool | None:
+    return compare_flag_pair(context, ("max-batch-total-tokens",), ("max-total-tokens",), lambda a, b: a < b)
+
+
+@FACTS.add("args.sharded_one", "bool", "sharded is true with at most one shard")
+def _sharded(context: FactContext) -> bool | None:
+    word = context.checked.arguments.value("sharded")
+    if word is None or word.lower() != "true" or context.checked.arguments.last("num-shard") is None:
+        return False
+    n = flag_number(context, "num-shard")
+    return None if n is None else n <= 1
+
+
+@FACTS.add("json.speculative", "str", "the method of --speculative-config")
+def _method(context: FactContext) -> str | None:
+    word = context.checked.arguments.value("speculative-config")
+    m = re.search(r'"method"\s*:\s*"([^"]+)"', word or "")
+    return m[1] if m else None
+
+
+@FACTS.add("args.kv_connector", "bool", "a KV connector (Nixl, Mooncake) is set up")
+def _connector(context: FactContext) -> bool:
+    word = context.checked.arguments.value("kv-transfer-config")
+    return word is not None and re.search(r"nixl|mooncake", word, re.I) is not None
+
+
+@FACTS.add("args.expandable_segments", "bool", "PYTORCH_CUDA_ALLOC_CONF asks for expandable segments")
+def _expandable(context: FactContext) -> bool:
+    return any(
+        "expandable_segments:true" in context.checked.launch.env.get(k, "").lower()
+        for k in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+    )
+
+
+@FACTS.add("args.rope_changed", "bool", "rope parameters are overridden")
+def _rope(context: FactContext) -> bool:
+    arguments = context.checked.arguments
+    text = (
+        f"{arguments.value('hf-overrides') or ''}{arguments.value('json-model-override-args') or ''}"
+        f"{arguments.value('rope-scaling') or ''}"
+    )
+    return (
+        "rope" in text
+        or "yarn" in text
+        or any(x.key and "rope" in x.key for x in arguments.given)
+        or arguments.last("rope-scaling", "rope-theta", "yarn-orig-ctx", "rope-scale", "rope-freq-base") is not None
+    )
+
+
+@FACTS.add("args.long_allowed", "bool", "a longer context than the model's is allowed on purpose")
+def _long(context: FactContext) -> bool:
+    env = context.checked.launch.env
+    return any(
+        env.get(k, "").lower() in ("1", "true")
+        for k in ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
+    )
+
+
+@FACTS.add("args.origins_wildcard", "bool", "any web page may call the server")
+def _origins(context: FactContext) -> bool:
+    v = context.checked.arguments.value("allowed-origins") or ""
+    return "*" in v or context.checked.launch.env.get("OLLAMA_ORIGINS") == "*"
+
+
+@FACTS.add("args.key_given", "bool", "an API key is set, by flag or variable")
+def _key(context: FactContext) -> bool | None:
+    arguments = context.checked.arguments
+    if arguments.last("api-key", "api-key-file", "api-keys", "admin-api-key") is not None:
+        return True
+    if any(
+        k in context.checked.launch.env
+        for k in (
+            "VLLM_API_KEY",
+            "LLAMA_API_KEY",
+            "SGLANG_API_KEY",
+            "API_KEY",
+            "LLAMA_ARG_API_KEY",
+            "LLAMA_ARG_API_KEY_FILE",
+        )
+    ):
+        return True
+    elsewhere = "envFrom" in context.checked.launch.setup.places  # variables that stand in another file
+    return None if arguments.open or elsewhere else False
+
+
+@FACTS.add("args.model_after_flags", "bool", "the model stands behind the first flag")
+def _after(context: FactContext) -> bool:
+    argv, program = context.checked.launch.argv, context.checked.launch.program or ""
+    if not find_launch_concept(context.checked.launch.engine, "model", context.knowledge).positional or not (
+        program.endswith("serve") or context.checked.launch.program is None
+    ):
+        return False
+    arguments = context.checked.arguments
+    swallowed = any("/" in w for x in arguments.given for w in x.extra[-1:])
+    return (
+        bool(argv)
+        and argv[0].startswith("-")
+        and (bool(arguments.positional) or swallowed)
+        and arguments.last("model") is None
+    )
+
+
+@FACTS.add("args.no_model", "bool", "no model is named anywhere")
+def _no_model(context: FactContext) -> bool | None:
+    if context.checked.launch.unresolved or context.checked.arguments.open:
+        return None
+    if context.checked.launch.setup.cluster and context.facts["setup.standard_pod"] is not True:
+        return False  # the resource fills it in
+    return context.checked.reading.model is None
+
+
+@FACTS.add("args.tool_parser_odd", "bool", "the tool parser is another family's than the model")
+def _parser(context: FactContext) -> bool | None:
+    text, name = context.checked.arguments.value("tool-call-parser"), str(context.checked.reading.model or "").lower()
+    if text is None or not name:
+        return False
+    pairs = (
+        ("qwen3-coder", ("qwen3_coder", "qwen3_xml", "qwen3coder")),
+        ("llama-3", ("llama3_json", "llama3", "hermes", "pythonic")),
+        ("llama-4", ("llama4_pythonic", "llama4_json", "pythonic")),
+        ("mistral", ("mistral", "hermes")),
+        ("deepseek-v3", ("deepseek_v3", "deepseekv3", "deepseek_v31", "deepseekv31", "deepseek_v32", "deepseekv32")),
+        ("kimi-k2", ("kimi_k2",)),
+        ("glm-4.5", ("glm45", "glm")),
+        ("minimax-m2", ("minimax_m2", "minimax-m2", "minimax")),
+    )
+    for word, fitting in pairs:
+        if word in name and "distill" not in name and "hermes" not in name:
+            return str(text) not in fitting
+    return False
+
+
+@FACTS.add("args.tgi_quantize", "str", "the quantization that TGI is told")
+def _tgi(context: FactContext) -> str | None:
+    word = context.checked.arguments.value("quantize")
+    return str(word) if word else None
+
+
+@FACTS.add("args.name_has_colon", "bool", "the served model name holds a colon")
+def _colon(context: FactContext) -> bool:
+    return ":" in (context.checked.arguments.value("served-model-name") or "")
+
+
+@FACTS.add("args.attention_config_backend", "bool", "--attention-config names a backend")
+def _backend(context: FactContext) -> bool:
+    return any(
+        a.name == "attention-config" and (a.key == "backend" or '"backend"' in (a.value or ""))
+        for a in context.checked.arguments.given
+    )
+
+
+@FACTS.add("args.lora_rank_odd", "bool", "the rank of adapters is none of the sizes that the engine has kernels for")
+def _lora_rank(context: FactContext) -> bool | None:
+    n = concept_value(context, "lora_rank")
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    taken = list_accepted_values(entry, "lora_rank", context.knowledge.rules) if entry is not None else ()
+    return None if n is None or not taken else f"{n:g}" not in taken

@@ -1,0 +1,259 @@
+"""Facts about probes, rollouts, pods, units and the files of llama-swap, Ollama and Docker."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.checks.facts.model import weight_bytes
+from advisor.checks.facts.network import own_port
+from advisor.checks.facts.registry import FactContext, FactTable
+from advisor.checks.facts.setup import image_ref
+from advisor.checks.read.launch import PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
+from advisor.units import GIB
+
+FACTS = FactTable()
+
+DOWNLOAD_BYTES_PER_SECOND = 0.2e9  # assumed: what rests on it is a warning
+
+
+def _probes(context: FactContext, *kinds: str) -> list[HealthProbe]:
+    return [p for p in context.checked.launch.setup.probes if p.kind in kinds]
+
+
+def _budget_of(probe: HealthProbe) -> float:
+    return (probe.delay or 0) + (probe.period or 10) * (probe.failures or 3)
+
+
+@FACTS.add("probe.budget_seconds", "float", "time a probe leaves for loading before the container is restarted")
+def _budget(context: FactContext) -> float | None:
+    startup = _probes(context, "startup")
+    if startup:
+        return min(map(_budget_of, startup))
+    alive = _probes(context, "liveness")
+    return min(map(_budget_of, alive)) if alive else None
+
+
+@FACTS.add("probe.too_short", "bool", "probes restart the container before the weights are loaded")
+def _too_short(context: FactContext) -> bool | None:
+    budget = context.facts["probe.budget_seconds"]
+    if budget is None:
+        return False
+    load = context.facts["load.seconds"]
+    return None if load is None else budget < load
+
+
+@FACTS.add("download.seconds", "float", "time to download the weights at 0.2 GB/s, where no volume keeps them; assumed")
+def _download(context: FactContext) -> float | None:
+    size = context.facts["model.gib"]
+    if context.facts["cache.mounted"] is not False or context.facts["model.hub_id"] is not True:
+        return 0.0
+    return None if size is None else round(float(size) * GIB / DOWNLOAD_BYTES_PER_SECOND)
+
+
+@FACTS.add("probe.ends_download", "bool", "probes restart the container before the weights are downloaded and loaded")
+def _ends_download(context: FactContext) -> bool | None:
+    budget, load, fetch = (context.facts[x] for x in ("probe.budget_seconds", "load.seconds", "download.seconds"))
+    if budget is None or not fetch:
+        return False
+    return None if load is None else load <= budget < load + fetch
+
+
+@FACTS.add("probe.path_unknown", "bool", "a probe asks for a path the engine does not have")
+def _path(context: FactContext) -> bool | None:
+    known = context.knowledge.server(context.checked.launch.engine)
+    if known is None or not known.health:
+        return None
+    image = image_ref(context)
+    if image is not None and image.entry is not None and image.entry.entry in ("opaque", "derived"):
+        return None
+    mine = own_port(context)
+    for probe in context.checked.launch.setup.probes:
+        if probe.port is not None and mine is not None and probe.port.isdigit() and int(probe.port) != mine:
+            continue
+        if (
+            probe.path is not None
+            and "$" not in probe.path
+            and probe.path.split("?")[0] not in known.health
+            and not probe.path.startswith("/v1/")
+        ):
+            return True
+    return False
+
+
+@FACTS.add("probe.path", "str", "the paths of the probes")
+def _paths(context: FactContext) -> str:
+    return ", ".join(dict.fromkeys(p.path for p in context.checked.launch.setup.probes if p.path))
+
+
+@FACTS.add("probe.health", "str", "the path to probe")
+def _health(context: FactContext) -> str | None:
+    known = context.knowledge.server(context.checked.launch.engine)
+    return known.health[0] if known and known.health else None
+
+
+@FACTS.add("healthcheck.too_short", "bool", "the health check gives up before the weights are loaded")
+def _healthcheck(context: FactContext) -> bool | None:
+    found = _probes(context, "healthcheck")
+    if not found:
+        return False
+    load = context.facts["load.seconds"]
+    probe = found[0]
+    budget = (probe.delay or 0) + (probe.period or 30) * (probe.failures or 3)
+    return None if load is None else budget < load
+
+
+@FACTS.add("rollout.deadline_short", "bool", "the rollout is called failed before the weights are loaded")
+def _deadline(context: FactContext) -> bool | None:
+    if "kind:Deployment" not in context.checked.launch.setup.places:
+        return False
+    load = context.facts["load.seconds"]
+    return None if load is None else (context.checked.launch.setup.progress_deadline or 600) < load
+
+
+@FACTS.add("rollout.surges", "bool", "a rollout starts the new pod beside the old one, and both want the GPUs")
+def _surge(context: FactContext) -> bool:
+    setup = context.checked.launch.setup
+    return setup.rolling is True and bool(setup.gpu_count)
+
+
+@FACTS.add("pod.untolerated", "bool", "GPUs are asked for, without toleration and without node selection")
+def _untolerated(context: FactContext) -> bool:
+    setup = context.checked.launch.setup
+    return setup.cluster and bool(setup.gpu_count) and setup.tolerates_gpu is False and setup.selects_node is False
+
+
+@FACTS.add("pod.host_path", "bool", "the model comes from a host path, and the pod is bound to no node")
+def _host_path(context: FactContext) -> bool:
+    setup = context.checked.launch.setup
+    return (
+        setup.cluster
+        and setup.selects_node is False
+        and any(m.kind == "host" and not m.target.startswith("/dev") for m in setup.mounts)
+    )
+
+
+@FACTS.add("pod.service_named_vllm", "bool", "a Service called vllm sets VLLM_PORT in its pods")
+def _service(context: FactContext) -> bool:
+    return (
+        TAKEN_SERVICE_NAME in context.checked.launch.setup.places
+        and context.checked.launch.setup.service_links is not False
+        and "VLLM_PORT" not in context.checked.launch.env
+    )
+
+
+@FACTS.add("pod.nodes_mismatch", "bool", "pods x GPUs are not the ranks of the launch")
+def _nodes(context: FactContext) -> bool | None:
+    setup, n = context.checked.launch.setup, context.facts["ranks"]
+    if not setup.nodes or not setup.gpu_count or "kind:LeaderWorkerSet" not in setup.places:
+        return False
+    if context.checked.launch.unresolved or n is None:
+        return None
+    return bool(n != setup.nodes * setup.gpu_count)
+
+
+@FACTS.add("pod.scales_to_zero", "bool", "the least number of replicas is 0")
+def _zero(context: FactContext) -> bool:
+    return context.checked.launch.setup.min_replicas == 0
+
+
+@FACTS.add("pod.disk_small", "bool", "the volume for the model is smaller than the model (x 1.1)")
+def _disk(context: FactContext) -> bool | None:
+    have, need = context.checked.launch.setup.disk_bytes, weight_bytes(context)
+    if have is None:
+        return False
+    return None if need is None else have < need * 1.1
+
+
+@FACTS.add("pod.disk_gib", "float", "size of the volume for the model, GiB")
+def _disk_gib(context: FactContext) -> float | None:
+    b = context.checked.launch.setup.disk_bytes
+    return round(b / GIB, 1) if b is not None else None
+
+
+@FACTS.add("pod.storage_and_model", "bool", "a storage URI and another model in the arguments")
+def _storage(context: FactContext) -> bool:
+    word = context.checked.arguments.value("model", "model_id", "model-id")
+    return (
+        bool(context.checked.launch.setup.storage_uri)
+        and word is not None
+        and not word.startswith(("/mnt/models", "$"))
+    )
+
+
+@FACTS.add("unit.present", "bool", "a systemd unit")
+def _unit(context: FactContext) -> bool:
+    return "present" in context.checked.launch.setup.unit
+
+
+@FACTS.add("unit.no_network_order", "bool", "the unit does not wait for the network, or does not restart")
+def _order(context: FactContext) -> bool:
+    u = context.checked.launch.setup.unit
+    return (
+        "present" in u
+        and bool(context.checked.launch.program)
+        and ("network-online.target" not in u.get("After", "") or "Restart" not in u)
+    )
+
+
+@FACTS.add("unit.no_device_access", "bool", "the unit's user or sandbox keeps it from the GPU")
+def _access(context: FactContext) -> bool:
+    u = context.checked.launch.setup.unit
+    hidden = u.get("PrivateDevices", "").lower() in ("yes", "true", "1")
+    known = context.knowledge.server(context.checked.launch.engine)
+    users, wanted = (known.service_users, known.device_groups) if known is not None else ((), ())
+    user = u.get("User", "root") not in ("root", *users) or u.get("DynamicUser", "").lower() in ("yes", "true")
+    groups = f"{u.get('SupplementaryGroups', '')} {u.get('Group', '')}"
+    return hidden or (user and bool(wanted) and not set(wanted) & set(re.findall(r"\w+", groups)))
+
+
+@FACTS.add("swap.timeout", "float", "llama-swap's health check timeout, seconds")
+def _timeout(context: FactContext) -> float | None:
+    t = context.checked.launch.setup.unit.get("healthCheckTimeout")
+    return float(t) if t and t.isdigit() else None
+
+
+@FACTS.add("swap.timeout_short", "bool", "llama-swap gives up before the model is loaded")
+def _timeout_short(context: FactContext) -> bool | None:
+    if context.checked.launch.kind != SWAP_FILE:
+        return False
+    t, load = context.facts["swap.timeout"], context.facts["load.seconds"]
+    return None if t is None or load is None else t < load - 60
+
+
+@FACTS.add("swap.port_fixed", "bool", "a fixed port that the proxy does not know, or two models on one")
+def _swap_port(context: FactContext) -> bool:
+    p = context.checked.launch.setup.places
+    return "swap-port" in p or "swap-port-shared" in p
+
+
+@FACTS.add("swap.config_wrong", "bool", "groups and matrix together, a member in two groups, or an alias twice")
+def _swap_config(context: FactContext) -> bool:
+    return any(
+        k in context.checked.launch.setup.places
+        for k in ("swap-groups-and-matrix", "swap-member-twice", "swap-alias-twice")
+    )
+
+
+@FACTS.add("modelfile.no_from", "bool", "no FROM line")
+def _from(context: FactContext) -> bool:
+    return "no-from" in context.checked.launch.setup.places
+
+
+@FACTS.add("modelfile.trailing_comment", "bool", "a parameter's value is followed by a comment")
+def _comment(context: FactContext) -> bool:
+    return "trailing-comment" in context.checked.launch.setup.places
+
+
+@FACTS.add("docker.ollama_pull", "bool", "a RUN line pulls a model without a server")
+def _pull(context: FactContext) -> bool:
+    return PULL in context.checked.launch.setup.places
+
+
+@FACTS.add("wrapper.variables", "bool", "variables that only wrapper images read, on the engine's own image")
+def _wrapper(context: FactContext) -> bool:
+    env = context.checked.launch.env
+    names = {"MODEL_NAME", "QUANTIZATION", "TENSOR_PARALLEL_SIZE", "MAX_MODEL_LEN", "GPU_MEMORY_UTILIZATION"} & set(env)
+    if not context.facts["image.official"]:
+        return False
+    used = " ".join(context.checked.launch.argv)
+    return bool(names) and not context.checked.launch.argv and not any(n in used for n in names)

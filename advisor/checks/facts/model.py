@@ -1,0 +1,376 @@
+"""Facts about the model and the hardware."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
+from advisor.checks.facts.registry import Fact, FactContext, FactTable
+from advisor.checks.knowledge import Knowledge, MinimumVersions
+from advisor.checks.resolve import model_names
+from advisor.decision.facts import compute_facts as machine_facts
+from advisor.decision.fields import FIELDS as MACHINE_FIELDS
+from advisor.deployment import Workload
+from advisor.machines.types import Machine
+from advisor.memo import memoize_by_identity
+from advisor.models.types import Compressed, Mla, Model
+from advisor.units import GIB
+
+FACTS = FactTable()
+
+LOAD_BYTES_PER_SECOND = 0.5e9  # assumed: a network volume or a cold hub download; disks are faster
+
+
+_CLOUD = re.compile(r"^(s3|gs|az)://")
+
+
+# organisations and families whose repositories ask for a licence first
+_GATED = re.compile(
+    r"^(meta-llama/|google/(gemma-(1\.1|2|3|7b|2b)|codegemma|recurrentgemma|paligemma)|mistralai/(Mistral-Large|Mixtral-8x22B-v0\.3|Codestral)|CohereLabs/|CohereForAI/|bigcode/starcoder|black-forest-labs/)"
+)
+
+
+def catalogue_model(context: FactContext) -> Model | None:
+    """The catalogue's model; None where the name is not in it."""
+    if context.checked.deployment is not None:
+        return context.checked.deployment.model
+    named = context.checked.reading.named
+    return None if named is None else _resolved(context.knowledge, named.name)
+
+
+@memoize_by_identity
+def _resolved(knowledge: Knowledge, name: str) -> Model | None:
+    from advisor.catalog.resolve import resolve_model
+    from advisor.errors import AdvisorError
+
+    try:
+        return resolve_model(name, knowledge.rules).model
+    except AdvisorError:
+        return None
+
+
+def uniform_heads(model: Model | None) -> int | None:
+    """Attention heads, where all attending layers have the same number."""
+    return _count(model, "n_heads")
+
+
+def uniform_kv_heads(model: Model | None) -> int | None:
+    """Key-value heads, where all attending layers have the same number."""
+    return _count(model, "n_kv_heads")
+
+
+def _count(model: Model | None, name: str) -> int | None:
+    if model is None or model.layout is None:
+        return None
+    found = {getattr(g, name) for g in model.layout.attention if getattr(g, name, None)}
+    return found.pop() if len(found) == 1 else None
+
+
+@memoize_by_identity
+def _facts_of(machine: Machine, rules: Catalog) -> dict[str, Any]:
+    return machine_facts(machine, None, Workload(), rules.accelerators())
+
+
+def _machine_fact(name: str) -> Any:
+    def read(context: FactContext) -> Any:
+        machine = context.checked.machine
+        if machine is None:
+            return None
+        found = _facts_of(machine, context.knowledge.rules).get(name)
+        # hardware in words says so where it is WSL
+        return False if name == "os.wsl" and found is None and machine.source == "text" else found
+
+    return read
+
+
+for _name in (
+    "gpu.vendor",
+    "gpu.count",
+    "gpu.compute_capability",
+    "gpu.generation",
+    "gpu.unified",
+    "gpu.smallest_gib",
+    "gpu.total_gib",
+    "gpu.mig",
+    "gpu.gfx",
+    "gpu.vllm_gfx",
+    "gpu.interconnect",
+    "driver.cuda",
+    "driver.nvidia",
+    "host.memory_gib",
+    "os.wsl",
+    "arch",
+    "nodes",
+):
+    FACTS[_name] = Fact(MACHINE_FIELDS[_name], _machine_fact(_name))
+
+
+@FACTS.add("model.name", "str", "the model as the file names it")
+def _name_of(context: FactContext) -> str | None:
+    return str(context.checked.reading.model) if context.checked.reading.model is not None else None
+
+
+@FACTS.add("model.hub_id", "bool", "the model is a repository of the hub")
+def _hub(context: FactContext) -> bool | None:
+    word = context.checked.reading.model
+    if word is None or word.unknown:
+        return None
+    return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?", word) is not None
+
+
+@FACTS.add("model.local", "bool", "the model is a path")
+def _local(context: FactContext) -> bool | None:
+    word = context.checked.reading.model
+    return None if word is None or word.unknown else model_names.is_path(word) and not _CLOUD.match(word)
+
+
+@FACTS.add("model.object_store", "bool", "the model lies in object storage (s3, gs, az)")
+def _store(context: FactContext) -> bool | None:
+    word = context.checked.reading.model
+    return (
+        None
+        if word is None
+        else _CLOUD.match(word) is not None
+        and not context.checked.launch.setup.storage_uri
+        and not context.checked.launch.setup.cluster
+    )
+
+
+@FACTS.add("model.gguf", "bool", "the model is a GGUF file or repository, by its name")
+def _gguf(context: FactContext) -> bool | None:
+    word = context.checked.reading.model
+    return None if word is None or word.unknown else re.search(r"\.gguf($|[:?])|[-_]gguf($|:)", word, re.I) is not None
+
+
+@FACTS.add("model.safetensors", "bool", "the model is named as a safetensors file")
+def _safetensors(context: FactContext) -> bool | None:
+    word = context.checked.reading.model
+    return None if word is None or word.unknown else re.search(r"\.(safetensors|bin|pt|pth)$", word, re.I) is not None
+
+
+@FACTS.add("model.known", "bool", "the catalogue has the model")
+def _known(context: FactContext) -> bool | None:
+    word = context.checked.reading.model
+    return None if word is None or word.unknown else context.checked.reading.named is not None
+
+
+@FACTS.add("model.assumed", "bool", "the model is taken from the name of a path")
+def _assumed(context: FactContext) -> bool:
+    return context.checked.reading.by_path
+
+
+@FACTS.add("model.heads", "int", "attention heads")
+def _heads(context: FactContext) -> int | None:
+    return uniform_heads(catalogue_model(context))
+
+
+@FACTS.add("model.kv_heads", "int", "key-value heads")
+def _kv_heads(context: FactContext) -> int | None:
+    return uniform_kv_heads(catalogue_model(context))
+
+
+@FACTS.add("model.moe", "bool", "mixture of experts")
+def _moe(context: FactContext) -> bool | None:
+    model = catalogue_model(context)
+    return None if model is None or model.layout is None else model.is_moe
+
+
+@FACTS.add("model.mla", "bool", "latent attention")
+def _mla(context: FactContext) -> bool | None:
+    model = catalogue_model(context)
+    return (
+        None
+        if model is None or model.layout is None
+        else any(isinstance(g, (Mla, Compressed)) for g in model.layout.attention)
+    )
+
+
+@FACTS.add("model.vision", "bool", "takes images")
+def _vision(context: FactContext) -> bool | None:
+    model = catalogue_model(context)
+    return None if model is None else model.vision is not None
+
+
+@FACTS.add("model.encoder", "bool", "embedding or reranking model")
+def _encoder(context: FactContext) -> bool | None:
+    model = catalogue_model(context)
+    return None if model is None else model.kind != "chat"
+
+
+@FACTS.add("model.max_context", "int", "longest context the model was trained for, tokens")
+def _context(context: FactContext) -> int | None:
+    model = catalogue_model(context)
+    return model.max_context if model is not None else None
+
+
+@FACTS.add("model.family", "str", "the model's family in the catalogue")
+def _family(context: FactContext) -> str | None:
+    model = catalogue_model(context)
+    return model.family if model is not None else None
+
+
+@FACTS.add("model.type", "str", "the model's type")
+def _type(context: FactContext) -> str | None:
+    model = catalogue_model(context)
+    return model.model_type if model is not None else None
+
+
+@FACTS.add(
+    "model.quantization", "str", "weight format of the checkpoint: its own, or what its name says; none = 16 or 32 bit"
+)
+def _quant(context: FactContext) -> str | None:
+    named, model = context.checked.reading.named, catalogue_model(context)
+    if named is not None and named.quantization:
+        return named.quantization
+    if model is None:
+        return None
+    from advisor.models.native import native_format
+
+    return native_format(model) or "none"
+
+
+@FACTS.add("model.quantized", "bool", "the checkpoint is quantized")
+def _quantized(context: FactContext) -> bool | None:
+    q = context.facts["model.quantization"]
+    return None if q is None else q not in ("none", "BF16", "F16", "F32")
+
+
+@FACTS.add("model.gated", "bool", "the hub asks for a licence before the model may be downloaded")
+def _gated(context: FactContext) -> bool | None:
+    model, name = catalogue_model(context), context.checked.reading.model
+    if name is None or name.unknown:
+        return None
+    if _GATED.match(name):
+        return True
+    if model is not None and model.gated is not None and model.id.lower() == name.lower():
+        return model.gated
+    return False
+
+
+@FACTS.add("model.gib", "float", "size of the weights, GiB")
+def _gib(context: FactContext) -> float | None:
+    size = weight_bytes(context)
+    return None if size is None else size / GIB
+
+
+def weight_bytes(context: FactContext) -> int | None:
+    """Bytes of the weights, from the estimate or else from parameters and format; None where neither is known."""
+    estimate = context.checked.estimate
+    if estimate is not None:
+        rows = [*estimate.devices, *([estimate.host] if estimate.host else [])]
+        sizes = [r.weights_bytes for r in rows if r.weights_bytes is not None]
+        if sizes:
+            return sum(sizes)
+    model = catalogue_model(context)
+    if model is None:
+        return None
+    q = context.facts["model.quantization"]
+    bits = 16.0
+    if q and q != "none":
+        from advisor.errors import AdvisorError
+
+        try:
+            bits = context.knowledge.rules.quantization(q).bits_nominal
+        except AdvisorError:
+            return None
+    return int(model.params_total * bits / 8)
+
+
+@FACTS.add("load.seconds", "float", "time to load the weights at 0.5 GB/s, and a minute to get ready; assumed")
+def _load(context: FactContext) -> float | None:
+    size = weight_bytes(context)
+    return None if size is None else size / LOAD_BYTES_PER_SECOND + 60
+
+
+@FACTS.add("model.min_version", "version", "first version of the engine that recipes name for the model")
+def _min_version(context: FactContext) -> str | None:
+    name = context.checked.reading.model
+    found = _minimum_versions(context.knowledge.rules).get(str(name).lower()) if name is not None else None
+    return str(found) if found else None
+
+
+def _minimum_versions(rules: Catalog) -> Mapping[str, str]:
+    path = "checks/minimum_versions.yaml"
+    return decode_document(rules, path, MinimumVersions).versions if rules.has_document(path) else {}
+
+
+@FACTS.add("model.too_old", "bool", "the stated engine version is older than the model needs")
+def _too_old(context: FactContext) -> bool | None:
+    from advisor.engines.versions import version_key
+
+    wanted = context.facts["model.min_version"]
+    if context.checked.launch.version is None or wanted is None:
+        return False if wanted is None and context.checked.reading.model is not None else None
+    return version_key(context.checked.launch.version) < version_key(wanted)
+
+
+@FACTS.add("quant.floor_missed", "bool", "the quantization needs a newer GPU")
+def _floor(context: FactContext) -> bool | None:
+    lookup = context.knowledge.flags(context.checked.launch.engine)
+    return _below_floor(context, lookup.table.quantization_capability if lookup else {})
+
+
+def _below_floor(context: FactContext, floors: dict[str, float]) -> bool | None:
+    word = context.checked.arguments.value("quantization")
+    method = (
+        str(word).lower()
+        if word is not None and not word.unknown
+        else {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4", "NVFP4": "modelopt_nvfp4"}.get(
+            str(context.facts["model.quantization"] or "")
+        )
+    )
+    if method is None or method not in floors:
+        return False if method is not None or context.facts["model.quantization"] is not None else None
+    if context.facts["gpu.vendor"] not in ("nvidia", None):
+        return False
+    have = context.facts["gpu.compute_capability"]
+    return None if have is None else have < floors[method]
+
+
+@FACTS.add("quant.flag_differs", "bool", "--quantization differs from the checkpoint's own method")
+def _differs(context: FactContext) -> bool | None:
+    word = context.checked.arguments.value("quantization")
+    if word is None:
+        return False
+    own = context.facts["model.quantization"]
+    if own is None or word.unknown:
+        return None
+    kind = {"AWQ": "awq", "GPTQ": "gptq"}.get(own)
+    asked = re.sub(r"^auto_|_marlin$", "", word.lower())
+    return kind is not None and asked in ("awq", "gptq") and asked != kind
+
+
+@FACTS.add("quant.on_plain", "bool", "a checkpoint method is asked for on a checkpoint that is not quantized")
+def _plain_quant(context: FactContext) -> bool | None:
+    word = context.checked.arguments.value("quantization", "quantize")
+    if word is None or word.lower() not in ("awq", "gptq", "marlin", "awq_marlin", "gptq_marlin"):
+        return False
+    own = context.facts["model.quantization"]
+    if context.facts["model.hub_id"] is not True:
+        return None
+    return None if own is None else own == "none"
+
+
+@FACTS.add("kv.type", "str", "type of the KV cache as asked")
+def _kv(context: FactContext) -> str | None:
+    word = context.checked.arguments.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
+    return "auto" if word is None else None if word.unknown else str(word)
+
+
+@FACTS.add("kv.differs_from_model", "bool", "a 16-bit cache type that is not the model's own")
+def _kv_differs(context: FactContext) -> bool | None:
+    kind, model = context.facts["kv.type"], catalogue_model(context)
+    if kind not in ("float16", "bfloat16", "half"):
+        return False
+    asked = context.checked.arguments.value("dtype")
+    own = (
+        {"half": "float16"}.get(str(asked), str(asked))
+        if asked is not None and asked != "auto"
+        else model.dtype
+        if model is not None
+        else None
+    )
+    return None if own is None else own != {"half": "float16"}.get(kind, kind)

@@ -1,0 +1,166 @@
+"""Facts about tensor-parallel sizes that the engine refuses, as rules/engines states its assertions."""
+
+from __future__ import annotations
+
+from advisor.catalog.tensor_parallel_types import Divided
+from advisor.checks.facts.model import catalogue_model
+from advisor.checks.facts.registry import FactContext, FactTable
+from advisor.checks.resolve.arguments import convert_argument
+from advisor.checks.resolve.concept_flags import find_concept_argument, find_concept_value
+from advisor.deployment import Setting
+from advisor.engines import parallel
+from advisor.engines.parallel import TensorParallelRefusal
+
+FACTS = FactTable()
+
+MOST_NAMED = 16  # largest size that a fix names
+
+
+def _launch(context: FactContext) -> parallel.ParallelLaunch:
+    """What of the launch decides which assertions hold."""
+    table = context.knowledge.flags(context.checked.launch.engine)
+    flags = table.table.flags if table else {}
+    settings: dict[str, Setting] = {}
+    for argument in context.checked.arguments.given:
+        value = convert_argument(argument, flags.get(argument.name))
+        settings[argument.name] = str(argument.value) if value is None else value
+    return parallel.ParallelLaunch(settings, context.checked.judged.engine_version, _vendor(context), _block(context))
+
+
+def _vendor(context: FactContext) -> str | None:
+    """Vendor of the devices: the hardware's, else that of the resource which Kubernetes hands over."""
+    named = {"nvidia.com": "nvidia", "amd.com": "amd"}.get(
+        (context.checked.launch.setup.gpu_resource or "").partition("/")[0]
+    )
+    vendor: str | None = context.facts["gpu.vendor"]
+    return vendor or named
+
+
+def _block(context: FactContext) -> int | None:
+    """Side of the weight blocks of the checkpoint that is named; None where it is not known to have any."""
+    model, name = catalogue_model(context), context.checked.reading.model
+    if model is None or name is None or name.unknown:
+        return None
+    return {k.lower(): v for k, v in model.weight_blocks.items()}.get(str(name).lower())
+
+
+def _refusals(context: FactContext) -> tuple[TensorParallelRefusal, ...] | None:
+    """What the engine refuses about the tensor-parallel size; None where model or size is not known."""
+    model, tp = catalogue_model(context), _ranks(context)
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    if tp == 1:
+        return ()
+    if model is None or tp is None or entry is None or entry.tensor_parallel is None:
+        return None
+    found = parallel.find_size_refusals(entry, model, tp, _launch(context))
+    hidden = bool(context.checked.arguments.open or context.checked.launch.unresolved)
+    return tuple(r for r in found if r.sure or not hidden)
+
+
+def _ranks(context: FactContext) -> int | None:
+    """Ranks that share one attention layer: replicas of attention lie inside SGLang's tensor-parallel ranks."""
+    tp: int | None = context.facts["tp"]
+    within: int | None = context.facts["tp.attention_replicas"]
+    if tp is None or within is None:
+        return None
+    return tp // within if tp % within == 0 else None
+
+
+def _any(context: FactContext, *divided: Divided, whole_blocks: bool = False) -> bool | None:
+    found = _refusals(context)
+    return None if found is None else any(r.divides in divided and r.whole_blocks == whole_blocks for r in found)
+
+
+_HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
+
+
+@FACTS.add("pp.refused", "bool", "the engine is known to refuse pipeline stages for models of this architecture")
+def _stages_refused(context: FactContext) -> bool | None:
+    model = catalogue_model(context)
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    replaced = entry.tensor_parallel.unless if entry is not None and entry.tensor_parallel is not None else ()
+    if model is None or entry is None or any(context.checked.arguments.value(name) for name in replaced):
+        return None
+    return parallel.refuses_stages(entry, model)
+
+
+@FACTS.add("tp.asserts", "bool", "what the engine asserts about its tensor-parallel size is known")
+def _asserts(context: FactContext) -> bool:
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    return entry is not None and entry.tensor_parallel is not None
+
+
+@FACTS.add("engine.splits", "bool", "the engine has a setting for its tensor-parallel size")
+def _splits(context: FactContext) -> bool:
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    return entry is not None and bool(entry.concepts.tensor_parallel.flags)
+
+
+@FACTS.add("tp.attention_replicas", "int", "replicas of attention inside the tensor-parallel ranks (DP attention)")
+def _within(context: FactContext) -> int | None:
+    switch = find_concept_argument(
+        context.checked.arguments, context.checked.launch.engine, context.knowledge, "data_parallel_attention"
+    )
+    if switch is None or switch.off:
+        return 1
+    value = find_concept_value(
+        context.checked.arguments, context.checked.launch.engine, context.knowledge, "data_parallel"
+    )
+    return 1 if value is None else int(value) if not value.unknown and value.isdigit() and int(value) else None
+
+
+@FACTS.add("tp.heads_uneven", "bool", "the engine refuses the size: attention heads do not divide by it")
+def _heads(context: FactContext) -> bool | None:
+    return _any(context, "attention_heads")
+
+
+@FACTS.add(
+    "tp.kv_heads_uneven", "bool", "the engine refuses the size: key-value heads do not divide by it, nor it by them"
+)
+def _kv_heads(context: FactContext) -> bool | None:
+    return _any(context, "kv_heads")
+
+
+@FACTS.add(
+    "tp.parts_uneven", "bool", "the engine refuses the size: other parts of the model than heads do not divide by it"
+)
+def _parts(context: FactContext) -> bool | None:
+    found = _refusals(context)
+    return None if found is None else any(r.divides not in _HEADS and not r.whole_blocks for r in found)
+
+
+@FACTS.add("tp.block_uneven", "bool", "a rank's share of a checkpoint in blocks with one scale each is no whole block")
+def _blocks(context: FactContext) -> bool | None:
+    if _block(context) is None:
+        return False if context.facts["tp"] == 1 or context.facts["model.quantized"] is False else None
+    found = _refusals(context)
+    return None if found is None else any(r.whole_blocks for r in found)
+
+
+@FACTS.add("tp.heads_refused", "int", "attention heads that do not divide")
+def _heads_refused(context: FactContext) -> int | None:
+    return next((r.number for r in _refusals(context) or () if r.divides == "attention_heads"), None)
+
+
+@FACTS.add("tp.kv_heads_refused", "int", "key-value heads that do not divide")
+def _kv_heads_refused(context: FactContext) -> int | None:
+    return next((r.number for r in _refusals(context) or () if r.divides == "kv_heads"), None)
+
+
+@FACTS.add("tp.parts_refused", "str", "parts of the model, other than heads, that do not divide")
+def _parts_refused(context: FactContext) -> str | None:
+    found = [r for r in _refusals(context) or () if r.divides not in _HEADS and not r.whole_blocks]
+    return ", ".join(dict.fromkeys(f"{parallel.PARTS[r.divides]} ({r.number})" for r in found)) or None
+
+
+@FACTS.add("tp.block", "int", "side of the checkpoint's weight blocks")
+def _side(context: FactContext) -> int | None:
+    return _block(context)
+
+
+@FACTS.add("tp.divisors", "str", "tensor-parallel sizes that the engine is not known to refuse")
+def _allowed(context: FactContext) -> str | None:
+    model, entry = catalogue_model(context), context.knowledge.rules.engines().get(context.checked.launch.engine)
+    if model is None or entry is None or entry.tensor_parallel is None:
+        return None
+    return ", ".join(map(str, parallel.allowed_sizes(entry, model, MOST_NAMED, _launch(context))))

@@ -1,0 +1,366 @@
+"""Facts about what is around the process: devices, memory, images."""
+
+from __future__ import annotations
+
+import re
+
+from advisor.checks.facts.arguments import flag_number
+from advisor.checks.facts.model import weight_bytes
+from advisor.checks.facts.registry import FactContext, FactTable
+from advisor.checks.read.launch import Mount, find_holding_mount
+from advisor.checks.read.recognise import ImageReference, parse_image
+from advisor.engines.pool import PINNED_MORE
+from advisor.units import GIB
+
+FACTS = FactTable()
+
+_FLOATING = re.compile(
+    r"^(latest|nightly|main|dev|master|edge|stable|cuda\d*|server|server-[a-z]+\d*|full|light|rocm|vulkan|cpu|gpu|v?\d+|.*-latest|latest-.*|nightly-.*|.*nightly)$"
+)
+
+
+def image_ref(context: FactContext) -> ImageReference | None:
+    ref = context.checked.launch.setup.image
+    return parse_image(ref, context.knowledge) if ref else None
+
+
+def find_mount(context: FactContext, path: str) -> Mount | None:
+    """The mount that holds a path; None where no mount does."""
+    return find_holding_mount(context.checked.launch.setup.mounts, path)
+
+
+def _boolean(name: str, doc: str, read: str) -> None:
+    FACTS.add(name, "bool", doc)(lambda s: bool(getattr(s.checked.launch.setup, read)))
+
+
+_boolean("setup.container", "runs in a container", "container")
+
+
+_boolean("setup.cluster", "runs in a cluster", "cluster")
+
+
+_boolean("setup.privileged", "the container is privileged", "privileged")
+
+
+_boolean("setup.host_pid", "shares the host's process ids", "host_pid")
+
+
+_boolean("setup.host_network", "uses the host's network", "host_network")
+
+
+_boolean("setup.ipc_host", "shares the host's memory segments", "ipc_host")
+
+
+_boolean("setup.gpu_fraction", "a fraction of a GPU is asked for", "gpu_fraction")
+
+
+_boolean("setup.gpu_block_wrong", "the device block is not valid", "gpu_block")
+
+
+_boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
+
+
+@FACTS.add("setup.gpu_granted", "bool", "an accelerator is handed to the process")
+def _granted(context: FactContext) -> bool | None:
+    return context.checked.launch.setup.gpu_granted
+
+
+@FACTS.add("setup.gpu_block", "str", "what is wrong with the device block")
+def _block(context: FactContext) -> str:
+    return "; ".join(context.checked.launch.setup.gpu_block)
+
+
+@FACTS.add("setup.gpu_request_differs", "bool", "GPUs requested differ from GPUs in limits")
+def _request(context: FactContext) -> bool:
+    setup = context.checked.launch.setup
+    return setup.cluster and setup.gpu_requests is not None and setup.gpu_requests != setup.gpu_count
+
+
+@FACTS.add("shm.missing", "bool", "neither shared IPC nor a larger /dev/shm")
+def _shm(context: FactContext) -> bool | None:
+    setup = context.checked.launch.setup
+    if not setup.container:
+        return False
+    if setup.ipc_host or setup.shm_bytes is not None or find_mount(context, "/dev/shm") is not None:  # noqa: S108 - a mount point
+        return False
+    return None if context.checked.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
+
+
+@FACTS.add("shm.small", "bool", "shared memory below 1 GiB a rank")
+def _shm_small(context: FactContext) -> bool | None:
+    setup, n = context.checked.launch.setup, context.facts["ranks"]
+    if setup.ipc_host or setup.shm_bytes is None:
+        return False
+    if n is not None and setup.gpu_count:
+        n = min(n, setup.gpu_count)
+    return None if n is None else n > 1 and setup.shm_bytes < n * GIB
+
+
+@FACTS.add("shm.gib", "float", "size of /dev/shm, GiB")
+def _shm_gib(context: FactContext) -> float | None:
+    b = context.checked.launch.setup.shm_bytes
+    return b / GIB if b is not None else None
+
+
+@FACTS.add("memory.limit_gib", "float", "memory limit of the container or unit, GiB")
+def _limit(context: FactContext) -> float | None:
+    b = context.checked.launch.setup.memory_limit
+    return round(b / GIB, 2) if b is not None else None
+
+
+@FACTS.add(
+    "memory.host_need_gib", "float", "host memory the launch needs at least: 8 GiB and the pools it asks for (x 1.9)"
+)
+def _host_need(context: FactContext) -> float | None:
+    offload = flag_number(context, "cpu-offload-gb") or 0.0
+    pool = flag_number(context, "kv-offloading-size") or 0.0
+    swap = flag_number(context, "swap-space") or 0.0
+    ranks, tp = context.facts["ranks"], context.facts["tp"]
+    if ranks is None or tp is None:
+        return None
+    env = context.checked.launch.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
+    lm = float(env) if env and re.fullmatch(r"\d+(\.\d+)?", env) else 0.0
+    return float(8.0 + (1 + PINNED_MORE[1]) * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
+
+
+@FACTS.add("memory.pools", "bool", "host memory pools are asked for")
+def _pools(context: FactContext) -> bool:
+    return bool(
+        flag_number(context, "cpu-offload-gb")
+        or flag_number(context, "kv-offloading-size")
+        or "LMCACHE_MAX_LOCAL_CPU_SIZE" in context.checked.launch.env
+    )
+
+
+@FACTS.add("memory.limit_below_need", "bool", "the memory limit is below what host pools need")
+def _below(context: FactContext) -> bool | None:
+    limit, need = context.facts["memory.limit_gib"], context.facts["memory.host_need_gib"]
+    if limit is None or not context.facts["memory.pools"]:
+        return False
+    return None if need is None else limit < need
+
+
+@FACTS.add("memory.shm_exceeds_limit", "bool", "memory-backed mounts and the process exceed the memory limit")
+def _shm_limit(context: FactContext) -> bool | None:
+    limit = context.checked.launch.setup.memory_limit
+    sizes = [m.size_bytes for m in context.checked.launch.setup.mounts if m.kind == "memory" and m.size_bytes]
+    if limit is None or not sizes:
+        return False
+    return sum(sizes) + 4 * GIB > limit
+
+
+@FACTS.add("memory.limit_small", "bool", "a memory limit below 8 GiB")
+def _small(context: FactContext) -> bool:
+    limit = context.checked.launch.setup.memory_limit
+    size_ = weight_bytes(context)
+    if size_ is not None and size_ < 2 * GIB:
+        return False
+    return limit is not None and limit < 8 * GIB
+
+
+@FACTS.add(
+    "memory.prompt_cache_exceeds", "bool", "llama-server's prompt cache of 8 GiB does not fit into the memory limit"
+)
+def _cache_ram(context: FactContext) -> bool | None:
+    limit = context.checked.launch.setup.memory_limit
+    if limit is None:
+        return False
+    if context.checked.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in context.checked.launch.env:
+        return False
+    return limit < 8 * GIB
+
+
+@FACTS.add("cpu.small", "bool", "CPU limit below 2 and one for each GPU")
+def _cpu(context: FactContext) -> bool | None:
+    limit, n = context.checked.launch.setup.cpu_limit, context.checked.launch.setup.gpu_count
+    return False if limit is None or not n else limit < 2 + n
+
+
+@FACTS.add("offload.exceeds_host", "bool", "weights offloaded to the host (x 1.9) exceed its memory")
+def _offload(context: FactContext) -> bool | None:
+    gb = flag_number(context, "cpu-offload-gb")
+    if not gb:
+        return False
+    have, n = context.facts["host.memory_gib"], context.facts["ranks"]
+    return None if have is None or n is None else gb * n * (1 + PINNED_MORE[1]) > have
+
+
+@FACTS.add("image.floating", "bool", "the image's tag moves")
+def _floating(context: FactContext) -> bool | None:
+    image_reference = image_ref(context)
+    if image_reference is None or image_reference.digest:
+        return False
+    if image_reference.tag is None:
+        return True
+    return None if "$" in image_reference.tag else _FLOATING.match(image_reference.tag) is not None
+
+
+@FACTS.add("image.name", "str", "the image")
+def _image_name(context: FactContext) -> str | None:
+    return context.checked.launch.setup.image
+
+
+@FACTS.add("image.repository", "str", "the image without tag")
+def _repository(context: FactContext) -> str | None:
+    image_reference = image_ref(context)
+    return image_reference.name if image_reference else None
+
+
+@FACTS.add("image.tag", "str", "the image's tag")
+def _tag(context: FactContext) -> str | None:
+    image_reference = image_ref(context)
+    return image_reference.tag if image_reference else None
+
+
+@FACTS.add("image.official", "bool", "an image of the engine's own makers")
+def _official(context: FactContext) -> bool:
+    image_reference = image_ref(context)
+    return image_reference is not None and image_reference.entry is not None and image_reference.entry.official
+
+
+@FACTS.add("image.cpu_only", "bool", "an image without any GPU support")
+def _cpu_only(context: FactContext) -> bool:
+    image_reference = image_ref(context)
+    if image_reference is None:
+        return False
+    if image_reference.entry is not None and image_reference.entry.official and image_reference.entry.entry == "llama":
+        return re.fullmatch(r"(server|full|light)(-b\d+)?", image_reference.tag or "") is not None
+    return (
+        re.search(r"(^|[-_/])cpu([-_]|$)", f"{image_reference.name}:{image_reference.tag}".replace(":", "-"))
+        is not None
+    )
+
+
+@FACTS.add("image.vendor", "str", "the vendor whose accelerators the image is for")
+def _vendor(context: FactContext) -> str | None:
+    image_reference = image_ref(context)
+    if image_reference is None or image_reference.entry is None:
+        return None
+    words = f"{image_reference.name}:{image_reference.tag or ''}".lower()
+    for word, vendor in (
+        ("rocm", "amd"),
+        ("gaudi", "habana"),
+        ("hpu", "habana"),
+        ("xpu", "intel"),
+        ("intel", "intel"),
+        ("tpu", "google"),
+        ("neuron", "aws"),
+        ("cpu", "none"),
+        ("vulkan", "any"),
+        ("npu", "other"),
+        ("musa", "other"),
+    ):
+        if word in words:
+            return vendor
+    return image_reference.entry.vendor or ("nvidia" if "cuda" in words else None)
+
+
+@FACTS.add("image.wrong_vendor", "bool", "the image is for another vendor's accelerators than the hardware's")
+def _wrong(context: FactContext) -> bool | None:
+    mine, have = context.facts["image.vendor"], context.facts["gpu.vendor"]
+    if mine in (None, "any", "other"):
+        return False
+    if have is None:
+        return None
+    return mine != have and have not in ("mixed", "none") and mine != "none"
+
+
+@FACTS.add("image.doubled", "bool", "the arguments repeat the program that the image starts by itself")
+def _doubled(context: FactContext) -> bool:
+    return "doubled" in context.checked.launch.setup.places
+
+
+@FACTS.add("setup.one_string", "bool", "the program and all its arguments are one word, which no file is called")
+def _one_string(context: FactContext) -> bool:
+    return "command" in context.checked.launch.setup.places
+
+
+@FACTS.add(
+    "devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice"
+)
+def _visible(context: FactContext) -> bool:
+    mask = context.checked.launch.env.get("CUDA_VISIBLE_DEVICES")
+    if mask is None or mask.unknown or not re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", mask):
+        return False
+    ids = [int(x) for x in mask.split(",")]
+    have = context.checked.launch.setup.gpu_count if context.checked.launch.setup.container else None
+    return len(set(ids)) < len(ids) or (have is not None and max(ids) >= have)
+
+
+@FACTS.add("devices.visible_mig", "bool", "visible devices name a MIG slice or GPU by its id")
+def _mig_uuid(context: FactContext) -> bool:
+    return re.match(r"\s*(MIG-|GPU-)", context.checked.launch.env.get("CUDA_VISIBLE_DEVICES", "")) is not None
+
+
+@FACTS.add("devices.mig", "bool", "the devices are MIG slices")
+def _mig(context: FactContext) -> bool | None:
+    if "mig-" in (context.checked.launch.setup.gpu_resource or ""):
+        return True
+    return context.facts["gpu.mig"] if context.checked.machine is not None else False
+
+
+@FACTS.add("devices.overridden", "bool", "visible devices are set in a pod that the device plugin serves")
+def _overridden(context: FactContext) -> bool:
+    env = context.checked.launch.env
+    return (
+        context.checked.launch.setup.cluster
+        and bool(context.checked.launch.setup.gpu_count)
+        and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
+    )
+
+
+@FACTS.add(
+    "setup.standard_pod",
+    "bool",
+    "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in",
+)
+def _standard(context: FactContext) -> bool:
+    kinds = {p.partition(":")[2] for p in context.checked.launch.setup.places if p.startswith("kind:")}
+    return bool(
+        kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"}
+    )
+
+
+@FACTS.add("setup.hardware_named", "bool", "the file names the accelerator")
+def _named(context: FactContext) -> bool:
+    return context.checked.launch.setup.hardware is not None
+
+
+@FACTS.add("setup.restart_always", "bool", "restart: always")
+def _restart(context: FactContext) -> bool:
+    return context.checked.launch.setup.restart == "always"
+
+
+@FACTS.add("setup.ray", "bool", "a Ray cluster runs the launch")
+def _ray(context: FactContext) -> bool:
+    return "ray" in context.checked.launch.setup.places
+
+
+@FACTS.add("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
+def _ray_short(context: FactContext) -> bool | None:
+    have, n = context.checked.launch.setup.gpu_count, context.checked.judged.ranks
+    return False if have is None else None if n is None else have < n
+
+
+@FACTS.add("model.native_family", "bool", "a family that the engines have had native for long")
+def _native(context: FactContext) -> bool | None:
+    family = context.facts["model.family"]
+    if family is None:
+        return None
+    return str(family) in (
+        "qwen2",
+        "qwen2.5",
+        "qwen2.5-coder",
+        "qwen3",
+        "llama-2",
+        "llama-3",
+        "llama-3.1",
+        "llama-3.2",
+        "llama-3.3",
+        "mistral",
+        "mixtral",
+        "gemma-2",
+        "gemma-3",
+        "gpt-oss",
+        "granite",
+    )

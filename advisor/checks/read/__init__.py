@@ -1,0 +1,1 @@
+"""Deployment files in, launches out: what a file starts, with the place of every word."""

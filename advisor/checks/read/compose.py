@@ -1,0 +1,364 @@
+"""docker compose files: services, anchors, `extends`, env files, device reservations."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.checks.read import shell
+from advisor.checks.read.compose_build import find_build_base
+from advisor.checks.read.context import (
+    ReaderContext,
+    expand_variables,
+    find_inside,
+    make_finder,
+    make_launches,
+    read_environment,
+)
+from advisor.checks.read.docker_run import add_gpus, find_exposure, parse_container_size, parse_published_port
+from advisor.checks.read.envfile import read_variables
+from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.read.located_text import (
+    Map,
+    Text,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
+    line_of,
+    lines_of,
+    make_text,
+    parse_documents,
+    value_at,
+)
+from advisor.checks.read.recognise import StartedEngine
+from advisor.errors import BadFile
+
+MAX_EXTENDS = 8
+
+
+def read(source: str, ctx: ReaderContext) -> list[Launch]:
+    """The launches of a compose file."""
+    out: list[Launch] = []
+    for doc in parse_documents(source, ctx.file, ctx.line):
+        out += read_document(doc, ctx)
+    return out
+
+
+def read_document(doc: Any, ctx: ReaderContext) -> list[Launch]:
+    """The launches of one compose document."""
+    services = value_at(doc, "services")
+    if not isinstance(services, dict):
+        return []
+    known = {**_dotenv(ctx), **ctx.variables}
+    out: list[Launch] = []
+    for name, raw in services.items():
+        if isinstance(raw, dict):
+            service = _expanded(_extended(raw, services, ctx, 0), known)
+            out += _service(str(name), service, ctx, line_of(name))
+    return _pulled(out, ctx)
+
+
+def _pulled(found: list[Launch], ctx: ReaderContext) -> list[Launch]:
+    """A server and the service that pulls its models (`ollama pull`) are one launch a model."""
+    clients = [x for x in found if x.argv[:1] and x.argv[0] in ctx.know.client_words(x.engine)]
+    servers = [x for x in found if clients and x.engine == clients[0].engine and x not in clients]
+    if not clients or len(servers) != 1:
+        return found
+    (server,) = servers
+    models = [x.argv[1] for x in clients if len(x.argv) > 1]
+    merged = [msgspec.structs.replace(server, argv=(make_text("run"), m)) for m in models] or [server]
+    return [y for x in found if x not in clients for y in (merged if x is server else [x])]
+
+
+def _dotenv(ctx: ReaderContext) -> dict[str, str]:
+    path = find_inside(ctx.folder, ".env")
+    if path is None:
+        return {}
+    from advisor.files import read_text
+
+    try:
+        return dict(read_variables(read_text(path, 2**20)))
+    except BadFile:
+        return {}
+
+
+def _extended(raw: dict[str, Any], services: Mapping[str, Any], ctx: ReaderContext, depth: int) -> dict[str, Any]:
+    """A service with what it extends merged below it."""
+    e = raw.get("extends")
+    if e is None or depth >= MAX_EXTENDS:
+        return raw
+    name = as_string(e) or as_string(value_at(e, "service"))
+    source = as_string(value_at(e, "file"))
+    base: Any = None
+    if source is None:
+        base = services.get(name) if name else None
+    else:
+        path = find_inside(ctx.folder, source)
+        if path is not None:
+            from advisor.files import read_text
+
+            try:
+                docs = parse_documents(read_text(path, 2**20), path)
+            except BadFile:
+                docs = []
+            others = as_mapping(value_at(docs, 0, "services")) if docs else {}
+            base = others.get(name) if name else None
+            services = others
+    if not isinstance(base, dict):
+        return raw
+    return _merged(_extended(base, services, ctx, depth + 1), raw)
+
+
+def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    out = Map(below)
+    out.line = line_of(above)
+    for k, v in above.items():
+        old = out.get(k)
+        if isinstance(old, dict) and isinstance(v, dict):
+            out[k] = _merged(old, v)
+        elif isinstance(old, list) and isinstance(v, list) and k in ("volumes", "ports", "devices", "environment"):
+            out[k] = [*old, *v]
+        else:
+            out[k] = v
+    return out
+
+
+def _expanded(value: Any, known: Mapping[str, str]) -> Any:
+    if isinstance(value, Text):
+        return expand_variables(value, known)
+    if isinstance(value, dict):
+        made_ = Map((k, _expanded(v, known)) for k, v in value.items())
+        made_.line = line_of(value)
+        return made_
+    if isinstance(value, list):
+        return [_expanded(v, known) for v in value]
+    return value
+
+
+def _words(value: Any) -> list[Text]:
+    """`command:` as words; a text is split as a shell would, with variables already filled in."""
+    if isinstance(value, Text):
+        found = shell.split_words(value.replace("$", "\\$"), line_of(value) + (1 if value.block else 0), value.column)
+        if value.block:
+            found = shell_lines(value)
+        left = value.unknown
+        return [make_text(w, line_of(w), w.column, tuple(u for u in left if u in w)) for w in found]
+    return [w for w in as_sequence(value) if isinstance(w, Text)]
+
+
+def shell_lines(value: Text) -> list[Text]:
+    """The words of a block scalar, each with its own line: line ends are blanks there."""
+    lines = lines_of(value)
+    joined = " \\\n".join(
+        x.rstrip().removesuffix("\\").rstrip() if not x.lstrip().startswith("#") else "" for x in lines
+    )
+    return [w for c in shell.split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
+
+
+def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: int) -> list[Launch]:
+    env, elsewhere = read_environment(service.get("environment"))
+    for item in as_sequence(service.get("env_file")):
+        path = find_inside(ctx.folder, as_string(item) or as_string(value_at(item, "path")) or "")
+        if path is not None:
+            from advisor.files import read_text
+
+            try:
+                env = {**read_variables(read_text(path, 2**20)), **env}
+            except BadFile:
+                continue
+    for k in elsewhere:
+        env.setdefault(k, make_text(f"${{{k}}}", line, 0, (k,)))
+    setup = _setup(service)
+    entry = _words(service["entrypoint"]) if service.get("entrypoint") else None
+    found = make_finder(ctx).container(
+        as_string(service.get("image")), entry, _words(service.get("command")), env, setup
+    )
+    engine = next((e for n, e in ctx.know.engine_variables.items() if env.get(n)), None)
+    if not found and engine is not None and service.get("build") is not None:
+        found = [
+            StartedEngine(engine, None, (), env, setup=setup, unresolved=("what the image that is built here starts",))
+        ]
+    if not found:
+        found = find_build_base(service, env, setup, ctx)
+    out = make_launches(ctx, "compose", found, name)
+    out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(service) or line) for x in out]
+    return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
+
+
+def _setup(service: Mapping[str, Any]) -> LaunchSetup:
+    """What is around a service's process."""
+    setup = LaunchSetup(container=True, image=as_string(service.get("image")), gpu_granted=False)
+    setup = _gpus(setup, service)
+    ports = []
+    for p in as_sequence(service.get("ports")):
+        if isinstance(p, Text):
+            port = parse_published_port(p)
+            if port is not None:
+                ports.append(port)
+        elif isinstance(p, dict):
+            ports.append(
+                (as_string(p.get("host_ip")), as_whole_number(p.get("published")), as_whole_number(p.get("target")))
+            )
+    mounts = [mount for v in as_sequence(service.get("volumes")) if (mount := _mount(v)) is not None]
+    for t in as_sequence(service.get("tmpfs")):
+        if isinstance(t, Text):
+            mounts.append(Mount(target=t.partition(":")[0], kind="memory"))
+    host_network = str(service.get("network_mode")) == "host"
+    limits = value_at(service, "deploy", "resources", "limits")
+    memory = as_string(service.get("mem_limit")) or as_string(value_at(limits, "memory"))
+    probe = service.get("healthcheck")
+    shm = as_string(service.get("shm_size"))
+    places = {
+        k: line_of(v) or line_of(service)
+        for k, v in service.items()
+        if k
+        in (
+            "ports",
+            "privileged",
+            "shm_size",
+            "volumes",
+            "restart",
+            "healthcheck",
+            "image",
+            "deploy",
+            "network_mode",
+            "environment",
+        )
+    }
+    return msgspec.structs.replace(
+        setup,
+        ports=tuple(ports),
+        exposed=find_exposure(ports, host_network),
+        host_network=host_network,
+        ipc_host=str(service.get("ipc", "")).startswith(("host", "shareable", "service:")),
+        shm_bytes=parse_container_size(shm) if shm and "$" not in shm else None,
+        mounts=tuple(mounts),
+        memory_limit=parse_container_size(memory) if memory else None,
+        privileged=as_boolean(service.get("privileged")) is True,
+        host_pid=str(service.get("pid")) == "host",
+        restart=as_string(service.get("restart")),
+        user=as_string(service.get("user")),
+        probes=(_health(probe),) if isinstance(probe, dict) and as_boolean(probe.get("disable")) is not True else (),
+        places=places,
+    )
+
+
+def _gpus(setup: LaunchSetup, service: Mapping[str, Any]) -> LaunchSetup:
+    wrong: list[str] = []
+    all_ = str(service.get("gpus", ""))
+    if all_:
+        setup = (
+            add_gpus(setup, all_)
+            if isinstance(service.get("gpus"), Text)
+            else _reserved(setup, as_sequence(service.get("gpus")), wrong)
+        )
+    if str(service.get("runtime")) in ("nvidia", "habana"):
+        ids = (
+            str(as_mapping(service.get("environment")).get("NVIDIA_VISIBLE_DEVICES", "all"))
+            if isinstance(service.get("environment"), dict)
+            else "all"
+        )
+        setup = msgspec.structs.replace(setup, gpu_granted=True, gpu_all=ids == "all")
+    for d in as_sequence(service.get("devices")):
+        if isinstance(d, Text) and any(
+            w in d for w in ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
+        ):
+            setup = msgspec.structs.replace(setup, gpu_granted=True, gpu_all=setup.gpu_all or "=all" in d)
+    if as_boolean(service.get("privileged")) is True:
+        setup = msgspec.structs.replace(setup, gpu_granted=True)
+    devices = value_at(service, "deploy", "resources", "reservations", "devices")
+    if devices is not None:
+        setup = _reserved(setup, as_sequence(devices), wrong)
+    return msgspec.structs.replace(setup, gpu_block=tuple(wrong))
+
+
+def _reserved(setup: LaunchSetup, devices: list[Any], wrong: list[str]) -> LaunchSetup:
+    for d in devices:
+        if not isinstance(d, dict):
+            continue
+        words = [str(c) for c in as_sequence(d.get("capabilities"))]
+        ids, count = d.get("device_ids"), d.get("count")
+        if not words:
+            wrong.append("`capabilities` is missing, and it is required")
+        if ids is not None and count is not None:
+            wrong.append("`count` and `device_ids` exclude each other")
+        if ids is not None and not isinstance(ids, list):
+            wrong.append("`device_ids` must be a list")
+        if words and not {"gpu", "compute", "utility", "nvidia"} & set(words):
+            continue
+        setup = msgspec.structs.replace(setup, gpu_granted=True)
+        if isinstance(ids, list):
+            named = tuple(str(i) for i in ids if not getattr(i, "unknown", ()))
+            flat = tuple(p for i in named for p in i.split(",") if p)
+            setup = msgspec.structs.replace(
+                setup, gpu_ids=flat, gpu_count=len(flat) if len(named) == len(ids) else None
+            )
+        elif count is None or str(count) in ("all", "-1"):
+            setup = msgspec.structs.replace(setup, gpu_all=True)
+        else:
+            setup = msgspec.structs.replace(setup, gpu_count=as_whole_number(count))
+    return setup
+
+
+def _mount(v: Any) -> Mount | None:
+    if isinstance(v, Text):
+        parts = _split_volume(v)
+        if len(parts) == 1:
+            return Mount(target=parts[0])
+        return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
+    if isinstance(v, dict) and isinstance(v.get("target"), Text):
+        kind = str(v.get("type", "volume"))
+        bytes_ = parse_container_size(as_string(value_at(v, "tmpfs", "size")))
+        return Mount(
+            target=str(v["target"]),
+            kind="memory" if kind == "tmpfs" else kind,
+            size_bytes=bytes_,
+            source=as_string(v.get("source")),
+        )
+    return None
+
+
+def _split_volume(v: str) -> list[str]:
+    """`${X:-a}:/b:ro` at the colons outside of braces."""
+    out, depth, now = [], 0, ""
+    for c in v:
+        depth += (c == "{") - (c == "}")
+        if c == ":" and depth <= 0:
+            out.append(now)
+            now = ""
+        else:
+            now += c
+    return [*out, now]
+
+
+def _health(port: Mapping[str, Any]) -> HealthProbe:
+    import re
+
+    words = " ".join(str(w) for w in as_sequence(port.get("test")))
+    m = re.search(r"https?://[^\s/'\"]+?(?::(\d{2,5}))?(/[\w./-]*)?(?=[\s'\"|)]|$)", words)
+    return HealthProbe(
+        kind="healthcheck",
+        path=(m[2] or "/") if m else None,
+        port=m[1] if m else None,
+        delay=parse_seconds(port.get("start_period")),
+        period=parse_seconds(port.get("interval")),
+        failures=as_whole_number(port.get("retries")),
+        line=line_of(port),
+    )
+
+
+def parse_seconds(value: Any) -> float | None:
+    """`1m30s`, `90s`, `90` in seconds; None for anything else."""
+    import re
+
+    word = str(value).strip() if isinstance(value, str) else ""
+    if re.fullmatch(r"\d{1,9}", word):
+        return float(word)
+    parts = re.findall(r"(\d{1,9}(?:\.\d+)?)(ms|us|h|m|s)", word)
+    if not parts or "".join(a + b for a, b in parts) != word:
+        return None
+    return sum(float(a) * {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}[b] for a, b in parts)

@@ -1,0 +1,153 @@
+"""What a reader is given, and the helpers they share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.located_text import Text, as_string, line_of, make_text
+from advisor.checks.read.recognise import LaunchFinder, StartedEngine
+from advisor.errors import BadFile
+
+MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
+MAX_LAUNCHES = 500  # of one file
+_VARIABLE = re.compile(
+    r"\$(?:(?P<dollar>\$)|(?P<plain>[A-Za-z_][A-Za-z0-9_]*)|\{(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r"(?:(?P<op>:?[-?+])(?P<rest>(?:[^{}$]|\$(?!\{)|\$\{[^{}]*\})*))?\})"
+)
+
+
+class ReaderContext(NamedTuple):
+    """Where a text comes from and what helps to read it."""
+
+    file: str
+    know: Knowledge
+    variables: Mapping[str, str]  # given with --set, or from `.env` beside the file
+    folder: Path | None = None  # files beside it may be read; None = nothing else is read
+    read_text: Callable[[str, str, int, ReaderContext], list[Launch]] | None = (
+        None  # the dispatcher, for texts inside texts
+    )
+    depth: int = 0
+    line: int = 1  # of the first line of the text in the file
+    problems: list[BadFile] | None = None  # gathers what part of a file cannot be read, where the rest can be
+    doubled: list[Text] | None = None  # gathers keys that a mapping has twice
+
+
+def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:
+    """`$X`, `${X:-default}` and `$$` replaced as docker compose does; what is not set stays and is named."""
+    if "$" not in value:
+        return value
+    unknown = list(value.unknown)
+
+    def one(m: re.Match[str]) -> str:
+        if m["dollar"]:
+            return "$"
+        name, op, rest = m["plain"] or m["name"], m["op"] or "", m["rest"] or ""
+        have = variables.get(name)
+        if have is not None and not (op.startswith(":") and not have):
+            return rest if "+" in op else have
+        if "-" in op:
+            if depth > 8:
+                return rest
+            inner = expand_variables(make_text(rest), variables, depth + 1)
+            unknown.extend(inner.unknown)
+            return inner
+        if "+" in op:
+            return ""
+        unknown.append(name)
+        return m[0]
+
+    made = _VARIABLE.sub(one, value)
+    return make_text(made[:65_536], value.line, value.column, tuple(dict.fromkeys(unknown)), value.block)
+
+
+def find_inside(folder: Path | None, name: str) -> Path | None:
+    """A file below the folder of the deployment file; None for anything outside of it, absent or no regular file."""
+    if folder is None or not name or "\0" in name or "$" in name:
+        return None
+    try:
+        root = folder.resolve()
+        path = (folder / name).resolve()
+        return path if path.is_relative_to(root) and path.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def make_launches(
+    ctx: ReaderContext,
+    kind: str,
+    started: list[StartedEngine],
+    name: str | None,
+    setup: LaunchSetup | None = None,
+    **more: Any,
+) -> list[Launch]:
+    """Launches from what was found to be started."""
+    return [
+        Launch(
+            file=ctx.file,
+            line=s.line or ctx.line,
+            kind=kind,
+            name=name or s.name,
+            engine=s.engine,
+            version=s.version,
+            version_from=s.version_from,
+            program=s.program,
+            argv=s.argv,
+            env=s.env,
+            setup=s.setup if setup is None or s.setup != LaunchSetup() else setup,
+            unresolved=s.unresolved,
+            resource=name or s.name,
+            **more,
+        )
+        for s in started[:MAX_LAUNCHES]
+    ]
+
+
+def make_finder(ctx: ReaderContext) -> LaunchFinder:
+    """A finder for one file."""
+    return LaunchFinder(ctx.know)
+
+
+def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]:
+    """The launches of a text inside this file (a ConfigMap's script, a heredoc)."""
+    if ctx.read_text is None or ctx.depth >= MAX_NESTED or "\n" not in value:
+        return []
+    first = line_of(value) + (1 if value.block else 0)
+    return ctx.read_text(value, hint, first, ctx._replace(depth=ctx.depth + 1))
+
+
+def read_environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
+    """(variables, names whose value comes from elsewhere) of `K=V` lists, mappings, or name/value lists."""
+    out: dict[str, Text] = {}
+    elsewhere: list[str] = []
+    if isinstance(value, dict):
+        for k, v in value.items():
+            if isinstance(v, Text):
+                out[str(k)] = v
+            elif v is None:
+                elsewhere.append(str(k))
+            elif isinstance(v, dict):
+                (
+                    elsewhere.append(str(k))
+                    if "value" not in v
+                    else out.__setitem__(str(k), as_string(v["value"]) or make_text(""))
+                )
+    elif isinstance(value, list):
+        for item in value:
+            if isinstance(item, Text):
+                k, eq, v = item.partition("=")
+                if eq:
+                    out[k] = make_text(v, item.line, item.column, item.unknown)
+                else:
+                    elsewhere.append(k)
+            elif isinstance(item, dict) and isinstance(item.get("name"), Text):
+                v = as_string(item.get("value"))
+                if v is not None:
+                    out[str(item["name"])] = v
+                elif "valueFrom" in item:
+                    elsewhere.append(str(item["name"]))
+    return out, tuple(elsewhere)

@@ -1,0 +1,275 @@
+"""Which reader reads a text: by what it holds, the name of the file only helps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from advisor.checks.read import (
+    app_template,
+    compose,
+    configs,
+    crds_ray,
+    envfile,
+    helm,
+    kubernetes,
+    launchers,
+    pods,
+    units,
+)
+from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment, read_nested
+from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.located_text import (
+    Text,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    find_all,
+    find_doubled_keys,
+    line_of,
+    lines_of,
+    parse_documents,
+    parse_readable_documents,
+    value_at,
+)
+from advisor.checks.read.recognise import parse_image
+from advisor.errors import BadFile
+
+_DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
+_MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICENSE|RENDERER|PARSER)\s", re.M | re.I)
+_ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
+_COMMENT = re.compile(r"^\s*(#|$)")
+
+
+def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list[Launch]:
+    """All launches of a text. Raises BadFile for what claims to be YAML and is none."""
+    here = ctx._replace(line=line, read_text=read_launches)
+    kind = detect_kind(source, name)
+    if kind == "shell":
+        return units.read_script(source, here)
+    if kind == "systemd":
+        return units.read_systemd(source, here)
+    if kind == "dockerfile":
+        return units.read_dockerfile(source, here)
+    if kind == "modelfile":
+        return configs.read_modelfile(source, here)
+    if kind == "env":
+        return envfile.read(source, here)
+    if kind == "markdown":
+        return _fenced(source, here)
+    try:
+        docs = parse_documents(source, here.file, line)
+    except BadFile as e:
+        if name.lower().endswith((".yaml", ".yml", ".json")):
+            docs = parse_readable_documents(source, here.file, line) if here.problems is not None else []
+            if not docs or here.problems is None:
+                raise
+            here.problems.append(e)
+            return _documents(docs, here)
+        found = units.read_script(source, here)
+        if not found and not ctx.depth:  # neither: what cannot be read is never well
+            raise
+        return found
+    if here.doubled is not None and not here.depth:
+        here.doubled.extend(find_doubled_keys(docs))
+    if all(isinstance(d, Text) or d is None for d in docs):
+        return units.read_script(source, here)
+    return _documents(docs, here)
+
+
+def detect_kind(source: str, name: str) -> str:
+    """shell, systemd, dockerfile, modelfile, env, markdown or yaml."""
+    base = name.rpartition("/")[2].lower()
+    head = source[:20_000]
+    if base.endswith((".yaml", ".yml", ".json")):
+        return "yaml"
+    if re.search(r"^\s*\[(Unit|Service)\]\s*$", head, re.M):
+        return "systemd"
+    if head.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):
+        return "shell"
+    if base.endswith((".md", ".mdx", ".rst")):
+        return "markdown"
+    if re.search(r"^\s*FROM\s+\S", head, re.M | re.I):
+        docker, model = bool(_DOCKER_WORD.search(head)), bool(_MODELFILE_WORD.search(head))
+        if "dockerfile" in base or "containerfile" in base or (docker and not model):
+            return "dockerfile"
+        if "modelfile" in base or model:
+            return "modelfile"
+    if "dockerfile" in base or "containerfile" in base:
+        return "dockerfile"
+    if "modelfile" in base or (_MODELFILE_WORD.match(head) and not _DOCKER_WORD.search(head)):
+        return "modelfile"
+    lines = [x for x in lines_of(head) if not _COMMENT.match(x)][:200]
+    if base.endswith(".env") or base.startswith(".env") or ".env." in base:
+        return "env"
+    if (
+        lines
+        and all(_ENV_LINE.match(x) for x in lines)
+        and not any(re.search(r"\s\w", x.partition("=")[2].strip("\"'")) for x in lines)
+    ):
+        return "env"
+    if re.search(r"^[ \t]*(- )?[\"']?[\w./-]+[\"']?:(\s|$)", head, re.M) or head.lstrip()[:1] in ("{", "["):
+        return "yaml"
+    return "shell"
+
+
+def _documents(docs: list[Any], ctx: ReaderContext) -> list[Launch]:
+    objects = [o for d in docs for o in kubernetes._flat(d) if o.get("apiVersion") is not None]
+    out = kubernetes.read_objects(objects, ctx) if objects else []
+    for doc in docs:
+        if isinstance(doc, dict) and not (doc.get("kind") is not None and doc.get("apiVersion") is not None):
+            out += _document(doc, ctx)
+        elif isinstance(doc, list):
+            out += read_generic(doc, ctx)
+    return out
+
+
+def _document(doc: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """One YAML or JSON document that is no Kubernetes object."""
+    services = doc.get("services")
+    if isinstance(services, dict) and any(
+        isinstance(s, dict) and ({"image", "build", "command", "extends"} & set(s)) for s in services.values()
+    ):
+        return compose.read_document(doc, ctx)
+    if any(isinstance(value_at(m, "cmd"), Text) for m in as_mapping(doc.get("models")).values()):
+        return configs.read_llama_swap(doc, ctx)
+    if helm.is_known_chart(doc):
+        return helm.read_document(doc, ctx)
+    if isinstance(doc.get("containers"), list) and any(
+        k in doc for k in ("chain", "forward_stats", "docker", "server", "rate_limit", "startup_wait")
+    ):
+        return launchers.read_infernet(doc, ctx)
+    if isinstance(value_at(doc, "model", "model_id"), Text):
+        return launchers.read_recipe(doc, ctx)
+    if isinstance(value_at(doc, "model", "container"), Text) and isinstance(doc.get("resources"), dict):
+        return launchers.read_srt_slurm(doc, ctx)
+    if isinstance(doc.get("run"), Text) and ("resources" in doc or "envs" in doc or "setup" in doc):
+        return launchers.read_skypilot(doc, ctx)
+    if app_template.is_app_template(doc):
+        return app_template.read_values(doc, ctx)
+    if crds_ray.is_serve_config(doc):
+        return crds_ray.read_serve_config(doc, ctx)
+    listed = launchers.read_model_list(doc, ctx)
+    if listed:
+        return listed
+    engine = configs.find_flags_engine(doc, ctx)
+    if engine is not None:
+        return configs.read_flags_file(doc, engine, ctx)
+    found = helm.read_subcharts(doc, ctx)
+    return found or read_generic(doc, ctx)
+
+
+def read_generic(doc: Any, ctx: ReaderContext) -> list[Launch]:
+    """Launches in YAML of an unknown kind: containers (`image` beside `args`), and texts that hold a command."""
+    out: list[Launch] = []
+    taken: set[int] = set()
+    for spec, above in pods.find_pod_specs(doc):
+        pod = pods.read_pod_setup(spec, ctx, as_mapping(above[-1].get("metadata")) if above else {})
+        out += pods.read_containers(spec, pod, None, ctx)
+        taken.add(id(spec))
+    if out:
+        return out
+    for body in find_all(doc, "image"):
+        words = body.get("args") or body.get("command")
+        image = as_string(body.get("image")) or _repository(body.get("image"))
+        if image is None or words is None or parse_image(image, ctx.know).entry is None:
+            continue
+        env, _ = read_environment(body.get("env"))
+        args = [w for w in as_sequence(words) if isinstance(w, Text)]
+        found = make_finder(ctx).container(image, None, args, env, LaunchSetup(container=True, image=image))
+        out += make_launches(ctx, "yaml", found, as_string(body.get("name")))
+    if out:
+        return out
+    for body in find_all(doc, "servingEngineSpec"):
+        if isinstance(value_at(body, "servingEngineSpec", "modelSpec"), list):
+            out += helm.read_document(body, ctx)
+    for body in find_all(doc, "image") if not out else ():
+        image = as_string(body.get("image")) or _repository(body.get("image"))
+        entry = ctx.know.image(parse_image(image, ctx.know).name) if image is not None else None
+        if (
+            image is not None
+            and entry is not None
+            and entry.entry in ("serve", "opaque")
+            and as_boolean(body.get("disabled")) is not True
+        ):
+            setup = LaunchSetup(container=True, image=str(image))
+            said = ("its arguments: they stand elsewhere",)
+            out.append(
+                Launch(
+                    file=ctx.file, line=line_of(body), kind="yaml", engine=entry.engine, setup=setup, unresolved=said
+                )
+            )
+    if out:
+        return out
+    for value in _texts(doc):
+        if _MENTIONS.search(value):
+            if "```" in value:
+                out += _fenced(value, ctx._replace(line=line_of(value) + (1 if value.block else 0)))
+            elif "\n" in value or " " in value:
+                first = line_of(value) + (1 if value.block else 0)
+                out += (
+                    make_launches(ctx, "yaml", make_finder(ctx).script(value, first), None)
+                    or read_nested(ctx, value)
+                    or _templated(value, first, ctx)
+                )
+    return out
+
+
+_MENTIONS = re.compile(
+    r"\b(vllm|sglang|trtllm-serve|text-generation-launcher|lmdeploy|llama-server|ollama|llama-swap|mlx_lm|mlc_llm)\b"
+)
+
+
+def _templated(value: Text, line: int, ctx: ReaderContext) -> list[Launch]:
+    """A command inside a template's quotes: `{{ 'python3 -m vllm.entrypoints...' if ... }}`."""
+    if "{{" not in value:
+        return []
+    out: list[Launch] = []
+    for quoted in (q for q in re.findall(r"'([^']*)'", value[:5000]) if len(q) > 2):
+        found = make_finder(ctx).script(quoted, line)
+        out += make_launches(
+            ctx, "template", [s._replace(unresolved=("a template around the command",)) for s in found], None
+        )
+    return out
+
+
+def _repository(image: Any) -> Text | None:
+    repository, tag = as_string(value_at(image, "repository")), as_string(value_at(image, "tag"))
+    if repository is None:
+        return None
+    from advisor.checks.read.located_text import place_like
+
+    return place_like(f"{repository}:{tag}", repository) if tag else repository
+
+
+def _texts(doc: Any) -> Iterator[Text]:
+    stack = [doc]
+    while stack:
+        here = stack.pop()
+        if isinstance(here, Text):
+            yield here
+        elif isinstance(here, dict):
+            stack.extend(reversed(list(here.values())))
+        elif isinstance(here, list):
+            stack.extend(reversed(here))
+
+
+def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:
+    """The launches of the fenced code blocks of a Markdown text."""
+    out: list[Launch] = []
+    block: list[str] = []
+    begin = 0
+    for n, line in enumerate(lines_of(source), ctx.line):
+        if line.lstrip().startswith("```"):
+            if begin:
+                body = "\n".join(block)
+                if _MENTIONS.search(body):
+                    out += make_launches(ctx, "markdown", make_finder(ctx).script(body, begin + 1), None)
+                begin, block = 0, []
+            else:
+                begin = n
+        elif begin:
+            block.append(line)
+    return out

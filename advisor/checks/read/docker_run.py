@@ -1,0 +1,255 @@
+"""`docker run` (podman, nerdctl) taken apart: image, arguments, and what is around the process."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.checks.read.launch import LaunchSetup, Mount
+from advisor.checks.read.located_text import Text, line_of, make_text
+from advisor.units import parse_bytes
+
+_PLAIN = frozenset(
+    [
+        "--detach",
+        "--rm",
+        "--interactive",
+        "--tty",
+        "--init",
+        "--privileged",
+        "--read-only",
+        "--no-healthcheck",
+        "--oom-kill-disable",
+        "--publish-all",
+        "--quiet",
+        "--disable-content-trust",
+        "--sig-proxy",
+        "--replace",
+        "--rmi",
+        "--help",
+        "--no-hosts",
+        "--http-proxy",
+    ]
+)
+
+
+class ContainerRun(NamedTuple):
+    """One `docker run`."""
+
+    image: Text | None
+    entrypoint: list[Text] | None
+    args: list[Text]
+    env: dict[str, Text]
+    passed: tuple[str, ...]  # `-e NAME`: taken from the caller
+    setup: LaunchSetup
+    name: str | None
+
+
+def parse_docker_run(words: list[Text]) -> ContainerRun | None:
+    """The parts of a `docker run` command; None for any other docker command."""
+    start = next((i for i, w in enumerate(words[1:4], 1) if w in ("run", "create")), None)
+    if start is None:
+        return None
+    env: dict[str, Text] = {}
+    passed: list[str] = []
+    entrypoint: list[Text] | None = None
+    name: str | None = None
+    options: list[tuple[str, Text]] = []
+    i = start + 1
+    while i < len(words) and words[i].startswith("-") and words[i] != "--":
+        word = words[i]
+        option, value, used = _option(words, i)
+        i += used
+        if value is None:
+            options.append((option, word))
+            continue
+        options.append((option, value))
+        if option in ("-e", "--env"):
+            k, eq, v = value.partition("=")
+            if eq:
+                env[k] = make_text(v, line_of(value), value.column, value.unknown)
+            else:
+                passed.append(k)
+        elif option == "--entrypoint":
+            entrypoint = [value] if value else None
+        elif option == "--name":
+            name = str(value)
+    image = words[i] if i < len(words) else None
+    return ContainerRun(image, entrypoint, words[i + 1 :], env, tuple(passed), _setup(options), name)
+
+
+def find_exec_command(words: list[Text]) -> list[Text]:
+    """The command of a `docker exec`; empty for any other docker command."""
+    start = next((i for i, w in enumerate(words[1:4], 1) if w == "exec"), None)
+    if start is None:
+        return []
+    i = start + 1
+    while i < len(words) and words[i].startswith("-"):
+        i += _option(words, i)[2]
+    return words[i + 1 :]
+
+
+def _option(words: Sequence[Text], i: int) -> tuple[str, Text | None, int]:
+    """(option, value, words used)."""
+    word = words[i]
+    if word.startswith("--"):
+        key, eq, value = word.partition("=")
+        if eq:
+            return key, make_text(value, line_of(word), word.column, word.unknown), 1
+        if key in _PLAIN or i + 1 >= len(words):
+            return key, None, 1
+        return key, words[i + 1], 2
+    letters = word[1:]
+    if re.fullmatch(r"[ditqP]+", letters):
+        return word, None, 1
+    for k, c in enumerate(letters):
+        if c not in "ditqP":
+            rest = letters[k + 1 :].lstrip("=")
+            if rest:
+                return f"-{c}", make_text(rest, line_of(word), word.column, word.unknown), 1
+            return f"-{c}", words[i + 1] if i + 1 < len(words) else None, 2
+    return word, None, 1
+
+
+def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
+    setup = LaunchSetup(container=True, gpu_granted=False)
+    ports: list[tuple[str | None, int | None, int | None]] = []
+    mounts: list[Mount] = []
+    places: dict[str, int] = {}
+    for option, value in options:
+        word = {
+            "-p": "ports",
+            "--publish": "ports",
+            "--gpus": "gpu",
+            "--device": "gpu",
+            "--privileged": "privileged",
+            "--shm-size": "shm",
+            "--net": "network",
+            "--network": "network",
+        }.get(option)
+        if word:
+            places.setdefault(word, line_of(value))
+        if option in ("-p", "--publish"):
+            port = parse_published_port(value)
+            if port is not None:
+                ports.append(port)
+        elif option in ("-v", "--volume"):
+            parts = value.split(":")
+            if len(parts) > 1:
+                mounts.append(
+                    Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
+                )
+        elif option == "--mount":
+            fields = dict(p.partition("=")[::2] for p in _comma_separated(value))
+            target = fields.get("target") or fields.get("dst") or fields.get("destination")
+            if target:
+                mounts.append(
+                    Mount(
+                        target=target,
+                        kind=fields.get("type", "volume"),
+                        source=fields.get("source") or fields.get("src"),
+                    )
+                )
+        elif option == "--tmpfs":
+            mounts.append(Mount(target=value.partition(":")[0], kind="memory"))
+        elif option == "--gpus":
+            setup = add_gpus(setup, value)
+        elif option == "--device":
+            if re.search(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana", value):
+                setup = msgspec.structs.replace(
+                    setup, gpu_granted=True, gpu_all=setup.gpu_all or "nvidia.com/gpu=all" in value
+                )
+        elif option == "--runtime" and value in ("nvidia", "habana"):
+            setup = msgspec.structs.replace(setup, gpu_granted=True)
+        elif option == "--shm-size":
+            setup = msgspec.structs.replace(setup, shm_bytes=parse_container_size(value))
+        elif option == "--ipc":
+            setup = msgspec.structs.replace(setup, ipc_host=value.startswith(("host", "shareable")))
+        elif option in ("--net", "--network"):
+            setup = msgspec.structs.replace(setup, host_network=value == "host")
+        elif option in ("-m", "--memory"):
+            setup = msgspec.structs.replace(setup, memory_limit=parse_container_size(value))
+        elif option == "--cpus":
+            setup = msgspec.structs.replace(setup, cpu_limit=_float(value))
+        elif option == "--restart":
+            setup = msgspec.structs.replace(setup, restart=str(value))
+        elif option == "--privileged":
+            setup = msgspec.structs.replace(setup, privileged=True, gpu_granted=True)
+        elif option == "--pid":
+            setup = msgspec.structs.replace(setup, host_pid=value == "host")
+        elif option in ("-u", "--user"):
+            setup = msgspec.structs.replace(setup, user=str(value))
+    return msgspec.structs.replace(
+        setup, ports=tuple(ports), mounts=tuple(mounts), exposed=find_exposure(ports, setup.host_network), places=places
+    )
+
+
+def _comma_separated(value: str) -> list[str]:
+    """The fields of a `--mount`: docker reads them as one CSV record."""
+    try:
+        return next(csv.reader(io.StringIO(value, newline=""), strict=True), [])
+    except csv.Error:
+        return value.split(",")
+
+
+def add_gpus(setup: LaunchSetup, value: str) -> LaunchSetup:
+    """A Setup with what `--gpus VALUE` hands over."""
+    plain = value.strip("\"'")
+    if plain == "all" or "${" in plain:
+        return msgspec.structs.replace(setup, gpu_granted=True, gpu_all=True)
+    m = re.search(r'device=([^"\']+)', plain)
+    if m:
+        ids = tuple(x for x in m[1].split(",") if x and "=" not in x)
+        return msgspec.structs.replace(setup, gpu_granted=True, gpu_ids=ids, gpu_count=len(ids))
+    m = re.search(r"(?:count=)?(\d{1,4})\b", plain)
+    return msgspec.structs.replace(setup, gpu_granted=True, gpu_count=int(m[1]) if m else None)
+
+
+def parse_published_port(value: str) -> tuple[str | None, int | None, int | None] | None:
+    """(address, host port, container port) of a `-p` value; None for what cannot be read."""
+    rest = re.sub(r"/(tcp|udp|sctp)$", "", value.strip())
+    m = re.fullmatch(r"(?:(\[[^\]]*\]|[^:\[\]]*|\$\{[^}]*\}):)?(?:(\$\{[^}]*\}|[\d-]*):)?(\$\{[^}]*\}|[\d-]+)", rest)
+    if not m:
+        return None
+    address, host, inside = m[1], m[2], m[3]
+    if host is None and address is not None and (address.isdigit() or address.startswith("${")):
+        address, host = None, address
+    return address or None, _port(host), _port(inside)
+
+
+def find_exposure(ports: Sequence[tuple[str | None, int | None, int | None]], host_network: bool) -> str | None:
+    """How a container is reachable from beyond its machine; None when it is not."""
+    if host_network:
+        return "the host's network"
+    for address, host, _ in ports:
+        if address is None or address in ("0.0.0.0", "[::]", "::", "*"):  # noqa: S104 - compared, not bound
+            return f"port {host} published on all addresses" if host else "a port published on all addresses"
+    return None
+
+
+def parse_container_size(value: str | None) -> int | None:
+    """Docker's and Kubernetes' sizes in bytes (docker's `16g` and `16gb` are GiB); None when it cannot be read."""
+    m = re.fullmatch(r"\s*(\d{1,18}(?:\.\d{1,18})?)\s*([bkmgtp]?)b?\s*", str(value or "").lower())
+    if m:
+        return round(float(m[1]) * {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40, "p": 2**50}[m[2]])
+    try:
+        return parse_bytes(str(value))
+    except ValueError:
+        return None
+
+
+def _port(value: str | None) -> int | None:
+    m = re.match(r"\d{1,5}", value or "")
+    return int(m[0]) if m else None
+
+
+def _float(value: str) -> float | None:
+    try:
+        return float(value)
+    except ValueError:
+        return None

@@ -1,0 +1,292 @@
+"""Helm values of charts that serve models: vLLM production-stack, llm-d modelservice, llm-d benchmark scenarios, and
+charts whose values name a model beside an engine (`vllm: {LLM_MODEL_ID: ...}`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from advisor.checks.knowledge import Chart
+from advisor.checks.read import accelerators, pods
+from advisor.checks.read.context import ReaderContext, read_environment
+from advisor.checks.read.crds_common import (
+    list_texts,
+    make_launch,
+    parse_model_uri,
+    read_parallelism,
+    read_words,
+    rename_settings,
+)
+from advisor.checks.read.docker_run import parse_container_size
+from advisor.checks.read.launch import Launch, LaunchSetup, Mount
+from advisor.checks.read.located_text import (
+    Text,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
+    line_of,
+    make_text,
+    value_at,
+)
+from advisor.checks.read.recognise import image_version, parse_image
+
+BENCHMARK = "llm-d-benchmark"  # in rules/checks/charts.yaml and resources.yaml
+
+
+def is_known_chart(doc: Any) -> bool:
+    """Whether the values are those of a chart that is known here."""
+    return isinstance(doc, dict) and (
+        isinstance(value_at(doc, "servingEngineSpec"), dict)
+        or (isinstance(value_at(doc, "modelArtifacts"), dict) and ("decode" in doc or "prefill" in doc))
+        or isinstance(value_at(doc, "scenario"), list)
+    )
+
+
+def read_document(doc: Any, ctx: ReaderContext) -> list[Launch]:
+    """The launches of known values files."""
+    if isinstance(value_at(doc, "servingEngineSpec"), dict):
+        return _production_stack(doc, ctx)
+    if isinstance(value_at(doc, "modelArtifacts"), dict):
+        return _modelservice(doc, ctx)
+    return [x for s in as_sequence(value_at(doc, "scenario")) for x in _scenario(as_mapping(s), ctx)]
+
+
+def _production_stack(doc: Any, ctx: ReaderContext) -> list[Launch]:
+    engine = as_mapping(doc["servingEngineSpec"])
+    kind = ctx.know.resources["production-stack"]
+    out = []
+    for m in as_sequence(engine.get("modelSpec")):
+        if not isinstance(m, dict) or as_boolean(m.get("enabled")) is False:
+            continue
+        config = as_mapping(m.get("vllmConfig"))
+        settings = rename_settings(config, kind.flags)
+        unknown_keys = tuple(str(k) for k in config if str(k) not in (*kind.flags, *kind.keys))
+        argv = (*list_texts(config.get("extraArgs")), *list_texts(m.get("extraArgs")))
+        repository = as_string(m.get("repository"))
+        image = f"{repository}:{m['tag']}" if repository and isinstance(m.get("tag"), Text) else repository
+        env, _ = read_environment(m.get("env") or config.get("env"))
+        if m.get("hf_token") is not None:
+            env["HF_TOKEN"] = as_string(m["hf_token"]) or make_text("$(HF_TOKEN)", line_of(m), 0, ("HF_TOKEN",))
+        labels = {str(k): str(v) for k, v in as_mapping(m.get("nodeSelector")).items() if isinstance(v, Text)}
+        for t in as_sequence(m.get("nodeSelectorTerms")):
+            for e in as_sequence(value_at(t, "matchExpressions")):
+                values = as_sequence(value_at(e, "values"))
+                if str(value_at(e, "operator")) == "In" and len(values) == 1:
+                    labels[str(value_at(e, "key"))] = str(values[0])
+        found = accelerators.find_labelled_accelerator(labels, ctx.know)
+        count = as_whole_number(m.get("requestGPU"))
+        shm = as_string(m.get("shmSize"))
+        mounts = (Mount(target="/data", kind="pvc"),) if m.get("pvcStorage") else ()
+        setup = LaunchSetup(
+            container=True,
+            cluster=True,
+            image=image,
+            gpu_count=count,
+            gpu_granted=None if count is None else count > 0,
+            gpu_resource=as_string(m.get("requestGPUType")),
+            hardware=found[0] if found else None,
+            hardware_source=found[1] if found else None,
+            shm_bytes=parse_container_size(shm) if shm else 20 * 2**30,
+            mounts=mounts,
+            disk_bytes=parse_container_size(as_string(m.get("pvcStorage"))),
+            replicas=as_whole_number(m.get("replicaCount")),
+            memory_limit=parse_container_size(as_string(m.get("limitMemory"))),
+            selects_node=bool(labels),
+            tolerates_gpu=bool(m.get("tolerations") or engine.get("tolerations")),
+            places={
+                "image": line_of(m.get("tag")) or line_of(repository),
+                "resources": line_of(m.get("requestGPU")) or line_of(m),
+                **{f"unknown-key:{k}": line_of(config) for k in unknown_keys},
+            },
+        )
+        known = parse_image(image, ctx.know) if image else None
+        model = as_string(m.get("modelURL"))
+        version = image_version(known) if known else None
+        origin = "the image tag" if version else None
+        out.append(
+            make_launch(
+                ctx,
+                as_string(m.get("name")),
+                m,
+                kind.engine,
+                "helm",
+                model=model,
+                settings=settings,
+                argv=argv,
+                env=env,
+                setup=setup,
+                version=version,
+                version_from=origin,
+            )
+        )
+    return out
+
+
+def _modelservice(doc: Any, ctx: ReaderContext) -> list[Launch]:
+    uri = as_string(value_at(doc, "modelArtifacts", "uri"))
+    named = as_string(value_at(doc, "modelArtifacts", "name"))
+    model = parse_model_uri(uri)
+    if model is not None and "://" in model:
+        model = named or model
+    out: list[Launch] = []
+    for part in ("decode", "prefill"):
+        body = as_mapping(doc.get(part))
+        if as_boolean(body.get("create")) is False or not body:
+            continue
+        settings = read_parallelism(body, ctx)
+        pod = pods.read_pod_setup(body, ctx, {})
+        found = pods.read_containers(body, pod, f"{named or 'model'}/{part}", ctx, kind="helm")
+        out += [msgspec.structs.replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in found]
+        if not found and body.get("containers"):
+            c = as_mapping(as_sequence(body["containers"])[0])
+            setup = pods.read_container_setup(c, body, pod, ctx, None)
+            argv = list_texts(c.get("args"))
+            engine = ctx.know.resources["modelservice"].engine
+            out.append(
+                make_launch(ctx, part, c, engine, "helm", model=model, settings=settings, argv=argv, setup=setup)
+            )
+    return out
+
+
+_FRAGMENT = re.compile(r"\$\{(\w+(?:\.\w+)+)\}")
+
+
+class _FilledCommand(NamedTuple):
+    """A command of a scenario with what surrounds it: variables, and what was left to the benchmark's defaults."""
+
+    command: Text
+    variables: dict[str, Text]
+    left: tuple[str, ...]
+
+
+def _filled(command: Text, part: str, s: Mapping[str, Any], body: Mapping[str, Any], chart: Chart) -> _FilledCommand:
+    """The scenario's own values first, then the benchmark's; what neither has stays unknown."""
+    common = as_mapping(s.get("common")) or s
+    left: list[str] = []
+    profile = as_string(value_at(common, "accelerator", "profile")) or as_string(
+        value_at(common, "accelerator", "type")
+    )
+    usual = profile is None or profile in ("auto", "nvidia")
+
+    def fragment(m: re.Match[str]) -> str:
+        own = as_string(value_at(common, *m[1].split(".")))
+        if own is None and usual and m[1] in chart.values:
+            left.append(f"{m[1]} {chart.values[m[1]]!r}" if chart.values[m[1]] else "")
+        value = own if own is not None else chart.values.get(m[1]) if usual else None
+        return m[0] if value is None else str(value)
+
+    made = make_text(_FRAGMENT.sub(fragment, command), command.line, command.column, command.unknown, command.block)
+    places = [value_at(body, "model"), value_at(common, "model"), value_at(common, "vllmCommon")]
+    found = {
+        n: next((word for x in places if (word := as_string(value_at(x, k)))), None) for n, k in chart.keys.items()
+    }
+    found["TP_SIZE"] = as_string(value_at(body, "parallelism", "tensor"))
+    variables = {k: v for k, v in found.items() if v is not None}
+    if part != "standalone" and value_at(body, "vllmVariants") is None:
+        for name, value in chart.variables.items():
+            if name not in variables and re.search(rf"\$\{{?{name}\b", made):
+                variables[name] = make_text(value, command.line, command.column)
+                left.append("" if name.endswith("_PORT") else f"{name} {value}")
+    said = ", ".join(dict.fromkeys(x for x in left if x))
+    return _FilledCommand(made, variables, (f"llm-d-benchmark's own defaults: {said}",) if said else ())
+
+
+def _scenario(s: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """llm-d benchmark scenarios: a model, and an engine for decode, prefill or alone."""
+    kind = ctx.know.resources[BENCHMARK]
+    common = as_mapping(s.get("common")) or s
+    model = as_string(value_at(common, "model", "huggingfaceId")) or as_string(value_at(common, "model", "name"))
+    labels = {
+        str(k): str(v)
+        for k, v in as_mapping(value_at(common, "affinity", "nodeSelector")).items()
+        if isinstance(v, Text)
+    }
+    key = as_string(value_at(common, "acceleratorType", "labelKey"))
+    value = as_string(value_at(common, "acceleratorType", "labelValue"))
+    if key is not None and value is not None:
+        labels[str(key)] = str(value)
+    place, source = accelerators.find_labelled_accelerator(labels, ctx.know) or (None, None)
+    there = LaunchSetup(container=True, cluster=True, hardware=place, hardware_source=source)
+    out: list[Launch] = []
+    for part in ("standalone", "decode", "prefill"):
+        body = as_mapping(s.get(part)) or as_mapping(common.get(part)) or as_mapping(value_at(s, "modelservice", part))
+        if not body or as_boolean(body.get("enabled")) is False:
+            continue
+        settings = read_parallelism(body, ctx)
+        settings |= rename_settings(value_at(common, "model"), kind.flags) | rename_settings(
+            value_at(body, "model"), kind.flags
+        )
+        setup = msgspec.structs.replace(there, gpu_granted=True)
+        own: list[Launch] = []
+        command = as_string(value_at(body, kind.engine, "customCommand"))
+        if command is not None:
+            from advisor.checks.read.context import make_finder, make_launches
+
+            lines = line_of(command) + (1 if command.block else 0)
+            whole = _filled(command, part, s, body, ctx.know.charts[BENCHMARK])
+            own = make_launches(
+                ctx, "helm", make_finder(ctx).script(whole.command, lines, whole.variables), part, setup
+            )
+            own = [msgspec.structs.replace(x, assumed=whole.left) for x in own]
+        if not own:
+            argv = read_words(value_at(body, kind.engine, "additionalFlags") or value_at(body, "extraArgs"))
+            own = [make_launch(ctx, part, body, kind.engine, "helm", argv=argv, setup=setup)]
+        out += [msgspec.structs.replace(x, model=x.model or model, settings={**settings, **x.settings}) for x in own]
+    if not out and model is not None:
+        out = [make_launch(ctx, as_string(s.get("name")), model, kind.engine, "helm", model=model, setup=there)]
+    return out
+
+
+def read_subcharts(doc: Any, ctx: ReaderContext) -> list[Launch]:
+    """Values whose keys are engines (`vllm:`, `tgi:`, `ollama:`) with a model or image of their own."""
+    out: list[Launch] = []
+    if not isinstance(doc, dict):
+        return out
+    for key, body in doc.items():
+        engine = ctx.know.resources["subcharts"].engines.get(str(key))
+        if engine is None or not isinstance(body, dict) or as_boolean(body.get("enabled")) is False:
+            continue
+        model = next(
+            (
+                as_string(body.get(n))
+                for n in ("LLM_MODEL_ID", "MODEL_ID", "modelId", "model")
+                if isinstance(body.get(n), Text)
+            ),
+            None,
+        )
+        image = as_string(value_at(body, "image", "repository"))
+        if model is None and (image is None or ctx.know.image(image) is None):
+            continue
+        tag = as_string(value_at(body, "image", "tag"))
+        env = {str(n): v for n, v in body.items() if isinstance(v, Text) and str(n).isupper()}
+        argv = read_words(body.get("serve_args") or body.get("extraCmdArgs") or body.get("args") or [])
+        limits, requests = pods.read_resources(body)
+        setup = pods.add_accelerators(
+            LaunchSetup(container=True, cluster=True, image=f"{image}:{tag}" if image and tag else image),
+            limits,
+            requests,
+            ctx,
+        )
+        if not limits:
+            setup = msgspec.structs.replace(setup, gpu_granted=None)
+        gpu = as_string(doc.get("gpu"))
+        card = accelerators.find_accelerator_words(gpu, ctx.know) if gpu else None
+        if card:
+            setup = msgspec.structs.replace(
+                setup,
+                hardware=card,
+                hardware_source=f"gpu: {gpu}",
+                gpu_granted=True,
+                gpu_count=as_whole_number(doc.get("num_gpus")),
+            )
+        own_image = as_string(body.get("image"))
+        if own_image is not None:
+            setup = msgspec.structs.replace(setup, image=str(own_image))
+        env |= read_environment(body.get("env"))[0]
+        out.append(make_launch(ctx, str(key), body, engine, "helm", model=model, argv=argv, env=env, setup=setup))
+    return out

@@ -1,0 +1,127 @@
+"""What a deployment file says about one launch of one engine, before anything is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.checks.read.located_text import Text
+from advisor.record import Record
+
+
+class Mount(Record, frozen=True, kw_only=True):
+    """Something mounted into the container. `size_bytes` of memory-backed mounts, None = not said."""
+
+    target: str
+    kind: str = "volume"  # volume, bind, memory, pvc, host, config, secret
+    size_bytes: int | None = None
+    source: str | None = None
+
+
+def find_holding_mount(mounts: Sequence[Mount], path: str) -> Mount | None:
+    """The one of the mounts that holds a path; None where none does."""
+    plain = path.rstrip("/") or "/"
+    for mount in sorted(mounts, key=lambda m: -len(m.target)):
+        t = mount.target.rstrip("/")
+        if plain == t or plain.startswith(t + "/"):
+            return mount
+    return None
+
+
+class HealthProbe(Record, frozen=True, kw_only=True):
+    """A health probe; seconds. None = the platform's default."""
+
+    kind: str  # startup, liveness, readiness, healthcheck
+    path: str | None = None
+    port: str | None = None
+    delay: float | None = None
+    period: float | None = None
+    failures: int | None = None
+    line: int = 0
+
+
+class LaunchSetup(Record, frozen=True, kw_only=True):
+    """What is around the process: container, pod, unit. None = the file does not say; `places` are lines by word."""
+
+    container: bool = False
+    cluster: bool = False  # Kubernetes: services inside a cluster reach it, nothing else does by itself
+    image: str | None = None
+    gpu_count: int | None = None  # devices handed to the process
+    gpu_all: bool = False
+    gpu_ids: tuple[str, ...] = ()
+    gpu_granted: bool | None = None  # any device of any vendor
+    gpu_requests: int | None = None  # Kubernetes: under requests
+    gpu_fraction: bool = False  # not a whole number
+    gpu_resource: str | None = None  # nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-1g.10gb
+    gpu_block: tuple[str, ...] = ()  # what is wrong with a compose device block
+    hardware: str | None = None  # words for the accelerator the file names
+    hardware_source: str | None = None
+    ports: tuple[tuple[str | None, int | None, int | None], ...] = ()  # (address, host port, container port)
+    exposed: str | None = None  # how it is reachable from beyond the machine or cluster
+    host_network: bool = False
+    ipc_host: bool = False
+    shm_bytes: int | None = None
+    mounts: tuple[Mount, ...] = ()
+    memory_limit: int | None = None
+    cpu_limit: float | None = None
+    privileged: bool = False
+    host_pid: bool = False
+    restart: str | None = None
+    probes: tuple[HealthProbe, ...] = ()
+    replicas: int | None = None
+    rolling: bool | None = None  # a rollout starts the new one before the old one ends
+    progress_deadline: int | None = None
+    tolerates_gpu: bool | None = None
+    selects_node: bool | None = None
+    service_links: bool | None = None
+    nodes: int | None = None  # LeaderWorkerSet size and the like
+    min_replicas: int | None = None
+    disk_bytes: int | None = None  # of the volume that holds the model
+    storage_uri: str | None = None
+    user: str | None = None
+    unit: dict[str, str] = {}  # systemd settings that matter
+    places: dict[str, int] = {}
+
+
+SWAP_FILE = "llama-swap"  # kind of a file in which several servers stand behind one address
+PULL = "pull"  # place: a model is pulled where no server runs
+TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
+
+
+class ModelDeclaration(NamedTuple):
+    """A model that a comment names, for launches below it that name none of the catalogue."""
+
+    model: str
+    quantization: str | None
+    line: int
+
+
+class Launch(Record, frozen=True, kw_only=True):
+    """One launch: who starts what with which arguments. Text values keep their place in the file."""
+
+    file: str
+    line: int
+    kind: str  # shell, compose, kubernetes, helm, systemd, dockerfile, ...
+    name: str | None = None  # service, container or model, as the file calls it
+    engine: str
+    version: str | None = None
+    version_from: str | None = None
+    program: str | None = None  # the words that start the engine; None = the image's own entry point
+    argv: tuple[Text, ...] = ()
+    env: dict[str, Text] = {}
+    model: Text | None = None  # where a field of its own names it
+    quantization: str | None = None
+    settings: dict[str, Text] = {}  # where fields of their own name them, under the engine's flags
+    setup: LaunchSetup = LaunchSetup()
+    unresolved: tuple[str, ...] = ()  # what about the launch as a whole cannot be told
+    assumed: tuple[str, ...] = ()  # what the file leaves to its chart, and was taken from there
+    resource: str | None = None  # what a baseline and an annotation call it
+    declared: ModelDeclaration | None = None
+    ignore: dict[str, str] = {}  # rules that the object's annotations suppress -> reason
+
+
+def replace_setup(setup: LaunchSetup, **fields: object) -> LaunchSetup:
+    """A Setup with some fields replaced."""
+    return msgspec.structs.replace(setup, **fields)

@@ -1,0 +1,199 @@
+"""Files of launchers around an engine: Infernet, SkyPilot, recipes of the vLLM project, srt-slurm, lists of models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.checks.read import accelerators, shell
+from advisor.checks.read.configs import read_flags_file
+from advisor.checks.read.context import MAX_LAUNCHES, ReaderContext, make_finder, make_launches, read_environment
+from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.located_text import (
+    Map,
+    Text,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
+    line_of,
+    make_text,
+    value_at,
+)
+
+
+def read_infernet(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """Infernet node configuration: containers with image, command and env."""
+    out: list[Launch] = []
+    for c in as_sequence(doc.get("containers")):
+        if not isinstance(c, dict):
+            continue
+        command = c.get("command")
+        words = (
+            shell.split_words(command, line_of(command))
+            if isinstance(command, Text)
+            else [w for w in as_sequence(command) if isinstance(w, Text)]
+        )
+        env, _ = read_environment(c.get("env"))
+        gpu = as_boolean(c.get("gpu"))
+        port = as_whole_number(c.get("port"))
+        setup = LaunchSetup(
+            container=True,
+            gpu_granted=bool(gpu),
+            gpu_all=bool(gpu),
+            ports=((None, port, None),) if port else (),
+            exposed=f"port {port}" if port and as_boolean(c.get("external")) is not False else None,
+            places={"image": line_of(c.get("image"))},
+        )
+        found = make_finder(ctx).container(as_string(c.get("image")), None, words, env, setup)
+        out += [
+            msgspec.structs.replace(x, line=line_of(c))
+            for x in make_launches(ctx, "infernet", found, as_string(c.get("id")))
+        ]
+    return out
+
+
+def read_skypilot(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """SkyPilot task: resources and a run script."""
+    spec = as_string(value_at(doc, "resources", "accelerators"))
+    kinds = as_mapping(value_at(doc, "resources", "accelerators"))
+    if spec is None and kinds:
+        first = next(iter(kinds))
+        spec = make_text(f"{first}:{kinds[first]}", line_of(first))
+    name, _, count = (spec or "").partition(":")
+    words = accelerators.find_accelerator_words(name, ctx.know) if name else None
+    setup = LaunchSetup(
+        hardware=words,
+        hardware_source=f"accelerators: {spec}" if words else None,
+        gpu_count=int(count) if count.isdigit() else 1 if name else None,
+        gpu_granted=True if name else None,
+        nodes=as_whole_number(doc.get("num_nodes")),
+    )
+    env, _elsewhere = read_environment(doc.get("envs"))
+    n = setup.gpu_count or 1
+    known = {
+        **env,
+        "SKYPILOT_NUM_GPUS_PER_NODE": make_text(str(n)),
+        "SKYPILOT_NUM_NODES": make_text(str(setup.nodes or 1)),
+    }
+    out: list[Launch] = []
+    for key in ("setup", "run"):
+        body = as_string(doc.get(key))
+        if body is not None:
+            out += make_launches(
+                ctx,
+                "skypilot",
+                make_finder(ctx).script(body, line_of(body) + (1 if body.block else 0), known),
+                as_string(doc.get("name")),
+                setup,
+            )
+    return out
+
+
+def read_recipe(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """A model recipe of the vLLM project: base arguments, and variants that add to them."""
+    model = as_mapping(doc.get("model"))
+    named = as_string(model.get("model_id"))
+    if named is None:
+        return []
+    base = [w for w in as_sequence(model.get("base_args")) if isinstance(w, Text)]
+    env, _ = read_environment(model.get("base_env"))
+    variants = as_mapping(doc.get("variants")) or Map({make_text("default"): Map()})
+    out = []
+    for key, v in variants.items():
+        extra = [w for w in as_sequence(value_at(v, "extra_args") or value_at(v, "args")) if isinstance(w, Text)]
+        own = as_string(value_at(v, "model_id")) or named
+        out.append(
+            Launch(
+                file=ctx.file,
+                line=line_of(key) or line_of(named),
+                kind="recipe",
+                name=str(key),
+                engine=ctx.know.resources["vllm-recipes"].engine,
+                model=own,
+                argv=(*base, *extra),
+                env={**env, **read_environment(value_at(v, "extra_env"))[0]},
+                resource=str(key),
+            )
+        )
+    return out
+
+
+def read_srt_slurm(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """srt-slurm recipes: a container, an engine's configuration per role, the nodes it takes."""
+    kind = str(value_at(doc, "backend", "type") or "")
+    container = as_string(value_at(doc, "identity", "container", "image")) or as_string(
+        value_at(doc, "model", "container")
+    )
+    engine = ctx.know.resources["srt-slurm"].engines.get(kind)
+    if engine is None:
+        entry = ctx.know.image(str(container or "").rpartition(":")[0])
+        engine = entry.engine if entry else None
+    if engine is None:
+        return []
+    model = as_string(value_at(doc, "identity", "model", "repo")) or as_string(value_at(doc, "model", "path"))
+    config = as_mapping(value_at(doc, "backend", f"{kind}_config"))
+    words = accelerators.find_accelerator_words(str(value_at(doc, "resources", "gpu_type") or ""), ctx.know)
+    out: list[Launch] = []
+    for role in ("aggregated", "prefill", "decode", "agg"):
+        body = config.get(role)
+        if not isinstance(body, dict):
+            continue
+        short = "agg" if role.startswith("agg") else role
+        gpus = as_whole_number(value_at(doc, "resources", f"gpus_per_{short}"))
+        setup = LaunchSetup(
+            hardware=words,
+            hardware_source=f"gpu_type: {value_at(doc, 'resources', 'gpu_type')}" if words else None,
+            gpu_count=gpus,
+            gpu_granted=True,
+            container=True,
+            image=container,
+            ipc_host=True,
+        )
+        made_ = read_flags_file(body, engine, ctx)
+        env, _ = read_environment(value_at(doc, "backend", f"{role}_environment"))
+        out += [
+            msgspec.structs.replace(
+                x, kind="srt-slurm", name=role, model=model, setup=setup, env=env, line=line_of(body), resource=role
+            )
+            for x in made_
+        ]
+    if not out:
+        setup = LaunchSetup(hardware=words, gpu_granted=True, container=True, image=container)
+        out = [Launch(file=ctx.file, line=line_of(doc), kind="srt-slurm", engine=engine, model=model, setup=setup)]
+    return out
+
+
+def _flag_words(flag: Any, value: Any) -> list[Text]:
+    """A flag and its value as words; a switch that is on stands alone, one that is off does not stand there."""
+    switch = as_boolean(value)
+    words = [flag] if switch else [] if switch is False else [flag, value]
+    return [w for w in words if isinstance(w, Text)]
+
+
+def read_model_list(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """Lists of models with an engine's arguments for each (`vllm_args: {--max-model-len: 65536}`), as launchers for
+    Slurm keep them; empty for anything else."""
+    engines, out = ctx.know.rules.engines(), list[Launch]()
+    for name, body in as_mapping(doc.get("models")).items():
+        for key, given in as_mapping(body).items():
+            engine = str(key).removesuffix("_args")
+            if engine == key or engine not in engines or not isinstance(given, dict):
+                continue
+            if not all(str(flag).startswith("--") for flag in given):
+                continue
+            argv = [w for flag, value in given.items() for w in _flag_words(flag, value)]
+            argv.append(make_text("$LAUNCHER", line_of(given), 0, ("what the launcher adds",)))
+            cards, nodes = as_whole_number(body.get("gpus_per_node")), as_whole_number(body.get("num_nodes")) or 1
+            setup = LaunchSetup(gpu_count=cards * nodes if cards else None, gpu_granted=True if cards else None)
+            called = as_string(body.get("model")) or make_text(str(name), line_of(name) or line_of(body))
+            out.append(
+                Launch(
+                    file=ctx.file, line=line_of(given) or line_of(body), kind="yaml", name=f"{name}/{engine}",
+                    resource=f"{name}/{engine}", engine=engine, model=called, argv=tuple(argv), setup=setup,
+                )
+            )  # fmt: skip
+    return out[:MAX_LAUNCHES]

@@ -1,0 +1,307 @@
+"""Pod templates, whatever kind of object holds them: containers, devices, mounts, probes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.checks.read import accelerators
+from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment
+from advisor.checks.read.docker_run import parse_container_size
+from advisor.checks.read.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, LaunchSetup, Mount
+from advisor.checks.read.located_text import (
+    Map,
+    Text,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
+    line_of,
+    make_text,
+    value_at,
+)
+from advisor.checks.read.surroundings import PodSurroundings
+
+
+def find_pod_specs(
+    resource: Any, depth: int = 0, above: tuple[Any, ...] = ()
+) -> Iterator[tuple[dict[str, Any], tuple[Any, ...]]]:
+    """Every mapping with a list of containers, and the mappings it lies in (the nearest last)."""
+    if depth > 30:
+        return
+    if isinstance(resource, dict):
+        c = resource.get("containers")
+        if isinstance(c, list) and any(
+            isinstance(x, dict) and ({"image", "command", "args", "name"} & set(x)) for x in c
+        ):
+            yield resource, above
+        for k, v in resource.items():
+            if k not in ("containers", "initContainers") and isinstance(v, (dict, list)):
+                yield from find_pod_specs(v, depth + 1, (*above, resource))
+    elif isinstance(resource, list):
+        for x in resource:
+            yield from find_pod_specs(x, depth + 1, above)
+
+
+def read_containers(
+    spec: Mapping[str, Any],
+    pod: LaunchSetup,
+    name: str | None,
+    ctx: ReaderContext,
+    around: PodSurroundings | None = None,
+    labels: Mapping[str, Any] | None = None,
+    kind: str = "kubernetes",
+) -> list[Launch]:
+    """The launches of a pod spec's containers."""
+    out: list[Launch] = []
+    here = [c for c in as_sequence(spec.get("containers")) if isinstance(c, dict)]
+    for c in here:
+        setup = read_container_setup(c, spec, pod, ctx, around)
+        env, elsewhere = read_environment(c.get("env"))
+        for k in elsewhere:
+            env[k] = make_text(f"$({k})", line_of(c), 0, (k,))
+        for k, word in env.items():
+            if k not in elsewhere:
+                env[k] = _filled(word, env)
+        if c.get("envFrom") is not None:
+            setup = msgspec.structs.replace(setup, places={**setup.places, "envFrom": line_of(c)})
+        command = [w for w in as_sequence(c.get("command")) if isinstance(w, Text)]
+        args = [w for w in as_sequence(c.get("args")) if isinstance(w, Text)]
+        started = make_finder(ctx).container(
+            as_string(c.get("image")),
+            [_filled(w, env) for w in command] or None,
+            [_filled(w, env) for w in args],
+            env,
+            setup,
+        )
+        own = as_string(c.get("name"))
+        label = name if len(here) == 1 or own is None else f"{name or 'pod'}/{own}"
+        found = make_launches(ctx, kind, started, label)
+        target = around.port(labels or {}) if around is not None else None
+        if target is not None and found:
+            ports = (*found[0].setup.ports, (None, None, target[0]))
+            found = [
+                msgspec.structs.replace(
+                    x,
+                    setup=msgspec.structs.replace(x.setup, ports=ports, places={**x.setup.places, "ports": target[1]}),
+                )
+                for x in found
+            ]
+        if around is not None and found:
+            found = [_with_taken_name(x, around, ctx) for x in found]
+        out += [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(c)) for x in found]
+    return out
+
+
+def _with_taken_name(launch: Launch, around: PodSurroundings, ctx: ReaderContext) -> Launch:
+    """The launch with the line of a Service whose name sets a variable that its server misreads."""
+    known = ctx.know.server(launch.engine)
+    line = around.service_names.get(known.taken_service_name or "", 0) if known is not None else 0
+    if not line:
+        return launch
+    places = {**launch.setup.places, TAKEN_SERVICE_NAME: line}
+    return msgspec.structs.replace(launch, setup=msgspec.structs.replace(launch.setup, places=places))
+
+
+def _filled(word: Text, env: Mapping[str, Text]) -> Text:
+    """`$(NAME)` replaced by the container's own variables and `$$` by `$`, as Kubernetes does (its expand.go); other
+    names stay and are named."""
+    if "$(" not in word and "$$" not in word:
+        return word
+    unknown = list(word.unknown)
+
+    def one(m: re.Match[str]) -> str:
+        if m[1] is None:
+            return "$"
+        value = env.get(m[1])
+        if value is None:
+            if "\n" not in word and " " not in word:
+                unknown.append(m[1])
+            return m[0]
+        unknown.extend(value.unknown)
+        return value
+
+    made_ = re.sub(r"\$\$|\$\(([A-Za-z_][A-Za-z0-9_]*)\)", one, word)
+    return make_text(made_[:65_536], word.line, word.column, tuple(dict.fromkeys(unknown)), word.block)
+
+
+def read_pod_setup(spec: Mapping[str, Any], ctx: ReaderContext, metadata: Mapping[str, Any]) -> LaunchSetup:
+    """What the pod says for all its containers."""
+    labels = {str(k): str(v) for k, v in as_mapping(spec.get("nodeSelector")).items() if isinstance(v, Text)}
+    affinity = list(_affinity(spec.get("affinity")))
+    for key, values in affinity:
+        if len(values) == 1:
+            labels.setdefault(key, values[0])
+    found = accelerators.find_labelled_accelerator(labels, ctx.know)
+    tolerates = any(
+        "gpu" in str(value_at(t, "key") or "") or value_at(t, "key") is None or "nvidia" in str(t)
+        for t in as_sequence(spec.get("tolerations"))
+    )
+    return LaunchSetup(
+        container=True,
+        cluster=True,
+        hardware=found[0] if found else None,
+        hardware_source=found[1] if found else None,
+        host_network=as_boolean(spec.get("hostNetwork")) is True,
+        host_pid=as_boolean(spec.get("hostPID")) is True,
+        ipc_host=as_boolean(spec.get("hostIPC")) is True,
+        tolerates_gpu=tolerates,
+        selects_node=bool(labels or affinity or spec.get("runtimeClassName") or spec.get("resourceClaims")),
+        service_links=as_boolean(spec.get("enableServiceLinks")),
+        gpu_granted=True if spec.get("resourceClaims") else None,
+    )
+
+
+def _affinity(value: Any) -> Iterator[tuple[str, list[str]]]:
+    terms = as_sequence(
+        value_at(value, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+    )
+    for t in terms:
+        for e in as_sequence(value_at(t, "matchExpressions")):
+            if str(value_at(e, "operator")) == "In" and isinstance(value_at(e, "key"), Text):
+                yield (
+                    str(value_at(e, "key")),
+                    [str(v) for v in as_sequence(value_at(e, "values")) if isinstance(v, Text)],
+                )
+
+
+def read_resources(container: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """(limits, requests) of a container."""
+    return as_mapping(value_at(container, "resources", "limits")), as_mapping(
+        value_at(container, "resources", "requests")
+    )
+
+
+def add_accelerators(
+    setup: LaunchSetup, limits: Mapping[str, Any], requests: Mapping[str, Any], ctx: ReaderContext
+) -> LaunchSetup:
+    """A Setup with the accelerators that resource limits hand over."""
+    limit = next(((str(k), v) for k, v in limits.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
+    wanted = next(((str(k), v) for k, v in requests.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
+    named = limit or wanted
+    fraction = any(
+        v is not None and re.fullmatch(r"\d*\.\d+|\d+m", str(v)) for _, v in (limit or ("", None), wanted or ("", None))
+    )
+    count = as_whole_number(limit[1]) if limit else None
+    setup = msgspec.structs.replace(
+        setup,
+        gpu_count=count,
+        gpu_requests=as_whole_number(wanted[1]) if wanted else None,
+        gpu_granted=(count is None or count > 0) if limit else bool(setup.gpu_granted or wanted),
+        gpu_resource=named[0] if named else None,
+        gpu_fraction=fraction,
+    )
+    if named and setup.hardware is None:
+        plain = named[0].partition("/")[2]
+        if named[0].startswith("nvidia.com/") and plain not in ("gpu", "gpu.shared") and not plain.startswith("mig-"):
+            words = accelerators.find_accelerator_words(plain, ctx.know)
+            if words:
+                setup = msgspec.structs.replace(setup, hardware=words, hardware_source=named[0])
+    return setup
+
+
+def read_container_setup(
+    container: Mapping[str, Any],
+    spec: Mapping[str, Any],
+    pod: LaunchSetup,
+    ctx: ReaderContext,
+    around: PodSurroundings | None,
+) -> LaunchSetup:
+    """What is around a container's process."""
+    limits, requests = read_resources(container)
+    setup = add_accelerators(pod, limits, requests, ctx)
+    if value_at(container, "resources", "claims") is not None:
+        setup = msgspec.structs.replace(setup, gpu_granted=True)
+    volumes = {str(value_at(v, "name")): v for v in as_sequence(spec.get("volumes")) if isinstance(v, dict)}
+    mounts, disk = _mounts(container, volumes, around)
+    shm = next((m for m in mounts if m.target.rstrip("/") == "/dev/shm"), None)  # noqa: S108 - a mount point, not a file
+    security = as_mapping(container.get("securityContext"))
+    probes = tuple(
+        _probe(kind, p)
+        for kind, key in (("startup", "startupProbe"), ("liveness", "livenessProbe"), ("readiness", "readinessProbe"))
+        if isinstance(p := container.get(key), dict)
+    )
+    ports = tuple(
+        (None, None, as_whole_number(value_at(p, "containerPort"))) for p in as_sequence(container.get("ports"))
+    )
+    places = {
+        "resources": line_of(container.get("resources")) or line_of(container),
+        "image": line_of(container.get("image")) or line_of(container),
+        "ports": line_of(container.get("ports")) or line_of(container),
+        "privileged": line_of(security.get("privileged")) or line_of(container),
+        "volumeMounts": line_of(container.get("volumeMounts")) or line_of(container),
+        "env": line_of(container.get("env")) or line_of(container),
+    }
+    memory, cpu = as_string(limits.get("memory")), as_string(limits.get("cpu"))
+    return msgspec.structs.replace(
+        setup,
+        image=as_string(container.get("image")),
+        mounts=tuple(mounts),
+        shm_bytes=shm.size_bytes if shm else None,
+        memory_limit=parse_container_size(memory) if memory and not memory.unknown else None,
+        cpu_limit=_cpu(cpu) if cpu else None,
+        privileged=as_boolean(security.get("privileged")) is True,
+        probes=probes,
+        ports=ports,
+        disk_bytes=disk,
+        places={**pod.places, **places},
+    )
+
+
+def _mounts(
+    container: Mapping[str, Any], volumes: Mapping[str, Any], around: PodSurroundings | None
+) -> tuple[list[Mount], int | None]:
+    out: list[Mount] = []
+    disk: int | None = None
+    for m in as_sequence(container.get("volumeMounts")):
+        target, name = as_string(value_at(m, "mountPath")), str(value_at(m, "name"))
+        if target is None:
+            continue
+        v = volumes.get(name)
+        kind, bytes_, source = "volume", None, name
+        if value_at(v, "emptyDir") is not None or (isinstance(v, Map) and "emptyDir" in v):
+            memory = str(value_at(v, "emptyDir", "medium")) == "Memory"
+            kind, bytes_ = (
+                "memory" if memory else "scratch",
+                parse_container_size(as_string(value_at(v, "emptyDir", "sizeLimit"))),
+            )
+        elif value_at(v, "hostPath") is not None:
+            kind, source = "host", str(value_at(v, "hostPath", "path"))
+        elif value_at(v, "persistentVolumeClaim") is not None:
+            kind = "pvc"
+            claim = str(value_at(v, "persistentVolumeClaim", "claimName"))
+            if around is not None and around.claims.get(claim):
+                disk = around.claims[claim]
+        elif value_at(v, "ephemeral") is not None:
+            kind = "pvc"
+            disk = parse_container_size(
+                as_string(value_at(v, "ephemeral", "volumeClaimTemplate", "spec", "resources", "requests", "storage"))
+            )
+        elif value_at(v, "configMap") is not None:
+            kind = "config"
+        elif value_at(v, "secret") is not None:
+            kind = "secret"
+        out.append(Mount(target=str(target), kind=kind, size_bytes=bytes_, source=source))
+    return out, disk
+
+
+def _probe(kind: str, p: Mapping[str, Any]) -> HealthProbe:
+    http = as_mapping(p.get("httpGet"))
+    return HealthProbe(
+        kind=kind,
+        path=as_string(http.get("path")) or ("/" if http else None),
+        port=as_string(http.get("port")) or as_string(value_at(p, "tcpSocket", "port")),
+        delay=float(as_whole_number(p.get("initialDelaySeconds")) or 0),
+        period=float(as_whole_number(p.get("periodSeconds")) or 10),
+        failures=as_whole_number(p.get("failureThreshold")) or 3,
+        line=line_of(p),
+    )
+
+
+def _cpu(value: str) -> float | None:
+    m = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(m?)", value.strip())
+    return float(m[1]) / (1000 if m[2] else 1) if m else None

@@ -1,0 +1,370 @@
+"""From commands and containers to launches: what starts which engine, with which arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.catalog.launch_types import EngineProgram, Recognition
+from advisor.checks.knowledge import Knowledge, KnownImage
+from advisor.checks.read import docker_run, shell
+from advisor.checks.read.launch import LaunchSetup
+from advisor.checks.read.located_text import Text, line_of, make_text
+
+MAX_NESTED = 6  # shells inside shells inside containers
+_PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
+
+
+class StartedEngine(NamedTuple):
+    """An engine that something starts."""
+
+    engine: str
+    program: str | None
+    argv: tuple[Text, ...]
+    env: dict[str, Text]
+    version: str | None = None
+    version_from: str | None = None
+    setup: LaunchSetup = LaunchSetup()
+    unresolved: tuple[str, ...] = ()
+    line: int = 0
+    name: str | None = None
+
+
+class ImageReference(NamedTuple):
+    """An image reference taken apart."""
+
+    name: str  # with registry, without tag and digest
+    tag: str | None
+    digest: str | None
+    entry: KnownImage | None
+
+
+def parse_image(reference: str, knowledge: Knowledge) -> ImageReference:
+    """`nvcr.io/x/y:tag@sha256:...` taken apart, with what is known of it."""
+    rest, _, digest = reference.strip().partition("@")
+    m = re.match(r"^((?:\$\{[^}]*\}|[^$])*?/)?((?:\$\{[^}]*\}|[^:$/])+)(?::(.+))?$", rest)
+    name, tag = ((m[1] or "") + m[2], m[3] or "") if m else (rest, "")
+    return ImageReference(name, tag or None, digest or None, knowledge.image(name))
+
+
+def image_version(image: ImageReference) -> str | None:
+    """The engine's version where the tag states it."""
+    if image.tag is None or image.entry is None or not image.entry.official:
+        return None
+    if image.entry.tag == "build":
+        m = re.search(r"(?:^|-)b(\d{3,6})$", image.tag)
+        return f"b{m[1]}" if m else None
+    m = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:(?:rc|post|a|b)\d+)?)", image.tag)
+    return m[1] if m else None
+
+
+class LaunchFinder:
+    """Finds launches in commands. Carries the pins (`pip install vllm==0.10`) seen so far in one script."""
+
+    def __init__(self, knowledge: Knowledge) -> None:
+        self.know = knowledge
+        self.pins: dict[str, str] = {}
+
+    def script(
+        self,
+        source: str,
+        line: int = 1,
+        env: Mapping[str, str] | None = None,
+        depth: int = 0,
+        positional: Sequence[Text] | None = None,
+    ) -> list[StartedEngine]:
+        """Every launch in a shell text; one that two branches make alike counts once."""
+        if depth > MAX_NESTED:
+            return []
+        found: list[StartedEngine] = []
+        for shell_command in shell.split_commands(source, line, 0, env, positional):
+            around = {
+                **{k: make_text(v) if not isinstance(v, Text) else v for k, v in (env or {}).items()},
+                **shell_command.exported,
+                **shell_command.env,
+            }
+            if shell_command.words:
+                here = self.command(list(shell_command.words), around, shell_command.line, depth)
+                found += here
+                self._note_pins(shell_command.words)
+                if (
+                    not here
+                    and shell_command.heredoc is not None
+                    and shell_command.words[0].rpartition("/")[2] in _FEEDS
+                ):
+                    found += self.script(shell_command.heredoc, line_of(shell_command.heredoc), around, depth + 1)
+        unique: dict[tuple[str, tuple[str, ...]], StartedEngine] = {}
+        for started_engine in found:
+            unique.setdefault((started_engine.engine, tuple(map(str, started_engine.argv))), started_engine)
+        return with_clients(list(unique.values()), self.know)
+
+    def _note_pins(self, words: Sequence[str]) -> None:
+        for w in words:
+            m = _PIN.match(w)
+            name = m[1].lower().replace("_", "-") if m else ""
+            if m and name in self.know.packages:
+                self.pins[self.know.packages[name]] = m[2]
+
+    def command(self, words: list[Text], env: Mapping[str, Text], line: int, depth: int = 0) -> list[StartedEngine]:
+        """The launches that one command makes (none, one, or several inside `bash -c`)."""
+        if depth > MAX_NESTED or not words:
+            return []
+        wrappers = self.know.recognition.wrappers
+        own = dict(env)
+        while words:
+            m = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=", words[0])
+            base = words[0].rpartition("/")[2]
+            if m:
+                own[m[1]] = make_text(words[0][m.end() :], line_of(words[0]), unknown=words[0].unknown)
+                words = words[1:]
+            elif base in wrappers["plain"] or words[0] in wrappers["plain"]:
+                words = words[1:]
+                while words and (words[0].startswith("-") or words[0] == "--"):
+                    words = words[1:]
+            elif base == "env":
+                words = words[1:]
+                while words and words[0].startswith("-"):
+                    words = words[2:] if words[0] in ("-u", "--unset", "-C") else words[1:]
+            else:
+                break
+        if not words:
+            return []
+        base = words[0].rpartition("/")[2]
+        made = self._started(words, own, line)
+        if made is not None:
+            return [made]
+        if base == "eval" and len(words) > 1:
+            return self.script(" ".join(words[1:]), line, own, depth + 1)
+        if base in wrappers["shells"]:
+            return self._shell(words, own, depth)
+        if base in wrappers["containers"]:
+            return self._container(words, own, line, depth)
+        if base in wrappers["scan"]:
+            return self._scan(words, own, line, depth)
+        return []
+
+    def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[StartedEngine]:
+        for i, word in enumerate(words[1:], 1):
+            if re.fullmatch(r"-[a-z]*c", word) and i + 1 < len(words):
+                rest = words[i + 2 :] if words[i + 1] != "--" else words[i + 3 :]
+                body = words[i + 1] if words[i + 1] != "--" or i + 2 >= len(words) else words[i + 2]
+                first = line_of(body) + (1 if body.block else 0)
+                return self.script(body, first, env, depth + 1, rest[1:])
+            if word in ("-o", "--"):
+                continue
+            if not word.startswith("-") and words[i - 1] != "-o":
+                return self.command(words[i:], env, line_of(word), depth + 1) if word.endswith(("/env",)) else []
+        return []
+
+    def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[StartedEngine]:
+        self._note_pins(words)
+        for i in range(1, min(len(words), 60)):
+            base = words[i].rpartition("/")[2]
+            m = re.match(r"^([A-Za-z_][A-Za-z0-9_]*)=", words[i])
+            if m:
+                env[m[1]] = make_text(words[i][m.end() :], line_of(words[i]), unknown=words[i].unknown)
+                continue
+            made = self._started(words[i:], env, line)
+            if made is not None:
+                return [made]
+            if base in self.know.recognition.wrappers["shells"]:
+                return self._shell(words[i:], env, depth)
+            if base in self.know.recognition.wrappers["containers"]:
+                return self._container(words[i:], env, line, depth)
+        return []
+
+    def _started(self, words: list[Text], env: Mapping[str, Text], line: int) -> StartedEngine | None:
+        """The launch that these words are, if the first of them starts an engine."""
+        known = self.know
+        base = re.sub(r"\.(exe|sh|llamafile)$", "", words[0].rpartition("/")[2])
+        entry, used = known.programs.get(base), 1
+        if entry is None and re.fullmatch(r"(?:python|pypy)[\d.]*t?|\$\{?PYTHON\w*\}?", base):
+            i = 1
+            while i < len(words) and words[i].startswith("-") and words[i] != "-m" and not words[i].startswith("-m"):
+                i += 2 if words[i] in ("-X", "-W") else 1
+            if i + 1 < len(words) and words[i] == "-m":
+                entry, used = known.modules.get(words[i + 1]), i + 2
+            elif i < len(words) and words[i].startswith("-") is False:
+                inner = words[i].rpartition("/")[2]
+                entry, used = known.programs.get(inner), i + 1
+        if entry is None or entry.how.build:
+            return None
+        after = _after(entry.how, words[used:])
+        if after is None:
+            return None
+        program = " ".join(words[: used + after])
+        engine = known.engine_by_flags(entry.engine, words[used + after :])
+        pinned = self.pins.get(engine)
+        return StartedEngine(
+            engine=engine,
+            program=program,
+            argv=tuple(words[used + after :]),
+            env=dict(env),
+            version=pinned,
+            version_from="a pin in the file" if pinned else None,
+            line=line_of(words[0]) or line,
+        )
+
+    def _container(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[StartedEngine]:
+        run = docker_run.parse_docker_run(words)
+        if run is None:
+            inner = docker_run.find_exec_command(words)
+            return self.command(inner, env, line, depth + 1) if inner else []
+        inside = {**run.env}
+        for name in run.passed:
+            if name in env:
+                inside[name] = env[name]
+        found = self.container(run.image, run.entrypoint, run.args, inside, run.setup, depth + 1)
+        return [s._replace(line=line_of(words[0]) or line, name=s.name or run.name) for s in found]
+
+    def container(
+        self,
+        reference: Text | None,
+        entrypoint: list[Text] | None,
+        args: list[Text],
+        env: Mapping[str, Text],
+        setup: LaunchSetup,
+        depth: int = 0,
+    ) -> list[StartedEngine]:
+        """The launches of a container: its image, what replaces the entry point, the arguments."""
+        image = parse_image(reference, self.know) if reference else None
+        entry = image.entry if image else None
+        if entry is None and reference is not None:
+            entry = _by_variable(reference, self.know)
+        words = [*(entrypoint or []), *args]
+        found = self.command(words, env, line_of(words[0]), depth + 1) if words else []
+        if not found and len(words) == 1 and " " in words[0]:
+            found = self.script(words[0], line_of(words[0]) + (1 if words[0].block else 0), env, depth + 1)
+        one_string = bool(found) and entrypoint is not None and len(words) == len(entrypoint) == 1 and " " in words[0]
+        doubled = bool(found) and not entrypoint and entry is not None and entry.entry == "serve"
+        if not found and image is not None and entry is not None:
+            if not entrypoint and args and self.know.starts_by_itself(entry, args[0]):
+                doubled, args = True, args[1:]
+            found = self._by_image(image, entry, entrypoint, args, env)
+        version = image_version(image) if image else None
+        out = []
+        for started_engine in found:
+            around = setup if started_engine.setup == LaunchSetup() else started_engine.setup
+            same = entry is not None and entry.engine == started_engine.engine
+            pinned = started_engine.version or (version if same else None)
+            said = started_engine.version_from or ("the image tag" if pinned and same else None)
+            places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
+            if doubled and started_engine.engine == (entry.engine if entry else ""):
+                places = {**places, "doubled": 1}
+            around = msgspec.structs.replace(
+                around, container=True, image=str(reference) if reference else None, places=places
+            )
+            out.append(started_engine._replace(version=pinned, version_from=said, setup=around))
+        return out
+
+    def _by_image(
+        self,
+        image: ImageReference,
+        entry: KnownImage,
+        entrypoint: list[Text] | None,
+        args: list[Text],
+        env: Mapping[str, Text],
+    ) -> list[StartedEngine]:
+        """A launch by what the image does with its arguments."""
+        first = next(iter(entrypoint or args), None)
+        known = self.know.recognition
+        base = first.rpartition("/")[2] if first else ""
+        if base in known.others or (base in known.wrappers["shells"] and not _opaque_script(entrypoint, args)):
+            return []
+        line = line_of(first)
+        made = StartedEngine(entry.engine, None, tuple(args), dict(env), line=line)
+        if entry.entry == "triton":
+            return []
+        if entry.entry == "llama":
+            tag = image.tag or ""
+            if "full" in tag and args and args[0] in ("--server", "-s"):
+                return [made._replace(argv=tuple(args[1:]))]
+            if "light" in tag or "full" in tag:
+                return []
+        known_engine = self.know.rules.engines().get(entry.engine)
+        own = known_engine.recognition if known_engine is not None else Recognition()
+        if own.image_is_program and not entrypoint:
+            starts = {w for p in own.programs.values() for w in p.after} - self.know.client_words(entry.engine)
+            body = tuple(args[1:]) if args and args[0] in starts else tuple(args)
+            return [made._replace(program=None, argv=body)]
+        if entrypoint:
+            if base.startswith("-"):  # the words of `command:` are arguments all the same
+                return [made._replace(argv=(*entrypoint, *args))]
+            return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=" ".join(entrypoint)[:80])]
+        if entry.entry == "shell" and (not args or not args[0].startswith("-")):
+            if not args:
+                return []
+            return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
+        if own.profiles:
+            return [made._replace(engine=_engine_inside(args, env, own.profiles) or entry.engine)]
+        if (
+            entry.entry == "derived"
+            and not args
+            and own.image_needs_model
+            and not any(re.search(r"MODEL", k) for k in env)
+        ):
+            return []
+        if entry.entry == "derived" and args and not args[0].startswith("-") and "/" not in args[0]:
+            return [made._replace(argv=(), unresolved=(f"what `{base}` starts",))]
+        return [made]
+
+
+def _engine_inside(args: Sequence[Text], env: Mapping[str, Text], profiles: Mapping[str, str]) -> str | None:
+    """The engine inside an image that holds several, where a profile names it."""
+    words = " ".join([*args, env.get("NIM_MODEL_PROFILE", "")])
+    found = (e for word, e in profiles.items() if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words))
+    return next(found, None)
+
+
+def _by_variable(reference: Text, knowledge: Knowledge) -> KnownImage | None:
+    """An image that a variable names (`${VLLM_IMAGE}:${VLLM_VERSION}`): the variable's name says whose it is."""
+    m = re.match(r"\$\{?([A-Za-z0-9_]+)", reference)
+    if m is None or not re.search(r"IMAGE", m[1], re.I) or re.search(r"ROUTER|PROXY|UI_|CLIENT|BOOTSTRAP", m[1], re.I):
+        return None
+    for word, engine in knowledge.image_words.items():
+        if re.search(rf"(^|_){word}(_|$)", m[1], re.I):
+            return KnownImage(engine, "derived")
+    return None
+
+
+_FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
+
+
+def _opaque_script(entrypoint: list[Text] | None, args: list[Text]) -> bool:
+    """Whether a shell is handed a script file, whose content nobody sees here."""
+    words = [*(entrypoint or []), *args]
+    return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
+
+
+def _after(entry: EngineProgram, rest: Sequence[str]) -> int | None:
+    """How many words after the program belong to it; None when it is not started as a server."""
+    if not entry.after:
+        return 0
+    for phrase in entry.after:
+        parts = phrase.split()
+        if list(rest[: len(parts)]) == parts:
+            return len(parts) - (1 if parts[0] in entry.clients else 0)
+    return None
+
+
+def with_clients(found: list[StartedEngine], knowledge: Knowledge) -> list[StartedEngine]:
+    """A server (`ollama serve`) and the clients beside it (`ollama run`, `pull`): one server and the models it is to
+    load."""
+    clients = [s for s in found if s.argv[:1] and s.argv[0] in knowledge.client_words(s.engine)]
+    if not clients:
+        return found
+    engine = clients[0].engine
+    servers = [s for s in found if s.engine == engine and s not in clients]
+    models = [w for s in clients for w in s.argv[1:2] if not w.startswith("-")]
+    rest = [s for s in found if s.engine != engine]
+    first = servers[0] if servers else clients[0]
+    out = []
+    for word in dict.fromkeys(models):
+        out.append(first._replace(argv=(make_text("run"), word), line=first.line))
+    return rest + (out or servers)
+
+
+__all__ = ["ImageReference", "LaunchFinder", "StartedEngine", "image_version", "parse_image"]

@@ -1,1 +1,0 @@
-"""One small module per kind of deployment file; `detect` says which one reads a text."""

@@ -1,0 +1,229 @@
+"""Engine arguments as settings: the flag that each word means, its value, and what is wrong with how it is written."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from advisor.checks.knowledge import FlagLookup, Knowledge, is_told_by_variables
+from advisor.checks.read.launch import Launch
+from advisor.checks.read.located_text import Text, line_of, make_text
+from advisor.engines.flag_tables import FlagEntry
+
+_FLAG = re.compile(r"^--?[A-Za-z]")
+_NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
+_SIZED = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])?$")
+
+
+LEAST_PREFIX = len("--tp")  # argparse takes every prefix that is unique; shorter ones are slips
+
+
+class LaunchArgument(NamedTuple):
+    """One flag as it was given."""
+
+    name: str  # canonical, without dashes; as written where the engine does not know it
+    written: str  # the flag as written, without a value
+    value: Text | None  # None for a flag without value
+    place: Text  # the word, for its line and column
+    known: bool = True
+    off: bool = False
+    abbreviated: bool = False
+    stray: Text | None = None  # a value given to a flag that takes none
+    missing: bool = False  # a value is wanted and none was given
+    key: str | None = None  # `--speculative-config.method x`: the part after the dot
+    extra: tuple[Text, ...] = ()  # further values of a flag that takes many
+
+
+class LaunchArguments(NamedTuple):
+    """All arguments of a launch."""
+
+    given: tuple[LaunchArgument, ...]
+    positional: tuple[Text, ...]
+    open: tuple[str, ...]  # what could hold further arguments that are not known
+
+    def last(self, *names: str) -> LaunchArgument | None:
+        """The flag as it counts: the last one given."""
+        return next((a for a in reversed(self.given) if a.name in names and a.key is None), None)
+
+    def value(self, *names: str) -> Text | None:
+        """The value of a flag; None where it is absent or takes none."""
+        argument = self.last(*names)
+        return argument.value if argument else None
+
+    def on(self, *names: str) -> bool:
+        """Whether a flag is switched on."""
+        argument = self.last(*names)
+        return argument is not None and not argument.off
+
+
+def read_arguments(launch: Launch, knowledge: Knowledge) -> LaunchArguments:
+    """The arguments of a launch, in order. Variables that the engine reads as flags come first, flags win."""
+    table = knowledge.flags(launch.engine)
+    given: list[LaunchArgument] = []
+    if table is not None:
+        for name, value in launch.env.items():
+            flag = table.by_variable.get(name)
+            if flag is not None and flag not in ("api-key",):
+                given.append(LaunchArgument(flag, name, value, value))
+    for name, value in launch.settings.items():
+        if is_told_by_variables(table):
+            continue
+        given.append(_setting(name, value, table))
+    words, positional, unread = _words(launch.argv, table)
+    return LaunchArguments((*given, *words), tuple(positional), tuple(unread))
+
+
+def _setting(name: str, value: Text, table: FlagLookup | None) -> LaunchArgument:
+    """A setting from a field of its own: true and false switch a flag."""
+    found = _lookup(f"--{name}", table)
+    flag = found[0] if found else name
+    entry = table.table.flags.get(flag) if table else None
+    if entry is not None and entry.t == "flag":
+        return LaunchArgument(flag, name, None, value, off=value.lower() in ("false", "no", "0"))
+    return LaunchArgument(flag, name, value, value, known=found is not None or table is None)
+
+
+def _words(argv: Sequence[Text], table: FlagLookup | None) -> tuple[list[LaunchArgument], list[Text], list[str]]:
+    given: list[LaunchArgument] = []
+    positional: list[Text] = []
+    unread: list[str] = []
+    i = 0
+    while i < len(argv):
+        word = argv[i]
+        i += 1
+        if word.unknown and not re.match(r"^--?[A-Za-z][\w.-]*(=|$)", word):
+            (positional if not _bare_variable(word) else unread).append(word)
+            if _bare_variable(word) and not positional and not given:
+                positional.append(word)
+            continue
+        if word in ("--", "\\"):
+            continue
+        if not _FLAG.match(word) or _NUMBER.match(word):
+            positional.append(word)
+            continue
+        written, eq, rest = word.partition("=")
+        inline = make_text(rest, word.line, word.column, word.unknown) if eq else None
+        found = _lookup(written, table)
+        if found is None:
+            i = _unknown(written, inline, word, argv, i, given)
+            continue
+        name, off, abbreviated, key = found
+        entry = table.table.flags[name] if table else FlagEntry()
+        argument = LaunchArgument(name, written, inline, word, off=off, abbreviated=abbreviated, key=key)
+        i = _known(argument, entry, argv, i, given, table)
+    return given, positional, unread
+
+
+def _bare_variable(word: Text) -> bool:
+    """A word that is nothing but a variable could be any number of words."""
+    return re.fullmatch(r"\$(\{[^}]*\}|\([^)]*\)|\w+|[@*])", word) is not None
+
+
+def _is_flag(word: Text, table: FlagLookup | None) -> bool:
+    """Whether a word behind a flag is the next flag. Parsers of whole words take any other word as its value."""
+    if not _FLAG.match(word) or _NUMBER.match(word) or word.unknown:
+        return False
+    return table is None or table.table.parser != "exact" or word.partition("=")[0] in table.spellings
+
+
+def _known(
+    argument: LaunchArgument,
+    entry: FlagEntry,
+    argv: Sequence[Text],
+    i: int,
+    given: list[LaunchArgument],
+    table: FlagLookup | None,
+) -> int:
+    nxt = argv[i] if i < len(argv) else None
+    if entry.t == "flag" and argument.key is None:
+        if argument.value is not None:
+            given.append(
+                argument._replace(
+                    stray=argument.value, off=argument.off or argument.value.lower() in ("false", "0", "no"), value=None
+                )
+            )
+            return i
+        if nxt is not None and nxt.lower() in ("true", "false"):
+            given.append(argument._replace(stray=nxt, off=argument.off or nxt.lower() == "false"))
+            return i + 1
+        given.append(argument)
+        return i
+    if argument.value is not None:
+        given.append(argument)
+        return i
+    if nxt is None or _is_flag(nxt, table):
+        given.append(argument._replace(missing=not entry.o))
+        return i
+    i += 1
+    extra: list[Text] = []
+    while entry.n and i < len(argv) and not (_FLAG.match(argv[i]) and not _NUMBER.match(argv[i])):
+        extra.append(argv[i])
+        i += 1
+    given.append(argument._replace(value=nxt, extra=tuple(extra)))
+    return i
+
+
+def _unknown(
+    written: str, inline: Text | None, word: Text, argv: Sequence[Text], i: int, given: list[LaunchArgument]
+) -> int:
+    nxt = argv[i] if i < len(argv) else None
+    value = inline
+    if inline is None and nxt is not None and not _FLAG.match(nxt):
+        value, i = nxt, i + 1
+    given.append(LaunchArgument(written.lstrip("-"), written, value, word, known=False))
+    return i
+
+
+def _lookup(written: str, table: FlagLookup | None) -> tuple[str, bool, bool, str | None] | None:
+    """(name, switched off, abbreviated, dotted key) of a flag as written; None for one the engine does not know."""
+    if table is None:
+        return (written.lstrip("-"), False, False, None) if written.startswith("--") else None
+    spellings = table.spellings
+    for candidate in (written, written.replace("_", "-"), written.replace("-", "_").replace("__", "--", 1)):
+        spelling = spellings.get(candidate)
+        if spelling is not None:
+            return spelling.name, spelling.off, False, None
+    base, dot, key = written.partition(".")
+    if not written.startswith("--"):  # vLLM: `-cc.key=value` is a short name of a JSON argument with a key of it
+        spelling = spellings.get(base) if dot and key else None
+        return (spelling.name, False, False, key) if spelling is not None else None
+    if dot and (spelling := spellings.get(base.replace("_", "-"))) is not None:
+        return spelling.name, False, False, key
+    if table.table.parser == "argparse":
+        plain = written.replace("_", "-")
+        hits = {spellings[k].name for k in spellings if k.startswith(plain) and k.startswith("--")}
+        if len(hits) == 1 and len(plain) >= LEAST_PREFIX:
+            return hits.pop(), False, True, None
+    return None
+
+
+def parse_number(value: str | None) -> float | None:
+    """A number as engines take it (`32k` = 32000, `32K` = 32768); None for anything else."""
+    if value is None:
+        return None
+    m = _SIZED.match(value.strip())
+    if len(value) > 40:
+        return None
+    if m and m[2]:
+        return float(m[1]) * {"k": 1e3, "K": 1024, "m": 1e6, "M": 1024**2, "g": 1e9, "G": 1024**3}[m[2]]
+    n = float(value) if _NUMBER.match(value.strip()) else math.inf
+    return n if math.isfinite(n) else None
+
+
+def convert_argument(argument: LaunchArgument, entry: FlagEntry | None) -> str | int | float | bool | None:
+    """The value an engine's module reads; None where it cannot be told."""
+    if argument.value is None:
+        return not argument.off
+    if argument.value.unknown:
+        return None
+    n = parse_number(argument.value)
+    if n is not None and (entry is None or entry.t in ("int", "float", "str")):
+        return int(n) if n == int(n) and abs(n) < 2**53 and "." not in argument.value else n
+    return str(argument.value)
+
+
+def argument_line(argument: LaunchArgument | None) -> int:
+    """The line an argument stands on, 0 for none."""
+    return line_of(argument.place) if argument is not None else 0

@@ -1,0 +1,188 @@
+"""The verdict on one launch: its hardware, its Deployment, and what the one estimator says about it."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.read import placeholders
+from advisor.checks.read.launch import Launch
+from advisor.checks.resolve import arguments
+from advisor.checks.resolve import launch_reader as reading
+from advisor.checks.resolve.arguments import LaunchArguments
+from advisor.checks.resolve.concept_flags import count_ranks, is_length_given
+from advisor.deployment import Deployment, MemoryEstimate
+from advisor.errors import AdvisorError
+from advisor.estimation import LoadSpec, estimate, estimate_load_speed
+from advisor.machines.types import Machine
+from advisor.planning.estimates import estimate_as_json, hold_deployment
+from advisor.planning.holding import Holding
+
+
+class LaunchCheckOptions(NamedTuple):
+    """What the caller says about all files."""
+
+    on: str | None = None
+    on_from: str = "--on"
+    fit: bool = True
+    engine_version: str | None = None
+    variables: dict[str, str] | None = None
+    speed: bool = False
+
+
+class CheckedLaunch(NamedTuple):
+    """A launch with everything that was found out about it."""
+
+    launch: Launch
+    arguments: LaunchArguments
+    judged: CheckedDeployment
+    reading: reading.LaunchReading
+    machine: Machine | None
+    deployment: Deployment | None
+    estimate: MemoryEstimate | None
+
+
+def check_launch(
+    launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Any]
+) -> CheckedLaunch:
+    """The verdict on a launch. Never raises for what a file says; what cannot be told is named in `why`."""
+    if asked.engine_version is not None and launch.version is None:
+        launch = msgspec.structs.replace(launch, version=asked.engine_version, version_from="--engine-version")
+    launch = placeholders.marked(launch)
+    launch_arguments = arguments.read_arguments(launch, knowledge)
+    words = (
+        (asked.on, asked.on_from)
+        if asked.on is not None
+        else reading.find_hardware_words(launch, launch_arguments, knowledge)
+    )
+    launch_reading = reading.read_launch(launch, launch_arguments, knowledge, words[0] if words else None)
+    why, assumed = list(launch_reading.open), list(launch_reading.assumed)
+    deployment: Deployment | None = None
+    memory_estimate: MemoryEstimate | None = None
+    notes: tuple[str, ...] = ()
+    machine = _machine(words[0], knowledge, machines) if words else None
+    if launch_reading.request is not None:
+        try:
+            deployment, notes = reading.build_deployment(launch_reading.request, knowledge, machines)
+            if asked.fit:
+                memory_estimate = estimate(deployment, knowledge.rules)
+        except AdvisorError as x:
+            why.append(x.line())
+    fits = memory_estimate.fits if memory_estimate is not None else None
+    if memory_estimate is not None and fits is None:
+        open_ = deployment.uncounted if deployment is not None else ()
+        why += [n for n in memory_estimate.not_modelled if any(u in n for u in open_)]
+        why += memory_estimate.warnings or ["a figure it depends on is not known"]
+    if memory_estimate is not None and fits is False:
+        why += memory_estimate.short or tuple(w for w in memory_estimate.warnings)
+        if not is_length_given(launch_arguments, launch.engine, knowledge) and _shorter_fits(memory_estimate):
+            fits = None  # the engine refuses to start like this, which a finding says; what length is wanted is open
+            tokens = pool_tokens(memory_estimate) or 0
+            shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
+            own = f"{memory_estimate.context_length:,} tokens, the model's own, do not fit"
+            why.insert(0, f"no context length is set: {own}, {shorter}")
+        if launch_reading.by_path and _names_one_file(launch_reading):
+            why.insert(0, "if the file is what its name says")
+        elif launch_reading.by_path:
+            fits = None
+            why.insert(0, "it would not fit if the name of the path is the model's")
+    holding = Holding(None, None)
+    if memory_estimate is not None and deployment is not None:
+        holding = hold_deployment(deployment, memory_estimate, knowledge.rules)
+    entry = knowledge.rules.engines().get(launch.engine)
+    version = launch.version or (entry.version if entry else None)
+    judged = CheckedDeployment(
+        source=launch.file,
+        line=launch.line,
+        kind=launch.kind,
+        name=_plain(launch.name),
+        engine=launch.engine,
+        engine_version=_plain(version),
+        version_from=launch.version_from or ("current" if version else None),
+        model=str(launch_reading.model)
+        if launch_reading.model is not None
+        else launch_reading.named.name
+        if launch_reading.named is not None
+        else None,
+        quantization=_plain(
+            deployment.quantization
+            if deployment is not None
+            else launch_reading.named.quantization
+            if launch_reading.named
+            else None
+        ),
+        hardware=_plain(words[0]) if words else None,
+        hardware_from=_plain(words[1]) if words else None,
+        fits=fits,
+        why=tuple(dict.fromkeys(str(w) for w in why)),
+        assumed=tuple(map(str, assumed)),
+        ranks=count_ranks(launch_arguments, launch.engine, knowledge),
+        starts=holding.starts,
+        holds=holding.holds,
+        memory=estimate_as_json(memory_estimate, deployment, notes, holding)
+        if memory_estimate is not None and deployment is not None
+        else None,
+        speed=_speeds(deployment, memory_estimate, knowledge)
+        if asked.speed and memory_estimate is not None and deployment is not None
+        else (),
+    )
+    return CheckedLaunch(launch, launch_arguments, judged, launch_reading, machine, deployment, memory_estimate)
+
+
+AT_ONCE = (1, 16)  # requests, in `advise diff`
+
+
+def _speeds(
+    deployment: Deployment, memory_estimate: MemoryEstimate, knowledge: Knowledge
+) -> tuple[ConcurrentSpeed, ...]:
+    """Rates where they can be modelled."""
+    out = []
+    for n in AT_ONCE:
+        try:
+            speed = estimate_load_speed(deployment, memory_estimate, knowledge.rules, LoadSpec(concurrency=n))
+        except AdvisorError:
+            continue
+        if speed is not None:
+            out.append(ConcurrentSpeed(concurrency=n, speed=speed))
+    return tuple(out)
+
+
+SHORTEST = 2048  # tokens; a server that holds less serves nobody
+
+
+def _shorter_fits(memory_estimate: MemoryEstimate) -> bool:
+    """Whether the weights fit and the pool holds requests of some length, only not of the whole one."""
+    held = pool_tokens(memory_estimate)
+    if held is None or held >= memory_estimate.context_length:
+        return False
+    room, row = memory_estimate.kv_cache.available_high_bytes, memory_estimate.kv_cache.bytes_per_token
+    return held >= SHORTEST or bool(room and row and room // row >= SHORTEST)
+
+
+def pool_tokens(memory_estimate: MemoryEstimate) -> int | None:
+    """Tokens that the pool of one replica holds, at the growth per token; None where there is no pool."""
+    room, row = memory_estimate.kv_cache.available_bytes, memory_estimate.kv_cache.bytes_per_token
+    return None if room is None or not row else max(0, int(room // row))
+
+
+def _names_one_file(found: reading.LaunchReading) -> bool:
+    """Whether the path is that of a file whose name says model and format: of a folder's name the format is a guess."""
+    named = found.named
+    return named is not None and named.quantization is not None and str(found.model or "").endswith(".gguf")
+
+
+def _plain(value: str | None) -> str | None:
+    """Without its place: answers are plain text."""
+    return None if value is None else str(value)
+
+
+def _machine(words: str, knowledge: Knowledge, machines: dict[str, Any]) -> Machine | None:
+    from advisor.estimation import find_machine
+
+    try:
+        return find_machine(words, knowledge.rules, machines)
+    except AdvisorError:
+        return None

@@ -1,0 +1,345 @@
+"""A launch as the Deployment it makes: engine arguments become the settings that the one estimator reads.
+
+This is the inverse of rendering a launch: what `render` writes out, `read_launch` gives back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from advisor import formats
+from advisor.catalog import model_spellings
+from advisor.catalog.types import Engine
+from advisor.checks.knowledge import Knowledge, is_told_by_variables
+from advisor.checks.read import accelerators
+from advisor.checks.read.launch import Launch
+from advisor.checks.read.located_text import Text, line_of, make_text
+from advisor.checks.resolve import model_names
+from advisor.checks.resolve.arguments import LaunchArgument, LaunchArguments, convert_argument
+from advisor.checks.resolve.concept_flags import MEMORY_CONCEPTS, count_ranks, find_launch_concept, list_concept_flags
+from advisor.deployment import Deployment
+from advisor.engines.drafts import list_draft_settings
+from advisor.errors import AdvisorError, BadInput
+from advisor.estimation import EstimateRequest
+from advisor.estimation import resolve_request as resolved
+from advisor.memo import memoize_by_identity
+
+
+class LaunchReading(NamedTuple):
+    """What a launch comes to."""
+
+    model: Text | None  # as the file writes it
+    named: model_spellings.NamedModel | None  # what that is in the catalogue
+    request: EstimateRequest | None
+    open: tuple[str, ...]  # why memory cannot be told, one reason each
+    assumed: tuple[str, ...]
+    by_path: bool = False  # the catalogue's model is taken from the name of a local folder or file
+
+
+def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> Text | None:
+    """The model as the file names it; None where it does not."""
+    entry = knowledge.rules.engines().get(launch.engine)
+    if entry is not None and entry.concepts.model_repository.flags:
+        return _repository_or_file(launch, arguments, entry)
+    clients = knowledge.client_words(launch.engine)
+    if clients:
+        if arguments.positional and arguments.positional[0] in clients and len(arguments.positional) > 1:
+            return arguments.positional[1]
+        return launch.model
+    if entry is not None and entry.recognition.model_in_image:
+        from advisor.checks.read.crds_common import nim_model
+
+        image = launch.setup.image
+        return launch.model or (nim_model(make_text(image, launch.line)) if image else None)
+    found = arguments.value(*knowledge.recognition.model_flags)
+    if found is None and entry is not None and entry.concepts.model.positional:
+        found = next((p for p in arguments.positional if p not in ("serve", "\\")), None)
+    if found is not None and _points_elsewhere(found) and launch.model is not None:
+        found = launch.model
+    if found is None:
+        found = launch.model
+    if found is None:
+        found = next((launch.env[k] for k in knowledge.recognition.model_variables if launch.env.get(k)), None)
+    return found
+
+
+def _points_elsewhere(value: Text) -> bool:
+    """A mount or a variable that stands for the model named in another field."""
+    return bool(value.unknown) or value.startswith(("/mnt/models", "/models", "/model", "{{"))
+
+
+def _repository_or_file(launch: Launch, arguments: LaunchArguments, entry: Engine) -> Text | None:
+    names = entry.concepts
+    repo, file = arguments.value(*names.model_repository.flags), arguments.value(*names.model_file.flags)
+    if repo is not None:
+        if file is not None:
+            return make_text(f"{repo.partition(':')[0]}/{file}", repo.line, repo.column, (*repo.unknown, *file.unknown))
+        return repo
+    return arguments.value(*names.model.flags) or arguments.value(*names.model_address.flags) or launch.model
+
+
+def read_launch(
+    launch: Launch, arguments: LaunchArguments, knowledge: Knowledge, hardware: str | None
+) -> LaunchReading:
+    """A launch as an EstimateRequest to the estimator, with what cannot be told and what was assumed."""
+    reasons = list(launch.unresolved)
+    assumed: list[str] = list(launch.assumed)
+    entry = knowledge.rules.engines().get(launch.engine)
+    later = entry is not None and entry.loads_on_request
+    model = find_model_name(launch, arguments, knowledge)
+    named = _stated(launch, model, knowledge)
+    if isinstance(named, AdvisorError):
+        reasons.append(str(named))
+        named = None
+    elif named is not None:
+        assumed.append(f"the model is {named.name}, as a comment in the file says")
+    elif model is None:
+        reasons.append("which models the server is to load is not said" if later else "the model is not named")
+    elif model.unknown:
+        reasons.append(f"the model is {model[:80]}, and {', '.join(model.unknown[:3])} is not set here")
+    else:
+        named = name_model(model, knowledge)
+        if named is None:
+            reasons.append(model_names.describe_unknown(model))
+        elif named.assumed:
+            assumed.append(named.assumed)
+    if named is not None and model_names.is_locked(named.name, knowledge.rules):
+        assumed.append(f"the dimensions of {named.name} are those that advise.lock pins")
+    by_path = (
+        named is not None
+        and launch.declared is None
+        and model is not None
+        and model_names.is_path(model)
+        and named.name != model_names.locked_id(model)
+    )
+    settings, unread = read_settings(launch, arguments, knowledge)
+    reasons += unread
+    quantization = find_quantization(launch, arguments, named, knowledge)
+    if isinstance(quantization, Exception):
+        reasons.append(str(quantization))
+        quantization = None
+    in_a_file = model is not None and model_names.is_path(model)
+    one_file = entry is not None and not later and formats.format_family(entry, knowledge.rules) == "gguf"
+    if one_file and named is not None and quantization is None and in_a_file:
+        reasons.append(f"the weight format of {model} is not in its name")
+    if hardware is None:
+        reasons.append("the hardware is not known: say it with --on, or `# advise: on=...` in the file")
+    if entry is None or entry.recognition.model_in_image or entry.kind == "proxy":
+        reasons.append(f"what {launch.engine} puts on the device is not modelled")
+    request = None
+    if not reasons and named is not None and hardware is not None:
+        request = EstimateRequest(
+            model=named.name,
+            engine=launch.engine,
+            engine_version=launch.version,
+            quantization=quantization,
+            hardware=hardware,
+            settings=settings,
+        )
+    return LaunchReading(model, named, request, tuple(dict.fromkeys(reasons)), tuple(assumed), by_path)
+
+
+def _stated(
+    launch: Launch, model: Text | None, knowledge: Knowledge
+) -> model_spellings.NamedModel | AdvisorError | None:
+    """The model of a comment, where the file's own words name none of the catalogue."""
+    if launch.declared is None:
+        return None
+    if (
+        model is not None
+        and not model.unknown
+        and not model_names.is_path(model)
+        and name_model(model, knowledge) is not None
+    ):
+        return None
+    found = model_spellings.find_named_model(launch.declared.model, knowledge.rules)
+    if found is None:
+        return BadInput(f"the comment on line {launch.declared.line} names {launch.declared.model[:80]}, "
+                        "which is not in the catalogue")  # fmt: skip
+    return found._replace(quantization=launch.declared.quantization or found.quantization)
+
+
+def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel | None:
+    """What a name, or the name of a path, stands for in the catalogue; None where it has none of that name."""
+    if model_names.is_path(model) and model_spellings.is_in_catalogue(model_names.locked_id(model), knowledge.rules):
+        return model_spellings.NamedModel(model_names.locked_id(model))
+    if model_names.is_path(model):
+        base = re.sub(r"/+$", "", model).rpartition("/")[2]
+        m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)
+        found = model_spellings.find_named_model(f"{m[1]}/{m[2]}" if m else base, knowledge.rules) if base else None
+        return found._replace(assumed=f"{model} is taken as {found.name}, by the name of the path") if found else None
+    return model_spellings.find_named_model(model, knowledge.rules)
+
+
+def find_quantization(
+    launch: Launch, arguments: LaunchArguments, named: model_spellings.NamedModel | None, knowledge: Knowledge
+) -> str | ValueError | None:
+    """The weight format that a launch names, else the one in the model's name."""
+    asked = arguments.value("quantization", "quantize", "load-in-4bit")
+    if asked is not None and not asked.unknown:
+        fmt = knowledge.recognition.quantization_values.get(asked.lower())
+        if fmt is not None and (named is None or named.quantization is None):
+            return fmt
+    if launch.quantization:
+        return launch.quantization
+    return named.quantization if named else None
+
+
+def memory_flags(engine: str, knowledge: Knowledge) -> frozenset[str]:
+    """The flags of an engine on which its memory depends."""
+    return _memory_flags(knowledge, engine)
+
+
+@memoize_by_identity
+def _memory_flags(knowledge: Knowledge, engine: str) -> frozenset[str]:
+    entry = knowledge.rules.engines().get(engine)
+    if entry is None:
+        return frozenset()
+    own = list_concept_flags(engine, MEMORY_CONCEPTS, knowledge)
+    return frozenset((*own, *entry.memory_settings, *list_draft_settings(entry)))
+
+
+def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[dict[str, Any], list[str]]:
+    """(settings, what of them cannot be told) of a server that is told them by variables and a file of parameters."""
+    out: dict[str, Any] = {}
+    unread: list[str] = []
+    concepts = [find_launch_concept(launch.engine, n, knowledge) for n in MEMORY_CONCEPTS]
+    unset = {n: c.unset for c in concepts for n in (*c.flags, *c.environment)}
+    deciding = {*memory_flags(launch.engine, knowledge), *unset}
+    for k, word in {**launch.env, **launch.settings}.items():
+        if k not in deciding:
+            continue
+        if word.unknown:
+            unread.append(f"{k} is {word}, and {', '.join(word.unknown)} is not set here")
+        elif word and word not in unset.get(k, ()):
+            out[k] = str(word)
+    return out, unread
+
+
+def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[dict[str, Any], list[str]]:
+    """(settings for the estimator, what of them cannot be told)."""
+    table = knowledge.flags(launch.engine)
+    if is_told_by_variables(table):
+        return _by_variables(launch, knowledge)
+    out: dict[str, Any] = {}
+    unread = [f"{w} may hold further arguments" for w in arguments.open]
+    deciding = memory_flags(launch.engine, knowledge)
+    nested: dict[str, dict[str, Any]] = {}
+    joined = _joined_flags(launch.engine, knowledge)
+    for argument in arguments.given:
+        if argument.name not in deciding:
+            continue
+        if argument.key is not None:
+            _deep(
+                nested.setdefault(argument.name, {}),
+                argument.key,
+                str(argument.value) if argument.value is not None else "true",
+            )
+            continue
+        value = convert_argument(argument, table.table.flags.get(argument.name) if table else None)
+        if value is None and argument.value is not None:
+            unread.append(
+                f"--{argument.name} is {argument.value[:60]}, and {', '.join(argument.value.unknown[:3])} is not set "
+                "here"
+            )
+        elif value is not None and not argument.missing:
+            again = argument.name in joined and argument.name in out
+            out[argument.name] = f"{out[argument.name]}{joined[argument.name]}{value}" if again else value
+            if argument.off and argument.name in out and value is False and table is not None:
+                out[argument.name] = False
+    for name, body in nested.items():
+        out.setdefault(name, body)
+    for name in find_launch_concept(launch.engine, "nodes", knowledge).flags:
+        out.pop(name, None)
+    _catalogue_drafts(out, launch.engine, knowledge)
+    return out, unread
+
+
+def _joined_flags(engine: str, knowledge: Knowledge) -> dict[str, str]:
+    """Flags that add to what they were given before, and what stands between."""
+    concepts = [find_launch_concept(engine, n, knowledge) for n in MEMORY_CONCEPTS]
+    return {flag: c.joined_by for c in concepts if c.joined_by is not None for flag in c.flags}
+
+
+NO_DRAFT = ("", "ngram", "[ngram]")  # methods without weights
+
+
+def _unknown_draft(said: str) -> str:
+    """What stands for a draft that the catalogue does not have: never a path, but with the words of its file's name."""
+    words = re.sub(r"[^\w.+-]+", " ", said.replace("\\", "/").rstrip("/").rsplit("/", 1)[-1])[:80].strip()
+    return f"of no catalogue, {words}" if words else "of no catalogue"
+
+
+def _catalogue_drafts(settings: dict[str, Any], engine: str, knowledge: Knowledge) -> None:
+    """Draft models by their catalogue name. No path that a file names is ever opened, so others stay unknown."""
+    entry = knowledge.rules.engines().get(engine)
+    if entry is None or entry.draft is None:
+        return
+    for key in entry.draft.model:
+        for spelling in (key, key.replace("-", "_")):
+            if isinstance(settings.get(spelling), str) and settings[spelling].strip().lower() not in NO_DRAFT:
+                found = model_spellings.find_named_model(settings[spelling], knowledge.rules)
+                settings[spelling] = found.name if found is not None else _unknown_draft(settings[spelling])
+    for key in entry.draft.json:
+        body = settings.get(key)
+        if isinstance(body, str):
+            import msgspec
+
+            try:
+                body = msgspec.json.decode(body)
+            except (msgspec.DecodeError, RecursionError, UnicodeError):
+                continue
+        if isinstance(body, dict) and isinstance(body.get("model"), str) and body["model"].lower() not in NO_DRAFT:
+            found = model_spellings.find_named_model(body["model"], knowledge.rules)
+            settings[key] = {**body, "model": found.name if found is not None else _unknown_draft(body["model"])}
+
+
+def _deep(into: dict[str, Any], key: str, value: str) -> None:
+    head, dot, rest = key.partition(".")
+    if dot and len(key) < 200:
+        inner = into.setdefault(head, {})
+        if isinstance(inner, dict):
+            _deep(inner, rest, value)
+    else:
+        into[head] = value
+
+
+def find_hardware_words(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[str, str] | None:
+    """(words for `--on`, where they come from) of what the file itself says; None where it does not name the card."""
+    setup = launch.setup
+    if setup.hardware is None:
+        return None
+    if setup.hardware == "cpu":
+        return "cpu", setup.hardware_source or "the file"
+    wanted = count_ranks(arguments, launch.engine, knowledge) or 1
+    count = setup.gpu_count
+    if count is not None and setup.nodes and setup.nodes > 1 and wanted > count:
+        count *= setup.nodes
+    if count is None:
+        own = re.match(r"^(\d+)x ", setup.hardware)
+        count = int(own[1]) * (setup.nodes or 1) if own else wanted
+    if count < 1:
+        return None
+    words = accelerators.add_count(setup.hardware, count)
+    mig = re.search(r"mig-(\d+g\.\d+gb)", setup.gpu_resource or "")
+    return (f"{words} {mig[1]}" if mig else words), setup.hardware_source or "the file"
+
+
+def build_deployment(
+    request: EstimateRequest, knowledge: Knowledge, machines: dict[str, Any]
+) -> tuple[Deployment, tuple[str, ...]]:
+    """The Deployment of a request. Raises AdvisorError where a name or a value cannot be used."""
+    return resolved(request, knowledge.rules, machines)
+
+
+__all__ = [
+    "AdvisorError",
+    "LaunchArgument",
+    "LaunchReading",
+    "build_deployment",
+    "find_hardware_words",
+    "find_model_name",
+    "line_of",
+    "read_launch",
+]

@@ -1,0 +1,228 @@
+"""The rules in force, held against the facts of every launch of a file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from advisor.checks.facts.launch_facts import ABSENT, FIELDS, LaunchFacts
+from advisor.checks.findings import Finding, RuleSkip
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.resolve.judge import CheckedLaunch
+from advisor.checks.rules import match_finders
+from advisor.checks.rules.edits import make_edits
+from advisor.checks.rules.load import LINT, PHASES, CheckRule, RuleEntry, list_rules
+from advisor.decision.conditions import combine_tests, value_meets_test
+from advisor.decision.types import Condition, FieldTest
+from advisor.distribution import WRITTEN_BY
+from advisor.engines.versions import version_key
+from advisor.errors import UnknownName
+from advisor.near import near_matches
+
+
+class Rulebook:
+    """The rules in force for one run."""
+
+    def __init__(
+        self,
+        knowledge: Knowledge,
+        select: Sequence[str] = (),
+        ignore: Sequence[str] = (),
+        every: tuple[CheckRule, ...] | None = None,
+        strict: bool = False,
+    ) -> None:
+        """`every` are the rules to choose from; None: all of the catalogue, which have to be without fault. `strict`:
+        rules that have a severity of their own for that take it."""
+        self.know = knowledge
+        self.strict = strict
+        every = list_rules(knowledge) if every is None else every
+        self.all: dict[str, CheckRule] = {r.entry.id: r for r in every}
+        chosen = _matching(select, every, True)
+        dropped = _matching(ignore, every, False)
+        self.rules = [r for r in every if r.entry.id in chosen and r.entry.id not in dropped]
+        self.ignored = dropped
+        self.claimed = {(r.entry.each, x) for r in every for x in r.entry.only}
+        self.size = len(self.rules)
+
+    def in_force(self, rule: str) -> bool:
+        """Whether a rule of this id is asked."""
+        return any(r.entry.id == rule for r in self.rules)
+
+    def apply(self, verdicts: Sequence[CheckedLaunch], source: str, file: str) -> tuple[list[Finding], list[RuleSkip]]:
+        """Findings on the launches of one file, and the rules that could not be answered."""
+        findings: list[Finding] = []
+        skipped: list[RuleSkip] = []
+        siblings = list(verdicts)
+        for checked in siblings:
+            facts = LaunchFacts(checked, self.know, siblings, source)
+            for rule in self.rules:
+                if _applies(rule.entry, checked):
+                    self._one(rule, checked, facts, file, findings, skipped)
+        unique: dict[tuple[str, int, str], Finding] = {}
+        for finding in findings:
+            unique.setdefault((finding.rule, finding.line, finding.message), finding)
+        return list(unique.values()), skipped
+
+    def _one(
+        self,
+        rule: CheckRule,
+        checked: CheckedLaunch,
+        facts: LaunchFacts,
+        file: str,
+        findings: list[Finding],
+        skipped: list[RuleSkip],
+    ) -> None:
+        entry = rule.entry
+        if entry.each is None:
+            missing: list[str] = []
+            outcome = condition_holds(rule.condition, facts, missing)
+            if outcome is None:
+                skipped.append(
+                    RuleSkip(
+                        rule=entry.id,
+                        file=file,
+                        resource=None if checked.launch.resource is None else str(checked.launch.resource),
+                        missing=tuple(dict.fromkeys(missing)),
+                    )
+                )
+            elif outcome:
+                findings.append(self._finding(entry, checked, facts, file, {}, _place(entry.at, checked, facts)))
+            return
+        if rule.condition is not None and condition_holds(rule.condition, facts, []) is not True:
+            return
+        for item in match_finders.EACH[entry.each](checked, facts, self.know):
+            if entry.only and item.key not in entry.only:
+                continue
+            if not entry.only and (entry.each, item.key) in self.claimed:
+                continue
+            made = self._finding(entry, checked, facts, file, item.words, item.place)
+            findings.append(
+                msgspec.structs.replace(made, edits=item.edits if entry.edit else (), fix=item.fix or made.fix)
+            )
+
+    def _finding(
+        self,
+        entry: RuleEntry,
+        checked: CheckedLaunch,
+        facts: LaunchFacts,
+        file: str,
+        words: Mapping[str, str],
+        place: tuple[int, int],
+    ) -> Finding:
+        severity = entry.severity
+        if entry.strict is not None and (self.strict or says_it_is_rendered(facts.source)):
+            severity = entry.strict
+        message = fill_message(entry.message, facts, words)
+        by_version = entry.versions is not None or entry.each in match_finders.BY_VERSION
+        certain = not by_version or checked.launch.version is not None
+        if not certain:
+            version = checked.judged.engine_version
+            if facts["version.certain"] is not True:
+                severity = "warning" if severity == "error" else severity
+            message += f" (version not pinned: {version} taken)" if version else ""
+        return Finding(
+            rule=entry.id,
+            severity=severity,
+            file=file,
+            line=place[0] or checked.launch.line or 1,
+            column=place[1] or 1,
+            message=message,
+            fix=fill_message(entry.fix, facts, words),
+            phase=entry.phase,
+            resource=None if checked.launch.resource is None else str(checked.launch.resource),
+            engine=checked.launch.engine,
+            error=entry.error,
+            edits=make_edits(entry.edit, entry.at, checked, facts.source) if entry.edit else (),
+            certain=certain,
+        )
+
+
+def says_it_is_rendered(source: str) -> bool:
+    """Whether a comment at the top of a file says that `advise render` wrote it, and its launch does not refuse by
+    itself to start without a key (templates/common.j2, `key_guard`)."""
+    return "ALLOW_NO_KEY" not in source and any(
+        line.lstrip().startswith("#") and WRITTEN_BY in line for line in source[:4000].splitlines()[:20]
+    )
+
+
+def _applies(entry: RuleEntry, checked: CheckedLaunch) -> bool:
+    launch = checked.launch
+    if (entry.engines and launch.engine not in entry.engines) or launch.engine in entry.except_engines:
+        return False
+    if entry.kinds and launch.kind not in entry.kinds and not ("container" in entry.kinds and launch.setup.container):
+        return False
+    if entry.versions is None:
+        return True
+    version = version_key(checked.judged.engine_version or "")
+    if not version:
+        return False
+    low, high = entry.versions.at_least, entry.versions.before
+    return not (low and version < version_key(low)) and not (high and version >= version_key(high))
+
+
+def condition_holds(condition: Condition | None, facts: LaunchFacts, missing: list[str]) -> bool | None:
+    """Whether a condition holds; None when a fact it needs is not known, and `missing` gets its name.
+
+    An argument that is not given is no unknown: a test on its value does not hold.
+    """
+
+    def holds(test: FieldTest) -> bool | None:
+        seen = facts[test.field]
+        if seen is ABSENT:
+            return test.op == "is_not" or (test.op == "exists" and test.value is False)
+        result = value_meets_test(test, seen, facts.fields[test.field].type == "version")
+        if result is None:
+            missing.append(test.field)
+        return result
+
+    return combine_tests(condition, holds)
+
+
+def fill_message(template: str, facts: LaunchFacts, words: Mapping[str, str]) -> str:
+    """A message with `{fact}` filled in; nothing but names is taken from the template."""
+
+    def one(m: re.Match[str]) -> str:
+        if m[1] in words:
+            return str(words[m[1]])
+        value = facts[m[1]] if m[1] in FIELDS or m[1].partition(".")[0] in ("arg", "env") else m[0]
+        if value is None or value is ABSENT:
+            return "unknown"
+        if isinstance(value, float):
+            return f"{value:g}"
+        return str(value).lower() if isinstance(value, bool) else str(value)
+
+    return re.sub(r"\{([a-zA-Z_][\w.-]*)\}", one, template)
+
+
+def _place(at: Sequence[str], checked: CheckedLaunch, facts: LaunchFacts) -> tuple[int, int]:
+    """(line, column) of the first of the named arguments, variables or places that the file has."""
+    for name in at:
+        argument = checked.arguments.last(name)
+        if argument is not None and argument.place.line:
+            return argument.place.line, argument.place.column
+        value = checked.launch.env.get(name)
+        if value is not None and value.line:
+            return value.line, value.column
+        if checked.launch.setup.places.get(name):
+            return checked.launch.setup.places[name], 1
+        if name == "model" and checked.reading.model is not None and checked.reading.model.line:
+            return checked.reading.model.line, checked.reading.model.column
+    return 0, 0
+
+
+def _matching(words: Sequence[str], every: Sequence[CheckRule], select: bool) -> set[str]:
+    """Rule ids that ids, phases and `all` name; without words the default set (select) or none. Raises UnknownName."""
+    if not words:
+        return {r.entry.id for r in every if r.entry.default} if select else set()
+    out: set[str] = set()
+    for w in words:
+        hit = {r.entry.id for r in every if w in (r.entry.id, r.entry.phase, "all") or w == f"{r.entry.phase}s"}
+        if w == "default":
+            hit = {r.entry.id for r in every if r.entry.default}
+        if not hit and w not in LINT:
+            ids = [r.entry.id for r in every]
+            raise UnknownName("rule", w, near_matches(w, [*ids, *PHASES]))
+        out |= hit
+    return out

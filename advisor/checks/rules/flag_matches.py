@@ -1,0 +1,312 @@
+"""Flags that are gone, unknown, too new, or written wrongly."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.resolve.arguments import LaunchArgument, parse_number
+from advisor.checks.resolve.judge import CheckedLaunch
+from advisor.checks.rules.edits import remove_argument, rename_argument
+from advisor.checks.rules.rule_match import RuleMatch, find_place, is_near
+from advisor.engines.flag_tables import FlagEntry
+from advisor.engines.versions import version_key
+from advisor.near import near_matches
+
+if TYPE_CHECKING:
+    from advisor.checks.facts.launch_facts import LaunchFacts
+
+
+def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Flags that the launch's version no longer has, and an older one had."""
+    lookup = knowledge.flags(checked.launch.engine)
+    gone = lookup.table.gone if lookup else {}
+    version = checked.launch.version
+    source = facts.source
+    for argument in checked.arguments.given:
+        bare = argument.written.lstrip("-").replace("_", "-")
+        flag_removal = gone.get(bare)
+        if flag_removal is None or not (
+            argument.written.startswith("--") or (lookup is not None and lookup.table.single_dash)
+        ):
+            continue
+        if version is None and argument.known:
+            continue  # the current version has it
+        if not flag_removal.at(version or checked.judged.engine_version):
+            continue
+        instead = flag_removal.instead or "remove it"
+        words = {
+            "flag": argument.written,
+            "instead": instead,
+            "last": flag_removal.last_seen or "an older version",
+            "version": version or checked.judged.engine_version or "the current version",
+        }
+        m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
+        edits = (
+            rename_argument(argument, instead, source)
+            if m and "*" not in instead
+            else remove_argument(argument, source)
+            if instead.startswith("remove")
+            else ()
+        )
+        yield RuleMatch(bare, words, find_place(argument.place), edits, fix=_instead(argument.written, instead))
+
+
+def _instead(written: str, instead: str) -> str:
+    return (
+        f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "")
+        if instead.startswith("remove")
+        else f"Use {instead} in place of {written}"
+    )
+
+
+def unknown_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Flags that no version of the engine is known to have."""
+    if checked.launch.kind not in ("vllm-config", "sglang-config"):
+        yield from _unknown(checked, facts, knowledge)
+
+
+MOST_LOOKED_UP = 50  # unknown flags of one launch that near matches are looked for: nobody reads more
+
+
+def _unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    table = knowledge.flags(checked.launch.engine)
+    if table is None or not table.table.flags or not is_parsed_by_engine(checked, knowledge):
+        return
+    others = [flag_lookup.table for e in knowledge.rules.engines() if (flag_lookup := knowledge.flags(e))]
+    gone = {name for t in others for name in (*t.gone, *t.gone_before_reading)}
+    source, known = facts.source, list(table.table.flags)
+    found = 0
+    for argument in checked.arguments.given:
+        bare = argument.written.lstrip("-").replace("_", "-")
+        if argument.known or bare in gone or argument.place.unknown or not argument.written.startswith("-"):
+            continue
+        found += 1
+        near = near_matches(bare, known, n=1) if found <= MOST_LOOKED_UP else ()
+        hint = f"Did you mean --{near[0]}?" if near else "Look it up in the engine's own --help, or remove it"
+        close = bool(near) and is_near(bare, near[0])
+        edits = rename_argument(argument, f"--{near[0]}", source) if close else ()
+        yield RuleMatch(bare, {"flag": argument.written, "hint": hint}, find_place(argument.place), edits, fix=hint)
+
+
+def is_parsed_by_engine(checked: CheckedLaunch, knowledge: Knowledge) -> bool:
+    """Whether the arguments go to the engine's own parser, not to a wrapper's (dynamo, huggingfaceserver, NIM)."""
+    known = knowledge.recognition.other_parsers
+    return (
+        not re.search(f"{known.wrappers}|{known.forks}", _starter(checked))
+        and not any(a.written in known.flags for a in checked.arguments.given)
+        and not any(re.search(known.variables, name) for name in checked.launch.env)
+        and checked.launch.kind not in known.kinds
+    )
+
+
+def other_values(checked: CheckedLaunch, knowledge: Knowledge) -> bool:
+    """Whether a fork is started, whose flags take other values than the engine's own."""
+    return re.search(knowledge.recognition.other_parsers.forks, _starter(checked)) is not None
+
+
+def _starter(checked: CheckedLaunch) -> str:
+    return f"{checked.launch.program or ''} {checked.launch.setup.image or ''}"
+
+
+def gone_for_good(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Flags that left before the versions that were looked at."""
+    lookup = knowledge.flags(checked.launch.engine)
+    if lookup is None or lookup.table.gone_before is None:
+        return
+    if checked.launch.version is not None and version_key(checked.launch.version) < version_key(
+        lookup.table.gone_before
+    ):
+        return
+    for argument in checked.arguments.given:
+        bare = argument.written.lstrip("-").replace("_", "-")
+        if bare in lookup.table.gone_before_reading and not argument.known:
+            yield RuleMatch(bare, {"flag": argument.written}, find_place(argument.place))
+
+
+def config_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Keys of a configuration file that are no flags."""
+    if checked.launch.kind in ("vllm-config", "sglang-config"):
+        yield from _unknown(checked, facts, knowledge)
+
+
+def newer_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Flags that joined after the version that is pinned."""
+    lookup = knowledge.flags(checked.launch.engine)
+    if lookup is None or checked.launch.version is None:
+        return
+    mine = version_key(checked.launch.version)
+    since_version = lookup.table.since
+    first = {f: version for version, flags in since_version.items() for f in flags}
+    versions = sorted((version_key(x), x) for x in since_version)
+    for argument in checked.arguments.given:
+        bare = argument.written.lstrip("-").replace("_", "-")
+        since = first.get(bare)
+        if since is None:
+            continue
+        before = max(
+            (k for k, _ in versions if k < version_key(since)), default=version_key(lookup.table.oldest_read or "")
+        )
+        if mine <= before:
+            yield RuleMatch(
+                bare,
+                {"flag": argument.written, "since": since, "version": checked.launch.version},
+                find_place(argument.place),
+            )
+
+
+def _entry(argument: LaunchArgument, checked: CheckedLaunch, knowledge: Knowledge) -> FlagEntry | None:
+    table = knowledge.flags(checked.launch.engine)
+    return table.table.flags.get(argument.name) if table and argument.known else None
+
+
+def bad_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Values that are none of a flag's choices, not of its type, or out of its range."""
+    if other_values(checked, knowledge):
+        return
+    table = knowledge.flags(checked.launch.engine)
+    cuts = table is not None and table.table.cuts_numbers
+    for argument in checked.arguments.given:
+        entry = _entry(argument, checked, knowledge)
+        if (
+            entry is None
+            or argument.value is None
+            or argument.value.unknown
+            or argument.key is not None
+            or argument.value.startswith("{{")
+        ):
+            continue
+        if entry.t == "flag" or entry.n or argument.name in _OWN_RULES:
+            continue
+        hint = _wanted(entry, argument.value, cuts)
+        if hint is not None:
+            yield RuleMatch(
+                argument.name,
+                {"flag": argument.written, "value": argument.value[:80], "hint": hint},
+                find_place(argument.value),
+                fix=hint,
+            )
+
+
+_OWN_RULES = ("flash-attn", "kv-cache-dtype", "quantization", "quantize", "cache-type-k", "cache-type-v")
+_NO_NUMBERS = ("auto", "none", "all", "-1", "")
+
+
+def _wanted(entry: FlagEntry, value: str, cuts_numbers: bool) -> str | None:
+    """What the flag takes instead of a value; None where it takes it. Some parsers cut decimals off."""
+    if entry.c:
+        if value in entry.c:
+            return None
+        near = near_matches(value, entry.c, n=1)
+        return (f"Did you mean {near[0]}? " if near else "") + "It takes " + ", ".join(entry.c[:12])
+    n = parse_number(value)
+    if n is None:
+        if entry.t not in ("int", "float") or value.lower() in _NO_NUMBERS:
+            return None
+        return "A whole number is wanted" if entry.t == "int" else "A number is wanted"
+    if entry.t == "int" and not cuts_numbers and n != int(n):
+        return "A whole number is wanted"
+    wanted = entry.range_wanted(n)
+    return None if wanted is None else f"A number {wanted} is wanted"
+
+
+def abbreviated(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Flags written as a prefix of their name."""
+    source = facts.source
+    for argument in checked.arguments.given:
+        if argument.abbreviated:
+            yield RuleMatch(
+                argument.name,
+                {"flag": argument.written, "full": f"--{argument.name}"},
+                find_place(argument.place),
+                rename_argument(argument, f"--{argument.name}", source),
+            )
+
+
+def stray_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """`true` behind a flag that takes no value."""
+    table = knowledge.flags(checked.launch.engine)
+    if (
+        table is None
+        or table.table.parser != "argparse"
+        or checked.launch.kind.endswith("-config")
+        or not is_parsed_by_engine(checked, knowledge)
+    ):
+        return
+    for argument in checked.arguments.given:
+        if argument.stray is not None and argument.place.startswith("-"):
+            yield RuleMatch(
+                argument.name, {"flag": argument.written, "value": argument.stray}, find_place(argument.stray)
+            )
+
+
+def missing_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """A flag at the end, or before another flag, that wants a value."""
+    if not is_parsed_by_engine(checked, knowledge):
+        return
+    for argument in checked.arguments.given:
+        if argument.missing and argument.name != "flash-attn" and argument.place.startswith("-"):
+            yield RuleMatch(argument.name, {"flag": argument.written}, find_place(argument.place))
+
+
+def bad_json(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """JSON arguments that are no JSON once quotes are gone."""
+    for argument in checked.arguments.given:
+        entry = _entry(argument, checked, knowledge)
+        if (
+            entry is None
+            or entry.t != "json"
+            or argument.value is None
+            or argument.value.unknown
+            or argument.key is not None
+            or entry.n
+        ):
+            continue
+        value = argument.value.strip()
+        if argument.name == "compilation-config" and re.fullmatch(r"\d", value):
+            continue
+        if argument.name in ("hf-overrides", "chat-template") and not value.startswith(("{", "[")):
+            continue
+        if argument.name in (
+            "json-model-override-args",
+            "speculative-config",
+            "kv-transfer-config",
+            "limit-mm-per-prompt",
+            "hf-overrides",
+            "override-generation-config",
+            "mm-processor-kwargs",
+            "default-chat-template-kwargs",
+            "model-loader-extra-config",
+            "compilation-config",
+            "allowed-origins",
+        ):
+            if "$" in value or re.search(r":\s*(?:[,}]|<[^<>\"]+>)", value):
+                continue  # a variable or a placeholder that is filled in later
+            try:
+                json.loads(value)
+            except (ValueError, RecursionError):
+                yield RuleMatch(
+                    argument.name, {"flag": argument.written, "value": value[:60]}, find_place(argument.value)
+                )
+
+
+def flash_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """`-fa` without on, off or auto."""
+    source = facts.source
+    for argument in checked.arguments.given:
+        if argument.name != "flash-attn" or not argument.place.startswith("-"):
+            continue
+        if argument.missing or (
+            argument.value is not None
+            and not argument.value.unknown
+            and argument.value.lower() not in ("on", "off", "auto", "1", "0", "true", "false", "enabled", "disabled")
+        ):
+            yield RuleMatch(
+                "flash-attn",
+                {"flag": argument.written},
+                find_place(argument.place),
+                rename_argument(argument._replace(value=None), f"{argument.written} on", source),
+            )

@@ -1,0 +1,254 @@
+"""Variables, parameters, secrets, cache types and names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from advisor.checks.findings import FileEdit
+from advisor.checks.knowledge import Knowledge
+from advisor.checks.read.launch import find_holding_mount
+from advisor.checks.read.located_text import Text, lines_of
+from advisor.checks.resolve.concept_flags import find_concept_value
+from advisor.checks.resolve.judge import CheckedLaunch
+from advisor.checks.rules.edits import make_edit
+from advisor.checks.rules.flag_matches import other_values
+from advisor.checks.rules.rule_match import RuleMatch, find_place, is_near
+from advisor.engines.flag_tables import list_accepted_values
+from advisor.engines.flags import ConceptName, find_concept
+from advisor.engines.versions import version_key
+from advisor.near import near_matches
+
+if TYPE_CHECKING:
+    from advisor.checks.facts.launch_facts import LaunchFacts
+
+
+def removed_variables(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """VLLM_ variables that the launch's version no longer reads."""
+    lookup = knowledge.flags(checked.launch.engine)
+    for name, flag_removal in lookup.table.gone_variables.items() if lookup else ():
+        value = checked.launch.env.get(name)
+        if value is not None and flag_removal.at(checked.launch.version or checked.judged.engine_version):
+            words = {"name": name, "last": flag_removal.last_seen or "", "instead": flag_removal.instead or "remove it"}
+            fix = (
+                f"Remove {name}"
+                if flag_removal.instead is None or flag_removal.instead.startswith("remove")
+                else f"Use {flag_removal.instead} in place of {name}"
+            )
+            yield RuleMatch(name, words, find_place(value), fix=fix)
+
+
+def unknown_variables(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """VLLM_ or OLLAMA_ variables that no version reads."""
+    table = knowledge.flags(checked.launch.engine)
+    if table is None or not table.table.variables:
+        return
+    prefix, plugins = table.table.variable_prefix, table.table.plugin_variables
+    if prefix is None:
+        return
+    known = {*table.table.variables, *table.table.gone_variables, *table.table.other_variables}
+    image_facts = facts["image.official"]
+    for name, value in checked.launch.env.items():
+        if not name.startswith(prefix) or name in known:
+            continue
+        if plugins is not None and (
+            re.search(plugins, name)
+            or (checked.launch.setup.container and not image_facts)
+            or f"${name}" in facts.source
+            or f"${{{name}" in facts.source
+            or f"$({name})" in facts.source
+        ):
+            continue
+        near = near_matches(name, [n for n in known if n], n=1)
+        hint = f"Did you mean {near[0]}?" if near else "Use the engine's flag, or remove it"
+        yield RuleMatch(name, {"name": name, "hint": hint}, find_place(value), fix=hint)
+
+
+_SECRET = re.compile(
+    r"^(hf_[A-Za-z0-9]{20,}|sk-[A-Za-z0-9_-]{16,}|nvapi-[A-Za-z0-9_-]{20,}|gh[pousr]_[A-Za-z0-9]{20,}|AKIA[A-Z0-9]{16})$"
+)
+
+
+_NO_SECRET = re.compile(
+    r"^(\$|<|\{|your|my|change|example|xxx|token-abc123$|secret$|none$|null$|empty$|dummy|placeholder|sk-(no|your|xxx|ollama|1234|none|dummy|local|test)|EMPTY)",
+    re.I,
+)
+
+
+def secrets(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Tokens and keys that stand in the file."""
+    for argument in checked.arguments.given:
+        if (
+            argument.name in ("api-key", "hf-token", "admin-api-key")
+            and argument.value is not None
+            and not argument.value.unknown
+            and _is_secret(argument.value, 8)
+        ):
+            yield RuleMatch(argument.written, {"where": argument.written}, find_place(argument.value))
+    for name, value in checked.launch.env.items():
+        if value.unknown or not value:
+            continue
+        if (_SECRET.match(value) and not _NO_SECRET.match(value)) or (
+            re.search(r"(API_KEY|_TOKEN|SECRET|PASSWORD)$", name)
+            and name not in ("HF_TOKEN_PATH",)
+            and _is_secret(value, 16)
+        ):
+            yield RuleMatch(name, {"where": name}, find_place(value))
+
+
+def _is_secret(value: str, least: int) -> bool:
+    return (
+        len(value) >= least
+        and not _NO_SECRET.match(value)
+        and "/" not in value
+        and " " not in value
+        and "{" not in value
+        and not value.lower().endswith(("_here", "-here"))
+        and not (len(value) < 20 and re.fullmatch(r"[a-z]+(?:[-_][a-z]+)*", value))  # a word or two: `local-vllm`
+    )
+
+
+def modelfile_deprecated(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Deprecated PARAMETERs of a Modelfile."""
+    table = knowledge.flags(checked.launch.engine)
+    for name, value in checked.launch.settings.items():
+        if table is not None and name in table.table.deprecated_parameters:
+            yield RuleMatch(name, {"name": name}, find_place(value), edits=_whole_line(value, facts))
+
+
+def modelfile_unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """PARAMETERs that the engine does not know."""
+    table = knowledge.flags(checked.launch.engine)
+    if table is None or checked.launch.kind != "modelfile":
+        return
+    names = (*table.table.modelfile_parameters, *table.table.deprecated_parameters)
+    for name, value in checked.launch.settings.items():
+        if name not in names:
+            near = {"max_tokens": ("num_predict",), "context_length": ("num_ctx",)}.get(name) or near_matches(
+                name, table.table.modelfile_parameters, n=1
+            )
+            hint = f"Did you mean {near[0]}?" if near else "Remove it"
+            yield RuleMatch(name, {"name": name, "hint": hint}, find_place(value), fix=hint)
+
+
+def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
+    lines = lines_of(facts.source)
+    return (make_edit(value.line, lines[value.line - 1], ""),) if 0 < value.line <= len(lines) else ()
+
+
+# folders that images bring along, or that the system fills
+_OF_IMAGE = re.compile(
+    r"^/(vllm-workspace|sgl-workspace|workspace|app|opt|usr|etc|lib\d*|bin|proc|sys|dev|run|tmp|var|root)(/|$)"
+)
+
+
+def unmounted_files(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Files that flags name and that no volume holds, in a container of the engine's own image."""
+    table = knowledge.flags(checked.launch.engine)
+    if table is None or facts["setup.all_mounts"] is not True:
+        return
+    mounts = checked.launch.setup.mounts
+    for name in table.table.files:
+        value = checked.arguments.value(name)
+        if value is None or value.unknown or not value.startswith("/") or _OF_IMAGE.match(value):
+            continue
+        if find_holding_mount(mounts, value) is None:
+            yield RuleMatch(name, {"name": name, "value": str(value)}, find_place(value))
+
+
+CACHE_TYPES: tuple[ConceptName, ...] = ("kv_cache_type", "kv_cache_key_type", "kv_cache_value_type")
+
+
+def kv_types(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """KV cache types that the engine does not have."""
+    if other_values(checked, knowledge):
+        return
+    entry = knowledge.rules.engines().get(checked.launch.engine)
+    if entry is None:
+        return
+    for name in CACHE_TYPES:
+        kind, known = find_concept(entry, name), list_accepted_values(entry, name, knowledge.rules)
+        said = [
+            find_concept_value(checked.arguments, checked.launch.engine, knowledge, name),
+            *(checked.launch.env.get(n) for n in kind.environment),
+        ]
+        for value in said:
+            if value and not value.unknown and known and value.lower() not in known:
+                near = near_matches(value, known, n=2)
+                hint = (
+                    ("Did you mean " + " or ".join(near) + "? " if near else "") + "There are " + ", ".join(known[:12])
+                )
+                yield RuleMatch(value, {"value": value, "hint": hint}, find_place(value), fix=hint)
+
+
+def quantizations(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Quantization methods that the engine's version does not have."""
+    word = checked.arguments.value("quantization")
+    table = knowledge.flags(checked.launch.engine)
+    if word is None or word.unknown or table is None or not table.table.quantization_methods:
+        return
+    read = table.table.quantization_methods_since
+    if (
+        read is not None
+        and checked.launch.version is not None
+        and version_key(checked.launch.version) < version_key(read)
+    ):
+        return  # the list of older versions was not read
+    if word not in table.table.quantization_methods and word.lower() != "none":
+        plugin = word in table.table.quantization_removed_to_plugin
+        near = near_matches(word, table.table.quantization_methods, n=2)
+        hint = (
+            f"Install the vLLM plugin for {word} in the image, or use an AWQ, GPTQ or FP8 checkpoint"
+            if plugin
+            else (
+                "Did you mean " + " or ".join(near) + "?"
+                if near
+                else "Remove --quantization: it is read from the checkpoint"
+            )
+        )
+        yield RuleMatch(word, {"value": word, "hint": hint}, find_place(word), fix=hint)
+
+
+def helm_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Values that the production-stack chart does not know."""
+    kind = knowledge.resources["production-stack"]
+    known = (*kind.flags, *kind.keys)
+    for place, line in checked.launch.setup.places.items():
+        if place.startswith("unknown-key:"):
+            name = place.partition(":")[2]
+            near = near_matches(name, known, n=1)
+            hint = f"Did you mean {near[0]}?" if near else "The chart knows " + ", ".join(known[:8])
+            yield RuleMatch(name, {"name": name, "hint": hint}, (line, 1), fix=hint)
+
+
+def left_open(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Parts of a launch that the file leaves open."""
+    line = checked.launch.line
+    seen: set[str] = set()
+    for what in (*checked.launch.unresolved, *checked.arguments.open):
+        if what not in seen:
+            seen.add(what)
+            yield RuleMatch(what, {"what": what[:100]}, (line, 1))
+    for argument in checked.arguments.given:
+        value = argument.value
+        if value is not None and value.unknown and argument.name not in seen:
+            seen.add(argument.name)
+            yield RuleMatch(argument.name, {"what": f"{argument.written} {value[:60]}"}, find_place(value))
+
+
+def near_models(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Hub ids that are one slip away from one of the catalogue."""
+    word = checked.reading.model
+    if word is None or word.unknown or checked.reading.named is not None or facts["model.hub_id"] is not True:
+        return
+    names = [row.id for row in knowledge.rules.model_index()]
+    org = word.partition("/")[0].lower()
+    mine = [n for n in names if n.lower().startswith(org + "/")]
+    near = near_matches(word, mine, n=1)
+    if (
+        near
+        and is_near(word.lower(), near[0].lower())
+        and re.sub(r"\d+", "", word.lower()) != re.sub(r"\d+", "", near[0].lower())
+    ):
+        yield RuleMatch(word, {"model": word, "near": near[0]}, find_place(word), fix=f"Did you mean {near[0]}?")
