@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
+from advisor.engines.flag_history import FOLDER as HISTORY_FOLDER
+from advisor.engines.flag_history import FlagHistory, list_left, list_left_variables
 from advisor.engines.flags import ConceptName, find_concept
-from advisor.engines.versions import version_key
-from advisor.meanings import EngineId, FlagName, Pattern, Version
+from advisor.meanings import EngineId, FlagName, Pattern
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.record import Record
 
@@ -43,28 +46,8 @@ class FlagEntry(Record, frozen=True, kw_only=True):
         return f"below {self.below:g}" if self.below is not None and n >= self.below else None
 
 
-class FlagRemoval(Record, frozen=True, kw_only=True):
-    """What left: there up to `last_seen`, not from `first_absent` on, maybe back later. Both are versions looked at."""
-
-    last_seen: Version | None = None
-    first_absent: Version | None = None
-    back_in: Version | None = None
-    instead: str | None = None
-
-    def at(self, version: str | None) -> bool:
-        """Whether this version lacks it (None = the newest). Between two looked-at versions: not sure, so no."""
-        v = version_key(version or "")
-        if not v:
-            return self.back_in is None
-        if self.back_in and v >= version_key(self.back_in):
-            return False
-        if self.first_absent is not None:
-            return v >= version_key(self.first_absent)
-        return self.last_seen is None or v > version_key(self.last_seen)
-
-
 class FlagTable(MemoRecord, frozen=True, kw_only=True):
-    """Flags of one server as its parser of `version` has them, and what changed before. Names without dashes."""
+    """Flags of one server as its parser of `version` has them. Names without dashes."""
 
     engine: EngineId
     version: str = ""
@@ -75,29 +58,33 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     negated: bool = False  # every switch also has a spelling with `no-`, `enable-` one with `disable-`
     single_dash: bool = False  # long names may be written with one dash
     cuts_numbers: bool = False  # a whole number may be written with decimals
-    oldest_read: Version | None = None  # the oldest version whose flags were read
     port: int | None = None
     positional: tuple[str, ...] = ()
     files: tuple[FlagName, ...] = ()  # flags whose value, where it is a path, is a file that must be there
     flags: dict[str, FlagEntry] = {}
-    since: dict[Version, tuple[str, ...]] = {}  # first version seen with them -> names
-    gone: dict[str, FlagRemoval] = {}
-    gone_variables: dict[str, FlagRemoval] = {}
-    gone_before_reading: tuple[str, ...] = ()  # flags that left before the oldest version that was read
-    gone_before: Version | None = None  # the version from which on they are surely gone
+    history: FlagHistory | None = None  # what other releases have: put in from rules/flag-history, not written here
+    instead: dict[str, str] = {}  # of a flag or variable that left: what took its place, or `remove` and why
+    gone_before_reading: tuple[str, ...] = ()  # flags that left before the oldest release in its history
     settings: tuple[str, ...] = ()  # no flags: keys of its file, of a request, or of another of its commands
     variables: tuple[str, ...] = ()  # environment variables that are read
     variable_prefix: str | None = None  # of the engine's own variables
     other_variables: tuple[str, ...] = ()  # with that prefix, of clients and platforms
     plugin_variables: Pattern | None = None  # pattern: with that prefix, read by plugins and hardware back ends
     quantization_methods: tuple[str, ...] = ()
-    quantization_methods_since: Version | None = None  # first version that this list is known to hold for
     quantization_removed_to_plugin: tuple[str, ...] = ()
     quantization_capability: dict[str, float] = {}  # method -> least compute capability
     bfloat16_only: tuple[str, ...] = ()
     modelfile_parameters: tuple[str, ...] = ()
     deprecated_parameters: tuple[str, ...] = ()
     modelfile_instructions: tuple[str, ...] = ()
+
+    def left(self) -> frozenset[str]:
+        """Flags that the newest release no longer has."""
+        return list_left(self.history) if self.history is not None else frozenset()
+
+    def left_variables(self) -> frozenset[str]:
+        """Environment variables that the newest release no longer reads."""
+        return list_left_variables(self.history) if self.history is not None else frozenset()
 
     def spellings(self) -> Mapping[str, str]:
         """Every spelling with its dashes -> name."""
@@ -120,10 +107,25 @@ def list_accepted_values(entry: Engine, name: ConceptName, rules: Catalog) -> tu
 
 def load_flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:
     """What an engine's server takes; None where it was not read. Raises BadInput when an overlay spoiled it."""
+    return _load(rules, engine_id)
+
+
+@memoize_by_identity
+def _load(rules: Catalog, engine_id: str) -> FlagTable | None:
     path = f"{FOLDER}{engine_id}.yaml"
     if not rules.has_document(path):
         return None
     found = decode_document(rules, path, FlagTable)
     if found.unread:
         return None
-    return decode_document(rules, f"{FOLDER}{found.same_as}.yaml", FlagTable) if found.same_as else found
+    if found.same_as:
+        path = f"{FOLDER}{found.same_as}.yaml"
+        found = decode_document(rules, path, FlagTable)
+    history_path = HISTORY_FOLDER + path.removeprefix(FOLDER)
+    history = decode_document(rules, history_path, FlagHistory) if rules.has_document(history_path) else None
+    return add_history(found, history)
+
+
+def add_history(table: FlagTable, history: FlagHistory | None) -> FlagTable:
+    """A table with what other releases of its engine have."""
+    return table if history is None else msgspec.structs.replace(table, history=history)

@@ -37,13 +37,13 @@ def describe_unknown_settings(settings: Iterable[str], entry: Engine, rules: Cat
 
 def _list_names(entry: Engine, table: FlagTable, rules: Catalog) -> frozenset[str]:
     """Every name that a setting of this engine may have, without dashes before it."""
-    names = {x.lstrip("-") for x in table.spellings()} | set(table.gone) | set(table.settings) | set(table.variables)
-    names |= {n for group in table.since.values() for n in group} | set(table.modelfile_parameters)
+    names = {x.lstrip("-") for x in table.spellings()} | table.left() | set(table.settings) | set(table.variables)
+    names |= set(table.modelfile_parameters)
     names |= (
         set(table.other_variables)
         | set(table.deprecated_parameters)
         | set(table.gone_before_reading)
-        | set(table.gone_variables)
+        | table.left_variables()
     )
     names |= {f.e for f in table.flags.values() if f.e}
     for one in (entry, *(rules.engine(x) for x in entry.runs)):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.engines.flag_tables import FlagTable
+from advisor.engines.flag_history import FlagHistory, is_span, list_spans, release_key
+from advisor.engines.flag_tables import FlagTable, add_history
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TypedPart
 from advisor.lint.rule_types import At
@@ -24,9 +25,16 @@ def find_flag_table(engine: str, house: House) -> FlagTable | None:
     if table.unread is not None:
         return None
     if table.same_as is None:
-        return table
+        return _joined(table, house)
     other = _in_force(f"flags/{table.same_as}.yaml", house)
-    return None if other is None else other.value
+    return None if other is None else _joined(other.value, house)
+
+
+def _joined(table: FlagTable, house: House) -> FlagTable:
+    history = _in_force(f"flag-history/{table.engine}.yaml", house)
+    if history is None or not all(is_span(t, history.value) for _, spans in list_spans(history.value) for t in spans):
+        return table
+    return add_history(table, history.value)
 
 
 def _in_force(path: str, house: House) -> RuleDocument | None:
@@ -37,7 +45,7 @@ def _in_force(path: str, house: House) -> RuleDocument | None:
 def list_setting_names(table: FlagTable) -> set[str]:
     """Every name a setting of this server may have: flags in all spellings, variables, what it had before."""
     out = {s.lstrip("-") for s in table.spellings()} | {f.e for f in table.flags.values() if f.e}
-    out |= {*table.settings, *table.variables, *table.gone, *table.gone_variables, *table.positional}
+    out |= {*table.settings, *table.variables, *table.left(), *table.left_variables(), *table.positional}
     out |= {*table.gone_before_reading, *table.other_variables}
     return out | {*table.modelfile_parameters, *table.deprecated_parameters}
 
@@ -67,6 +75,8 @@ def find_faults(house: House) -> Iterator[Fault]:
     """What is wrong with the tables of flags, and with what resources call flags."""
     if RESOURCES in house.documents:
         yield from _resources(house, house.documents[RESOURCES])
+    for path, document in house.under("flag-history/").items():
+        yield from _history(path, document, document.value)
     for path, document in house.under("flags/").items():
         table: FlagTable = document.value
         if table.engine != path.removeprefix("flags/").removesuffix(".yaml"):
@@ -78,7 +88,25 @@ def find_faults(house: House) -> Iterator[Fault]:
         elif table.same_as is not None:
             yield from _borrowed(house, document, table)
         else:
-            yield from _table(document, table)
+            yield from _table(document, _joined(table, house))
+
+
+def _history(path: str, document: RuleDocument, history: FlagHistory) -> Iterator[Fault]:
+    place = document.place
+    if history.engine != path.removeprefix("flag-history/").removesuffix(".yaml"):
+        said = f"the file of engine {history.engine!r} is flag-history/{history.engine}.yaml"
+        yield place.field("wrong_value", ("engine",), said)
+    if list(history.read) != sorted(history.read, key=release_key):
+        yield place.field("wrong_value", ("read",), "releases stand from the oldest to the newest")
+    for at, spans in list_spans(history):
+        for text in spans:
+            if not is_span(text, history):
+                said = f"{text!r} is no FIRST..LAST of releases in `read`"
+                yield place.field("wrong_value", (*at, text), said)
+    for flag, listed in history.values.items():
+        if listed.read_since not in history.read:
+            said = f"{listed.read_since!r} is none of the releases in `read`"
+            yield place.field("unknown_name", ("values", flag, "read_since"), said)
 
 
 def _resources(house: House, document: RuleDocument) -> Iterator[Fault]:
@@ -130,8 +158,8 @@ def _table(document: RuleDocument, table: FlagTable) -> Iterator[Fault]:
         )
         if low is not None and high is not None and low > high:
             yield place.field("range", ("flags", name), f"takes numbers from {low:g} to {high:g}, which are none")
-    for version, added in table.since.items():
-        for i, name in enumerate(added):
-            if name not in list_setting_names(table):
-                hint = nearest_names(name, table.flags)
-                yield place.field("unknown_name", ("since", version, i), f"unknown flag {name!r}", hint)
+    left = {*table.left(), *table.left_variables()} if table.history is not None else set()
+    for name in table.instead if table.history is not None else ():
+        if name not in left:
+            said = f"{name!r} is nothing that left: rules/flag-history/{table.engine}.yaml has it to the end, or never"
+            yield place.field("unknown_name", ("instead", name), said, nearest_names(name, left))

@@ -44,6 +44,12 @@ KINDS = (
     RuleFileKind("policy/*.yaml", "rulings of the house", _named("advisor.decision.policy", "PolicyFile")),
     RuleFileKind("flags/*.yaml", "flags of one engine", _named("advisor.engines.flag_tables", "FlagTable"), deep=False),
     RuleFileKind(
+        "flag-history/*.yaml",
+        "flags of an engine's releases",
+        _named("advisor.engines.flag_history", "FlagHistory"),
+        deep=False,
+    ),
+    RuleFileKind(
         "checks/rules/*.yaml", "rules of `advise check`", _named("advisor.checks.rules.load", "CheckRulesFile")
     ),
     RuleFileKind(

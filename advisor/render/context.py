@@ -77,7 +77,7 @@ def _asked(
     written = {names.get(f"--{x.name}", x.name) for x in decided}
     out = []
     for k, v in deployment.settings.items():
-        name = next((n for n in (k, k.replace("_", "-")) if f"--{n}" in names or n in known.gone), None)
+        name = next((n for n in (k, k.replace("_", "-")) if f"--{n}" in names or n in known.left()), None)
         if name is None or names.get(f"--{name}", name) in written or name in own:
             continue
         listed = known.flags.get(names.get(f"--{name}", name))

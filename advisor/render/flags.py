@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from advisor.engines.flag_history import find_presence
 from advisor.engines.flag_tables import FlagTable, load_flag_table
 from advisor.engines.versions import version_key
 
@@ -12,16 +13,15 @@ def explain_missing_flag(known: FlagTable | None, flag: str, version: str | None
         return None
     v = version_key(version or known.version)
     name = flag.lstrip("-")
-    gone = known.gone.get(name)
-    if gone is not None and gone.at(version or known.version):
-        replaced = gone.instead and not gone.instead.startswith("remove")
-        return f"{flag} is gone" + (f"; {gone.instead} took its place" if replaced else "")
-    first = next((s for s, names in known.since.items() if name in names), None)
-    if first is not None and v and v < version_key(first):
-        return f"{flag} came with {first}"
+    presence = find_presence(known.history, name, version or known.version) if known.history is not None else None
+    if presence is not None and presence.has is False:
+        instead = known.instead.get(name, "remove")
+        if presence.last is None:
+            return f"{flag} came with {presence.following}"
+        return f"{flag} is gone" + ("" if instead.startswith("remove") else f"; {instead} took its place")
     names = known.spellings()
     listed = flag in names or _positive(flag) in names
-    if gone is None and not listed and v <= version_key(known.version):
+    if presence is None and not listed and v <= version_key(known.version):
         return f"{flag} is not a flag of {known.engine} {known.version}"
     return None
 

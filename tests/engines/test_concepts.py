@@ -44,7 +44,7 @@ def flags_of(entry: Engine) -> set[str]:
 
 def spellings(table: FlagTable) -> set[str]:
     """Names that the server's own reader takes, without dashes."""
-    return {s.lstrip("-") for s in table.spellings()} | {*table.gone, *table.positional, *table.modelfile_parameters}
+    return {s.lstrip("-") for s in table.spellings()} | {*table.left(), *table.positional, *table.modelfile_parameters}
 
 
 def test_every_concept_can_be_asked_for() -> None:

@@ -133,6 +133,14 @@ start: {program: [e, serve], model: ['{model}'], listen: ['--port', '{port}']}
 sources:
   s: {title: a test, version: '1.0'}
 """
+HISTORY = """\
+engine: e
+source: a test
+as_of: '2026-11-21'
+read: ['0.9', '1.0']
+flags: {'0.9..': [max-len]}
+values: {port: {read_since: '1.0', spans: {'..': [a]}}}
+"""
 FLAGS = """\
 engine: e
 version: '1.0'
@@ -155,6 +163,7 @@ FILES = {
     "models/mixed.yaml": MOE,
     "engines/e.yaml": ENGINE,
     "flags/e.yaml": FLAGS,
+    "flag-history/e.yaml": HISTORY,
     "prices/p.yaml": OFFER,
 }
 

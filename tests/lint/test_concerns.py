@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mini import CARDS, COUNT, CPUS, DENSE, ENGINE, FLAGS, MOE, MOE_ACTIVE, OFFER, QUANTIZATIONS, mini, write
+from mini import CARDS, COUNT, CPUS, DENSE, ENGINE, FLAGS, HISTORY, MOE, MOE_ACTIVE, OFFER, QUANTIZATIONS, mini, write
 
 from advisor.lint import run
 from advisor.lint.faults import Fault
@@ -112,8 +112,10 @@ def test_good_rules_have_no_faults(tmp_path: Path) -> None:
         ("flags__e", FLAGS.replace("t: int", "t: integer", 1), "wrong_value", "type 'integer'"),
         ("flags__e", FLAGS.replace("engine: e", "engine: ee"), "unknown_name", "unknown engine 'ee'"),
         ("flags__e", FLAGS.replace("source: a test of 1.0\n", ""), "missing_key", "`source` is missing"),
-        ("flags__e", FLAGS + "since: {'0.9': [min-len]}\n", "unknown_name", "unknown flag 'min-len'"),
-        ("flags__e", FLAGS + "gone: {old: {last_seen: '2.0', first_absent: '1.0'}}\n", "range", "is not below"),
+        ("flag-history__e", HISTORY.replace("'0.9..'", "'0.8..'"), "wrong_value", "'0.8..' is no FIRST..LAST"),
+        ("flag-history__e", HISTORY.replace("['0.9', '1.0']", "['1.0', '0.9']"), "wrong_value", "stand from the oldest to the newest"),
+        ("flag-history__e", HISTORY.replace("engine: e", "engine: f"), "wrong_value", "is flag-history/f.yaml"),
+        ("flag-history__e", HISTORY.replace("read_since: '1.0'", "read_since: '1.1'"), "unknown_name", "'1.1' is none of the releases"),
         ("flags__e", FLAGS.replace("port: {t: int}", "port: {t: int, a: [--max-len]}"), "duplicate_name", "also a spelling of max-len"),
         ("flags__e", FLAGS.replace("port: {t: int}", "port: {t: int, least: 2, most: 1}"), "range", "from 2 to 1"),
         # prices

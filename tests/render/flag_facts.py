@@ -34,7 +34,9 @@ def facts(engine: str) -> dict[str, Any]:
             own[spelling] = f"--{name}"
             kinds[spelling] = "choice" if f.get("c") or f.get("v") else KINDS[f.get("t", "str")]
         choices[f"--{name}"] = [*f.get("c", ()), *f.get("v", ())]
-    gone = {f"--{n}" for n, g in data.get("gone", {}).items() if "back_in" not in g}
+    history = FOLDER.parent / "flag-history" / f"{SAME_AS.get(engine, engine)}.yaml"
+    spans = read_yaml(history.read_text())["flags"] if history.exists() else {}
+    gone = {f"--{n}" for span, names in spans.items() if not span.endswith("..") for n in names}
     return {"kinds": kinds, "choices": choices, "own": own, "gone": gone, "file": data}
 
 

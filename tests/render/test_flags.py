@@ -143,7 +143,7 @@ def test_flag_tables_are_consistent() -> None:
         ("sglang", "--enable-ep-moe", "0.5.5", "gone"),
         ("llama.cpp", "--mlock", "b10434", None),
         ("llama.cpp", "--mlock", "b11434", "--load-mode mlock"),
-        ("llama.cpp", "--n-cpu-ffn", "b10434", "came with b11434"),
+        ("llama.cpp", "--n-cpu-ffn", "b10434", "came with b10705"),
         ("vllm", "--nonsense", "0.33.0", "not a flag"),
         ("vllm", "--from-the-future", "0.99.0", None),  # a newer version may have what was not read
     ],

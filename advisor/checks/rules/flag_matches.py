@@ -12,8 +12,9 @@ from advisor.checks.resolve.arguments import LaunchArgument, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.rules.edits import remove_argument, rename_argument
 from advisor.checks.rules.rule_match import RuleMatch, find_place, is_near
-from advisor.engines.flag_tables import FlagEntry
-from advisor.engines.versions import version_key
+from advisor.engines.flag_history import find_presence, find_value
+from advisor.engines.flag_tables import FlagEntry, FlagTable
+from advisor.engines.versions import is_before, version_key
 from advisor.near import near_matches
 
 if TYPE_CHECKING:
@@ -23,27 +24,21 @@ if TYPE_CHECKING:
 def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
     """Flags that the launch's version no longer has, and an older one had."""
     lookup = knowledge.flags(checked.launch.engine)
-    gone = lookup.table.gone if lookup else {}
-    version = checked.launch.version
+    if lookup is None or lookup.table.history is None or not is_parsed_by_engine(checked, knowledge):
+        return
+    version = checked.launch.version or checked.judged.engine_version
     source = facts.source
     for argument in checked.arguments.given:
         bare = argument.written.lstrip("-").replace("_", "-")
-        flag_removal = gone.get(bare)
-        if flag_removal is None or not (
-            argument.written.startswith("--") or (lookup is not None and lookup.table.single_dash)
-        ):
+        if not (argument.written.startswith("--") or lookup.table.single_dash):
             continue
-        if version is None and argument.known:
-            continue  # the current version has it
-        if not flag_removal.at(version or checked.judged.engine_version):
+        if argument.known and (version is None or version_key(version) >= version_key(lookup.table.version)):
+            continue  # the current version has it, maybe as a spelling that its parser makes
+        last = find_last_release(lookup.table, bare, version)
+        if last is None or (argument.known and bare in lookup.table.gone_before_reading):
             continue
-        instead = flag_removal.instead or "remove it"
-        words = {
-            "flag": argument.written,
-            "instead": instead,
-            "last": flag_removal.last_seen or "an older version",
-            "version": version or checked.judged.engine_version or "the current version",
-        }
+        instead = lookup.table.instead.get(bare, "remove it")
+        words = {"flag": argument.written, "instead": instead, "last": last, "version": version or ""}
         m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
         edits = (
             rename_argument(argument, instead, source)
@@ -53,6 +48,17 @@ def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
             else ()
         )
         yield RuleMatch(bare, words, find_place(argument.place), edits, fix=_instead(argument.written, instead))
+
+
+def find_last_release(table: FlagTable, name: str, version: str | None) -> str | None:
+    """The newest release read that had a flag which `version` surely lacks; None where that is not known."""
+    if table.history is None:
+        return None
+    if name in table.gone_before_reading:
+        oldest = table.history.read[0]
+        return None if is_before(version or oldest, oldest) else f"a release older than {oldest}"
+    presence = find_presence(table.history, name, version)
+    return presence.last if presence is not None and presence.has is False else None
 
 
 def _instead(written: str, instead: str) -> str:
@@ -77,7 +83,7 @@ def _unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -
     if table is None or not table.table.flags or not is_parsed_by_engine(checked, knowledge):
         return
     others = [flag_lookup.table for e in knowledge.rules.engines() if (flag_lookup := knowledge.flags(e))]
-    gone = {name for t in others for name in (*t.gone, *t.gone_before_reading)}
+    gone = {name for t in others for name in (*t.left(), *t.gone_before_reading)}
     source, known = facts.source, list(table.table.flags)
     found = 0
     for argument in checked.arguments.given:
@@ -112,21 +118,6 @@ def _starter(checked: CheckedLaunch) -> str:
     return f"{checked.launch.program or ''} {checked.launch.setup.image or ''}"
 
 
-def gone_for_good(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
-    """Flags that left before the versions that were looked at."""
-    lookup = knowledge.flags(checked.launch.engine)
-    if lookup is None or lookup.table.gone_before is None:
-        return
-    if checked.launch.version is not None and version_key(checked.launch.version) < version_key(
-        lookup.table.gone_before
-    ):
-        return
-    for argument in checked.arguments.given:
-        bare = argument.written.lstrip("-").replace("_", "-")
-        if bare in lookup.table.gone_before_reading and not argument.known:
-            yield RuleMatch(bare, {"flag": argument.written}, find_place(argument.place))
-
-
 def config_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
     """Keys of a configuration file that are no flags."""
     if checked.launch.kind in ("vllm-config", "sglang-config"):
@@ -136,26 +127,23 @@ def config_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge
 def newer_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
     """Flags that joined after the version that is pinned."""
     lookup = knowledge.flags(checked.launch.engine)
-    if lookup is None or checked.launch.version is None:
+    version = checked.launch.version
+    if lookup is None or version is None or lookup.table.history is None:
         return
-    mine = version_key(checked.launch.version)
-    since_version = lookup.table.since
-    first = {f: version for version, flags in since_version.items() for f in flags}
-    versions = sorted((version_key(x), x) for x in since_version)
     for argument in checked.arguments.given:
-        bare = argument.written.lstrip("-").replace("_", "-")
-        since = first.get(bare)
-        if since is None:
+        if argument.place.unknown or not is_parsed_by_engine(checked, knowledge):
             continue
-        before = max(
-            (k for k, _ in versions if k < version_key(since)), default=version_key(lookup.table.oldest_read or "")
-        )
-        if mine <= before:
-            yield RuleMatch(
-                bare,
-                {"flag": argument.written, "since": since, "version": checked.launch.version},
-                find_place(argument.place),
-            )
+        bare = argument.written.lstrip("-").replace("_", "-")
+        presence = find_presence(lookup.table.history, bare, version)
+        if presence is not None and presence.has is False and presence.last is None and presence.following:
+            words = {"flag": argument.written, "since": presence.following, "version": version}
+            yield RuleMatch(bare, words, find_place(argument.place))
+
+
+def was_ever_taken(table: FlagTable, flag: str, value: str) -> bool:
+    """Whether some release that was read takes a value for a flag."""
+    presence = find_value(table.history, flag, value, None) if table.history is not None else None
+    return presence is not None and (presence.has is True or presence.last is not None)
 
 
 def _entry(argument: LaunchArgument, checked: CheckedLaunch, knowledge: Knowledge) -> FlagEntry | None:
@@ -177,6 +165,7 @@ def bad_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge)
             or argument.value.unknown
             or argument.key is not None
             or argument.value.startswith("{{")
+            or (table is not None and was_ever_taken(table.table, argument.name, argument.value))
         ):
             continue
         if entry.t == "flag" or entry.n or argument.name in _OWN_RULES:

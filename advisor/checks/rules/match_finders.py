@@ -8,7 +8,6 @@ from advisor.checks.rules.flag_matches import (
     bad_values,
     config_keys,
     flash_values,
-    gone_for_good,
     missing_values,
     newer_flags,
     removed_flags,
@@ -28,6 +27,7 @@ from advisor.checks.rules.value_matches import (
     secrets,
     unknown_variables,
     unmounted_files,
+    values_of_release,
 )
 
 EACH: dict[str, MatchFinder] = {
@@ -38,7 +38,6 @@ EACH: dict[str, MatchFinder] = {
     "abbreviated": abbreviated,
     "stray_values": stray_values,
     "missing_values": missing_values,
-    "gone_for_good": gone_for_good,
     "config_keys": config_keys,
     "bad_json": bad_json,
     "removed_variables": removed_variables,
@@ -53,9 +52,18 @@ EACH: dict[str, MatchFinder] = {
     "left_open": left_open,
     "flash_values": flash_values,
     "unmounted_files": unmounted_files,
+    "values_of_release": values_of_release,
 }
 
 
 BY_VERSION = frozenset(
-    ("removed_flags", "unknown_flags", "removed_variables", "quantizations", "flash_values", "kv_types")
+    (
+        "removed_flags",
+        "unknown_flags",
+        "removed_variables",
+        "quantizations",
+        "flash_values",
+        "kv_types",
+        "values_of_release",
+    )
 )

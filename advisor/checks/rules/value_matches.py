@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from advisor.checks.findings import FileEdit
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import find_holding_mount
-from advisor.checks.read.located_text import Text, lines_of
+from advisor.checks.read.located_text import Text, lines_of, make_text
 from advisor.checks.resolve.concept_flags import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.rules.edits import make_edit
-from advisor.checks.rules.flag_matches import other_values
+from advisor.checks.rules.flag_matches import other_values, was_ever_taken
 from advisor.checks.rules.rule_match import RuleMatch, find_place, is_near
-from advisor.engines.flag_tables import list_accepted_values
+from advisor.engines.flag_history import Presence, find_value, find_variable, list_values
+from advisor.engines.flag_tables import FlagTable, list_accepted_values
 from advisor.engines.flags import ConceptName, find_concept
-from advisor.engines.versions import version_key
 from advisor.near import near_matches
 
 if TYPE_CHECKING:
@@ -27,16 +28,16 @@ if TYPE_CHECKING:
 def removed_variables(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
     """VLLM_ variables that the launch's version no longer reads."""
     lookup = knowledge.flags(checked.launch.engine)
-    for name, flag_removal in lookup.table.gone_variables.items() if lookup else ():
-        value = checked.launch.env.get(name)
-        if value is not None and flag_removal.at(checked.launch.version or checked.judged.engine_version):
-            words = {"name": name, "last": flag_removal.last_seen or "", "instead": flag_removal.instead or "remove it"}
-            fix = (
-                f"Remove {name}"
-                if flag_removal.instead is None or flag_removal.instead.startswith("remove")
-                else f"Use {flag_removal.instead} in place of {name}"
-            )
-            yield RuleMatch(name, words, find_place(value), fix=fix)
+    if lookup is None or lookup.table.history is None:
+        return
+    for name, value in checked.launch.env.items():
+        version = checked.launch.version or checked.judged.engine_version
+        presence = find_variable(lookup.table.history, name, version)
+        if presence is None or presence.has is not False or presence.last is None:
+            continue
+        instead = lookup.table.instead.get(name, "remove")
+        fix = f"Remove {name}" if instead.startswith("remove") else f"Use {instead} in place of {name}"
+        yield RuleMatch(name, {"name": name, "last": presence.last, "instead": instead}, find_place(value), fix=fix)
 
 
 def unknown_variables(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
@@ -47,7 +48,7 @@ def unknown_variables(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Kno
     prefix, plugins = table.table.variable_prefix, table.table.plugin_variables
     if prefix is None:
         return
-    known = {*table.table.variables, *table.table.gone_variables, *table.table.other_variables}
+    known = {*table.table.variables, *table.table.left_variables(), *table.table.other_variables}
     image_facts = facts["image.official"]
     for name, value in checked.launch.env.items():
         if not name.startswith(prefix) or name in known:
@@ -185,29 +186,90 @@ def kv_types(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -
 def quantizations(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
     """Quantization methods that the engine's version does not have."""
     word = checked.arguments.value("quantization")
-    table = knowledge.flags(checked.launch.engine)
-    if word is None or word.unknown or table is None or not table.table.quantization_methods:
+    lookup = knowledge.flags(checked.launch.engine)
+    if word is None or word.unknown or lookup is None or word.lower() == "none":
         return
-    read = table.table.quantization_methods_since
-    if (
-        read is not None
-        and checked.launch.version is not None
-        and version_key(checked.launch.version) < version_key(read)
-    ):
-        return  # the list of older versions was not read
-    if word not in table.table.quantization_methods and word.lower() != "none":
-        plugin = word in table.table.quantization_removed_to_plugin
-        near = near_matches(word, table.table.quantization_methods, n=2)
-        hint = (
-            f"Install the vLLM plugin for {word} in the image, or use an AWQ, GPTQ or FP8 checkpoint"
-            if plugin
-            else (
-                "Did you mean " + " or ".join(near) + "?"
-                if near
-                else "Remove --quantization: it is read from the checkpoint"
-            )
-        )
-        yield RuleMatch(word, {"value": word, "hint": hint}, find_place(word), fix=hint)
+    table = lookup.table
+    version = checked.launch.version or checked.judged.engine_version
+    presence = find_value(table.history, "quantization", word, version) if table.history is not None else None
+    if presence is not None and table.history is not None:
+        known, has = list_values(table.history, "quantization", version), presence.has
+    else:
+        known, has = table.quantization_methods, not table.quantization_methods or word in table.quantization_methods
+    if has is not False:
+        return
+    near = near_matches(word, known, n=2)
+    hint = "Did you mean " + " or ".join(near) + "?" if near else "Remove it: the method is read from the checkpoint"
+    if word in table.quantization_removed_to_plugin:
+        hint = f"Install the vLLM plugin for {word} in the image, or use an AWQ, GPTQ or FP8 checkpoint"
+    yield RuleMatch(word, {"value": word, "hint": hint}, find_place(word), fix=hint)
+
+
+def values_of_release(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Values that are in no closed list of the engine's version: parsers, attention backends, speculative methods.
+    Choices that no release ever had are found by `bad_values`."""
+    lookup = knowledge.flags(checked.launch.engine)
+    if lookup is None or lookup.table.history is None or other_values(checked, knowledge):
+        return
+    version = checked.launch.version or checked.judged.engine_version
+    for name, written, word in _listed_values(checked, lookup.table):
+        presence = find_value(lookup.table.history, name, word, version)
+        entry = lookup.table.flags.get(name.partition(".")[0])
+        if presence is None or presence.has is not False or entry is None:
+            continue
+        if entry.c and not was_ever_taken(lookup.table, name, word):
+            continue
+        if checked.launch.version is None and word in (*entry.c, *entry.v):
+            continue
+        if "parser" in name and any(PARSER_PLUGIN in a.written for a in checked.arguments.given):
+            continue  # it brings parsers of its own
+        hint = _hint(word, list_values(lookup.table.history, name, version), presence)
+        words = {"flag": written, "value": word[:80], "hint": hint, "version": version or "this version"}
+        yield RuleMatch(name, words, find_place(word), fix=hint)
+
+
+def _listed_values(checked: CheckedLaunch, table: FlagTable) -> Iterator[tuple[str, str, Text]]:
+    """(flag or flag.key, as it is written, value) of all that a closed list of some release is known for."""
+    assert table.history is not None
+    for argument in checked.arguments.given:
+        word, entry = argument.value, table.flags.get(argument.name)
+        if word is None or word.unknown or entry is None or entry.n or not argument.known or "{{" in word:
+            continue
+        if argument.key is not None:
+            if f"{argument.name}.{argument.key}" in table.history.values:
+                yield f"{argument.name}.{argument.key}", f"{argument.written}", word
+        elif entry.t == "json":
+            for name in table.history.values:
+                flag, dot, key = name.partition(".")
+                found = read_json_word(word, key) if dot and flag == argument.name else None
+                if found is not None:
+                    yield name, f'{argument.written} {{"{key}": ...}}', found
+        elif argument.name in table.history.values and argument.name not in OWN_LISTS and entry.t != "flag":
+            yield argument.name, argument.written, word
+
+
+def read_json_word(word: Text, key: str) -> Text | None:
+    """The text of one key of a JSON object; None where it has none, or a placeholder."""
+    try:
+        body = json.loads(word)
+    except (ValueError, RecursionError):
+        return None
+    value = body.get(key) if isinstance(body, dict) else None
+    if not isinstance(value, str) or not re.fullmatch(r"[\w.-]+", value):
+        return None
+    return make_text(value, word.line, word.column)
+
+
+def _hint(word: str, known: Sequence[str], presence: Presence) -> str:
+    near = near_matches(word, known, n=2)
+    meant = f"Did you mean {' or '.join(near)}?" if near else "It takes " + ", ".join(known[:12])
+    if presence.last is not None:
+        return f"{presence.last} was the last release read that took it. {meant}"
+    return f"Take {presence.following} or newer. {meant}" if presence.following is not None else meant
+
+
+OWN_LISTS = ("quantization", "kv-cache-dtype", "cache-type-k", "cache-type-v")  # rules of their own ask for these
+PARSER_PLUGIN = "parser-plugin"
 
 
 def helm_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:

@@ -1,0 +1,139 @@
+"""What one version of an engine takes, as its sources have it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Reading(NamedTuple):
+    """Names of flags without dashes; closed lists of values by the flag that takes them; environment variables."""
+
+    flags: frozenset[str]
+    values: Mapping[str, frozenset[str]]
+    variables: frozenset[str] = frozenset()
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def parse_all(paths: Iterable[Path]) -> list[ast.Module]:
+    return [parse(p) for p in sorted(set(paths)) if p.is_file()]
+
+
+def texts_of(node: ast.expr | None, names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    """The texts of a list, a Literal, a union of them, or a name of one; None where it is none, or is not closed."""
+    if isinstance(node, ast.Constant):
+        kept = isinstance(node.value, (str, int)) and not isinstance(node.value, bool)
+        return (str(node.value),) if kept else () if node.value is None else None
+    if isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        return _joined(node.elts, names)
+    if isinstance(node, ast.Starred):
+        return texts_of(node.value, names)
+    if isinstance(node, ast.Name):
+        return () if node.id == "None" else names.get(node.id)
+    if isinstance(node, ast.Attribute):
+        return names.get(node.attr)
+    if isinstance(node, ast.Subscript):
+        head = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
+        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if head in ("Literal", "Optional", "Union"):
+            return _joined(inner, names)
+        return texts_of(inner[0], names) if head in ("Annotated", "A") else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitOr, ast.Add)):
+        return _joined([node.left, node.right], names)
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("list", "get_args", "sorted")
+    ):
+        return texts_of(node.args[0], names) if node.args else None
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
+        return texts_of(node.func.value, names)
+    return None
+
+
+def choices_of(
+    annotation: ast.expr, names: Mapping[str, tuple[str, ...]], aliases: Iterable[str]
+) -> tuple[str, ...] | None:
+    """What argparse lets through for a field of a dataclass: its Literals, whatever classes stand beside them; None
+    where any text is let through. `aliases` are names of annotations."""
+    if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
+        sides = [choices_of(x, names, aliases) for x in (annotation.left, annotation.right)]
+    elif isinstance(annotation, ast.Subscript) and getattr(annotation.value, "id", "") in ("Optional", "Union"):
+        inner = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        sides = [choices_of(x, names, aliases) for x in inner]
+    elif isinstance(annotation, ast.Subscript) and getattr(annotation.value, "id", "") in (
+        "SkipValidation",
+        "Annotated",
+    ):
+        first = annotation.slice.elts[0] if isinstance(annotation.slice, ast.Tuple) else annotation.slice
+        return choices_of(first, names, aliases)
+    else:
+        found = texts_of(annotation, names)
+        is_open = isinstance(annotation, ast.Name) and (annotation.id == "str" or annotation.id in aliases)
+        return found if found is not None else None if is_open else ()
+    return None if None in sides else tuple(t for side in sides for t in side or ())
+
+
+def _joined(nodes: Iterable[ast.expr], names: Mapping[str, tuple[str, ...]]) -> tuple[str, ...] | None:
+    out: list[str] = []
+    for node in nodes:
+        found = texts_of(node, names)
+        if found is None:
+            return None
+        out += found
+    return tuple(out)
+
+
+def named_texts(modules: Iterable[ast.Module]) -> dict[str, tuple[str, ...]]:
+    """Closed lists of texts at the top of modules, by name: lists, Literals, keys of mappings."""
+    waiting: list[tuple[str, ast.expr]] = []
+    names: dict[str, tuple[str, ...]] = {}
+    for module in modules:
+        for node in module.body:
+            value = getattr(node, "value", None)
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            if not isinstance(target, ast.Name) or value is None:
+                continue
+            if isinstance(value, ast.Dict):
+                names[target.id] = tuple(str(k.value) for k in value.keys if isinstance(k, ast.Constant))
+            else:
+                waiting.append((target.id, value))
+    for _ in range(4):  # names of names
+        for name, value in waiting:
+            found = texts_of(value, names)
+            if found:
+                names[name] = found
+    return names
+
+
+def named_enumerations(modules: Iterable[ast.Module]) -> dict[str, tuple[str, ...]]:
+    """Names of the members of enumerations. A command line takes them in a way of its own, not as argparse choices."""
+    return {
+        node.name: tuple(
+            item.targets[0].id
+            for item in node.body
+            if isinstance(item, ast.Assign) and isinstance(item.targets[0], ast.Name)
+        )
+        for module in modules
+        for node in module.body
+        if isinstance(node, ast.ClassDef) and any("Enum" in ast.dump(base) for base in node.bases)
+    }
+
+
+def added_arguments(modules: Iterable[ast.Module]) -> Iterator[tuple[tuple[str, ...], ast.Call]]:
+    """Every `add_argument` with a literal long name: its spellings, and the call."""
+    for module in modules:
+        for node in ast.walk(module):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_argument":
+                spelled = tuple(a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str))
+                if any(s.startswith("--") for s in spelled):
+                    yield spelled, node
+
+
+def bare(flag: str) -> str:
+    return flag.lstrip("-").replace("_", "-")

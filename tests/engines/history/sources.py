@@ -1,0 +1,125 @@
+"""Sources of an engine's releases, as package registries carry them: only the files that say what a server takes.
+
+pip's own index is asked, or the one that PIP_INDEX_URL names; npm packages come through `npm pack`. Nothing that is
+fetched is run.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import urllib.request
+import zipfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+LARGEST = 3_000_000
+KEPT = re.compile(
+    r"common/arg\.cpp$|vllm/(engine/arg_utils|config|envs)\.py$|vllm/config/.*\.py$|vllm/v1/attention/.*registry\.py$"
+    r"|vllm/entrypoints/.*(cli_args|serve)\.py$|vllm/(entrypoints/openai/)?tool_parsers/.*\.py$|vllm/reasoning/.*\.py$"
+    r"|(vllm/model_executor|sglang/srt)/layers/quantization/__init__\.py$|vllm/platforms/interface\.py$"
+    r"|sglang/srt/(server_args|reasoning_parser)\.py$|sglang/srt/(arg_groups|function_call|parser)/.*\.py$"
+    r"|sglang_router/.*\.py$"
+)
+
+
+def fetch(kind: str, project: str, version: str, folder: Path) -> Path | None:
+    """The folder with the kept files of a release, fetched once; None where the registry has none. `kind`: sdist,
+    wheel, or bundle (an npm package that carries a git bundle of llama.cpp)."""
+    at = folder / project / version
+    if (at / ".fetched").exists():
+        return at
+    shutil.rmtree(at, ignore_errors=True)
+    at.mkdir(parents=True)
+    named = _bundle(project, version, at) if kind == "bundle" else _archive(kind, project, version, at)
+    if named is None:
+        return None
+    (at / ".fetched").write_text(named)
+    return at
+
+
+@cache
+def _files(project: str) -> list[dict[str, Any]]:
+    from pip._internal.models.index import PyPI
+
+    index = os.environ.get("PIP_INDEX_URL") or PyPI.simple_url
+    asked = urllib.request.Request(
+        f"{index.rstrip('/')}/{project}/", headers={"Accept": "application/vnd.pypi.simple.v1+json"}
+    )
+    with urllib.request.urlopen(asked) as answer:
+        files: list[dict[str, Any]] = json.load(answer)["files"]
+    return files
+
+
+def _archive(kind: str, project: str, version: str, at: Path) -> str | None:
+    stem = f"{project}-{version}".replace("-", "_").lower()
+    end = ".tar.gz" if kind == "sdist" else ".whl"
+    fits = [
+        f
+        for f in _files(project)
+        if f["filename"].replace("-", "_").lower().startswith(stem + (".tar" if kind == "sdist" else "_"))
+        and f["filename"].endswith(end)
+    ]
+    if not fits:
+        return None
+    smallest = min(fits, key=lambda f: int(f.get("size") or 0))
+    with urllib.request.urlopen(smallest["url"]) as answer:
+        for name, data in _members(answer, kind):
+            place = at / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+    return str(smallest["filename"])
+
+
+def _members(stream: Any, kind: str) -> Iterator[tuple[str, bytes]]:
+    """(path without the archive's own folder, content) of every kept file."""
+    if kind == "wheel":
+        with zipfile.ZipFile(io.BytesIO(stream.read())) as wheel:
+            for info in wheel.infolist():
+                if not info.is_dir() and info.file_size < LARGEST and KEPT.search(info.filename):
+                    yield _inside(info.filename), wheel.read(info)
+        return
+    with tarfile.open(fileobj=stream, mode="r|gz") as archive:
+        for member in archive:
+            if member.isfile() and member.size < LARGEST and KEPT.search(member.name):
+                found = archive.extractfile(member)
+                assert found is not None
+                yield _inside(member.name.partition("/")[2]), found.read()
+
+
+def _inside(name: str) -> str:
+    assert not name.startswith("/"), name
+    assert ".." not in name.split("/"), name
+    return name
+
+
+def _bundle(project: str, version: str, at: Path) -> str | None:
+    """node-llama-cpp carries the sources of one build as a git bundle, and the build's name beside it."""
+    work = at / "package-of-npm"
+    work.mkdir()
+    subprocess.run(["npm", "pack", f"{project}@{version}", "--silent"], cwd=work, check=True, capture_output=True)
+    (packed,) = work.glob("*.tgz")
+    with tarfile.open(packed) as archive:
+        for name in ("package/llama/gitRelease.bundle", "package/llama/binariesGithubRelease.json"):
+            found = archive.extractfile(name)
+            assert found is not None
+            (work / Path(name).name).write_bytes(found.read())
+    build = str(json.loads((work / "binariesGithubRelease.json").read_text())["release"])
+    clone, bundle = work / "clone", work / "gitRelease.bundle"
+    subprocess.run(["git", "clone", "-q", "--bare", str(bundle), str(clone)], check=True)
+    shown = subprocess.run(
+        ["git", "-C", str(clone), "show", "HEAD:common/arg.cpp"],
+        check=True,
+        capture_output=True,
+    )
+    (at / "common").mkdir()
+    (at / "common/arg.cpp").write_bytes(shown.stdout)
+    shutil.rmtree(work)
+    return build

@@ -1,0 +1,151 @@
+"""vLLM: `vllm serve`'s flags, its lists of values and VLLM_ variables, read out of an unpacked sdist or wheel."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from readings import Reading, added_arguments, bare, choices_of, named_enumerations, named_texts, parse_all, texts_of
+
+FRONT_ENDS = ("FrontendArgs", "BaseFrontendArgs")
+PARSERS = {
+    "tool-call-parser": ("ToolParserManager", ("_TOOL_PARSERS_TO_REGISTER",), ("tool_parsers", "openai/tool_parsers")),
+    "reasoning-parser": ("ReasoningParserManager", ("_REASONING_PARSERS_TO_REGISTER",), ("reasoning",)),
+}
+BACKENDS = ("AttentionBackendEnum", "_Backend", "BackendEnum")
+NAMED = {  # lists that the configuration checks by itself, whatever argparse lets through
+    "speculative-config.method": "SpeculativeMethod",
+    "quantization": "QuantizationMethods",
+    "kv-cache-dtype": "CacheDType",
+}
+ALIASES = ("QuantizationMethods", "ModelDType", "RunnerOption", "HfOverrides", "PerformanceMode")
+OF_OTHERS = {"help", "version"}  # argparse's own
+
+
+def read(folder: Path) -> Reading:
+    """The flags and lists of one version, whose `vllm/` lies in `folder`."""
+    top = folder / "vllm"
+    doors = [
+        top / "engine/arg_utils.py",
+        *(top / "entrypoints").glob("*/cli_args.py"),
+        top / "entrypoints/cli/serve.py",
+        *(top / "entrypoints/cli").glob("*/serve.py"),
+    ]
+    parsed = parse_all(doors)
+    config = parse_all([top / "config.py", *(top / "config").glob("**/*.py"), *doors])
+    named = named_texts(
+        [
+            *config,
+            *parse_all([top / "model_executor/layers/quantization/__init__.py", *(top / "v1/attention").rglob("*.py")]),
+        ]
+    )
+    fields = _fields(config)
+    flags: set[str] = set()
+    values: dict[str, frozenset[str]] = {}
+    for spelled, call in added_arguments(parsed):
+        names = {bare(s) for s in spelled if s.startswith("--")}
+        flags |= names
+        found = _choices(call, fields, named)
+        if found:
+            values |= {n: frozenset(found) for n in names}
+    for front in FRONT_ENDS:
+        for name, annotation in _fields_of(parsed, front).items():
+            flags.add(bare(name))
+            found = choices_of(annotation, named, ALIASES)
+            if found:
+                values[bare(name)] = frozenset(found)
+    for flag, (manager, tables, folders) in PARSERS.items():
+        registered = _registered(top, manager, tables, folders)
+        if registered:
+            values[flag] = registered
+    enumerations = named_enumerations(parse_all((top / "v1/attention").rglob("*.py")))
+    backends = [b for b in BACKENDS if enumerations.get(b)]
+    if backends and "attention-backend" in flags:  # `auto` is read by itself, any case is (config/attention.py)
+        values["attention-backend"] = frozenset({*enumerations[backends[0]], "AUTO"})
+    for flag, name in NAMED.items():
+        if named.get(name) and (flag.partition(".")[0] in flags):
+            values[flag] = frozenset(named[name])
+    return Reading(frozenset(flags - OF_OTHERS), values, _variables(top / "envs.py"))
+
+
+def _fields_of(modules: Iterable[ast.Module], name: str) -> dict[str, ast.expr]:
+    out: dict[str, ast.expr] = {}
+    for module in modules:
+        for node in ast.walk(module):
+            if isinstance(node, ast.ClassDef) and node.name == name:
+                for item in node.body:
+                    if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name):
+                        out[item.target.id] = item.annotation
+    return out
+
+
+def _fields(modules: Iterable[ast.Module]) -> dict[str, dict[str, ast.expr]]:
+    """Fields of every class, by class: what `get_kwargs` makes arguments of."""
+    out: dict[str, dict[str, ast.expr]] = {}
+    for module in modules:
+        for node in module.body:
+            if isinstance(node, ast.ClassDef):
+                out[node.name] = {
+                    i.target.id: i.annotation
+                    for i in node.body
+                    if isinstance(i, ast.AnnAssign) and isinstance(i.target, ast.Name)
+                }
+    return out
+
+
+def _choices(
+    call: ast.Call, fields: Mapping[str, Mapping[str, ast.expr]], named: Mapping[str, tuple[str, ...]]
+) -> tuple[str, ...] | None:
+    """The texts that an argument takes: its own `choices`, or those of the field that it stands for."""
+    for word in call.keywords:
+        if word.arg == "choices":
+            return texts_of(word.value, named)
+        if word.arg is None and isinstance(word.value, ast.Subscript) and isinstance(word.value.slice, ast.Constant):
+            name = word.value.slice.value
+            stem = (
+                word.value.value.id.replace("_kwargs", "").replace("_", "")
+                if isinstance(word.value.value, ast.Name)
+                else ""
+            )
+            homes = [f for c, f in fields.items() if name in f and c.lower().startswith(stem)] or [
+                f for f in fields.values() if name in f
+            ]
+            return choices_of(homes[0][name], named, ALIASES) if homes else None
+    return None
+
+
+def _registered(top: Path, manager: str, tables: Iterable[str], folders: Iterable[str]) -> frozenset[str]:
+    """Parsers by name: decorated classes of older versions, the table of names of newer ones."""
+    files = [f for folder in folders for base in (top, top / "entrypoints") for f in (base / folder).rglob("*.py")]
+    found: set[str] = set()
+    for module in parse_all(files):
+        for node in ast.walk(module):
+            if _registers(node, manager):
+                assert isinstance(node, ast.Call)
+                words = [*node.args[:1], *(k.value for k in node.keywords if k.arg in ("name", "names"))]
+                found |= {text for word in words for text in texts_of(word, {}) or ()}
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            value = getattr(node, "value", None)
+            if isinstance(target, ast.Name) and target.id in tables and isinstance(value, ast.Dict):
+                found |= {k.value for k in value.keys if isinstance(k, ast.Constant)}
+    return frozenset(found)
+
+
+def _registers(node: ast.AST, manager: str) -> bool:
+    """Whether a node is `manager.register...(...)`."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+        return False
+    home = node.func.value
+    return node.func.attr.startswith("register") and isinstance(home, ast.Name) and home.id == manager
+
+
+def _variables(path: Path) -> frozenset[str]:
+    """Keys of `environment_variables`."""
+    for module in parse_all([path]):
+        for node in module.body:
+            target = node.targets[0] if isinstance(node, ast.Assign) else getattr(node, "target", None)
+            if isinstance(target, ast.Name) and target.id == "environment_variables":
+                assert isinstance(node.value, ast.Dict)
+                return frozenset(k.value for k in node.value.keys if isinstance(k, ast.Constant))
+    return frozenset()
