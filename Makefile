@@ -48,9 +48,9 @@ soak: ## ten minutes of questions from 32 threads and an event loop: equal answe
 times: ## how long recommend takes, over 1,000 random questions
 	$(PYTHON) tests/benchmarks/recommend.py
 
-parsers: ## the parsers of other engines take every command that is rendered
+parsers: ## the parsers of other engines take every command that is rendered, and what they took before --fix
 	$(PYTHON) tests/e2e/engine_parsers.py $(ENGINES)
-	ADVISOR_ENGINES=$(abspath $(ENGINES)) $(PYTHON) -m pytest -m slow tests/e2e/test_launch_files.py
+	ADVISOR_ENGINES=$(abspath $(ENGINES)) $(PYTHON) -m pytest -m slow tests/e2e/test_launch_files.py tests/check/test_fixes.py
 
 bench: ## `advise bench` against a real server (pip install 'guidellm>=0.8,<0.9'; torch's CPU build is enough)
 	$(PYTHON) -m pytest -m slow tests/e2e/test_bench_server.py

@@ -16,9 +16,9 @@ from typing import NamedTuple
 TORCH = ["torch==2.13.0"]
 LIGHT = """
 transformers==5.19.0 regex cachetools psutil sentencepiece blake3 py-cpuinfo protobuf
-fastapi[standard]>=0.133,<0.137 aiohttp openai pydantic orjson prometheus_client pillow prometheus-fastapi-
-instrumentator tiktoken lm-format-enforcer==0.11.3 llguidance>=1.7,<1.8 outlines_core==0.2.14 lark==1.2.2
-partial-json-parser jsonschema pyzmq msgspec mistral_common[image] opencv-python-headless pyyaml einops
+fastapi[standard]>=0.133,<0.137 aiohttp openai pydantic orjson prometheus_client pillow
+prometheus-fastapi-instrumentator tiktoken lm-format-enforcer==0.11.3 llguidance>=1.7,<1.8 outlines_core==0.2.14
+lark==1.2.2 partial-json-parser jsonschema pyzmq msgspec mistral_common[image] opencv-python-headless pyyaml einops
 compressed-tensors==0.17.0 depyf==0.20.0 cloudpickle watchfiles python-json-logger ninja pybase64 cbor2 ijson
 setproctitle oss-harmony anthropic model-hosting-container-standards>=0.1.14,<1 mcp>=2.2,<3 opentelemetry-sdk
 opentelemetry-api

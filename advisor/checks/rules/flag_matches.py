@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from advisor.checks.findings import FileEdit
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.resolve.arguments import LaunchArgument, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
@@ -37,17 +38,25 @@ def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
         last = find_last_release(lookup.table, bare, version)
         if last is None or (argument.known and bare in lookup.table.gone_before_reading):
             continue
-        instead = lookup.table.instead.get(bare, "remove it")
+        known = lookup.table.instead.get(bare)
+        instead = known or "remove it"
         words = {"flag": argument.written, "instead": instead, "last": last, "version": version or ""}
         m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
-        edits = (
-            rename_argument(argument, instead, source)
-            if m and "*" not in instead
-            else remove_argument(argument, source)
-            if instead.startswith("remove")
-            else ()
-        )
-        yield RuleMatch(bare, words, find_place(argument.place), edits, fix=_instead(argument.written, instead))
+        edits: tuple[FileEdit, ...] = ()
+        if known is not None and _replaces_once(known, checked, lookup.table):
+            if m and "*" not in instead:
+                edits = rename_argument(argument, instead, source)
+            elif instead.startswith("remove"):
+                edits = remove_argument(argument, source)
+        yield RuleMatch(bare, words, find_place(argument.place), edits, fix=_instead(argument.written, known))
+
+
+def _replaces_once(instead: str, checked: CheckedLaunch, table: FlagTable) -> bool:
+    """Whether no other flag of the launch is, or becomes, the one that takes a removed flag's place."""
+    flag = instead.partition(" ")[0]
+    names = [a.written.lstrip("-").replace("_", "-") for a in checked.arguments.given]
+    becoming = [n for n in names if table.instead.get(n, "").partition(" ")[0] == flag]
+    return not flag.startswith("-") or (len(becoming) == 1 and flag.lstrip("-") not in names)
 
 
 def find_last_release(table: FlagTable, name: str, version: str | None) -> str | None:
@@ -61,12 +70,12 @@ def find_last_release(table: FlagTable, name: str, version: str | None) -> str |
     return presence.last if presence is not None and presence.has is False else None
 
 
-def _instead(written: str, instead: str) -> str:
-    return (
-        f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "")
-        if instead.startswith("remove")
-        else f"Use {instead} in place of {written}"
-    )
+def _instead(written: str, instead: str | None) -> str:
+    if instead is None:
+        return f"Remove {written}, or look up what took its place"
+    if not instead.startswith("remove"):
+        return f"Use {instead} in place of {written}"
+    return f"Remove {written}" + (f" ({instead[8:].strip()})" if instead.startswith("remove;") else "")
 
 
 def unknown_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:

@@ -1,0 +1,153 @@
+"""`--fix` keeps the meaning of a file: read before and after, launches are equal but for the words that findings name.
+And what an engine's own parser took before, it takes afterwards.
+
+The files: launch lines of official pages (tests/data), and real files of other projects where they lie beside the
+checkout (../shared/corpus, ../shared/gate).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from checking import knowledge
+from programs import SHARED
+
+from advisor.checks.findings import Finding
+from advisor.checks.one_file import CheckOptions, check_source, find_machines
+from advisor.checks.read.context import ReaderContext
+from advisor.checks.read.detect import read_launches
+from advisor.checks.read.launch import Launch
+from advisor.checks.resolve.arguments import read_arguments
+from advisor.checks.rules.edits import apply_edits
+from advisor.checks.rules.evaluate import Rulebook
+
+TESTS = Path(__file__).resolve().parents[1]
+sys.path.append(str(TESTS / "official"))
+sys.path.append(str(TESTS / "e2e"))
+from collect import read_table  # noqa: E402
+from engine_parsers import ask  # noqa: E402
+
+BESIDE = TESTS.parents[1] / "shared"
+STEP = 6
+NOW = ("vllm", "sglang")  # whose parsers of today's release are at hand
+ENGINES = Path(os.environ.get("ADVISOR_ENGINES", "/nonexistent"))
+
+
+class FixedFile(NamedTuple):
+    """A file that `--fix` changes: its launches before and after, and the findings that changed it."""
+
+    name: str
+    before: list[Launch]
+    after: list[Launch]
+    findings: list[Finding]
+
+
+def fixed(texts: Iterable[tuple[str, str]], unsafe: bool) -> Iterator[FixedFile]:
+    know = knowledge()
+    book = Rulebook(know)
+    options = CheckOptions(fit=False)
+    machines = find_machines(options, know.rules)
+    for name, text in texts:
+        found = check_source(text, name, Path(name).parent, know, book, options, machines).findings
+        changing = [f for f in found if f.edits and (f.certain or unsafe)]
+        after = apply_edits(text, [e for f in changing for e in f.edits])
+        if after != text:
+            context = ReaderContext(name, know, {}, None)
+            yield FixedFile(
+                name, read_launches(text, name, 1, context), read_launches(after, name, 1, context), changing
+            )
+
+
+def lines(step: int) -> Iterator[tuple[str, str]]:
+    for i, row in enumerate(read_table()[::step]):
+        yield f"line{i}.sh", row["command"] + "\n"
+
+
+def real_files() -> Iterator[tuple[str, str]]:
+    for folder in ("corpus", "gate"):
+        for path in sorted((BESIDE / folder).rglob("*")):
+            if path.is_file() and path.suffix not in (".csv", ".md"):
+                yield str(path), path.read_text(errors="replace")
+
+
+def unexplained(file: FixedFile) -> Iterator[str]:
+    """What differs between the launches and stands in no finding that changed the file."""
+    named = " ".join(f"{f.message} {f.fix}" for f in file.findings)
+    if len(file.before) != len(file.after):
+        yield f"{len(file.before)} launches, then {len(file.after)}"
+    for old, new in zip(file.before, file.after, strict=False):
+        was, now = ({(a.name, str(a.value), a.off) for a in read_arguments(x, knowledge()).given} for x in (old, new))
+        written = {a.name: a.written for x in (old, new) for a in read_arguments(x, knowledge()).given}
+        for name, value, _ in was ^ now:
+            if name not in named.replace("_", "-") and written[name] not in named:
+                yield f"{name} {value}"
+        for name in {k for k in {*old.env, *new.env} if old.env.get(k) != new.env.get(k)}:
+            if name not in named:
+                yield f"variable {name}"
+        if (old.engine, old.program, old.version, old.setup.image) != (
+            new.engine,
+            new.program,
+            new.version,
+            new.setup.image,
+        ):
+            yield f"{old.engine} became {new.engine}"
+
+
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_only_what_findings_name_changes(unsafe: bool) -> None:
+    changed = 0
+    for file in fixed(lines(STEP), unsafe):
+        changed += 1
+        assert list(unexplained(file)) == [], file.name
+    assert changed >= 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_only_what_findings_name_changes_in_every_line(unsafe: bool) -> None:
+    assert sum(list(unexplained(file)) == [] or pytest.fail(file.name) for file in fixed(lines(1), unsafe)) >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (BESIDE / "corpus").exists(), reason=f"{SHARED}the corpus is not there")
+@pytest.mark.parametrize("unsafe", [False, True])
+def test_only_what_findings_name_changes_in_files_of_other_projects(unsafe: bool) -> None:
+    changed = 0
+    for file in fixed(real_files(), unsafe):
+        changed += 1
+        assert list(unexplained(file)) == [], file.name
+    assert changed >= 10
+
+
+def test_a_change_beyond_the_findings_is_seen() -> None:
+    (file,) = fixed([("s.sh", "sglang serve --model-path Qwen/Qwen3-8B --tp 2\n")], False)
+    assert list(unexplained(file)) == []
+    other = read_launches(
+        "sglang serve --model-path Qwen/Qwen3-8B --tp-size 4\n", "s.sh", 1, ReaderContext("s.sh", knowledge(), {}, None)
+    )
+    assert list(unexplained(file._replace(after=other, findings=[]))) != []
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ENGINES / "large").exists(), reason="no $ADVISOR_ENGINES/large: make parsers makes it")
+def test_what_a_parser_took_it_takes_after_the_change() -> None:
+    files = [f for unsafe in (False, True) for f in fixed([*lines(1), *real_files()], unsafe)]
+    for engine in NOW:
+        pairs = [
+            (file.name, *(list(map(str, x.argv)) for x in (old, new)))
+            for file in files
+            for old, new in zip(file.before, file.after, strict=True)
+            if old.engine == engine and old.argv != new.argv
+        ]
+        python = ENGINES / "large/bin/python"
+        before, after = (ask(python, engine, [p[i] for p in pairs]) for i in (1, 2))
+        lost = [(pair, a) for pair, b, a in zip(pairs, before, after, strict=True) if b is None and a is not None]
+        print(f"{engine}: {len(pairs)} commands changed; taken {before.count(None)} before, {after.count(None)} after")
+        assert lost == []
+        assert after.count(None) >= before.count(None)
+        assert pairs
