@@ -139,7 +139,22 @@ class Knowledge:
         self.env_files = [(e.id, env_file) for e in entries if (env_file := e.recognition.env_file) is not None]
         self.engine_variables = {v: e.id for e in entries for v in e.recognition.model_variables}
         self._images = _images(entries)
+        names = {*self.programs, *(m.partition(".")[0] for m in self.modules), *self.packages, *self.image_words}
+        others = (*self.recognition.wrappers["containers"], *_TEXTS_WITHIN)
+        self._stems = _shortest({n.lower() for n in names} | set(others))
+        self._words = _shortest({n.lower() for n in names} | {e.id for e in entries} | set(_OF_DEPLOYMENTS))
         self._no_engine = re.compile(self.recognition.no_engine_images)
+
+    def may_start_engine(self, script: str) -> bool:
+        """Whether a shell text holds any word without which nothing in it can start an engine: a program, module or
+        package of one, a container's image, or another text that is read in."""
+        lowered = script.lower()
+        return any(word in lowered for word in self._stems)
+
+    def may_hold_launch(self, text: str) -> bool:
+        """Whether a text of any kind holds the name of an engine, or speaks of a model."""
+        lowered = text.lower()
+        return any(word in lowered for word in self._words)
 
     def server(self, engine: str) -> ServerDefaults | None:
         """What an engine's server does without being told; None where that is not known."""
@@ -182,6 +197,20 @@ class Knowledge:
         """The flags of an engine; None where no table exists."""
         table = load_flag_table(engine, self.rules)
         return _lookup(table) if table is not None and table.engine == engine else None
+
+
+# words of a script that an image, a text of its own or another file comes with
+_TEXTS_WITHIN = ("image", "docker", "<<", "source ", "\n. ")
+
+
+# what a file that starts an engine under a name nobody knows holds at least
+_OF_DEPLOYMENTS = ("model", "llm", "gguf", "parameter ")  # the last: of an Ollama model file
+
+
+def _shortest(words: Iterable[str]) -> tuple[str, ...]:
+    """The words that hold no other of them: a text with any of all holds one of these."""
+    known = set(words)
+    return tuple(sorted(w for w in known if not any(o != w and o in w for o in known)))
 
 
 _Patterns = list[tuple[re.Pattern[str], KnownImage]]

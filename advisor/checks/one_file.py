@@ -76,6 +76,8 @@ def check_file(
     alone = name == "-" or name in options.named
     try:
         source = _read(name, stdin)
+        if not alone and not knowledge.may_hold_launch(source):
+            return FileResult()  # one of many in a folder that was named
         folder = None if name == "-" else Path(name).parent
         return check_source(source, name, folder, knowledge, book, options, machines)
     except BadFile as e:

@@ -71,6 +71,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     other_variables: tuple[str, ...] = ()  # with that prefix, of clients and platforms
     plugin_variables: Pattern | None = None  # pattern: with that prefix, read by plugins and hardware back ends
     quantization_methods: tuple[str, ...] = ()
+    quantization_also: tuple[str, ...] = ()  # words that stand in no list, and that work
     quantization_removed_to_plugin: tuple[str, ...] = ()
     quantization_capability: dict[str, float] = {}  # method -> least compute capability
     bfloat16_only: tuple[str, ...] = ()

@@ -221,6 +221,8 @@ def _docker_lines(source: str, first: int) -> list[tuple[int, str]]:
 
 def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
     """The launches of a shell script; `#SBATCH` says what it runs on. Manifests in heredocs are read as such."""
+    if not ctx.variables and not ctx.know.may_start_engine(source):
+        return []
     setup = _slurm(source, ctx)
     out = make_launches(
         ctx, "slurm" if setup else "shell", make_finder(ctx).script(source, ctx.line, dict(ctx.variables)), None, setup

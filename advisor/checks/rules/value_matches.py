@@ -196,7 +196,7 @@ def quantizations(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
         known, has = list_values(table.history, "quantization", version), presence.has
     else:
         known, has = table.quantization_methods, not table.quantization_methods or word in table.quantization_methods
-    if has is not False:
+    if has is not False or word in table.quantization_also:
         return
     near = near_matches(word, known, n=2)
     hint = "Did you mean " + " or ".join(near) + "?" if near else "Remove it: the method is read from the checkpoint"
