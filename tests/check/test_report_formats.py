@@ -30,7 +30,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> CheckReport:
     (folder / "fits.sh").write_text("vllm serve Qwen/Qwen3-4B --max-model-len 4096\n")
     (folder / "big.sh").write_text("vllm serve meta-llama/Llama-3.3-70B-Instruct\n")
     (folder / "open.sh").write_text("vllm serve $MODEL\n")
-    (folder / "broken.yaml").write_text("a: [b\n")
+    (folder / "broken.yaml").write_text("model: [b\n")
     found = check_paths([folder], CheckOptions(on="1x RTX 4090"))
     extra = Finding(
         rule="flag-unknown", severity="warning", file=str(folder / "fits.sh"), line=1, message=NASTY, fix=NASTY
