@@ -1,13 +1,15 @@
 """Many files: over several processes, and without reading again what has not changed.
 
 A result is kept under the hash of everything it depends on: the file's name and content, the options, the rules, the
-program. Files whose meaning depends on others beside them (`.env`, `extends`, `env_file`) are always read.
+program. Files whose meaning depends on others beside them (`.env`, `extends`, `env_file`, scripts, `source`) are always
+read.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -31,6 +33,9 @@ LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
 CHUNK = 32
 MOST_KEPT = 20_000
 _LIMIT = 256 * 2**20
+
+
+_READS_OTHERS = re.compile(rb"extends|env_file|\.sh\b|^[ \t]*(?:source|\.)[ \t]", re.M)
 
 
 class _CachedResult(Record, frozen=True, kw_only=True):
@@ -69,7 +74,7 @@ class ResultCache:
             data = Path(name).read_bytes() if Path(name).stat().st_size <= 2**20 else b""
         except OSError:
             return None
-        if not data or b"extends" in data or b"env_file" in data or (Path(name).parent / ".env").exists():
+        if not data or _READS_OTHERS.search(data) or (Path(name).parent / ".env").exists():
             return None
         return hashlib.blake2b(data + b"\0" + os.fsencode(name), key=self.salt, digest_size=16).hexdigest()
 

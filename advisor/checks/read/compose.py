@@ -35,6 +35,7 @@ from advisor.checks.read.located_text import (
     value_at,
 )
 from advisor.checks.read.recognise import StartedEngine
+from advisor.checks.read.scripts_beside import make_script_reader
 from advisor.errors import BadFile
 
 MAX_EXTENDS = 8
@@ -174,7 +175,7 @@ def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: in
         env.setdefault(k, make_text(f"${{{k}}}", line, 0, (k,)))
     setup = _setup(service)
     entry = _words(service["entrypoint"]) if service.get("entrypoint") else None
-    found = make_finder(ctx).container(
+    found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(
         as_string(service.get("image")), entry, _words(service.get("command")), env, setup
     )
     engine = next((e for n, e in ctx.know.engine_variables.items() if env.get(n)), None)

@@ -107,9 +107,9 @@ def make_launches(
     ]
 
 
-def make_finder(ctx: ReaderContext) -> LaunchFinder:
-    """A finder for one file."""
-    return LaunchFinder(ctx.know)
+def make_finder(ctx: ReaderContext, read_script: Callable[[str], str | None] = lambda path: None) -> LaunchFinder:
+    """A finder for one file; `read_script`: what scripts beside it hold, by path."""
+    return LaunchFinder(ctx.know, read_script)
 
 
 def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -11,6 +11,7 @@ import msgspec
 from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.read import docker_run, shell
+from advisor.checks.read.image_engines import find_engine_inside, find_image_by_variable, is_opaque_script
 from advisor.checks.read.launch import LaunchSetup
 from advisor.checks.read.located_text import Text, line_of, make_text
 
@@ -64,8 +65,10 @@ def image_version(image: ImageReference) -> str | None:
 class LaunchFinder:
     """Finds launches in commands. Carries the pins (`pip install vllm==0.10`) seen so far in one script."""
 
-    def __init__(self, knowledge: Knowledge) -> None:
+    def __init__(self, knowledge: Knowledge, read_script: Callable[[str], str | None] = lambda path: None) -> None:
+        """`read_script` gives what a script holds that lies beside the file, by its path; None for any other."""
         self.know = knowledge
+        self.read_script = read_script
         self.pins: dict[str, str] = {}
 
     def script(
@@ -144,7 +147,7 @@ class LaunchFinder:
             return self._container(words, own, line, depth)
         if base in wrappers["scan"]:
             return self._scan(words, own, line, depth)
-        return []
+        return self._beside(words, own, depth)
 
     def _shell(self, words: list[Text], env: dict[str, Text], depth: int) -> list[StartedEngine]:
         for i, word in enumerate(words[1:], 1):
@@ -156,8 +159,25 @@ class LaunchFinder:
             if word in ("-o", "--"):
                 continue
             if not word.startswith("-") and words[i - 1] != "-o":
-                return self.command(words[i:], env, line_of(word), depth + 1) if word.endswith(("/env",)) else []
+                if word.endswith(("/env",)):
+                    return self.command(words[i:], env, line_of(word), depth + 1)
+                return self._beside(words[i:], env, depth)
         return []
+
+    def _beside(self, words: list[Text], env: Mapping[str, Text], depth: int) -> list[StartedEngine]:
+        """The launches of a script that lies beside the file. They stand where the script is started."""
+        text = None if words[0].unknown or depth > MAX_NESTED else self.read_script(words[0])
+        if text is None:
+            return []
+        at = words[0]
+        return [
+            s._replace(
+                argv=tuple(make_text(w, at.line, at.column, w.unknown) for w in s.argv),
+                env={k: v if k in env else make_text(v, at.line, at.column, v.unknown) for k, v in s.env.items()},
+                line=line_of(at),
+            )
+            for s in self.script(text, 1, env, depth + 1, words[1:])
+        ]
 
     def _scan(self, words: list[Text], env: dict[str, Text], line: int, depth: int) -> list[StartedEngine]:
         self._note_pins(words)
@@ -233,7 +253,7 @@ class LaunchFinder:
         image = parse_image(reference, self.know) if reference else None
         entry = image.entry if image else None
         if entry is None and reference is not None:
-            entry = _by_variable(reference, self.know)
+            entry = find_image_by_variable(reference, self.know)
         words = [*(entrypoint or []), *args]
         found = self.command(words, env, line_of(words[0]), depth + 1) if words else []
         if not found and len(words) == 1 and " " in words[0]:
@@ -272,7 +292,7 @@ class LaunchFinder:
         first = next(iter(entrypoint or args), None)
         known = self.know.recognition
         base = first.rpartition("/")[2] if first else ""
-        if base in known.others or (base in known.wrappers["shells"] and not _opaque_script(entrypoint, args)):
+        if base in known.others or (base in known.wrappers["shells"] and not is_opaque_script(entrypoint, args)):
             return []
         line = line_of(first)
         made = StartedEngine(entry.engine, None, tuple(args), dict(env), line=line)
@@ -299,7 +319,7 @@ class LaunchFinder:
                 return []
             return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
         if own.profiles:
-            return [made._replace(engine=_engine_inside(args, env, own.profiles) or entry.engine)]
+            return [made._replace(engine=find_engine_inside(args, env, own.profiles) or entry.engine)]
         if (
             entry.entry == "derived"
             and not args
@@ -312,31 +332,7 @@ class LaunchFinder:
         return [made]
 
 
-def _engine_inside(args: Sequence[Text], env: Mapping[str, Text], profiles: Mapping[str, str]) -> str | None:
-    """The engine inside an image that holds several, where a profile names it."""
-    words = " ".join([*args, env.get("NIM_MODEL_PROFILE", "")])
-    found = (e for word, e in profiles.items() if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words))
-    return next(found, None)
-
-
-def _by_variable(reference: Text, knowledge: Knowledge) -> KnownImage | None:
-    """An image that a variable names (`${VLLM_IMAGE}:${VLLM_VERSION}`): the variable's name says whose it is."""
-    m = re.match(r"\$\{?([A-Za-z0-9_]+)", reference)
-    if m is None or not re.search(r"IMAGE", m[1], re.I) or re.search(r"ROUTER|PROXY|UI_|CLIENT|BOOTSTRAP", m[1], re.I):
-        return None
-    for word, engine in knowledge.image_words.items():
-        if re.search(rf"(^|_){word}(_|$)", m[1], re.I):
-            return KnownImage(engine, "derived")
-    return None
-
-
 _FEEDS = frozenset(["bash", "sh", "zsh", "ssh", "srun", "sbatch", "cat", "tee", "sudo"])
-
-
-def _opaque_script(entrypoint: list[Text] | None, args: list[Text]) -> bool:
-    """Whether a shell is handed a script file, whose content nobody sees here."""
-    words = [*(entrypoint or []), *args]
-    return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
 
 
 def _after(entry: EngineProgram, rest: Sequence[str]) -> int | None:

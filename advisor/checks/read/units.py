@@ -14,6 +14,7 @@ from advisor.checks.read.context import ReaderContext, make_finder, make_launche
 from advisor.checks.read.envfile import read_variables
 from advisor.checks.read.launch import PULL, Launch, LaunchSetup
 from advisor.checks.read.located_text import Text, lines_of, make_text
+from advisor.checks.read.scripts_beside import make_script_reader, read_sourced_variables
 
 _UNIT_WORDS = frozenset(
     [
@@ -70,7 +71,7 @@ def read_systemd(source: str, ctx: ReaderContext) -> list[Launch]:
     for start in starts:
         known = dict(env.items())
         words = systemd_words.split_exec_words(start, start.line, start.column, known)
-        found = make_finder(ctx).command(words, env, start.line)
+        found = make_finder(ctx, make_script_reader(ctx)).command(words, env, start.line)
         out += make_launches(ctx, "systemd", found, None, setup)
     engine = _by_prefix(env, ctx)
     if not starts and engine is not None:
@@ -225,7 +226,11 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
         return []
     setup = _slurm(source, ctx)
     out = make_launches(
-        ctx, "slurm" if setup else "shell", make_finder(ctx).script(source, ctx.line, dict(ctx.variables)), None, setup
+        ctx,
+        "slurm" if setup else "shell",
+        make_finder(ctx).script(source, ctx.line, {**read_sourced_variables(source, ctx), **ctx.variables}),
+        None,
+        setup,
     )
     for shell_command in shell.split_commands(source, ctx.line):
         if shell_command.heredoc is not None and re.search(
