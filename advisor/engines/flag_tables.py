@@ -65,6 +65,7 @@ class FlagTable(MemoRecord, frozen=True, kw_only=True):
     history: FlagHistory | None = None  # what other releases have: put in from rules/flag-history, not written here
     instead: dict[str, str] = {}  # of a flag or variable that left: what took its place, or `remove` and why
     gone_before_reading: tuple[str, ...] = ()  # flags that left before the oldest release in its history
+    engine_keys: tuple[str, ...] = ()  # fields of the engine's arguments that are no flags
     settings: tuple[str, ...] = ()  # no flags: keys of its file, of a request, or of another of its commands
     variables: tuple[str, ...] = ()  # environment variables that are read
     variable_prefix: str | None = None  # of the engine's own variables

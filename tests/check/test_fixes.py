@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from checking import knowledge
-from programs import SHARED
+from programs import LONG, SHARED
 
 from advisor.checks.findings import Finding
 from advisor.checks.one_file import CheckOptions, check_source, find_machines
@@ -134,7 +134,9 @@ def test_a_change_beyond_the_findings_is_seen() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (ENGINES / "large").exists(), reason="no $ADVISOR_ENGINES/large: make parsers makes it")
+@pytest.mark.skipif(
+    not (ENGINES / "large").exists(), reason=f"{LONG}$ADVISOR_ENGINES names no parsers (`make parsers`)"
+)
 def test_what_a_parser_took_it_takes_after_the_change() -> None:
     files = [f for unsafe in (False, True) for f in fixed([*lines(1), *real_files()], unsafe)]
     for engine in NOW:

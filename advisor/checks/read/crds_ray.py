@@ -10,7 +10,7 @@ import msgspec
 from advisor.checks.read import accelerators, pods
 from advisor.checks.read.context import ReaderContext, find_inside, make_finder, make_launches, read_environment
 from advisor.checks.read.crds_common import find_name, make_launch, read_pod
-from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.launch import ENGINE_KEYS, Launch, LaunchSetup
 from advisor.checks.read.located_text import (
     Text,
     as_mapping,
@@ -122,7 +122,10 @@ def _serve_config(doc: Any, resource: Mapping[str, Any], ctx: ReaderContext, set
                 if isinstance(v, Text)
             }
             words = accelerators.find_accelerator_words(str(value_at(llm, "accelerator_type") or ""), ctx.know)
-            launch_setup = msgspec.structs.replace(setup, hardware=setup.hardware or words)
+            places = (
+                {**setup.places, ENGINE_KEYS: line_of(value_at(llm, "engine_kwargs"))} if settings else setup.places
+            )
+            launch_setup = msgspec.structs.replace(setup, hardware=setup.hardware or words, places=places)
             out.append(
                 make_launch(
                     ctx,

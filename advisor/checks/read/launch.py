@@ -10,6 +10,8 @@ import msgspec
 from advisor.checks.read.located_text import Text
 from advisor.record import Record
 
+ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the engine's class as keyword arguments
+
 
 class Mount(Record, frozen=True, kw_only=True):
     """Something mounted into the container. `size_bytes` of memory-backed mounts, None = not said."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor.checks.findings import FileEdit
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.read.launch import ENGINE_KEYS
 from advisor.checks.resolve.arguments import LaunchArgument, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.rules.edits import remove_argument, rename_argument
@@ -31,7 +32,7 @@ def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
     source = facts.source
     for argument in checked.arguments.given:
         bare = argument.written.lstrip("-").replace("_", "-")
-        if not (argument.written.startswith("--") or lookup.table.single_dash):
+        if not (argument.written.startswith("--") or lookup.table.single_dash or is_engine_key(argument, checked)):
             continue
         if argument.known and (version is None or version_key(version) >= version_key(lookup.table.version)):
             continue  # the current version has it, maybe as a spelling that its parser makes
@@ -57,6 +58,26 @@ def _replaces_once(instead: str, checked: CheckedLaunch, table: FlagTable) -> bo
     names = [a.written.lstrip("-").replace("_", "-") for a in checked.arguments.given]
     becoming = [n for n in names if table.instead.get(n, "").partition(" ")[0] == flag]
     return not flag.startswith("-") or (len(becoming) == 1 and flag.lstrip("-") not in names)
+
+
+def is_engine_key(argument: LaunchArgument, checked: CheckedLaunch) -> bool:
+    """Whether a framework hands the argument to the engine's class, under its name."""
+    return ENGINE_KEYS in checked.launch.setup.places and re.fullmatch(r"[a-z][a-z0-9-]*", argument.written) is not None
+
+
+def engine_keys(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
+    """Keyword arguments that the engine's class never had."""
+    lookup = knowledge.flags(checked.launch.engine)
+    if lookup is None:
+        return
+    gone = {*lookup.table.left(), *lookup.table.gone_before_reading, *lookup.table.engine_keys}
+    for argument in checked.arguments.given:
+        if argument.known or argument.written in gone or not is_engine_key(argument, checked):
+            continue
+        key = argument.written.replace("-", "_")
+        near = near_matches(argument.written, list(lookup.table.flags), n=1)
+        hint = f"Did you mean {near[0].replace('-', '_')}?" if near else "Remove it"
+        yield RuleMatch(argument.written, {"key": key, "hint": hint}, find_place(argument.place), fix=hint)
 
 
 def find_last_release(table: FlagTable, name: str, version: str | None) -> str | None:

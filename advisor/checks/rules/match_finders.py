@@ -7,6 +7,7 @@ from advisor.checks.rules.flag_matches import (
     bad_json,
     bad_values,
     config_keys,
+    engine_keys,
     flash_values,
     missing_values,
     newer_flags,
@@ -39,6 +40,7 @@ EACH: dict[str, MatchFinder] = {
     "stray_values": stray_values,
     "missing_values": missing_values,
     "config_keys": config_keys,
+    "engine_keys": engine_keys,
     "bad_json": bad_json,
     "removed_variables": removed_variables,
     "unknown_variables": unknown_variables,
@@ -65,5 +67,6 @@ BY_VERSION = frozenset(
         "flash_values",
         "kv_types",
         "values_of_release",
+        "engine_keys",
     )
 )
