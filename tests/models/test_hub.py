@@ -245,6 +245,7 @@ def test_a_downloaded_repository_is_found_in_the_hub_cache(hub: Hub, tmp_path: P
     assert "--online" in gone.stderr
 
 
+@pytest.mark.slow  # three compilations of the rules
 def test_a_repository_is_known_offline_once_it_was_added(hub: Hub, tmp_path: Path) -> None:
     """The entry of `models add` answers as the headers do, with the network gone."""
     checkpoint(hub.root / "org" / "big")
