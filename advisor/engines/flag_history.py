@@ -72,7 +72,7 @@ def find_value(history: FlagHistory, flag: str, value: str, version: str | None)
 
 
 def list_values(history: FlagHistory, flag: str, version: str | None) -> tuple[str, ...]:
-    """The values that a release surely takes for a flag, sorted; empty where no list was read."""
+    """The values that a release takes for a flag, or may take, sorted; empty where no list was read."""
     listed = history.values.get(flag)
     if listed is None:
         return ()
@@ -85,13 +85,14 @@ def list_values(history: FlagHistory, flag: str, version: str | None) -> tuple[s
 @memoize_by_identity
 def list_left(history: FlagHistory) -> frozenset[str]:
     """Flags that some release had and the newest has not."""
-    return frozenset(n for n in _by_name(history, "flags") if find_presence(history, n, None).has is False)  # type: ignore[union-attr]
+    return frozenset(n for n, spans in _by_name(history, "flags").items() if not _presence(history, spans, None).has)
 
 
 @memoize_by_identity
 def list_left_variables(history: FlagHistory) -> frozenset[str]:
     """Environment variables that some release read and the newest does not."""
-    return frozenset(n for n in _by_name(history, "variables") if find_variable(history, n, None).has is False)  # type: ignore[union-attr]
+    names = _by_name(history, "variables").items()
+    return frozenset(n for n, spans in names if not _presence(history, spans, None).has)
 
 
 _ReleaseKey = tuple[tuple[int, ...], int]  # numbers, post release

@@ -44,7 +44,7 @@ def removed_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowled
         words = {"flag": argument.written, "instead": instead, "last": last, "version": version or ""}
         m = re.fullmatch(r"(--[a-z][\w-]*)( [a-z]+)?", instead)
         edits: tuple[FileEdit, ...] = ()
-        if known is not None and _replaces_once(known, checked, lookup.table):
+        if known is not None and not is_engine_key(argument, checked) and _replaces_once(known, checked, lookup.table):
             if m and "*" not in instead:
                 edits = rename_argument(argument, instead, source)
             elif instead.startswith("remove"):
@@ -160,8 +160,10 @@ def newer_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge
     version = checked.launch.version
     if lookup is None or version is None or lookup.table.history is None:
         return
+    if not is_parsed_by_engine(checked, knowledge):
+        return
     for argument in checked.arguments.given:
-        if argument.place.unknown or not is_parsed_by_engine(checked, knowledge):
+        if argument.place.unknown:
             continue
         bare = argument.written.lstrip("-").replace("_", "-")
         presence = find_presence(lookup.table.history, bare, version)
