@@ -153,3 +153,22 @@ def test_what_a_parser_took_it_takes_after_the_change() -> None:
         assert lost == []
         assert after.count(None) >= before.count(None)
         assert pairs
+
+
+def test_keys_of_a_framework_are_named_and_not_edited() -> None:
+    text = """\
+applications:
+- name: a
+  args:
+    llm_configs:
+    - model_loading_config: {model_id: q, model_source: Qwen/Qwen3-8B}
+      engine_kwargs:
+        device: auto
+        swap_space: 4
+"""
+    know, options = knowledge(), CheckOptions(fit=False)
+    found = check_source(text, "s.yaml", Path(), know, Rulebook(know), options, find_machines(options, know.rules))
+    named = {f.rule: f for f in found.findings}
+    assert {"device-flag-old", "swap-space-removed"} <= named.keys()
+    assert not named["device-flag-old"].edits
+    assert not named["swap-space-removed"].edits
