@@ -1,0 +1,261 @@
+"""One word of shell text: quotes, variables with defaults, arrays, command substitutions. Nothing is run.
+
+What a text does not say (an unset variable, a command substitution) stays in the word as `${NAME}` and in its
+`unknown`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from advisor.checks.read.located_text import Text, make_text
+from advisor.checks.read.placeholders import end_of_template, names
+from advisor.checks.read.shell_braces import MAX_VALUE, closing, closing_brace
+from advisor.checks.read.shell_pieces import JoinedText, LoopWords, ShellValue, WordPiece, join_pieces, make_unknown
+
+MAX_NESTED = 12  # `${A:-${B:-...}}`
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN = re.compile(r"[^\s;|&()<>\\'\"$`{]+|\{")
+_PLAIN_UNEXPANDED = re.compile(r"[^\s;|&()<>\\'\"]+")
+_PLAIN_IN_QUOTES = re.compile(r'[^"\\$`]+')
+_RESOLVES = re.compile(r"(realpath|readlink\s+(-f|-m|-e))\s+(--\s+)?")
+# `${path##*/}` and `${path%/*}`: file and folder
+_PATH_PARTS = {
+    ("##", "*/"): lambda path: path.rpartition("/")[2],
+    ("%", "/*"): lambda path: path.rpartition("/")[0] if "/" in path else path,
+}
+
+
+class WordReader:
+    """Position in a shell text, and the variables that words are made with."""
+
+    def __init__(self, source: str, line: int, column: int, variables: dict[str, ShellValue]) -> None:
+        self.s = source
+        self.i = 0
+        self.line = line
+        self.first_column = column
+        self.start = 0  # index of the first character of this line
+        self.vars = variables
+        self.depth = 0  # of defaults inside defaults
+        self.in_function = 0  # functions around: `$1` is theirs, not the script's
+
+    def _column(self) -> int:
+        return self.i - self.start + 1 + (self.first_column if self.start == 0 else 0)
+
+    def _continued(self) -> None:
+        self.i = self.s.index("\n", self.i) + 1 if "\n" in self.s[self.i : self.i + 3] else self.i + 2
+        self.line += 1
+        self.start = self.i
+
+    def _comment(self) -> None:
+        end = self.s.find("\n", self.i)
+        self.i = len(self.s) if end < 0 else end
+
+    def _skip_blanks(self) -> None:
+        while self.i < len(self.s) and self.s[self.i] in " \t":
+            self.i += 1
+
+    def _pieces(self, expand: bool = True) -> list[WordPiece]:
+        out: list[WordPiece] = []
+        while self.i < len(self.s):
+            c = self.s[self.i]
+            if c in " \t\r\n;|&()<>" and (c != "<" or end_of_template(self.s, self.i) is None):
+                break
+            if c == "\\":
+                nxt = self.s[self.i + 1 : self.i + 2]
+                if nxt in ("\n", "\r"):
+                    self._continued()
+                    continue
+                out.append(WordPiece(nxt, True, ()))
+                self.i += 2
+            elif c == "'":
+                out.append(WordPiece(self._until_quote("'"), True, ()))
+            elif c == '"':
+                out += self._double(expand)
+            elif c == "$" and self.s[self.i + 1 : self.i + 2] == "'":
+                self.i += 1
+                out.append(WordPiece(self._until_quote("'"), True, ()))
+            elif c in "{$<" and (end := end_of_template(self.s, self.i)) is not None:
+                out.append(make_unknown(self.s[self.i : end], names(self.s[self.i : end])))
+                self.i = end
+            elif c in "$`" and expand:
+                out += self._variable(quoted=False)
+            else:
+                m = (_PLAIN if expand else _PLAIN_UNEXPANDED).match(self.s, self.i)
+                end = m.end() if m else self.i + 1
+                out.append(WordPiece(self.s[self.i : end], False, ()))
+                self.i = end
+        return out
+
+    def _until_quote(self, quote: str) -> str:
+        end = self.s.find(quote, self.i + 1)
+        end = len(self.s) if end < 0 else end
+        inside = self.s[self.i + 1 : end]
+        self._moved(end + 1)
+        return inside
+
+    def _moved(self, to: int) -> None:
+        """Go on at `to`, counting the lines in between."""
+        n = self.s.count("\n", self.i, to)
+        if n:
+            self.line += n
+            self.start = self.s.rindex("\n", self.i, to) + 1
+        self.i = min(to, len(self.s))
+
+    def _double(self, expand: bool) -> list[WordPiece]:
+        out: list[WordPiece] = []
+        self.i += 1
+        while self.i < len(self.s):
+            c = self.s[self.i]
+            if c == '"':
+                self.i += 1
+                return out or [WordPiece("", True, ())]
+            if c == "\\" and self.s[self.i + 1 : self.i + 2] in tuple('"\\$`\n'):
+                if self.s[self.i + 1] != "\n":
+                    out.append(WordPiece(self.s[self.i + 1], True, ()))
+                self._moved(self.i + 2)
+            elif c in "$`" and expand:
+                out += self._variable(quoted=True)
+            else:
+                m = _PLAIN_IN_QUOTES.match(self.s, self.i)
+                end = m.end() if m else self.i + 1
+                out.append(WordPiece(self.s[self.i : end], True, ()))
+                self._moved(end)
+        return out
+
+    def _variable(self, quoted: bool) -> list[WordPiece]:
+        s, i = self.s, self.i
+        if s[i] == "`":
+            end = s.find("`", i + 1)
+            inside = s[i + 1 : end if end >= 0 else len(s)]
+            self._moved((end if end >= 0 else len(s)) + 1)
+            return [make_unknown("$(" + inside.strip()[:60] + ")")]
+        if s.startswith("$((", i) or s.startswith("$(", i):
+            end = closing(s, i + 1)
+            inside = s[i + 2 : end].strip()
+            self._moved(end + 1)
+            path = self._resolved(inside, quoted)
+            if path is not None:
+                return [path]
+            return [make_unknown("$(" + " ".join(inside.split())[:60].rstrip(")") + ")")]
+        if s.startswith("${", i):
+            end = closing_brace(s, i + 1)
+            inside = s[i + 2 : end]
+            self._moved(end + 1)
+            return self._braced(inside, quoted)
+        m = NAME.match(s, i + 1)
+        if m:
+            self.i = m.end()
+            return self._value(m[0], quoted)
+        self.i += 2 if s[i + 1 : i + 2] in tuple("0123456789@*#?$!-") and i + 1 < len(s) else 1
+        name = s[i + 1 : i + 2]
+        if name in ("@", "*") and isinstance(self.vars.get("@"), tuple):
+            return self._value("@", quoted, whole=True)
+        if name.isdigit() and name != "0" and (given := self._positional(int(name))) is not None:
+            return [WordPiece(given, quoted, given.unknown)]
+        return [make_unknown("$" + name)] if name and name in "0123456789@*#?$!-" else [WordPiece("$", True, ())]
+
+    def _positional(self, number: int) -> Text | None:
+        """`$1`, where it is known what the script is called with."""
+        given = self.vars.get("@")
+        if not isinstance(given, tuple):
+            return None
+        return given[number - 1] if number <= len(given) else make_text("")
+
+    def _braced(self, inside: str, quoted: bool) -> list[WordPiece]:
+        if inside in ("@", "*") and isinstance(self.vars.get("@"), tuple):
+            return self._value("@", quoted, whole=True)
+        element = re.fullmatch(r"([A-Za-z_][A-Za-z0-9_]*)\[([^\[\]]*|\$\{[^{}]*\})\]", inside)
+        if element:
+            return self._element(element[1], element[2], quoted, inside)
+        m = re.match(r"([A-Za-z_][A-Za-z0-9_]*|[1-9])(:?[-=+?]|##?|%%?|//?|,,?|\^\^?|:|$)(.*)", inside, re.S)
+        if not m:
+            return [make_unknown("${" + inside[:60] + "}")]
+        name, op, rest = m[1], m[2], m[3]
+        if name.isdigit():
+            return self._braced_positional(int(name), op, rest, quoted, inside)
+        have = self.vars.get(name)
+        if op in (":-", "-", ":=", "="):
+            if have is not None and not (op[0] == ":" and have == ""):
+                return self._value(name, quoted)
+            return [self._default(rest, quoted, name)]
+        if op in (":+", "+"):
+            return [WordPiece("", quoted, ()) if have is None else WordPiece(rest, quoted, (), split=not quoted)]
+        if op in ("", ":?", "?"):
+            return self._value(name, quoted)
+        if isinstance(have, Text) and not have.unknown and (op, rest) in _PATH_PARTS:
+            return [WordPiece(_PATH_PARTS[op, rest](have)[:MAX_VALUE], quoted, (), split=not quoted)]
+        return [make_unknown("${" + name + "}")]
+
+    def _default(self, rest: str, quoted: bool, name: str) -> WordPiece:
+        """What stands behind `:-`: the value where nothing sets the variable."""
+        if self.depth >= MAX_NESTED:
+            return make_unknown("${" + name + "}", (name,))
+        inner = WordReader(rest, self.line, 0, self.vars)
+        inner.depth = self.depth + 1
+        made = join_pieces(inner._pieces_all())
+        return WordPiece(made, quoted, made.unknown, split=not quoted)
+
+    def _braced_positional(self, number: int, op: str, rest: str, quoted: bool, inside: str) -> list[WordPiece]:
+        """`${1:-default}`: the default where nobody says what the script is called with, as for a variable."""
+        given = self._positional(number)
+        if op in (":-", "-"):
+            if given is not None and given:
+                return [WordPiece(given, quoted, given.unknown, split=not quoted)]
+            if given is not None or not self.in_function:
+                return [self._default(rest, quoted, str(number))]
+        elif op in ("", ":?", "?") and given is not None:
+            return [WordPiece(given, quoted, given.unknown, split=not quoted)]
+        return [make_unknown("${" + inside[:60] + "}")]
+
+    def _element(self, name: str, index: str, quoted: bool, inside: str) -> list[WordPiece]:
+        """`${NAME[@]}`, `${NAME[2]}`, `${NAME[$I]}`."""
+        if index in ("@", "*"):
+            return self._value(name, quoted, whole=True)
+        have = self.vars.get(name)
+        bare = index.strip().removeprefix("${").removeprefix("$").removesuffix("}")
+        number = self.vars.get(bare) if NAME.fullmatch(bare) else make_text(bare)
+        known = isinstance(number, Text) and not number.unknown and number.isdecimal() and len(number) < 6
+        if isinstance(have, tuple) and not isinstance(have, LoopWords) and known:
+            at = int(str(number))
+            word = have[at] if at < len(have) else make_text("")
+            return [WordPiece(word, quoted, word.unknown, split=not quoted)]
+        return [make_unknown("${" + inside[:60] + "}")]
+
+    def _resolved(self, inside: str, quoted: bool) -> WordPiece | None:
+        """`$(realpath -- PATH)` of an absolute path is that path; links are not followed."""
+        m = _RESOLVES.match(inside)
+        if m is None or self.depth >= MAX_NESTED:
+            return None
+        inner = WordReader(inside[m.end() :], self.line, 0, self.vars)
+        inner.depth = self.depth + 1
+        pieces = inner._pieces()
+        made = join_pieces(pieces)
+        if inner.i < len(inner.s.rstrip()) or any(p.array is not None for p in pieces) or not made.startswith("/"):
+            return None
+        return WordPiece(made, quoted, made.unknown, split=not quoted)
+
+    def _pieces_all(self) -> list[WordPiece]:
+        """The whole text as the pieces of one word (the default inside `${X:-...}`)."""
+        out: list[WordPiece] = []
+        while self.i < len(self.s):
+            begin = self.i
+            out += self._pieces()
+            if self.i == begin or (self.i < len(self.s) and self.s[self.i] in " \t\r\n;|&()<>"):
+                out.append(WordPiece(self.s[self.i], True, ()))
+                self.i += 1
+        return out
+
+    def _value(self, name: str, quoted: bool, whole: bool = False) -> list[WordPiece]:
+        have = self.vars.get(name)
+        if have is None:
+            return [make_unknown("${" + name + "}", (name,))]
+        if isinstance(have, LoopWords):
+            return [WordPiece("${" + name + "}", True, (name,), array=tuple(have))]
+        if isinstance(have, tuple):
+            if whole:
+                return [WordPiece("", quoted, (), array=have)]
+            return [WordPiece(have[0], quoted, have[0].unknown) if have else WordPiece("", quoted, ())]
+        if isinstance(have, JoinedText) and len(have) <= MAX_VALUE:
+            return [WordPiece(part, quoted, part.unknown, split=not quoted) for part in have.parts]
+        return [WordPiece(have[:MAX_VALUE], quoted, have.unknown, split=not quoted)]
