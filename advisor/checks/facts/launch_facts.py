@@ -133,6 +133,8 @@ class LaunchFacts(Mapping[str, Any]):
         if argument is None:
             open_ = bool(checked.arguments.open or checked.launch.unresolved)
             return None if open_ else False if head == "given" else ABSENT
+        if argument.guard is not None:
+            return None
         if head == "given":
             return True
         kind = self.fields[f"arg.{flag}"].type

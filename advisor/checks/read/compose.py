@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from advisor.checks.read import shell
-from advisor.checks.read.compose_build import find_build_base
+from advisor.checks.read.compose_build import find_built
 from advisor.checks.read.context import (
     ReaderContext,
     expand_variables,
@@ -34,7 +34,6 @@ from advisor.checks.read.located_text import (
     parse_documents,
     value_at,
 )
-from advisor.checks.read.recognise import StartedEngine
 from advisor.checks.read.scripts_beside import make_script_reader
 from advisor.errors import BadFile
 
@@ -175,16 +174,10 @@ def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: in
         env.setdefault(k, make_text(f"${{{k}}}", line, 0, (k,)))
     setup = _setup(service)
     entry = _words(service["entrypoint"]) if service.get("entrypoint") else None
-    found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(
-        as_string(service.get("image")), entry, _words(service.get("command")), env, setup
-    )
-    engine = next((e for n, e in ctx.know.engine_variables.items() if env.get(n)), None)
-    if not found and engine is not None and service.get("build") is not None:
-        found = [
-            StartedEngine(engine, None, (), env, setup=setup, unresolved=("what the image that is built here starts",))
-        ]
-    if not found:
-        found = find_build_base(service, env, setup, ctx)
+    image, command = as_string(service.get("image")), _words(service.get("command"))
+    found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
+    if not found or found[0].unresolved:
+        found = find_built(service, entry, command, env, setup, ctx) or found
     out = make_launches(ctx, "compose", found, name)
     out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(service) or line) for x in out]
     return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]

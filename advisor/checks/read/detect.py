@@ -11,11 +11,13 @@ from advisor.checks.read import (
     compose,
     configs,
     crds_ray,
+    dockerfile,
     envfile,
     helm,
     kubernetes,
     launchers,
     pods,
+    scripts,
     units,
 )
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment, read_nested
@@ -48,11 +50,11 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
     here = ctx._replace(line=line, read_text=read_launches)
     kind = detect_kind(source, name)
     if kind == "shell":
-        return units.read_script(source, here)
+        return scripts.read_script(source, here)
     if kind == "systemd":
         return units.read_systemd(source, here)
     if kind == "dockerfile":
-        return units.read_dockerfile(source, here)
+        return dockerfile.read_dockerfile(source, here)
     if kind == "modelfile":
         return configs.read_modelfile(source, here)
     if kind == "env":
@@ -68,14 +70,14 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
                 raise
             here.problems.append(e)
             return _documents(docs, here)
-        found = units.read_script(source, here)
+        found = scripts.read_script(source, here)
         if not found and not ctx.depth:  # neither: what cannot be read is never well
             raise
         return found
     if here.doubled is not None and not here.depth:
         here.doubled.extend(find_doubled_keys(docs))
     if all(isinstance(d, Text) or d is None for d in docs):
-        return units.read_script(source, here)
+        return scripts.read_script(source, here)
     return _documents(docs, here)
 
 

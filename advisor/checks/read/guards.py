@@ -26,6 +26,11 @@ def is_only_guarded(word: Text) -> bool:
     return bool(word.unknown) and all(isinstance(u, Guard) for u in word.unknown)
 
 
+def is_unknown(word: Text) -> bool:
+    """Whether what a word says is not known; a condition that it stands under does not count."""
+    return any(not isinstance(u, Guard) for u in word.unknown)
+
+
 def say_what_is_open(word: Text) -> str:
     """Why a word is not known: `X is not set here`, or the condition that it stands under."""
     names = [u for u in word.unknown if not isinstance(u, Guard)][:3]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from advisor.checks.knowledge import FlagLookup, Knowledge, is_told_by_variables
+from advisor.checks.read.guards import Guard, find_guard, is_only_guarded
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.located_text import Text, line_of, make_text
 from advisor.engines.flag_tables import FlagEntry
@@ -34,6 +35,11 @@ class LaunchArgument(NamedTuple):
     missing: bool = False  # a value is wanted and none was given
     key: str | None = None  # `--speculative-config.method x`: the part after the dot
     extra: tuple[Text, ...] = ()  # further values of a flag that takes many
+
+    @property
+    def guard(self) -> Guard | None:
+        """The condition that it is given under, where the file does not decide it."""
+        return find_guard(self.place)
 
 
 class LaunchArguments(NamedTuple):
@@ -123,7 +129,7 @@ def _bare_variable(word: Text) -> bool:
 
 def _is_flag(word: Text, table: FlagLookup | None) -> bool:
     """Whether a word behind a flag is the next flag. Parsers of whole words take any other word as its value."""
-    if not _FLAG.match(word) or _NUMBER.match(word) or word.unknown:
+    if not _FLAG.match(word) or _NUMBER.match(word) or (word.unknown and not is_only_guarded(word)):
         return False
     return table is None or table.table.parser != "exact" or word.partition("=")[0] in table.spellings
 

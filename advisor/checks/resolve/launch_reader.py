@@ -13,6 +13,7 @@ from advisor.catalog import model_spellings
 from advisor.catalog.types import Engine
 from advisor.checks.knowledge import Knowledge, is_told_by_variables
 from advisor.checks.read import accelerators
+from advisor.checks.read.guards import say_what_is_open
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.located_text import Text, line_of, make_text
 from advisor.checks.resolve import model_names
@@ -97,7 +98,7 @@ def read_launch(
     elif model is None:
         reasons.append("which models the server is to load is not said" if later else "the model is not named")
     elif model.unknown:
-        reasons.append(f"the model is {model[:80]}, and {', '.join(model.unknown[:3])} is not set here")
+        reasons.append(f"the model is {model[:80]}, and {say_what_is_open(model)}")
     else:
         named = name_model(model, knowledge)
         if named is None:
@@ -211,7 +212,7 @@ def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[dict[str, Any],
         if k not in deciding:
             continue
         if word.unknown:
-            unread.append(f"{k} is {word}, and {', '.join(word.unknown)} is not set here")
+            unread.append(f"{k} is {word}, and {say_what_is_open(word)}")
         elif word and word not in unset.get(k, ()):
             out[k] = str(word)
     return out, unread
@@ -239,10 +240,9 @@ def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowled
             continue
         value = convert_argument(argument, table.table.flags.get(argument.name) if table else None)
         if value is None and argument.value is not None:
-            unread.append(
-                f"--{argument.name} is {argument.value[:60]}, and {', '.join(argument.value.unknown[:3])} is not set "
-                "here"
-            )
+            unread.append(f"--{argument.name} is {argument.value[:60]}, and {say_what_is_open(argument.value)}")
+        elif argument.guard is not None:
+            unread.append(f"--{argument.name}: {say_what_is_open(argument.place)}")
         elif value is not None and not argument.missing:
             again = argument.name in joined and argument.name in out
             out[argument.name] = f"{out[argument.name]}{joined[argument.name]}{value}" if again else value

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from advisor.checks.findings import FileEdit
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.read.guards import is_unknown
 from advisor.checks.read.launch import ENGINE_KEYS
 from advisor.checks.resolve.arguments import LaunchArgument, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
@@ -118,7 +119,7 @@ def _unknown(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -
     found = 0
     for argument in checked.arguments.given:
         bare = argument.written.lstrip("-").replace("_", "-")
-        if argument.known or bare in gone or argument.place.unknown or not argument.written.startswith("-"):
+        if argument.known or bare in gone or is_unknown(argument.place) or not argument.written.startswith("-"):
             continue
         found += 1
         near = near_matches(bare, known, n=1) if found <= MOST_LOOKED_UP else ()
@@ -163,7 +164,7 @@ def newer_flags(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge
     if not is_parsed_by_engine(checked, knowledge):
         return
     for argument in checked.arguments.given:
-        if argument.place.unknown:
+        if is_unknown(argument.place):
             continue
         bare = argument.written.lstrip("-").replace("_", "-")
         presence = find_presence(lookup.table.history, bare, version)

@@ -293,8 +293,13 @@ def left_open(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) 
             seen.add(what)
             yield RuleMatch(what, {"what": what[:100]}, (line, 1))
     for argument in checked.arguments.given:
-        value = argument.value
-        if value is not None and value.unknown and argument.name not in seen:
+        value, guard = argument.value, argument.guard
+        if guard is not None and guard not in seen:
+            seen.add(guard)
+            yield RuleMatch(
+                guard, {"what": f"whether {argument.written} is given ({guard})"}, find_place(argument.place)
+            )
+        elif guard is None and value is not None and value.unknown and argument.name not in seen:
             seen.add(argument.name)
             yield RuleMatch(argument.name, {"what": f"{argument.written} {value[:60]}"}, find_place(value))
 

@@ -1,0 +1,206 @@
+"""Dockerfiles: what the image that is built starts, with its base image, variables and copied scripts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from advisor.checks.read import shell
+from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launches
+from advisor.checks.read.launch import PULL, Launch, LaunchSetup, Mount
+from advisor.checks.read.located_text import Text, lines_of, make_text
+from advisor.checks.read.recognise import LaunchFinder
+from advisor.checks.read.scripts_beside import make_script_reader
+
+
+class DockerStage(NamedTuple):
+    """The stage of a Dockerfile that is built: what it is built on and what it starts."""
+
+    image: Text | None = None
+    entrypoint: tuple[Text, ...] | None = None  # None = that of the base image
+    command: tuple[Text, ...] = ()
+    env: dict[str, Text] = {}
+    copied: tuple[Mount, ...] = ()  # files beside the Dockerfile, as if they were mounted
+    places: dict[str, int] = {}
+    pulled: str | None = None  # an engine whose model is pulled where no server runs
+    packages: tuple[Text, ...] = ()  # words of RUN lines, for the versions that they pin
+
+
+class _Instruction(NamedTuple):
+    word: str
+    rest: str
+    line: int
+
+
+def read_stage(
+    source: str, ctx: ReaderContext, arguments: Mapping[str, str] | None = None, target: str | None = None
+) -> DockerStage:
+    """The last stage of a Dockerfile, or the one called `target`. `arguments` are given for its ARGs."""
+    known: dict[str, str] = {**ctx.variables, **(arguments or {})}
+    stages: dict[str, DockerStage] = {}
+    now, name = DockerStage(), ""
+    for step in _list_instructions(source, ctx.line):
+        if step.word == "ARG":
+            k, eq, v = step.rest.partition("=")
+            if eq and k not in known:
+                known[k] = v.strip("\"'")
+        elif step.word == "FROM":
+            if name and name == (target or "").lower():
+                return now
+            now, name = _begin_stage(step, known, stages)
+        else:
+            now = _add(now, step, known, ctx)
+        if name:
+            stages[name] = now
+    return now
+
+
+def _begin_stage(
+    step: _Instruction, known: Mapping[str, str], stages: dict[str, DockerStage]
+) -> tuple[DockerStage, str]:
+    parts = [p for p in step.rest.split() if not p.startswith("--")]
+    base = expand_variables(make_text(parts[0], step.line, 6), known) if parts else make_text("", step.line)
+    name = parts[2].lower() if len(parts) > 2 and parts[1].upper() == "AS" else ""
+    before = stages.get(base.lower())
+    if before is not None:
+        return before._replace(places={**before.places, "image": step.line}), name
+    return DockerStage(image=base, env={}, places={"image": step.line}), name
+
+
+def _add(stage: DockerStage, step: _Instruction, known: Mapping[str, str], ctx: ReaderContext) -> DockerStage:
+    """The stage with one more instruction."""
+    word, rest, n = step
+    if word == "ENV":
+        return stage._replace(env={**stage.env, **_read_env(rest, n, {**known, **stage.env})})
+    if word == "RUN":
+        stage = stage._replace(packages=(*stage.packages, *shell.split_words(rest.replace("&&", " "), n)[:500])[:5000])
+        engine = _pulls_without_server(rest, ctx)
+        return stage if engine is None else stage._replace(pulled=engine, places={**stage.places, PULL: n})
+    if word == "ENTRYPOINT":
+        return stage._replace(entrypoint=tuple(_exec_form(rest, n)) or None, command=())
+    if word == "CMD":
+        return stage._replace(command=tuple(_exec_form(rest, n)))
+    if word == "USER":
+        return stage._replace(places={**stage.places, "user": n})
+    if word in ("COPY", "ADD"):
+        return stage._replace(copied=(*stage.copied, *_read_copy(rest)))
+    return stage
+
+
+def _read_env(rest: str, n: int, known: Mapping[str, str]) -> dict[str, Text]:
+    out: dict[str, Text] = {}
+    for text in shell.split_words("x " + rest, n, known=known)[1:]:
+        k, eq, v = text.partition("=")
+        if eq:
+            out[k] = make_text(v, n, 0, text.unknown)
+    pair = re.match(r"([A-Za-z_]\w*)\s+([^=].*)$", rest)
+    if pair and "=" not in pair[1]:
+        out[pair[1]] = make_text(pair[2].strip("\"'"), n)
+    return out
+
+
+def _read_copy(rest: str) -> list[Mount]:
+    """Files that a COPY takes from beside the Dockerfile."""
+    words = [str(w) for w in (_json_words(rest) or rest.split())]
+    if any(w.startswith("--from") for w in words):
+        return []
+    words = [w for w in words if not w.startswith("--")]
+    if len(words) < 2 or len(words) > 50:
+        return []
+    *sources, target = words
+    out = []
+    for source in sources:
+        into = target.endswith("/") or len(sources) > 1 or "." not in target.rpartition("/")[2]
+        name = source.rstrip("/").rpartition("/")[2]
+        out.append(Mount(target=f"{target.rstrip('/')}/{name}" if into else target, kind="bind", source=source))
+        if into:  # of a folder, or of a file whose name has no dot
+            out.append(Mount(target=target.rstrip("/") or "/", kind="bind", source=source))
+    return out
+
+
+def read_dockerfile(source: str, ctx: ReaderContext) -> list[Launch]:
+    """The launch of the last stage: ENTRYPOINT and CMD, with ENV and the base image."""
+    stage = read_stage(source, ctx)
+    image, places = stage.image, stage.places
+    setup = LaunchSetup(container=True, image=image, gpu_granted=None, places=places)
+    finder = make_stage_finder(stage, ctx)
+    entry = None if stage.entrypoint is None else list(stage.entrypoint)
+    found = finder.container(image, entry, list(stage.command), dict(stage.env), setup)
+    if not found and stage.pulled is not None:
+        return [
+            Launch(file=ctx.file, line=places[PULL], kind="dockerfile", engine=stage.pulled, env=stage.env, setup=setup)
+        ]
+    entry_known = (
+        image is not None
+        and (known_image := ctx.know.image(str(image).partition("@")[0].rpartition(":")[0] or str(image))) is not None
+        and known_image.entry != "shell"
+    )
+    if not entry and not stage.command and not entry_known:
+        return []
+    return make_launches(ctx, "dockerfile", found, None)
+
+
+def make_stage_finder(stage: DockerStage, ctx: ReaderContext) -> LaunchFinder:
+    """A finder that knows the versions which a stage installs, and the scripts that are copied into it."""
+    finder = make_finder(ctx, make_script_reader(ctx, stage.copied))
+    finder._note_pins(stage.packages)
+    return finder
+
+
+def _pulls_without_server(line: str, ctx: ReaderContext) -> str | None:
+    """The engine whose model a RUN line pulls without starting its server."""
+    for name, program in ctx.know.programs.items():
+        asks, starts = program.how.clients, [w for w in program.how.after if w not in program.how.clients]
+        if "pull" in asks and re.search(rf"\b{name}\s+pull\b", line):
+            return None if any(re.search(rf"\b{name}\s+{w}\b", line) for w in starts[:1]) else program.engine
+    return None
+
+
+def _exec_form(rest: str, n: int) -> list[Text]:
+    words = _json_words(rest)
+    if words is not None:
+        return [make_text(w, n) for w in words]
+    return [make_text("sh", n), make_text("-c", n), make_text(rest, n)]
+
+
+def _json_words(rest: str) -> list[str] | None:
+    import json
+
+    if not rest.startswith("["):
+        return None
+    try:
+        words = json.loads(rest)
+    except (ValueError, RecursionError):
+        return None
+    return [str(w) for w in words if isinstance(w, str)] if isinstance(words, list) else None
+
+
+def _list_instructions(source: str, first: int) -> list[_Instruction]:
+    out = []
+    for n, line in _docker_lines(source, first):
+        m = re.match(r"\s*([A-Za-z]+)\s+(.*)$", line, re.S)
+        if m and not line.lstrip().startswith("#"):
+            out.append(_Instruction(m[1].upper(), m[2].strip(), n))
+    return out
+
+
+def _docker_lines(source: str, first: int) -> list[tuple[int, str]]:
+    out: list[tuple[int, str]] = []
+    pending, begin = "", first
+    for n, line in enumerate(lines_of(source), first):
+        if pending and line.lstrip().startswith("#"):
+            continue
+        if not pending:
+            begin = n
+        if line.rstrip().endswith("\\"):
+            pending += line.rstrip()[:-1] + "\n"
+            continue
+        out.append((begin, pending + line))
+        pending = ""
+    if pending:
+        out.append((begin, pending))
+    return out
+
+
+__all__ = ["DockerStage", "make_stage_finder", "read_dockerfile", "read_stage"]
