@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from advisor.catalog.roots import cache_dir
 from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_machines
+from advisor.checks.read.references import reads_others
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.files import read_cache
 from advisor.memo import memoize_by_identity
@@ -33,9 +33,6 @@ LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
 CHUNK = 32
 MOST_KEPT = 20_000
 _LIMIT = 256 * 2**20
-
-
-_READS_OTHERS = re.compile(rb"extends|env_file|\.sh\b|^[ \t]*(?:source|\.)[ \t]", re.M)
 
 
 class _CachedResult(Record, frozen=True, kw_only=True):
@@ -74,7 +71,7 @@ class ResultCache:
             data = Path(name).read_bytes() if Path(name).stat().st_size <= 2**20 else b""
         except OSError:
             return None
-        if not data or _READS_OTHERS.search(data) or (Path(name).parent / ".env").exists():
+        if not data or reads_others(data.decode("utf-8", "replace")) or (Path(name).parent / ".env").exists():
             return None
         return hashlib.blake2b(data + b"\0" + os.fsencode(name), key=self.salt, digest_size=16).hexdigest()
 

@@ -16,6 +16,7 @@ from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.located_text import MAX_BYTES, Text, lines_of
+from advisor.checks.read.references import reads_others
 from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
 from advisor.tree import describe_link, leads_out
@@ -76,7 +77,7 @@ def check_file(
     alone = name == "-" or name in options.named
     try:
         source = _read(name, stdin)
-        if not alone and not knowledge.may_hold_launch(source):
+        if not alone and not knowledge.may_hold_launch(source) and not reads_others(source):
             return FileResult()  # one of many in a folder that was named
         folder = None if name == "-" else Path(name).parent
         return check_source(source, name, folder, knowledge, book, options, machines)
@@ -188,6 +189,10 @@ def check_source(
     asked = LaunchCheckOptions(on, on_from, options.fit, options.engine_version, speed=options.speed)
     verdicts: list[CheckedLaunch] = [check_launch(x, knowledge, asked, machines) for x in launches]
     findings, skipped = book.apply(verdicts, source, name)
+    earlier = [check_launch(x.before, knowledge, asked, machines) for x in launches if x.before is not None]
+    if earlier:
+        known = {(f.rule, f.message, f.resource) for f in book.apply(earlier, source, name)[0]}
+        findings = [f for f in findings if (f.rule, f.message, f.resource) not in known]
     findings = [*findings, *_name_doubled(doubled, launches, name)]
     kept, gone = apply_suppressions(findings, source, name, [v.launch for v in verdicts], options.suppressions, book)
     problem = _describe_problem(name, faults[0]) if faults else None

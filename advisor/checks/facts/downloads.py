@@ -82,6 +82,7 @@ def _cache(context: FactContext) -> bool | None:
         "yaml",
         "template",
         "infernet",
+        "llmaz",
     ):
         return None
     paths = [p for p in cache_paths(context) if "$" not in p]

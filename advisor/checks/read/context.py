@@ -35,6 +35,7 @@ class ReaderContext(NamedTuple):
     line: int = 1  # of the first line of the text in the file
     problems: list[BadFile] | None = None  # gathers what part of a file cannot be read, where the rest can be
     doubled: list[Text] | None = None  # gathers keys that a mapping has twice
+    objects: tuple[Mapping[str, Any], ...] = ()  # of the file, where it is a manifest
 
 
 def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:

@@ -20,6 +20,7 @@ from advisor.checks.read.crds_common import (
     rename_settings,
 )
 from advisor.checks.read.crds_kserve import read_inference_service, read_llm_service
+from advisor.checks.read.crds_llmaz import read_playground
 from advisor.checks.read.crds_ray import read_ray
 from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.launch import Launch, LaunchSetup
@@ -165,4 +166,5 @@ _READERS: dict[str, Callable[[dict[str, Any], ReaderContext], list[Launch]]] = {
     "NIMService": _nim,
     "NIMCache": _nim,
     "HelmRelease": read_release,
+    "Playground": read_playground,
 }

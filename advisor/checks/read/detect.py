@@ -15,6 +15,7 @@ from advisor.checks.read import (
     envfile,
     helm,
     kubernetes,
+    kustomize,
     launchers,
     pods,
     scripts,
@@ -118,6 +119,9 @@ def detect_kind(source: str, name: str) -> str:
 
 
 def _documents(docs: list[Any], ctx: ReaderContext) -> list[Launch]:
+    built = [d for d in docs if kustomize.is_kustomization(d, ctx.file)]
+    if built:
+        return [x for d in built for x in kustomize.read_kustomization(d, ctx)]
     objects = [o for d in docs for o in kubernetes._flat(d) if o.get("apiVersion") is not None]
     out = kubernetes.read_objects(objects, ctx) if objects else []
     for doc in docs:

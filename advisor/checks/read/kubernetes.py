@@ -36,6 +36,7 @@ def read(source: str, ctx: ReaderContext) -> list[Launch]:
 def read_objects(objects: list[Any], ctx: ReaderContext) -> list[Launch]:
     """The launches of parsed objects; services and volume claims among them say what surrounds the pods."""
     around = PodSurroundings(objects)
+    ctx = ctx._replace(objects=tuple(objects))
     out: list[Launch] = []
     for o in objects:
         kind = str(o.get("kind", ""))

@@ -122,6 +122,7 @@ class Launch(Record, frozen=True, kw_only=True):
     resource: str | None = None  # what a baseline and an annotation call it
     declared: ModelDeclaration | None = None
     ignore: dict[str, str] = {}  # rules that the object's annotations suppress -> reason
+    before: Launch | None = None  # as it stands in another file, which this one changes: what is said there is enough
 
 
 def replace_setup(setup: LaunchSetup, **fields: object) -> LaunchSetup:

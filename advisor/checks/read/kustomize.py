@@ -1,0 +1,266 @@
+"""Kustomizations: the objects that one builds, and of them the launches that it changes.
+
+What it takes over as it stands is judged in its own file. Of a launch that it changes, `before` is the launch as it
+was, so that only what the change brings about is said again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from advisor.checks.read import kubernetes
+from advisor.checks.read.context import ReaderContext
+from advisor.checks.read.kustomize_merge import (
+    Object,
+    apply_operations,
+    matches_target,
+    merge_strategic,
+    set_images,
+)
+from advisor.checks.read.launch import Launch, LaunchSetup
+from advisor.checks.read.located_text import (
+    Map,
+    Seq,
+    Text,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
+    line_of,
+    make_text,
+    parse_documents,
+    value_at,
+)
+from advisor.errors import BadFile
+
+NAMES = ("kustomization.yaml", "kustomization.yml", "kustomization")
+MAX_DEPTH = 8  # of kustomizations that name others
+MAX_FILES = 200
+LARGEST = 2**20
+SCALED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
+_GROUP = "kustomize.config.k8s.io/"
+
+
+def is_kustomization(doc: Any, file: str) -> bool:
+    """Whether a document is a kustomization: by its kind, or by the name of its file."""
+    if not isinstance(doc, dict):
+        return False
+    if doc.get("kind") is not None:
+        return str(doc.get("kind")) in ("Kustomization", "Component") and str(doc.get("apiVersion")).startswith(_GROUP)
+    return Path(file).name.lower() in NAMES and ("resources" in doc or "bases" in doc)
+
+
+class _Build(NamedTuple):
+    """What one run over a kustomization and all that it names has at hand."""
+
+    root: Path  # nothing outside of it is read
+    files: list[Path]  # that were read
+
+
+class _BuiltObject(NamedTuple):
+    """An object, as it stands in its file and as the kustomization makes it."""
+
+    original: Object
+    made: Object
+
+
+def read_kustomization(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """The launches that a kustomization changes. Those of other files stand where this one names them."""
+    if ctx.folder is None:
+        return []
+    from advisor.tree import find_tree_root
+
+    build = _Build(find_tree_root(ctx.file).resolve(), [])
+    built = _build(doc, ctx.folder, ctx, build, 0)
+    changed = {id(b.made) for b in built if b.made != b.original}
+    if not changed:
+        return []
+    inside = ctx._replace(folder=None)  # what lies beside this file is not what lies beside theirs
+    out: list[Launch] = []
+    around = [b.made for b in built if id(b.made) not in changed and b.made.get("kind") in _AROUND]
+    for b in built:
+        if id(b.made) not in changed:
+            continue
+        before = kubernetes.read_objects([b.original, *around], inside)
+        found = kubernetes.read_objects([b.made, *around], inside)
+        for i, launch in enumerate(found):
+            was = before[i] if len(before) == len(found) else None
+            out.append(msgspec.structs.replace(_place(launch), before=None if was is None else _place(was)))
+    return out
+
+
+_AROUND = ("Service", "PersistentVolumeClaim", "Ingress")
+
+
+def _build(doc: Mapping[str, Any], folder: Path, ctx: ReaderContext, build: _Build, depth: int) -> list[_BuiltObject]:
+    """All objects of a kustomization in `folder`, with what it changes in them."""
+    out: list[_BuiltObject] = []
+    for key in ("resources", "bases", "components"):
+        for entry in as_sequence(doc.get(key)):
+            name = as_string(entry)
+            if name is not None:
+                out += _read_resource(name, folder, ctx, build, depth)
+    objects = [b.made for b in out]
+    for patch, target in _list_patches(doc, folder, build):
+        objects = [_patched(o, patch, target) for o in objects]
+    images, replicas = as_sequence(doc.get("images")), as_sequence(doc.get("replicas"))
+    if images:
+        objects = [set_images(o, images) for o in objects]
+    for entry in replicas:
+        objects = [_scaled(o, as_mapping(entry)) for o in objects]
+    return [_BuiltObject(b.original, o) for b, o in zip(out, objects, strict=True) if o]
+
+
+def _read_resource(name: Text, folder: Path, ctx: ReaderContext, build: _Build, depth: int) -> list[_BuiltObject]:
+    path = _find(name, folder, build)
+    if path is None or depth > MAX_DEPTH:
+        return []
+    if path.is_dir():
+        inner = next((path / n for n in ("kustomization.yaml", "kustomization.yml", "Kustomization")
+                      if (path / n).is_file()), None)  # fmt: skip
+        docs = _parse(inner, build) if inner is not None else []
+        found = [b for d in docs if isinstance(d, dict) for b in _build(d, path, ctx, build, depth + 1)]
+    else:
+        objects = [o for d in _parse(path, build) for o in kubernetes._flat(d)]
+        found = [_BuiltObject(o, o) for o in objects]
+    if depth:
+        return found
+    return [_stand_at(b, line_of(name)) for b in found]
+
+
+def _find(name: str, folder: Path, build: _Build) -> Path | None:
+    """A file or folder of the same tree; None for anything else, an address on the network too."""
+    if "://" in name or "\0" in name or name.startswith(("git@", "/")) or len(name) > 1000:
+        return None
+    try:
+        path = (folder / name).resolve()
+        return path if path.is_relative_to(build.root) and (path.is_file() or path.is_dir()) else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+
+
+def _parse(path: Path, build: _Build) -> list[Any]:
+    from advisor.files import read_text
+
+    if len(build.files) >= MAX_FILES:
+        return []
+    build.files.append(path)
+    try:
+        return parse_documents(read_text(path, LARGEST), path)
+    except BadFile:
+        return []
+
+
+def _list_patches(doc: Mapping[str, Any], folder: Path, build: _Build) -> list[tuple[Any, Mapping[str, Any]]]:
+    """(patch, its target) of `patches`, `patchesStrategicMerge` and `patchesJson6902`, in Kustomize's order."""
+    out: list[tuple[Any, Mapping[str, Any]]] = []
+    for entry in as_sequence(doc.get("patchesStrategicMerge")):
+        text = as_string(entry)
+        if text is not None:
+            out += [(p, {}) for p in _read_patch(text if "\n" in text else None, text, folder, build)]
+    for key in ("patches", "patchesJson6902"):
+        for entry in as_sequence(doc.get(key)):
+            entry = as_mapping(entry)
+            found = _read_patch(as_string(entry.get("patch")), as_string(entry.get("path")), folder, build)
+            out += [(p, as_mapping(entry.get("target"))) for p in found]
+    return out
+
+
+def _read_patch(text: Text | None, path: Text | None, folder: Path, build: _Build) -> list[Any]:
+    """The documents of a patch. Those of a file stand where the file is named."""
+    if text is not None:
+        try:
+            return parse_documents(text, "patch", line_of(text) + (1 if text.block else 0))
+        except BadFile:
+            return []
+    file = _find(path, folder, build) if path is not None else None
+    if file is None or not file.is_file():
+        return []
+    return [_at_line(d, line_of(path)) for d in _parse(file, build)]
+
+
+def _patched(resource: Object, patch: Any, target: Mapping[str, Any]) -> Object:
+    if not resource:
+        return resource
+    if isinstance(patch, list):
+        chosen = bool(target) and matches_target(resource, target)
+        return apply_operations(resource, patch) if chosen else resource
+    if not isinstance(patch, dict):
+        return resource
+    if not target:
+        named = {"kind": patch.get("kind"), "name": value_at(patch, "metadata", "name")}
+        if named["kind"] != resource.get("kind") or named["name"] != value_at(resource, "metadata", "name"):
+            return resource
+    elif not matches_target(resource, target):
+        return resource
+    if str(patch.get("$patch")) == "delete":
+        return Map()
+    made: Object = merge_strategic(resource, patch)
+    if target:  # the patch's own name does not count
+        made["metadata"] = merge_strategic(
+            made.get("metadata"), Map({make_text("name"): value_at(resource, "metadata", "name")})
+        )
+    return made
+
+
+def _scaled(resource: Object, entry: Mapping[str, Any]) -> Object:
+    count = as_string(entry.get("count"))
+    if count is None or as_whole_number(count) is None or resource.get("kind") not in SCALED:
+        return resource
+    if value_at(resource, "metadata", "name") != as_string(entry.get("name")):
+        return resource
+    return dict(merge_strategic(resource, Map({make_text("spec"): Map({make_text("replicas"): count})})))
+
+
+# What comes from another file stands on the line that names the file. Its own lines are kept apart until the launches
+# are made, since scripts inside it are read line by line.
+_APART = 10_000_000
+
+
+def _stand_at(b: _BuiltObject, line: int) -> _BuiltObject:
+    return _BuiltObject(_at_line(b.original, line), _at_line(b.made, line))
+
+
+def _at_line(value: Any, line: int) -> Any:
+    if isinstance(value, Text):
+        return make_text(value, _APART * line + value.line % _APART, 0, value.unknown, value.block)
+    if isinstance(value, dict):
+        made = Map((_at_line(k, line), _at_line(v, line)) for k, v in value.items())
+        made.line = _APART * line + line_of(value) % _APART
+        return made
+    if isinstance(value, list):
+        items = Seq(_at_line(v, line) for v in value)
+        items.line = _APART * line + line_of(value) % _APART
+        return items
+    return value
+
+
+def _line(line: int) -> int:
+    return line // _APART if line >= _APART else line
+
+
+def _word(word: Text) -> Text:
+    return word if word.line < _APART else make_text(word, _line(word.line), 0, word.unknown, word.block)
+
+
+def _place(launch: Launch) -> Launch:
+    """The launch with every line one of the kustomization's own."""
+    setup: LaunchSetup = launch.setup
+    probes = tuple(msgspec.structs.replace(p, line=_line(p.line)) for p in setup.probes)
+    places = {k: _line(v) for k, v in setup.places.items()}
+    return msgspec.structs.replace(
+        launch,
+        line=_line(launch.line),
+        argv=tuple(_word(w) for w in launch.argv),
+        env={k: _word(v) for k, v in launch.env.items()},
+        settings={k: _word(v) for k, v in launch.settings.items()},
+        model=None if launch.model is None else _word(launch.model),
+        setup=msgspec.structs.replace(setup, probes=probes, places=places),
+    )
+
+
+__all__ = ["NAMES", "is_kustomization", "read_kustomization"]
