@@ -77,7 +77,8 @@ def check_file(
     alone = name == "-" or name in options.named
     try:
         source = _read(name, stdin)
-        if not alone and not knowledge.may_hold_launch(source) and not reads_others(source):
+        tooling = name.lower().endswith(".json")  # most are some tool's, with comments that JSON has not
+        if (not alone or tooling) and not knowledge.may_hold_launch(source) and not reads_others(source):
             return FileResult()  # one of many in a folder that was named
         folder = None if name == "-" else Path(name).parent
         return check_source(source, name, folder, knowledge, book, options, machines)

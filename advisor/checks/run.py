@@ -16,10 +16,13 @@ from advisor.checks.one_file import CheckOptions, FileResult, find_machines
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import BadInput
 
-ENDINGS = frozenset(
-    (".yaml", ".yml", ".json", ".sh", ".bash", ".sbatch", ".slurm", ".service", ".env", ".modelfile", ".dockerfile")
+# Names that deployment files have; the pre-commit hooks ask for the same.
+FILES = re.compile(
+    r"\.(ya?ml|json|sh|bash|zsh|sbatch|slurm|service|env|modelfile|dockerfile|hcl|nomad)$"
+    r"|(^|/)((docker-?compose|compose|dockerfile|containerfile|modelfile|\.env)[^/]*|kustomization)$"
+    r"|\.service\.d/[^/]+\.conf$",
+    re.I,
 )
-NAMES = re.compile(r"^(docker-?compose|compose|dockerfile|containerfile|modelfile)", re.I)
 SKIPPED_FOLDERS = frozenset(
     (
         ".git",
@@ -78,7 +81,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         if x.is_dir() and not x.is_symlink():
             if x.name not in SKIPPED_FOLDERS:
                 yield from _walk(x)
-        elif x.is_file() and (x.suffix.lower() in ENDINGS or NAMES.match(x.name) or x.name.startswith(".env")):
+        elif x.is_file() and FILES.search(x.as_posix()):
             yield x
 
 

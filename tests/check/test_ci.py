@@ -16,6 +16,7 @@ from pre_commit import clientlib
 from programs import program
 
 import advisor
+from advisor.checks.run import FILES
 
 TOP = Path(__file__).resolve().parents[2]
 EXAMPLES = TOP / "docs" / "examples" / "ci"
@@ -45,6 +46,7 @@ def test_hooks() -> None:
             assert pattern.search(wanted), wanted
         for other in ("main.py", "README.md", "a.yaml.txt"):
             assert not pattern.search(other), other
+        assert f"(?i)({FILES.pattern})" == h["files"], "the hooks ask for other files than a folder is searched for"
 
 
 def test_hooks_manifest_is_valid_for_pre_commit() -> None:

@@ -17,6 +17,7 @@ from advisor.checks.read import (
     kubernetes,
     kustomize,
     launchers,
+    nomad,
     pods,
     scripts,
     units,
@@ -60,6 +61,8 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
         return configs.read_modelfile(source, here)
     if kind == "env":
         return envfile.read(source, here)
+    if kind == "nomad":
+        return nomad.read_job(source, here)
     if kind == "markdown":
         return _fenced(source, here)
     try:
@@ -83,11 +86,13 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
 
 
 def detect_kind(source: str, name: str) -> str:
-    """shell, systemd, dockerfile, modelfile, env, markdown or yaml."""
+    """shell, systemd, dockerfile, modelfile, env, markdown, nomad or yaml."""
     base = name.rpartition("/")[2].lower()
     head = source[:20_000]
     if base.endswith((".yaml", ".yml", ".json")):
         return "yaml"
+    if base.endswith((".hcl", ".nomad")) or (not base.endswith(".sh") and nomad.is_job(head)):
+        return "nomad"
     if re.search(r"^\s*\[(Unit|Service)\]\s*$", head, re.M):
         return "systemd"
     if head.startswith("#!") or base.endswith((".sh", ".bash", ".sbatch", ".slurm", ".zsh")):

@@ -1,0 +1,183 @@
+"""Nomad jobs: tasks that start an engine in a container or as a program.
+
+Source: Nomad's job specification and its docker, podman, exec and raw_exec drivers (developer.hashicorp.com/nomad).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from advisor.checks.read import accelerators
+from advisor.checks.read.context import ReaderContext, make_finder, make_launches
+from advisor.checks.read.docker_run import find_exposure, parse_container_size
+from advisor.checks.read.envfile import read_variables
+from advisor.checks.read.hcl import Block, parse_hcl
+from advisor.checks.read.launch import Launch, LaunchSetup, Mount
+from advisor.checks.read.located_text import (
+    Text,
+    as_boolean,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
+    make_text,
+)
+
+CONTAINERS = ("docker", "podman", "containerd-driver")
+PROGRAMS = ("exec", "raw_exec", "exec2")
+_MIB = 2**20
+
+
+def is_job(source: str) -> bool:
+    """Whether a text is a Nomad job."""
+    return re.search(r'^\s*job\s+"[^"\n]*"\s*\{', source, re.M) is not None
+
+
+def read_job(source: str, ctx: ReaderContext) -> list[Launch]:
+    """The launches of a job's tasks. Raises BadFile for what is no HCL."""
+    out: list[Launch] = []
+    for job in parse_hcl(source, ctx.file, ctx.line, ctx.variables).find("job"):
+        groups = tuple(job.find("group"))
+        for group in groups:
+            for task in group.find("task"):
+                out += _read_task(task, group, ctx)
+    return out
+
+
+def _read_task(task: Block, group: Block, ctx: ReaderContext) -> list[Launch]:
+    driver = str(as_string(task.attributes.get("driver")) or "")
+    config = next(task.find("config"), None)
+    if config is None or driver not in (*CONTAINERS, *PROGRAMS):
+        return []
+    said, name = config.attributes, ".".join(str(x) for b in (group, task) for x in b.labels[:1])
+    env = {k: w for k, v in _merged(task, "env").items() if (w := as_string(v)) is not None}
+    texts = {str(k): v for k, v in _list_templates(task)}
+    for block in task.find("template"):
+        if as_boolean(block.attributes.get("env")) is True:
+            env |= _read_template_variables(as_string(block.attributes.get("data")))
+    setup = _read_setup(task, group, config, driver)
+    setup = _add_devices(setup, task, ctx)
+    command = as_string(said.get("command"))
+    args = [w for w in (as_string(a) for a in as_sequence(said.get("args"))) if w is not None]
+
+    def read_template(path: str) -> str | None:
+        return texts.get(re.sub(r"^(/|\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?", "", path))
+
+    finder = make_finder(ctx, read_template)
+    words = [command, *args] if command is not None else args
+    if driver in CONTAINERS:
+        entry = [w for w in (as_string(a) for a in as_sequence(said.get("entrypoint"))) if w is not None]
+        found = finder.container(as_string(said.get("image")), entry or None, words, env, setup)
+    else:
+        found = finder.command(words, env, config.line)
+    return [
+        msgspec.structs.replace(x, line=x.line if x.line > 1 else task.line)
+        for x in make_launches(ctx, "nomad", found, name, setup)
+    ]
+
+
+def _merged(block: Block, kind: str) -> dict[str, Any]:
+    """Attributes of all blocks of a kind, and of an attribute of that name."""
+    out = dict(as_mapping(block.attributes.get(kind)))
+    for inner in block.find(kind):
+        out |= inner.attributes
+    return {str(k): v for k, v in out.items()}
+
+
+def _list_templates(task: Block) -> list[tuple[str, str]]:
+    out = []
+    for block in task.find("template"):
+        data, destination = (as_string(block.attributes.get(k)) for k in ("data", "destination"))
+        if data is not None and destination is not None:
+            out.append((re.sub(r"^(\$\{NOMAD_TASK_DIR\}/|\./)?(local/)?", "", destination), str(data)))
+    return out
+
+
+def _read_template_variables(data: Text | None) -> dict[str, Text]:
+    if data is None:
+        return {}
+    found = read_variables(data)
+    return {k: make_text(v, data.line, 0, ("a template",) if "{{" in v else ()) for k, v in found.items()}
+
+
+def _read_setup(task: Block, group: Block, config: Block, driver: str) -> LaunchSetup:
+    said = config.attributes
+    resources = next(task.find("resources"), None)
+    memory = as_whole_number(resources.attributes.get("memory_max") or resources.attributes.get("memory")) if (
+        resources is not None
+    ) else None  # fmt: skip
+    host_network = str(as_string(said.get("network_mode"))) == "host" or any(
+        str(as_string(n.attributes.get("mode"))) == "host" for n in group.find("network")
+    )
+    ports: list[tuple[str | None, int | None, int | None]] = []
+    for network in group.find("network"):
+        for port in network.find("port"):
+            static, to = (as_whole_number(port.attributes.get(k)) for k in ("static", "to"))
+            if static is not None or to is not None:
+                ports.append((None, static, to or static))
+    shm = as_whole_number(said.get("shm_size"))
+    container = driver in CONTAINERS
+    return LaunchSetup(
+        container=container,
+        image=as_string(said.get("image")) if container else None,
+        replicas=as_whole_number(group.attributes.get("count")),
+        memory_limit=memory * _MIB if memory is not None else None,
+        shm_bytes=shm,
+        ipc_host=str(as_string(said.get("ipc_mode")) or "").startswith("host"),
+        host_network=host_network,
+        privileged=as_boolean(said.get("privileged")) is True,
+        ports=tuple(ports),
+        exposed=find_exposure(ports, host_network),
+        mounts=tuple(_list_mounts(task, config)),
+        places={"image": config.line, "resources": resources.line if resources is not None else config.line},
+    )
+
+
+def _list_mounts(task: Block, config: Block) -> list[Mount]:
+    out = []
+    for volume in as_sequence(config.attributes.get("volumes")):
+        parts = (as_string(volume) or "").split(":")
+        if len(parts) > 1:
+            out.append(Mount(target=parts[1], kind="bind", source=parts[0]))
+    for mount in (*config.find("mount"), *task.find("volume_mount")):
+        target = as_string(mount.attributes.get("target")) or as_string(mount.attributes.get("destination"))
+        kind = str(as_string(mount.attributes.get("type")) or "volume")
+        size = next((as_string(t.attributes.get("size")) for t in mount.find("tmpfs_options")), None)
+        if target is not None:
+            memory = kind == "tmpfs"
+            out.append(
+                Mount(target=str(target), kind="memory" if memory else kind, size_bytes=parse_container_size(size))
+            )
+    return out
+
+
+def _add_devices(setup: LaunchSetup, task: Block, ctx: ReaderContext) -> LaunchSetup:
+    """The devices of `device "nvidia/gpu" { count = 2 }`, with the model that the label or a constraint names."""
+    resources = next(task.find("resources"), None)
+    devices = tuple(resources.find("device")) if resources is not None else ()
+    config = next(task.find("config"), None)
+    runtime = str(as_string(config.attributes.get("runtime")) or "") if config is not None else ""
+    if not devices:
+        granted = runtime == "nvidia" or not setup.container
+        return msgspec.structs.replace(setup, gpu_granted=True if granted else None, gpu_all=runtime == "nvidia")
+    count, words, source = 0, None, None
+    for device in devices:
+        label = str(device.labels[0]) if device.labels else ""
+        if "gpu" not in label:
+            continue
+        count += as_whole_number(device.attributes.get("count")) or 1
+        said = label.partition("gpu")[2].strip("/") or None
+        for constraint in device.find("constraint"):
+            if "model" in str(as_string(constraint.attributes.get("attribute"))):
+                said = str(as_string(constraint.attributes.get("value")) or "") or said
+        if said:
+            words, source = accelerators.find_accelerator_words(said, ctx.know), f"device: {said}"
+    return msgspec.structs.replace(
+        setup, gpu_granted=True, gpu_count=count or None, hardware=words, hardware_source=source if words else None
+    )
+
+
+__all__ = ["is_job", "read_job"]
