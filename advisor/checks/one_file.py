@@ -155,7 +155,9 @@ def relocate(launches: Sequence[Launch], source: str) -> None:
                 continue
             line = lines[word.line - 1]
             stands = word.column > 0 and line.startswith(word, word.column - 1)  # a long line is not searched each time
-            if not stands and word not in line:
+            if not stands and line.count(word) == 1:
+                word.column = line.index(word) + 1
+            elif not stands and word not in line:
                 for n in range(max(at, word.line), min(len(lines), word.line + 200) + 1):
                     column = lines[n - 1].find(word)
                     if column >= 0:

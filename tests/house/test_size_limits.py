@@ -21,7 +21,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = tomllib.loads((Path(__file__).parent / "
 PYPROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())
 LIMITS = {"complexity": 15, "lines": 350}
 # (entries, sum of their values) of the list, exactly. Whoever ends an exception lowers these; nobody raises them
-AT_MOST = {"complexity": (2, 41), "lines": (8, 3180)}
+AT_MOST = {"complexity": (1, 23), "lines": (7, 2620)}
 SLACK = {"complexity": 1, "lines": 25}  # what an entry may stand above the truth
 
 
@@ -81,9 +81,9 @@ def test_limits_hold_but_for_the_list_which_only_shrinks(kind: str) -> None:
     ("change", "said"),
     [
         ({"advisor/new.py": 351}, "advisor/new.py: 351 lines, at most 350 are allowed"),
-        ({"advisor/checks/read/shell.py": 561}, "at most 560 are allowed"),
-        ({"advisor/checks/read/shell.py": 400}, "lower its number"),
-        ({"advisor/checks/read/shell.py": None}, "take it out"),
+        ({"advisor/render/context.py": 401}, "at most 400 are allowed"),
+        ({"advisor/render/context.py": 352}, "lower its number"),
+        ({"advisor/render/context.py": None}, "take it out"),
     ],
 )
 def test_what_is_refused(change: dict[str, int | None], said: str) -> None:

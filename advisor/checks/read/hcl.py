@@ -25,16 +25,16 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 
 
-class Block(NamedTuple):
+class HclBlock(NamedTuple):
     """`kind "label" { ... }`: attributes by name, and the blocks inside."""
 
     kind: str
     labels: tuple[Text, ...]
     attributes: dict[str, Any]
-    blocks: tuple[Block, ...]
+    blocks: tuple[HclBlock, ...]
     line: int
 
-    def find(self, kind: str) -> Iterator[Block]:
+    def find(self, kind: str) -> Iterator[HclBlock]:
         """The blocks of a kind directly inside."""
         return (b for b in self.blocks if b.kind == kind)
 
@@ -46,7 +46,7 @@ class _Token(NamedTuple):
     column: int
 
 
-def parse_hcl(source: str, where: object, first_line: int = 1, variables: Mapping[str, str] | None = None) -> Block:
+def parse_hcl(source: str, where: object, first_line: int = 1, variables: Mapping[str, str] | None = None) -> HclBlock:
     """The whole file as one block without a kind. `variables` win over the defaults of `variable` blocks. Raises
     BadFile."""
     known = {**_find_defaults(source, where, first_line), **(variables or {})}
@@ -141,12 +141,12 @@ class _Parser:
         token = self.peek() or (self.tokens[-1] if self.tokens else None)
         return BadFile(self.where, message, line=token.line if token is not None else None)
 
-    def read_body(self, kind: str, labels: tuple[Text, ...], line: int) -> Block:
+    def read_body(self, kind: str, labels: tuple[Text, ...], line: int) -> HclBlock:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.fault("is nested too deeply")
         attributes: dict[str, Any] = {}
-        blocks: list[Block] = []
+        blocks: list[HclBlock] = []
         while (token := self.skip_newlines(",")) is not None and token.value != "}":
             if token.kind not in ("word", "string"):
                 raise self.fault(f"{token.value[:20]!r} stands where the name of a block or a value is expected")
@@ -165,7 +165,7 @@ class _Parser:
             else:
                 raise self.fault(f"`{name.value[:40]}` is followed by neither `=` nor `{{`")
         self.depth -= 1
-        return Block(kind, labels, attributes, tuple(blocks), line)
+        return HclBlock(kind, labels, attributes, tuple(blocks), line)
 
     def _close(self, mark: str) -> None:
         token = self.skip_newlines(",")
@@ -249,4 +249,4 @@ class _Parser:
         return make_text(made[:65_536], text.line, text.column, tuple(dict.fromkeys(unknown)), text.block)
 
 
-__all__ = ["Block", "parse_hcl"]
+__all__ = ["HclBlock", "parse_hcl"]

@@ -221,8 +221,8 @@ def _scaled(resource: Object, entry: Mapping[str, Any]) -> Object:
 _APART = 10_000_000
 
 
-def _stand_at(b: _BuiltObject, line: int) -> _BuiltObject:
-    return _BuiltObject(_at_line(b.original, line), _at_line(b.made, line))
+def _stand_at(built: _BuiltObject, line: int) -> _BuiltObject:
+    return _BuiltObject(_at_line(built.original, line), _at_line(built.made, line))
 
 
 def _at_line(value: Any, line: int) -> Any:

@@ -42,18 +42,15 @@ def _merge_lists(below: list[Any], patch: list[Any], field: str) -> list[Any]:
     key = MERGE_KEYS[field]
     if field == "ports" and not any(key in as_mapping(x) for x in [*below, *patch]):
         key = SERVICE_PORTS
-    out = Seq(below)
+    left, out = list(below), Seq()
     out.line = line_of(below)
-    for item in patch:
+    for item in patch:  # its items come first, in its order
         name = as_mapping(item).get(key)
-        at = next((i for i, x in enumerate(out) if name is not None and as_mapping(x).get(key) == name), None)
-        if str(as_mapping(item).get("$patch")) == "delete":
-            if at is not None:
-                del out[at]
-        elif at is None:
-            out.append(_without_directive(item))
-        else:
-            out[at] = merge_strategic(out[at], item)
+        at = next((i for i, x in enumerate(left) if name is not None and as_mapping(x).get(key) == name), None)
+        was = left.pop(at) if at is not None else None
+        if str(as_mapping(item).get("$patch")) != "delete":
+            out.append(merge_strategic(was, item) if was is not None else _without_directive(item))
+    out.extend(left)
     return out
 
 

@@ -14,7 +14,7 @@ from advisor.checks.read import accelerators
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches
 from advisor.checks.read.docker_run import find_exposure, parse_container_size
 from advisor.checks.read.envfile import read_variables
-from advisor.checks.read.hcl import Block, parse_hcl
+from advisor.checks.read.hcl import HclBlock, parse_hcl
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount
 from advisor.checks.read.located_text import (
     Text,
@@ -47,7 +47,7 @@ def read_job(source: str, ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def _read_task(task: Block, group: Block, ctx: ReaderContext) -> list[Launch]:
+def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Launch]:
     driver = str(as_string(task.attributes.get("driver")) or "")
     config = next(task.find("config"), None)
     if config is None or driver not in (*CONTAINERS, *PROGRAMS):
@@ -79,7 +79,7 @@ def _read_task(task: Block, group: Block, ctx: ReaderContext) -> list[Launch]:
     ]
 
 
-def _merged(block: Block, kind: str) -> dict[str, Any]:
+def _merged(block: HclBlock, kind: str) -> dict[str, Any]:
     """Attributes of all blocks of a kind, and of an attribute of that name."""
     out = dict(as_mapping(block.attributes.get(kind)))
     for inner in block.find(kind):
@@ -87,7 +87,7 @@ def _merged(block: Block, kind: str) -> dict[str, Any]:
     return {str(k): v for k, v in out.items()}
 
 
-def _list_templates(task: Block) -> list[tuple[str, str]]:
+def _list_templates(task: HclBlock) -> list[tuple[str, str]]:
     out = []
     for block in task.find("template"):
         data, destination = (as_string(block.attributes.get(k)) for k in ("data", "destination"))
@@ -103,7 +103,7 @@ def _read_template_variables(data: Text | None) -> dict[str, Text]:
     return {k: make_text(v, data.line, 0, ("a template",) if "{{" in v else ()) for k, v in found.items()}
 
 
-def _read_setup(task: Block, group: Block, config: Block, driver: str) -> LaunchSetup:
+def _read_setup(task: HclBlock, group: HclBlock, config: HclBlock, driver: str) -> LaunchSetup:
     said = config.attributes
     resources = next(task.find("resources"), None)
     memory = as_whole_number(resources.attributes.get("memory_max") or resources.attributes.get("memory")) if (
@@ -136,7 +136,7 @@ def _read_setup(task: Block, group: Block, config: Block, driver: str) -> Launch
     )
 
 
-def _list_mounts(task: Block, config: Block) -> list[Mount]:
+def _list_mounts(task: HclBlock, config: HclBlock) -> list[Mount]:
     out = []
     for volume in as_sequence(config.attributes.get("volumes")):
         parts = (as_string(volume) or "").split(":")
@@ -154,7 +154,7 @@ def _list_mounts(task: Block, config: Block) -> list[Mount]:
     return out
 
 
-def _add_devices(setup: LaunchSetup, task: Block, ctx: ReaderContext) -> LaunchSetup:
+def _add_devices(setup: LaunchSetup, task: HclBlock, ctx: ReaderContext) -> LaunchSetup:
     """The devices of `device "nvidia/gpu" { count = 2 }`, with the model that the label or a constraint names."""
     resources = next(task.find("resources"), None)
     devices = tuple(resources.find("device")) if resources is not None else ()

@@ -29,6 +29,7 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
     if tasks:
         for task in tasks:
             found = make_finder(ctx).script(source, ctx.line, {**known, TASK: str(task)})
+            found = [x._replace(env={k: v for k, v in x.env.items() if k != TASK}) for x in found]
             for launch in make_launches(ctx, kind, found, None, setup):
                 if not any(x.engine == launch.engine and x.argv == launch.argv and x.env == launch.env for x in out):
                     out.append(launch)

@@ -230,6 +230,8 @@ class _ShellReader(BranchReader):
         pieces = self._pieces()
         if m and first:  # the value of an assignment is never split
             pieces = [p._replace(split=False) for p in pieces]
+        elif (self.now and self.now[0] == "[[") or self.in_subject():  # no word is split there, none is lost
+            pieces = [p._replace(split=False, quoted=True) for p in pieces]
         if self.i == begin:  # nothing that a word can begin with
             self.i += 1
             return

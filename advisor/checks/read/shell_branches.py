@@ -114,14 +114,22 @@ class BranchReader(WordReader):
 
     def _fi(self) -> None:
         if self._unwind("if") is not None:
+            self._close_compound()
+
+    def _close_compound(self) -> None:
+        """Closes a block, and what it is the only command of (`a || if ...; fi`)."""
+        self._close()
+        while self.blocks and self.blocks[-1].kind == "listed":
+            gate, before = self.blocks[-1].gate, self.blocks[-1].list_before
             self._close()
+            self.status = before if gate is False else Status.OPEN if gate is None else Status.RAN
 
     def _case(self) -> None:
         self._open("case").part = "subject"
 
     def _esac(self) -> None:
         if self._unwind("case") is not None:
-            self._close()
+            self._close_compound()
 
     def _group(self) -> None:
         if self.blocks and self.blocks[-1].kind == "listed":
@@ -138,7 +146,7 @@ class BranchReader(WordReader):
         if any(b.kind in ("group", "function") for b in self.blocks):
             while self.blocks[-1].kind not in ("group", "function"):
                 self._close()
-            self._close()
+            self._close_compound()
 
     def _not(self) -> None:
         self.negated = not self.negated
@@ -220,7 +228,9 @@ class BranchReader(WordReader):
             if gate is not True and self.copied < MAX_COPIED:
                 said = f"{self.said} {operator}"
                 kept = self.status, self.said
-                self._branch(self._open("listed"), gate, said)
+                block = self._open("listed")
+                block.list_before = kept[0]
+                self._branch(block, gate, said)
                 self.status, self.said = kept
                 self.connector = operator
         elif operator in ("|", "|&"):

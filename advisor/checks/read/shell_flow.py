@@ -7,6 +7,7 @@ they are dropped; where the file does not decide, what the branches differ in st
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from advisor.checks.read.guards import Guard, add_guard
 from advisor.checks.read.located_text import Text
@@ -34,6 +35,7 @@ class Block:
         self.outcomes: list[tuple[Variables, Guard | None]] = []
         self.subject: Text | None = None
         self.matched: bool | None = False  # of the patterns of one branch
+        self.list_before: Any = None  # the status of the list that a "listed" block belongs to
 
     def begin_branch(self, variables: Variables, holds: bool | None, label: str) -> Variables:
         """A branch whose condition comes to `holds`; its variables."""
