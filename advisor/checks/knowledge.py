@@ -14,6 +14,7 @@ from advisor.catalog.known_engines import list_packages
 from advisor.catalog.launch_types import EngineProgram, ServerDefaults
 from advisor.catalog.types import Engine
 from advisor.engines.flag_tables import FlagTable, load_flag_table
+from advisor.engines.routers import Router, load_routers, make_flag_table
 from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
 from advisor.memo import memoize_by_identity
 
@@ -128,8 +129,12 @@ class Knowledge:
         self.resources = decode_document(rules, "checks/resources.yaml", ResourcesFile).resources
         self.charts = decode_document(rules, "checks/charts.yaml", Charts).charts
         entries = rules.engines().values()
+        self.routers = load_routers(rules)
+        routers = self.routers.values()
         self.programs = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.programs.items()}
+        self.programs |= {n: KnownProgram(r.id, p) for r in routers for n, p in r.programs.items()}
         self.modules = {n: KnownProgram(e.id, p) for e in entries for n, p in e.recognition.modules.items()}
+        self.modules |= {n: KnownProgram(r.id, p) for r in routers for n, p in r.modules.items()}
         self.packages = list_packages(rules.engines())
         self.image_words = {w: e.id for e in entries for w in e.recognition.image_words}
         self.config_files = [
@@ -138,9 +143,10 @@ class Knowledge:
         self.config_files.sort(key=lambda row: not row[1].any_of)  # those that certain blocks tell are the surest
         self.env_files = [(e.id, env_file) for e in entries if (env_file := e.recognition.env_file) is not None]
         self.engine_variables = {v: e.id for e in entries for v in e.recognition.model_variables}
-        self._images = _images(entries)
+        self._images = _images(entries, routers)
         names = {*self.programs, *(m.partition(".")[0] for m in self.modules), *self.packages, *self.image_words}
         others = (*self.recognition.wrappers["containers"], *_TEXTS_WITHIN)
+        names |= {w for r in routers for w in r.words}
         self._stems = _shortest({n.lower() for n in names} | set(others))
         self._words = _shortest({n.lower() for n in names} | {e.id for e in entries} | set(_OF_DEPLOYMENTS))
         self._no_engine = re.compile(self.recognition.no_engine_images)
@@ -194,7 +200,9 @@ class Knowledge:
 
     @memoize_by_identity
     def flags(self, engine: str) -> FlagLookup | None:
-        """The flags of an engine; None where no table exists."""
+        """The flags of an engine or a router; None where no table exists."""
+        if engine in self.routers:
+            return _lookup(make_flag_table(self.routers[engine]))
         table = load_flag_table(engine, self.rules)
         return _lookup(table) if table is not None and table.engine == engine else None
 
@@ -216,11 +224,13 @@ def _shortest(words: Iterable[str]) -> tuple[str, ...]:
 _Patterns = list[tuple[re.Pattern[str], KnownImage]]
 
 
-def _images(entries: Iterable[Engine]) -> tuple[_Patterns, _Patterns]:
+def _images(entries: Iterable[Engine], routers: Iterable[Router]) -> tuple[_Patterns, _Patterns]:
     """(images by their own name, images that carry an engine's name): patterns in the order they are tried."""
-    rows = [
-        (re.compile(i.match), KnownImage(e.id, i.entry, i.tag, i.vendor)) for e in entries for i in e.recognition.images
+    named = [
+        *((r.id, i) for r in routers for i in r.images),
+        *((e.id, i) for e in entries for i in e.recognition.images),
     ]
+    rows = [(re.compile(i.match), KnownImage(n, i.entry, i.tag, i.vendor)) for n, i in named]
     return [r for r in rows if r[1].entry != "derived"], [r for r in rows if r[1].entry == "derived"]
 
 

@@ -199,4 +199,5 @@ def check_source(
     findings = [*findings, *_name_doubled(doubled, launches, name)]
     kept, gone = apply_suppressions(findings, source, name, [v.launch for v in verdicts], options.suppressions, book)
     problem = _describe_problem(name, faults[0]) if faults else None
-    return FileResult(tuple(v.judged for v in verdicts), tuple(kept), tuple(gone), tuple(skipped), problem)
+    deployments = tuple(v.judged for v in verdicts if v.launch.engine not in knowledge.routers)
+    return FileResult(deployments, tuple(kept), tuple(gone), tuple(skipped), problem)

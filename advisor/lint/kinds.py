@@ -49,6 +49,7 @@ KINDS = (
         _named("advisor.engines.flag_history", "FlagHistory"),
         deep=False,
     ),
+    RuleFileKind("routers/*.yaml", "a router before servers", _named("advisor.engines.routers", "Router"), deep=False),
     RuleFileKind(
         "checks/rules/*.yaml", "rules of `advise check`", _named("advisor.checks.rules.load", "CheckRulesFile")
     ),

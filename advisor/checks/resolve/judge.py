@@ -49,7 +49,7 @@ def check_launch(
     launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Any]
 ) -> CheckedLaunch:
     """The verdict on a launch. Never raises for what a file says; what cannot be told is named in `why`."""
-    if asked.engine_version is not None and launch.version is None:
+    if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
         launch = msgspec.structs.replace(launch, version=asked.engine_version, version_from="--engine-version")
     launch = placeholders.marked(launch)
     launch_arguments = arguments.read_arguments(launch, knowledge)

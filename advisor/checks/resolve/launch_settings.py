@@ -32,7 +32,7 @@ def read_launch_settings(path: Path | str, rules: Catalog) -> LaunchSettings:
         for x in read_launches(
             text_of(where, LIMIT), str(where), 1, ReaderContext(str(where), knowledge, {}, where.parent)
         )
-        if x.engine
+        if x.engine in rules.engines()
     ]
     if not launches:
         raise BadInput(f"{path}: no launch of an engine was recognised in it")

@@ -59,7 +59,9 @@ class Rulebook:
         for checked in siblings:
             facts = LaunchFacts(checked, self.know, siblings, source)
             for rule in self.rules:
-                if _applies(rule.entry, checked):
+                if _applies(rule.entry, checked) and (
+                    checked.launch.engine not in self.know.routers or rule.entry.each in match_finders.OF_FLAGS
+                ):
                     self._one(rule, checked, facts, file, findings, skipped)
         unique: dict[tuple[str, int, str], Finding] = {}
         for finding in findings:

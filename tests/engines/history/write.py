@@ -20,12 +20,15 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
 
 import llama_cpp  # noqa: E402
+import routers  # noqa: E402
 import sglang  # noqa: E402
 import sources  # noqa: E402
 import vllm  # noqa: E402
 from readings import Reading  # noqa: E402
 
 RULES = HERE.parents[2] / "rules/flag-history"
+ROUTERS = HERE.parents[2] / "rules/routers"
+MARK = "# What follows is written by `make history`.\n"
 READERS: Mapping[str, ModuleType] = {"vllm": vllm, "sglang": sglang, "llama.cpp": llama_cpp}
 ANY_CASE = {"vllm": ("attention-backend",)}  # config/attention.py: `AttentionBackendEnum[value.upper()]`
 READ_OF = {
@@ -50,7 +53,7 @@ def read_releases(engine: str, folder: Path) -> dict[str, Reading]:
         at = sources.fetch(row["kind"], row["project"], row["release"], folder)
         if at is None:
             raise SystemExit(f"{engine} {row['version']}: no {row['kind']} of {row['project']} {row['release']}")
-        out[row["version"]] = READERS[engine].read(at)
+        out[row["version"]] = READERS[engine].read(at) if engine in READERS else routers.read(at, engine)
         print(f"{engine} {row['version']}: {len(out[row['version']].flags)} flags", file=sys.stderr)
     return out
 
@@ -99,7 +102,7 @@ def make_document(engine: str, readings: Mapping[str, Reading], day: str) -> str
         f"# What releases of {engine} take, by the releases that have it: FIRST..LAST, both read; no FIRST: the oldest",
         "# read has it, no LAST: the newest has it. What all of them have is not written. `make history` writes this.",
         f"engine: {engine}",
-        f"source: {READ_OF[engine]} of each release, read without running them (tests/engines/history)",
+        f"source: {READ_OF.get(engine, '')} of each release, read without running them (tests/engines/history)",
         f"as_of: '{day}'",
         *_wrapped("read", versions),
         "flags:",
@@ -114,6 +117,35 @@ def make_document(engine: str, readings: Mapping[str, Reading], day: str) -> str
         out += ["    any_case: true"] if flag in ANY_CASE.get(engine, ()) else []
         out += ["    spans:", *_groups(group_by_spans(list(sets), sets, always=True), 6)]
     return "\n".join(out) + "\n"
+
+
+def make_router_part(router: str, readings: Mapping[str, Reading], newest: Path, day: str) -> str:
+    """What `make history` writes of a router: the flags of its newest release, and what its releases have."""
+    versions = list(readings)
+    out = [f"version: {_quoted(versions[-1])}", f"as_of: '{day}'", "flags:"]
+    for name, entry in routers.describe(newest, router).items():
+        said = ", ".join(f"{k}: {_flow(v)}" for k, v in entry.items())
+        out += textwrap.wrap(f"  {name}: {{{said}}}", 126, subsequent_indent="    ", break_long_words=False,
+                             break_on_hyphens=False)  # fmt: skip
+    document = make_document(router, readings, day).splitlines()
+    begin, spans = (document.index(x) for x in ("flags:", next(x for x in document if x.startswith("values:"))))
+    return "\n".join([*out, *_wrapped("read", versions), "spans:", *document[begin + 1 : spans], "values:",
+                      *document[spans + 1 :]]) + "\n"  # fmt: skip
+
+
+def _flow(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(_quoted(x) for x in value)}]"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def write_router(router: str, folder: Path, day: str) -> None:
+    file = ROUTERS / f"{router}.yaml"
+    readings = read_releases(router, folder)
+    newest = list_releases(router)[-1]
+    at = folder / newest["project"] / newest["release"]
+    head = file.read_text(encoding="utf-8").partition(MARK)[0]
+    file.write_text(head + MARK + make_router_part(router, readings, at, day), encoding="utf-8")
 
 
 def _quoted(text: str) -> str:
@@ -157,8 +189,12 @@ def main() -> None:
     words.add_argument("--folder", type=Path, default=Path(".history"))
     words.add_argument("engines", nargs="*", metavar="ENGINE")
     given = words.parse_args()
-    for engine in given.engines or READERS:
-        made = make_document(engine, read_releases(engine, given.folder), datetime.date.today().isoformat())
+    day = datetime.date.today().isoformat()
+    for engine in given.engines or [*READERS, *routers.FILES]:
+        if engine in routers.FILES:
+            write_router(engine, given.folder, day)
+            continue
+        made = make_document(engine, read_releases(engine, given.folder), day)
         file = RULES / f"{engine}.yaml"
         old = yaml.safe_load(file.read_text()) if file.exists() else {}
         for line in show_changes(old, yaml.safe_load(made)) if old else ():
