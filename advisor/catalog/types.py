@@ -249,6 +249,7 @@ class DraftSettings(Record, frozen=True, kw_only=True):
     model: tuple[FlagName, ...] = ()  # settings whose value is the model
     json: tuple[FlagName, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
     method: tuple[FlagName, ...] = ()  # settings whose value is the method
+    needs_model: tuple[str, ...] = ()  # methods, in lower case, that draft with a model of their own
 
 
 class AnswerParser(Record, frozen=True, kw_only=True):

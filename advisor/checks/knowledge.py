@@ -59,6 +59,9 @@ class RecognitionTables(msgspec.Struct, frozen=True):
     others: tuple[str, ...]
     model_variables: tuple[str, ...]
     model_flags: tuple[str, ...]
+    api_key_flags: tuple[str, ...]
+    api_key_variables: tuple[str, ...]
+    image_folders: tuple[str, ...]
     quantization_values: dict[str, QuantizationName]
     source: str
     as_of: str

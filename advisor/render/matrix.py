@@ -51,6 +51,8 @@ class PodNeeds(Record, frozen=True, kw_only=True):
 
     base_bytes: int
     bytes_per_device: int
+    shared_mib: int  # /dev/shm where ranks share memory, which counts against the memory limit
+    shared_mib_alone: int  # where they do not
     base_cores: int
     cores_per_device: int
     limit_factor: float

@@ -10,17 +10,18 @@ from advisor.engines.versions import version_key
 from advisor.render.matrix import PodNeeds
 
 MIB = 2**20
-SHARED_BYTES = 16 * 2**30  # the /dev/shm of templates/kube.j2, which counts against the memory limit
 
 
 def make_pod_names(
     seen: Mapping[str, Any], inside: ImageStart | None, weights: int | None, host: int | None, needs: PodNeeds
 ) -> dict[str, Any]:
-    """`pod` and `user` of a template. `weights`, `host`: bytes of all weights and of host memory; None = not known."""
+    """`pod` (its `shared_mib` is the size of /dev/shm) and `user` of a template. `weights`, `host`: bytes of all weights and
+    of host memory; None = not known."""
     lane = seen["image"]["lane"] if seen["image"] else None
     shares = inside is not None and inside.ipc
+    shared = needs.shared_mib if shares else needs.shared_mib_alone
     return {
-        "pod": make_pod_resources(seen, weights, host, needs, shares),
+        "pod": {**make_pod_resources(seen, weights, host, needs, shares), "shared_mib": shared},
         "user": choose_user(inside.user if inside else None, seen["engine"]["version"], lane),
     }
 
@@ -47,7 +48,7 @@ def make_pod_resources(
         return {"memory_mib": _mib(host), "memory_limit_mib": _mib(limit), "cores": needs.base_cores}
     processes = needs.base_bytes + needs.bytes_per_device * count
     asked = processes + (host or 0)
-    shared = SHARED_BYTES if shares_memory else 0
+    shared = needs.shared_mib * MIB if shares_memory else 0
     limit = None if weights is None else int(asked * needs.limit_factor) + weights + shared
     return {
         "memory_mib": _mib(asked),

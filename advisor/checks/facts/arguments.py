@@ -242,19 +242,10 @@ def _origins(context: FactContext) -> bool:
 @FACTS.add("args.key_given", "bool", "an API key is set, by flag or variable")
 def _key(context: FactContext) -> bool | None:
     arguments = context.checked.arguments
-    if arguments.last("api-key", "api-key-file", "api-keys", "admin-api-key") is not None:
+    known = context.knowledge.recognition
+    if arguments.last(*known.api_key_flags) is not None:
         return True
-    if any(
-        k in context.checked.launch.env
-        for k in (
-            "VLLM_API_KEY",
-            "LLAMA_API_KEY",
-            "SGLANG_API_KEY",
-            "API_KEY",
-            "LLAMA_ARG_API_KEY",
-            "LLAMA_ARG_API_KEY_FILE",
-        )
-    ):
+    if any(k in context.checked.launch.env for k in known.api_key_variables):
         return True
     elsewhere = "envFrom" in context.checked.launch.setup.places  # variables that stand in another file
     return None if arguments.open or elsewhere else False

@@ -5,8 +5,11 @@ from __future__ import annotations
 import re
 
 from advisor.checks.facts.arguments import compare_flag_pair, concept_argument, concept_value, flag_number
+from advisor.checks.facts.model import catalogue_model
 from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.resolve.concept_flags import LENGTHS, list_concept_flags
+from advisor.deployment import Setting
+from advisor.engines.drafts import find_draft_name, find_method_name, list_draft_settings
 from advisor.engines.pool_settings import least_default_sequences
 
 FACTS = FactTable()
@@ -62,3 +65,25 @@ def _draft_slots(context: FactContext) -> bool | None:
     m = re.search(r'"num_speculative_tokens"\s*:\s*(\d{1,4})', str(config.value or ""))
     n, sequences = flag_number(context, "max-num-batched-tokens"), _sequences_at_least(context)
     return None if m is None or n is None or sequences is None else n <= sequences * int(m[1])
+
+
+@FACTS.add("draft.missing", "bool", "speculation needs a draft model, none is named, and the model has none inside")
+def _draft_missing(context: FactContext) -> bool | None:
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    if entry is None or entry.draft is None or not entry.draft.needs_model:
+        return False
+    arguments = context.checked.arguments
+    given: dict[str, Setting] = {}
+    for name in list_draft_settings(entry):
+        word = arguments.value(name)
+        if word is not None and word.unknown:
+            return None
+        if word is not None:
+            given[name] = str(word)
+    method = find_method_name(given, entry)
+    if method is None or method.lower() not in entry.draft.needs_model:
+        return False
+    if find_draft_name(given, entry) is not None:
+        return False
+    model = catalogue_model(context)
+    return None if model is None or arguments.open else model.mtp is None

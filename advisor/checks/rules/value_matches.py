@@ -138,12 +138,6 @@ def _whole_line(value: Text, facts: LaunchFacts) -> tuple[FileEdit, ...]:
     return (make_edit(value.line, lines[value.line - 1], ""),) if 0 < value.line <= len(lines) else ()
 
 
-# folders that images bring along, or that the system fills
-_OF_IMAGE = re.compile(
-    r"^/(vllm-workspace|sgl-workspace|workspace|app|opt|usr|etc|lib\d*|bin|proc|sys|dev|run|tmp|var|root)(/|$)"
-)
-
-
 def unmounted_files(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:
     """Files that flags name and that no volume holds, in a container of the engine's own image."""
     table = knowledge.flags(checked.launch.engine)
@@ -152,7 +146,9 @@ def unmounted_files(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowl
     mounts = checked.launch.setup.mounts
     for name in table.table.files:
         value = checked.arguments.value(name)
-        if value is None or value.unknown or not value.startswith("/") or _OF_IMAGE.match(value):
+        if value is None or value.unknown or not value.startswith("/"):
+            continue
+        if any(value == folder or value.startswith(f"{folder}/") for folder in knowledge.recognition.image_folders):
             continue
         if find_holding_mount(mounts, value) is None:
             yield RuleMatch(name, {"name": name, "value": str(value)}, find_place(value))
