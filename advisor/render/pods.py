@@ -15,8 +15,10 @@ MIB = 2**20
 def make_pod_names(
     seen: Mapping[str, Any], inside: ImageStart | None, weights: int | None, host: int | None, needs: PodNeeds
 ) -> dict[str, Any]:
-    """`pod` (its `shared_mib` is the size of /dev/shm) and `user` of a template. `weights`, `host`: bytes of all weights
-    and of host memory; None = not known."""
+    """`pod` (its `shared_mib` is the size of /dev/shm) and `user` of a template.
+
+    `weights`, `host`: bytes of all weights and of host memory; None = not known.
+    """
     lane = seen["image"]["lane"] if seen["image"] else None
     shares = inside is not None and inside.ipc
     shared = needs.shared_mib if shares else needs.shared_mib_alone

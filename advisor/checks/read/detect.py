@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from advisor.checks.read import (
     app_template,
+    chart_templates,
     compose,
     configs,
     crds_ray,
@@ -43,6 +44,7 @@ from advisor.errors import BadFile
 
 _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
 _MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICENSE|RENDERER|PARSER)\s", re.M | re.I)
+_HAS_TEMPLATE = re.compile(r"\{[{%]")  # whose branches may each have a key
 _ENV_LINE = re.compile(r"^(export )?[A-Za-z_][A-Za-z0-9_]*=")
 _COMMENT = re.compile(r"^\s*(#|$)")
 
@@ -51,20 +53,12 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
     """All launches of a text. Raises BadFile for what claims to be YAML and is none."""
     here = ctx._replace(line=line, read_text=read_launches)
     kind = detect_kind(source, name)
-    if kind == "shell":
-        return scripts.read_script(source, here)
-    if kind == "systemd":
-        return units.read_systemd(source, here)
-    if kind == "dockerfile":
-        return dockerfile.read_dockerfile(source, here)
-    if kind == "modelfile":
-        return configs.read_modelfile(source, here)
-    if kind == "env":
-        return envfile.read(source, here)
-    if kind == "nomad":
-        return nomad.read_job(source, here)
-    if kind == "markdown":
-        return _fenced(source, here)
+    reader = _READERS.get(kind)
+    if reader is not None:
+        return reader(source, here)
+    filled = _read_filled(source, here)
+    if filled is not None:
+        return filled
     try:
         docs = parse_documents(source, here.file, line)
     except BadFile as e:
@@ -78,11 +72,22 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
         if not found and not ctx.depth:  # neither: what cannot be read is never well
             raise
         return found
-    if here.doubled is not None and not here.depth:
+    if here.doubled is not None and not here.depth and not _HAS_TEMPLATE.search(source):
         here.doubled.extend(find_doubled_keys(docs))
     if all(isinstance(d, Text) or d is None for d in docs):
         return scripts.read_script(source, here)
     return _documents(docs, here)
+
+
+def _read_filled(source: str, ctx: ReaderContext) -> list[Launch] | None:
+    """The launches of a chart's template, filled in with the chart's values; None for any other text, and for a
+    template that is read as it is written."""
+    filled = chart_templates.fill_chart_template(source, ctx)
+    try:
+        docs = parse_documents(filled.text, ctx.file) if filled is not None else []
+    except BadFile:
+        return None
+    return None if filled is None else [chart_templates.put_back(x, filled) for x in _documents(docs, ctx)]
 
 
 def detect_kind(source: str, name: str) -> str:
@@ -121,6 +126,17 @@ def detect_kind(source: str, name: str) -> str:
     if re.search(r"^[ \t]*(- )?[\"']?[\w./-]+[\"']?:(\s|$)", head, re.M) or head.lstrip()[:1] in ("{", "["):
         return "yaml"
     return "shell"
+
+
+_READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
+    "shell": scripts.read_script,
+    "systemd": units.read_systemd,
+    "dockerfile": dockerfile.read_dockerfile,
+    "modelfile": configs.read_modelfile,
+    "env": envfile.read,
+    "nomad": nomad.read_job,
+    "markdown": lambda source, ctx: _fenced(source, ctx),
+}
 
 
 def _documents(docs: list[Any], ctx: ReaderContext) -> list[Launch]:

@@ -17,6 +17,7 @@ MAX_DEPTH = 64
 MAX_NODES = 200_000
 MAX_DOCUMENTS = 2_000
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
+_STAND_IN = re.compile(r"TEMPLATE\(([\w.]+)\)")  # what stands for a template while a text is read as YAML
 _ONLY_TEMPLATE = re.compile(r"^\s*(?:-\s*)?(?:\{\{-?.*?-?\}\}|\{%-?.*?-?%\})\s*(?:#.*)?$")
 
 
@@ -214,7 +215,8 @@ def _plain(node: Any, where: object, shift: int, budget: list[int], depth: int =
         if node.tag == "tag:yaml.org,2002:null":
             return None
         block = node.style in ("|", ">")
-        return make_text(node.value, line, node.start_mark.column + 1, _variables(node.value), block)
+        value = _STAND_IN.sub(r"{{ \1 }}", node.value) if "TEMPLATE(" in node.value else node.value
+        return make_text(value, line, node.start_mark.column + 1, _variables(value), block)
     if isinstance(node, yaml.SequenceNode):
         out = Seq(_plain(n, where, shift, budget, depth + 1) for n in node.value)
         out.line = line
@@ -242,8 +244,7 @@ def _plain(node: Any, where: object, shift: int, budget: list[int], depth: int =
 
 def _variables(value: str) -> tuple[str, ...]:
     """Templates inside a scalar: nothing here fills them in."""
-    found = [_inside(t) for t in _TEMPLATE.findall(value)] if "{" in value else []
-    return tuple(found + (re.findall(r"TEMPLATE\(([\w.]+)\)", value) if "TEMPLATE(" in value else []))
+    return tuple(_inside(t) for t in _TEMPLATE.findall(value)) if "{" in value else ()
 
 
 # ---- reading plain data without surprises
