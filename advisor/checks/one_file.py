@@ -78,7 +78,7 @@ def check_file(
     try:
         source = _read(name, stdin)
         tooling = name.lower().endswith(".json")  # most are some tool's, with comments that JSON has not
-        if (not alone or tooling) and not knowledge.may_hold_launch(source) and not reads_others(source):
+        if (not alone or tooling) and not knowledge.may_hold_launch(source) and not reads_others(source.encode()):
             return FileResult()  # one of many in a folder that was named
         folder = None if name == "-" else Path(name).parent
         return check_source(source, name, folder, knowledge, book, options, machines)
