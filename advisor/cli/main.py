@@ -27,6 +27,7 @@ COMMANDS = {
     "models": ("advisor.cli.models", "Add models of your own, from a repository's headers or from files."),
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
+    "mcp": ("advisor.cli.mcp", "The same answers for agents, over the Model Context Protocol."),
     "probe": ("advisor.cli.probe", "What this machine has."),
     "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),
 }
