@@ -14,7 +14,29 @@ from advisor.checks.read.guards import find_guard, is_only_guarded
 from advisor.checks.read.shell import split_commands
 
 STATEMENT = st.sampled_from(
-    ["L+=(--a)", 'L+=(--b "$A")', 'S="$S --c"', "S=x", "N=3", "L=(-q)", "A=two", ":", "E=set", 'L+=("$N")', "M=$A"]
+    [
+        "L+=(--a)",
+        'L+=(--b "$A")',
+        'S="$S --c"',
+        "S=x",
+        "N=3",
+        "L=(-q)",
+        "A=two",
+        ":",
+        "E=set",
+        'L+=("$N")',
+        "M=$A",
+        "(N=7; A=sub)",
+        "true | { N=8; }",
+        "f",
+        'g "$N"',
+        "L+=(${E:+--e $E})",
+        'S="${A:+$A }$S"',
+        ': "${M:=given}"',
+        'set -- "$A" "$N"; A=$2',
+        "for i in 1; do N=4; done",
+        "while false; do :; done; E=",
+    ]
 )
 TEST = st.sampled_from(
     [
@@ -48,8 +70,12 @@ def blocks(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
+FUNCTIONS = """f() { L+=(--f); N=5; }
+function g { local A=inner E; E=$1; L+=("$A$1"); M="$E"; }
+unused() { A=never; L=(); exit 3; }
+"""
 SCRIPT = lines(st.recursive(STATEMENT, blocks, max_leaves=8))
-BEFORE = "A=one; E=''; N=2; L=(--first); S='-s 1'\n"
+BEFORE = FUNCTIONS + "A=one; E=''; N=2; L=(--first); S='-s 1'\n"
 AFTER = '\ncmd "${L[@]}" "$S" "$A" "$N" "$E" "${M:-none}"\n'
 
 
@@ -84,6 +110,13 @@ def words(script: str) -> list[str]:
         ('if [ -n "$LATER" ]; then A+=(-l "$LATER"); fi\nvllm "${A[@]}" m', ["m"]),
         ("vllm ${1:-m} ${2:-4}", ["m", "4"]),
         ('test -f x || T=3\nvllm -t "$T"', ["-t", "(3)"]),
+        ('if [ "$X" = 1 ]; then A="--b 1"; else A="--c 2"; fi\nvllm -a $A', ["-a", "(--b)", "(1)", "(--c)", "(2)"]),
+        ('if [ "$X" = 1 ]; then A="--b 1"; else A=""; fi\nvllm -a $A', ["-a", "(--b)", "(1)"]),
+        ('if [ -n "$SLURM_JOB_ID" ]; then T=4; else T=1; fi\nvllm -t $T', ["-t", "(1)"]),
+        ('read -rp "? " T; if [ -z "$T" ]; then T=3; fi\nvllm -t $T', ["-t", "(3)"]),
+        ('X=foo; if [[ $X == "*" ]]; then T=8; else T=1; fi\nvllm -t $T', ["-t", "1"]),
+        ('if [ "{{ env "I" }}" = "0" ]; then T=2; else T=3; fi\nvllm -t $T', ["-t", "(3)"]),
+        ('set -- vllm serve m; "$@"', ["serve", "m"]),
         ("cd /app && T=3\nvllm -t $T", ["-t", "3"]),
         ("if [ $# -gt 3 ]; then exit; fi\nT=(a b c)\nvllm ${T[1]} ${T[7]}", ["b"]),
     ],
@@ -119,8 +152,12 @@ def test_what_may_be_given_is_neither_there_nor_absent() -> None:
 
 
 def test_functions_have_words_of_their_own() -> None:
-    (command,) = [c for c in split_commands("f() { vllm serve ${1:-m}; }\nf other\n") if c.words[0] == "vllm"]
-    assert command.words[2].unknown
+    (command,) = [c for c in split_commands("f() { vllm serve ${1:-m}; }\n") if c.words[0] == "vllm"]
+    assert command.words[2].unknown  # nothing calls it here
+    script = 'start() { vllm serve "$MODEL" "$1"; }\nMODEL=a/b\nstart x\nMODEL=c/d start y\n'
+    found = [[str(w) for w in c.words[2:]] for c in split_commands(script) if c.words[0] == "vllm"]
+    assert found[0] == ["a/b", "x"]
+    assert len(found) == 2
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: in
             except BadFile:
                 continue
     for k in elsewhere:
-        env.setdefault(k, make_text(f"${{{k}}}", line, 0, (k,)))
+        env.setdefault(k, make_text(f"$({k})", line, 0, (k,)))
     setup = _setup(service)
     entry = _words(service["entrypoint"]) if service.get("entrypoint") else None
     image, command = as_string(service.get("image")), _words(service.get("command"))

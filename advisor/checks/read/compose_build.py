@@ -76,14 +76,19 @@ def _start(
 ) -> list[StartedEngine]:
     line = line_of(build) or 1
     variables = {**{k: make_text(v, line, 0, v.unknown) for k, v in stage.env.items()}, **env}
-    own = None if stage.entrypoint is None else [_at(w, line) for w in stage.entrypoint]
-    entry = list(entrypoint) if entrypoint is not None else own
-    words = list(command) or ([_at(w, line) for w in stage.command] if entrypoint is None else [])
+    entry, words = stage.split_start(command)
+    if entrypoint is not None:
+        entry, words = list(entrypoint), list(command)
+    else:
+        entry = None if entry is None else [_at(w, line) for w in entry]
+        words = words if command else [_at(w, line) for w in words]
     context = as_string(build) or as_string(value_at(build, "context")) or make_text(".")
     beside = ctx._replace(folder=ctx.folder / context if ctx.folder is not None else None)
     places = {**as_mapping(setup.places), "image": line}
     built = msgspec.structs.replace(setup, image=stage.image, places=places)
-    return make_stage_finder(stage, beside).container(stage.image, entry, words, variables, built)
+    found = make_stage_finder(stage, beside).container(stage.image, entry, words, variables, built)
+    # a program of its own reads its variables in ways of its own
+    return [s._replace(env={}) if s.unresolved and entry is not None else s for s in found]
 
 
 def _at(word: Text, line: int) -> Text:

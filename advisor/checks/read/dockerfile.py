@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from advisor.checks.read import shell
@@ -18,13 +19,21 @@ class DockerStage(NamedTuple):
     """The stage of a Dockerfile that is built: what it is built on and what it starts."""
 
     image: Text | None = None
-    entrypoint: tuple[Text, ...] | None = None  # None = that of the base image
+    entrypoint: tuple[Text, ...] | None = None  # None = that of the base image; empty: none at all
     command: tuple[Text, ...] = ()
     env: dict[str, Text] = {}
     copied: tuple[Mount, ...] = ()  # files beside the Dockerfile, as if they were mounted
     places: dict[str, int] = {}
     pulled: str | None = None  # an engine whose model is pulled where no server runs
     packages: tuple[Text, ...] = ()  # words of RUN lines, for the versions that they pin
+    folder: str = "/"  # WORKDIR
+
+    def split_start(self, command: Sequence[Text] = ()) -> tuple[list[Text] | None, list[Text]]:
+        """(entry point, None = that of the base image; arguments), with another command in place of its own."""
+        words = list(command) or list(self.command)
+        if self.entrypoint == ():  # the command starts by itself
+            return (words, []) if words else (None, [])
+        return (None if self.entrypoint is None else list(self.entrypoint)), words
 
 
 class _Instruction(NamedTuple):
@@ -78,13 +87,15 @@ def _add(stage: DockerStage, step: _Instruction, known: Mapping[str, str], ctx: 
         engine = _pulls_without_server(rest, ctx)
         return stage if engine is None else stage._replace(pulled=engine, places={**stage.places, PULL: n})
     if word == "ENTRYPOINT":
-        return stage._replace(entrypoint=tuple(_exec_form(rest, n)) or None, command=())
+        return stage._replace(entrypoint=tuple(_exec_form(rest, n)), command=())
     if word == "CMD":
         return stage._replace(command=tuple(_exec_form(rest, n)))
     if word == "USER":
         return stage._replace(places={**stage.places, "user": n})
+    if word == "WORKDIR":
+        return stage._replace(folder=_join(stage.folder, rest.strip("\"'")))
     if word in ("COPY", "ADD"):
-        return stage._replace(copied=(*stage.copied, *_read_copy(rest)))
+        return stage._replace(copied=(*stage.copied, *_read_copy(rest, stage.folder)))
     return stage
 
 
@@ -100,7 +111,13 @@ def _read_env(rest: str, n: int, known: Mapping[str, str]) -> dict[str, Text]:
     return out
 
 
-def _read_copy(rest: str) -> list[Mount]:
+def _join(folder: str, path: str) -> str:
+    """A path of the image, as seen from its working folder."""
+    made = posixpath.normpath(posixpath.join(folder, path))
+    return f"{made}/" if path.endswith(("/", "/.")) or path in (".", "./") else made
+
+
+def _read_copy(rest: str, folder: str) -> list[Mount]:
     """Files that a COPY takes from beside the Dockerfile."""
     words = [str(w) for w in (_json_words(rest) or rest.split())]
     if any(w.startswith("--from") for w in words):
@@ -109,6 +126,7 @@ def _read_copy(rest: str) -> list[Mount]:
     if len(words) < 2 or len(words) > 50:
         return []
     *sources, target = words
+    target = _join(folder, target)
     out = []
     for source in sources:
         into = target.endswith("/") or len(sources) > 1 or "." not in target.rpartition("/")[2]
@@ -125,8 +143,8 @@ def read_dockerfile(source: str, ctx: ReaderContext) -> list[Launch]:
     image, places = stage.image, stage.places
     setup = LaunchSetup(container=True, image=image, gpu_granted=None, places=places)
     finder = make_stage_finder(stage, ctx)
-    entry = None if stage.entrypoint is None else list(stage.entrypoint)
-    found = finder.container(image, entry, list(stage.command), dict(stage.env), setup)
+    entry, command = stage.split_start()
+    found = finder.container(image, entry, command, dict(stage.env), setup)
     if not found and stage.pulled is not None:
         return [
             Launch(file=ctx.file, line=places[PULL], kind="dockerfile", engine=stage.pulled, env=stage.env, setup=setup)
@@ -143,7 +161,10 @@ def read_dockerfile(source: str, ctx: ReaderContext) -> list[Launch]:
 
 def make_stage_finder(stage: DockerStage, ctx: ReaderContext) -> LaunchFinder:
     """A finder that knows the versions which a stage installs, and the scripts that are copied into it."""
-    finder = make_finder(ctx, make_script_reader(ctx, stage.copied))
+    read = make_script_reader(ctx, stage.copied)
+    finder = make_finder(
+        ctx, lambda path: read(path) or read(_join(stage.folder, path)) or read(f"/usr/local/bin/{path}")
+    )
     finder._note_pins(stage.packages)
     return finder
 

@@ -12,6 +12,7 @@ from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
 from advisor.checks.read import docker_run, shell
 from advisor.checks.read.image_engines import find_engine_inside, find_image_by_variable, is_opaque_script
+from advisor.checks.read.image_reference import ImageReference, image_version, parse_image
 from advisor.checks.read.launch import LaunchSetup
 from advisor.checks.read.located_text import Text, line_of, make_text
 
@@ -32,34 +33,6 @@ class StartedEngine(NamedTuple):
     unresolved: tuple[str, ...] = ()
     line: int = 0
     name: str | None = None
-
-
-class ImageReference(NamedTuple):
-    """An image reference taken apart."""
-
-    name: str  # with registry, without tag and digest
-    tag: str | None
-    digest: str | None
-    entry: KnownImage | None
-
-
-def parse_image(reference: str, knowledge: Knowledge) -> ImageReference:
-    """`nvcr.io/x/y:tag@sha256:...` taken apart, with what is known of it."""
-    rest, _, digest = reference.strip().partition("@")
-    m = re.match(r"^((?:\$\{[^}]*\}|[^$])*?/)?((?:\$\{[^}]*\}|[^:$/])+)(?::(.+))?$", rest)
-    name, tag = ((m[1] or "") + m[2], m[3] or "") if m else (rest, "")
-    return ImageReference(name, tag or None, digest or None, knowledge.image(name))
-
-
-def image_version(image: ImageReference) -> str | None:
-    """The engine's version where the tag states it."""
-    if image.tag is None or image.entry is None or not image.entry.official:
-        return None
-    if image.entry.tag == "build":
-        m = re.search(r"(?:^|-)b(\d{3,6})$", image.tag)
-        return f"b{m[1]}" if m else None
-    m = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:(?:rc|post|a|b)\d+)?)", image.tag)
-    return m[1] if m else None
 
 
 class LaunchFinder:
@@ -233,12 +206,26 @@ class LaunchFinder:
         if run is None:
             inner = docker_run.find_exec_command(words)
             return self.command(inner, env, line, depth + 1) if inner else []
+        run = self._without_open_options(run, words)
         inside = {**run.env}
         for name in run.passed:
             if name in env:
                 inside[name] = env[name]
         found = self.container(run.image, run.entrypoint, run.args, inside, run.setup, depth + 1)
         return [s._replace(line=line_of(words[0]) or line, name=s.name or run.name) for s in found]
+
+    def _without_open_options(self, run: docker_run.ContainerRun, words: list[Text]) -> docker_run.ContainerRun:
+        """The run where a variable that nothing sets (`$DOCKER_OPTS`) stands before the image."""
+        image = run.image
+        if image is None or not image.unknown or find_image_by_variable(image, self.know) is not None:
+            return run
+        if not any(parse_image(w, self.know).entry is not None for w in run.args if not w.startswith("-")):
+            return run
+        again = docker_run.parse_docker_run([w for w in words if w is not image])
+        if again is None:
+            return run
+        granted = True if again.setup.gpu_granted else None
+        return again._replace(setup=msgspec.structs.replace(again.setup, gpu_granted=granted))
 
     def container(
         self,

@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
-from advisor.checks.read.located_text import Text, line_of, make_text
+from advisor.checks.read.located_text import Text, make_text
 from advisor.checks.read.placeholders import end_of_template
-from advisor.checks.read.shell_branches import BranchReader
+from advisor.checks.read.shell_commands import ASSIGN, DECLARES, CommandReader, ShellCommand
 from advisor.checks.read.shell_pieces import (
-    JoinedText,
-    LoopWords,
     ShellValue,
-    drop_front,
-    join_parts,
     join_pieces,
     split_fields,
 )
 from advisor.checks.read.shell_words import NAME, WordReader
 
 MAX_WORDS = 20_000
+MAX_CALLS = 300  # of a script's own functions
+MAX_CALLS_DEEP = 8
 MAX_ARITHMETIC = 300  # characters of `(( ))`
 _KEYWORDS = frozenset(
     [
@@ -47,9 +44,8 @@ _KEYWORDS = frozenset(
     ]
 )
 _BARE_NAME = re.compile(r"(?<![\w$}{])[A-Za-z_]\w*")  # of a variable inside `(( ))`
-_ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+_SIGNS = re.compile(r"[*?\[]")
 _DESCRIPTOR = re.compile(r"(?:^|[\s;|&()])([0-9]+)\Z")  # digits that touch a redirection: `2> log`, not `2 > log`
-_DECLARES = frozenset(["export", "declare", "local", "readonly", "typeset"])
 _OPERATORS = (
     "&&",
     "||",
@@ -73,16 +69,6 @@ _OPERATORS = (
 )
 
 
-class ShellCommand(NamedTuple):
-    """One simple command: its words, what is assigned for it, what was exported before it, its heredoc."""
-
-    words: tuple[Text, ...]
-    env: dict[str, Text]
-    exported: dict[str, Text]
-    heredoc: Text | None
-    line: int
-
-
 def split_commands(
     source: str,
     line: int = 1,
@@ -92,7 +78,8 @@ def split_commands(
 ) -> list[ShellCommand]:
     """The simple commands of a shell text, in order. `known` are variables that are set before it, `positional` what
     `$1` and `$@` stand for (None = not known)."""
-    reader = _ShellReader(source, line, column, dict(known or {}))
+    variables: dict[str, ShellValue] = {k: v if isinstance(v, Text) else Text(v) for k, v in (known or {}).items()}
+    reader = _ShellReader(source, line, column, variables)
     if positional is not None:
         reader.vars["@"] = tuple(positional)
     return reader.read()
@@ -103,18 +90,12 @@ def split_words(source: str, line: int = 1, column: int = 0, known: Mapping[str,
     return [w for c in split_commands(source.replace("\n", " "), line, column, known) for w in c.words]
 
 
-class _ShellReader(BranchReader):
-    """The commands of a text: the words of the one that is read, and those that were found."""
+class _ShellReader(CommandReader):
+    """A text, character by character: blanks, operators, words, heredocs."""
 
-    def __init__(self, source: str, line: int, column: int, known: Mapping[str, str]) -> None:
-        variables: dict[str, ShellValue] = {k: v if isinstance(v, Text) else Text(v) for k, v in known.items()}
+    def __init__(self, source: str, line: int, column: int, variables: dict[str, ShellValue]) -> None:
         super().__init__(source, line, column, variables)
-        self.exported: set[str] = set()
-        self.out: list[ShellCommand] = []
-        self.now: list[Text] = []
         self.heredocs: list[tuple[str, bool]] = []
-        self.total = 0
-        self.filled_array = False  # by the command that is read
 
     def read(self) -> list[ShellCommand]:
         while self.i < len(self.s) and self.total < MAX_WORDS:
@@ -130,7 +111,8 @@ class _ShellReader(BranchReader):
             elif not self._operator():
                 self._word()
         self._end()
-        return self.out
+        unread = [f.read for name, f in self.functions.items() if name in self.called]
+        return [c for i, c in enumerate(self.out) if not any(first <= i < last for first, last in unread)]
 
     def _newline(self) -> None:
         self.i += 1
@@ -165,20 +147,35 @@ class _ShellReader(BranchReader):
             if descriptor is not None and self.now and self.now[-1] == descriptor[1]:
                 self.now.pop()
             self._pieces(expand=False)  # the file of a redirection is no argument
-        elif op == "(" and self.now and self.s[self.i : self.i + 1] == ")":
+        elif op == "(" and (self.now or self.heads_function) and self.s[self.i : self.i + 1] == ")":
             self.i += 1  # a function's head
+            if self.now:
+                self.function_name = str(self.now[-1])
             self.now.clear()
             self.heads_function = True
-        elif self.in_patterns() and op in ("|", ")", "("):
+        else:
+            self._separator(op)
+        return True
+
+    def _separator(self, op: str) -> None:
+        """What ends a command."""
+        if self.in_patterns() and op in ("|", ")", "("):
             found, self.now = self.now, []
             self.read_patterns(found, op == ")")
         elif op == ";;":
             self._end()
             self.end_case_branch()
         elif op != "2>&1":
+            begins = op == "(" and not self.now
             self._end()
-            self.end_list(op)
-        return True
+            if begins:
+                self.heads_function = False
+                self.open_apart("subshell")
+            elif op == ")":
+                self.end_list(";")
+                self.close_subshell()
+            else:
+                self.end_list(op)
 
     def _is_word(self, op: str) -> bool:
         """Takes an operator inside `[[ ]]` as a word, and `(( ))` as the words of one command."""
@@ -221,8 +218,8 @@ class _ShellReader(BranchReader):
 
     def _word(self) -> None:
         line, column, begin = self.line, self._column(), self.i
-        m = _ASSIGN.match(self.s, self.i)
-        first = not self.now or self.now[0] in _DECLARES
+        m = ASSIGN.match(self.s, self.i)
+        first = not self.now or self.now[0] in DECLARES
         if m and first and self.s[m.end() : m.end() + 1] == "(":
             self.i = m.end() + 1
             self._array(m[1], bool(m[2]))
@@ -230,15 +227,23 @@ class _ShellReader(BranchReader):
         pieces = self._pieces()
         if m and first:  # the value of an assignment is never split
             pieces = [p._replace(split=False) for p in pieces]
-        elif (self.now and self.now[0] == "[[") or self.in_subject():  # no word is split there, none is lost
-            pieces = [p._replace(split=False, quoted=True) for p in pieces]
+        elif (self.now and self.now[0] == "[[") or self.in_subject() or self.in_patterns():
+            if self.in_patterns() or self.now[-1:] in (["=="], ["="], ["!="]):  # in quotes no sign is a pattern's
+                pieces = [p._replace(value=_SIGNS.sub(r"[\g<0>]", p.value)) if p.quoted else p for p in pieces]
+            pieces = [p._replace(split=False, quoted=True) for p in pieces]  # no word is split there, none is lost
         if self.i == begin:  # nothing that a word can begin with
             self.i += 1
             return
         written = self.s[begin : self.i]
+        if self.heads_function and not self.now and written != "{" and NAME.fullmatch(written.replace("-", "_")):
+            self.function_name = written  # `function NAME {`
+            return
         if not self.now and written in _KEYWORDS and (written == "esac" or not self.in_patterns()):
             self.total += 1
+            self.keyword_at = begin
             self.keywords.get(written, _nothing)()
+            if self.blocks and self.blocks[-1].kind == "function" and written == "{":
+                self.blocks[-1].body = (self.function_name, self.i, self.line, len(self.out))
             return
         for word in split_fields(pieces, line, column):
             self.total += 1
@@ -277,65 +282,6 @@ class _ShellReader(BranchReader):
         self.vars[name] = (*(head if more else ()), *self.now)[:MAX_WORDS]
         self.now = kept
         self.filled_array = True
-
-    # ---- one command
-
-    def _end(self, heredoc: Text | None = None) -> None:
-        if not self.now and heredoc is None and not self.filled_array:
-            return
-        found, self.now, self.filled_array = self.now, [], False
-        if self.in_subject() or self.in_patterns():
-            return  # neither is a command
-        self._command(found, heredoc)
-        self.end_command(found)
-
-    def _command(self, found: list[Text], heredoc: Text | None) -> None:
-        if found and found[0] == "for":
-            if len(found) > 1 and NAME.fullmatch(found[1]):
-                self.vars.pop(found[1], None)
-                if len(found) > 5:
-                    self.vars[str(found[1])] = LoopWords(found[3:])
-            return
-        given = self.vars.get("@")
-        if found and found[0] == "shift" and isinstance(given, tuple):
-            count = found[1] if len(found) > 1 else "1"
-            self.vars["@"] = given[int(count) if count.isdecimal() and len(count) < 4 else len(given) :]
-        declared = bool(found) and found[0] in _DECLARES
-        exporting = bool(found) and found[0] == "export"
-        if declared:
-            found = [w for w in found[1:] if not w.startswith("-")]
-        own: dict[str, Text] = {}
-        n = 0
-        for word in found:
-            m = _ASSIGN.match(word)
-            if m:
-                self._assign(m[1], drop_front(word, m.end()), bool(m[2]), own)
-            elif declared and NAME.fullmatch(word):
-                value = self.vars.get(word)
-                if isinstance(value, Text):
-                    own[str(word)] = value
-            else:
-                break
-            n += 1
-        rest = [] if declared else found[n:]
-        if not rest:
-            self.vars.update(own)
-            if exporting:
-                self.exported |= set(own)
-            if heredoc is None:
-                return
-        exports = {k: v for k in self.exported if isinstance(v := self.vars.get(k), Text)}
-        line = line_of(rest[0]) if rest else self.line
-        self.out.append(ShellCommand(tuple(rest), own if rest else {}, exports, heredoc, line))
-
-    def _assign(self, name: str, value: Text, more: bool, own: dict[str, Text]) -> None:
-        before = self.vars.get(name)
-        if more and isinstance(before, Text):
-            joined = join_parts([*(before.parts if isinstance(before, JoinedText) else (before,)), value])
-            joined.line, joined.column = value.line, value.column
-            own[name] = joined
-        else:
-            own[name] = value
 
 
 def _nothing() -> None:

@@ -11,7 +11,8 @@ from advisor.checks.read.shell_pieces import ShellValue
 from advisor.checks.read.shell_tests import evaluate_test, is_test, matches_pattern
 from advisor.checks.read.shell_words import WordReader
 
-MAX_COPIED = 500_000  # variables that branches copy, in all; behind it branches are read one after the other
+MAX_COPIED = 300_000  # variables that branches copy, in all; behind it branches are read one after the other
+APART = ("function", "subshell", "piped")  # blocks whose assignments nothing behind them sees
 LABEL = 80  # characters of a condition that are shown
 
 
@@ -47,6 +48,7 @@ class BranchReader(WordReader):
         self.keywords: dict[str, Callable[[], None]] = {
             "if": self._if, "then": self._then, "elif": self._elif, "else": self._else, "fi": self._fi,
             "case": self._case, "esac": self._esac, "{": self._group, "}": self._end_group, "!": self._not,
+            "while": self.open_loop, "until": self.open_loop, "done": self._done, "function": self._function,
         }  # fmt: skip
 
     def in_patterns(self) -> bool:
@@ -60,7 +62,7 @@ class BranchReader(WordReader):
     # ---- blocks
 
     def _open(self, kind: str) -> Block:
-        block = Block(kind, self._copy(), plain=self.copied >= MAX_COPIED or kind in ("group", "function"))
+        block = Block(kind, self._copy(), plain=self.copied >= MAX_COPIED or kind in ("group", "loop"))
         self.blocks.append(block)
         self._start_list()
         return block
@@ -79,10 +81,15 @@ class BranchReader(WordReader):
 
     def _close(self) -> None:
         block = self.blocks.pop()
-        block.end_branch(self.vars)
-        self.vars = block.close(self.vars)
+        if block.kind in APART:
+            self.vars = block.before
+        else:
+            block.end_branch(self.vars)
+            self.vars = block.close(self.vars)
+        self.copied += block.cost
         if block.kind == "function":
             self.in_function -= 1
+            self.end_function(block)
         self._start_list(Status.RAN)
 
     def _branch(self, block: Block, holds: bool | None, label: str) -> None:
@@ -131,13 +138,39 @@ class BranchReader(WordReader):
         if self._unwind("case") is not None:
             self._close_compound()
 
+    def open_apart(self, kind: str) -> Block:
+        """A block whose assignments end with it: a function's body, `( ... )`, what stands behind `|`."""
+        block = self._open(kind)
+        self.vars = dict(block.before)
+        return block
+
+    def open_loop(self) -> None:
+        self._open("loop")
+
+    def _done(self) -> None:
+        if self._unwind("loop") is not None:
+            self._close_compound()
+
+    def _function(self) -> None:
+        self.heads_function = True
+
+    def close_subshell(self) -> bool:
+        """`)`; False where none is open."""
+        if self._unwind("subshell") is None:
+            return False
+        self._close_compound()
+        return True
+
+    def end_function(self, block: Block) -> None:
+        """What a reader of commands does where a function's body ends."""
+
     def _group(self) -> None:
         if self.blocks and self.blocks[-1].kind == "listed":
             self.blocks[-1].kind = "group"
             self._start_list()
         elif self.heads_function:
             self.in_function += 1
-            self._open("function")
+            self.open_apart("function")
         else:
             self._open("group")
         self.heads_function = False
@@ -208,21 +241,32 @@ class BranchReader(WordReader):
             kept = self.status, self.said
             self._close()
             self.status, self.said = kept
-        block = self.blocks[-1] if self.blocks else None
-        if block is not None and block.kind == "if" and block.part == "condition":
-            block.condition, block.said = _HOLDS[self.status], self.said
+        self._note_condition()
 
     def _end_of_branch(self) -> None:
         for block in reversed(self.blocks):
-            if block.kind == "function":
+            if block.kind in APART:
                 return
             block.ended = True
             if not block.plain:
                 return
 
+    def _end_pipeline(self) -> None:
+        if self.blocks and self.blocks[-1].kind == "piped" and self.status is not None:
+            kept = self.status, self.said
+            self._close()
+            self.status, self.said = kept
+            self._note_condition()
+
+    def _note_condition(self) -> None:
+        block = self.blocks[-1] if self.blocks else None
+        if block is not None and block.kind == "if" and block.part == "condition" and self.status is not None:
+            block.condition, block.said = _HOLDS[self.status], self.said
+
     def end_list(self, operator: str) -> None:
         """An operator or the end of a line behind a command."""
         if operator in _GATES:
+            self._end_pipeline()
             self.connector = operator
             gate = _GATES[operator][self.status] if self.status is not None else True
             if gate is not True and self.copied < MAX_COPIED:
@@ -234,8 +278,10 @@ class BranchReader(WordReader):
                 self.status, self.said = kept
                 self.connector = operator
         elif operator in ("|", "|&"):
-            self.said += " |"
-            if self.blocks and self.blocks[-1].kind == "if" and self.blocks[-1].part == "condition":
-                self.status = None
+            said = f"{self.said} |"
+            if not (self.blocks and self.blocks[-1].kind == "piped") and self.copied < MAX_COPIED:
+                self.open_apart("piped")
+            self.status, self.said = None, said
         elif not self.connector:
+            self._end_pipeline()
             self._start_list(self.status if operator == "\n" and self.status is None else None)

@@ -35,6 +35,8 @@ class Block:
         self.outcomes: list[tuple[Variables, Guard | None]] = []
         self.subject: Text | None = None
         self.matched: bool | None = False  # of the patterns of one branch
+        self.cost = 0  # items of arrays that were compared at its end
+        self.body: tuple[str, int, int, int] = ("", 0, 0, 0)  # of a function: name, where and on what line, commands
         self.list_before: Any = None  # the status of the list that a "listed" block belongs to
 
     def begin_branch(self, variables: Variables, holds: bool | None, label: str) -> Variables:
@@ -77,7 +79,9 @@ class Block:
         outcomes = list(self.outcomes)
         if self.taken is not True:  # no branch at all may be taken
             outcomes.insert(0, (self.before, None))
-        return merge_variables(self.before, outcomes)
+        merged = merge_variables(self.before, outcomes)
+        self.cost = sum(len(v) for v in merged.values() if isinstance(v, tuple))
+        return merged
 
 
 def merge_variables(before: Variables, outcomes: Sequence[tuple[Variables, Guard | None]]) -> Variables:
@@ -132,6 +136,11 @@ def _merge_texts(before: ShellValue | None, values: Sequence[tuple[Text, Guard]]
             made = join_parts([*kept, *parts])
             made.line, made.column = before.line, before.column
             return made
+    distinct = list({str(v): (v, guard) for v, guard in values if v}.values())
+    if any(v.startswith("-") or any(c.isspace() for c in v) for v, _ in distinct):  # words, not one value
+        made = join_parts([add_guard(_like(f" {v}", v), guard) for v, guard in distinct])
+        made.line, made.column = distinct[0][0].line, distinct[0][0].column
+        return made
     value, guard = values[-1]
     return add_guard(value, guard)
 

@@ -16,6 +16,11 @@ _NUMBERS: dict[str, Callable[[int, int], bool]] = {
 }  # fmt: skip
 _CLOSES = {"[": "]", "[[": "]]"}
 _SET = re.compile(r"\$\{?([A-Za-z_]\w*|[1-9])\}?")  # one whole variable
+# variables that the platform or the shell sets, whatever a file says
+_SET_OUTSIDE = re.compile(
+    r"^(SLURM|KUBERNETES|NOMAD|RAY|OMPI|PMI|MPI|LWS|POD|NODE|CUDA|NVIDIA|HIP|ROCR|GITHUB|CONDA|XDG|LSB|PBS|COLAB)_"
+    r"|^(HOME|USER|PATH|PWD|SHELL|TERM|HOSTNAME|LOGNAME|LANG|CI|VIRTUAL_ENV|LD_LIBRARY_PATH|EUID|UID|BASH_SOURCE|DISPLAY)$"
+)
 MOST_WORDS = 40
 MOST_PATTERN = 200  # characters
 
@@ -83,7 +88,8 @@ def _one(words: Sequence[Text], patterns: bool) -> bool | None:
 
 def _is_given(word: Text) -> bool | None:
     if word.unknown:
-        return False if _SET.fullmatch(word) else None
+        alone = _SET.fullmatch(word)
+        return False if alone and not _SET_OUTSIDE.search(alone[1]) else None
     return bool(word)
 
 

@@ -15,9 +15,10 @@ from advisor.checks.read.shell_pieces import JoinedText, LoopWords, ShellValue, 
 
 MAX_NESTED = 12  # `${A:-${B:-...}}`
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_SPACED = re.compile(r"\{\{-? ")  # a template, by its blank: quotes inside it do not end the word
 _PLAIN = re.compile(r"[^\s;|&()<>\\'\"$`{]+|\{")
 _PLAIN_UNEXPANDED = re.compile(r"[^\s;|&()<>\\'\"]+")
-_PLAIN_IN_QUOTES = re.compile(r'[^"\\$`]+')
+_PLAIN_IN_QUOTES = re.compile(r'[^"\\$`{]+')
 _RESOLVES = re.compile(r"(realpath|readlink\s+(-f|-m|-e))\s+(--\s+)?")
 # `${path##*/}` and `${path%/*}`: file and folder
 _PATH_PARTS = {
@@ -114,6 +115,9 @@ class WordReader:
                 if self.s[self.i + 1] != "\n":
                     out.append(WordPiece(self.s[self.i + 1], True, ()))
                 self._moved(self.i + 2)
+            elif c == "{" and _SPACED.match(self.s, self.i) and (end := end_of_template(self.s, self.i)) is not None:
+                out.append(make_unknown(self.s[self.i : end], names(self.s[self.i : end])))
+                self.i = end
             elif c in "$`" and expand:
                 out += self._variable(quoted=True)
             else:
@@ -178,9 +182,12 @@ class WordReader:
         if op in (":-", "-", ":=", "="):
             if have is not None and not (op[0] == ":" and have == ""):
                 return self._value(name, quoted)
-            return [self._default(rest, quoted, name)]
+            made = self._default(rest, quoted, name)
+            if op in (":=", "="):
+                self.vars[name] = make_text(made.value, self.line, 0, made.unknown)
+            return [made]
         if op in (":+", "+"):
-            return [WordPiece("", quoted, ()) if have is None else WordPiece(rest, quoted, (), split=not quoted)]
+            return self._alternative(have, op, rest, quoted, name)
         if op in ("", ":?", "?"):
             return self._value(name, quoted)
         if isinstance(have, Text) and not have.unknown and (op, rest) in _PATH_PARTS:
@@ -195,6 +202,14 @@ class WordReader:
         inner.depth = self.depth + 1
         made = join_pieces(inner._pieces_all())
         return WordPiece(made, quoted, made.unknown, split=not quoted)
+
+    def _alternative(self, have: ShellValue | None, op: str, rest: str, quoted: bool, name: str) -> list[WordPiece]:
+        """What stands behind `:+`: there where the variable has a value."""
+        if have is None or (op == ":+" and isinstance(have, Text) and not have) or have == ():
+            return [WordPiece("", quoted, ())]
+        made = self._default(rest, quoted, name)
+        guards = tuple(u for w in ((have,) if isinstance(have, Text) else have) for u in w.unknown)
+        return [made._replace(unknown=tuple(dict.fromkeys((*made.unknown, *guards))))]
 
     def _braced_positional(self, number: int, op: str, rest: str, quoted: bool, inside: str) -> list[WordPiece]:
         """`${1:-default}`: the default where nobody says what the script is called with, as for a variable."""
