@@ -72,6 +72,9 @@ def fill(source: str) -> str:
         ("{{ `{{ raw }}` }}{{ \"q\\\"\" }}", '{{ raw }}q"'),
         ("{{ if hasKey .Values.env \"A\" }}y{{ end }}{{ join \"-\" .Values.args }}", "y--swap-space-4"),
         ("{{ define \"own\" }}<{{ . }}>{{ end }}{{ template \"own\" .Values.name }}", "<llm>"),
+        ("{{ $n := 0 }}{{ range until 3 }}{{ $n = add $n 1 }}{{ end }}{{ $n }}", "3"),
+        ("{{ $a := list \"x\" }}{{ if .Values.on }}{{ $a = append $a \"y\" }}{{ end }}{{ join \",\" $a }}", "x,y"),
+        ("{{ if .Values.absent.more }}a{{ else }}b{{ end }}", "b"),
         # what is not known stays as it is written
         *((x, x) for x in ("{{ .Release.Name }} {{ .Values.absent }}", "{{ .Values.blank | quote }}",
                            "{{ include \"chart.release\" . }} {{ lookup \"v1\" \"Pod\" }}")),
@@ -87,9 +90,20 @@ def test_what_is_filled_in(source: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["{{ if .Values.on }}x", "{{ end }}", "{{ ? }}", "{{ }}", "{{ range .Values.name }}{{ end }}",
-               "{{ if .Values.on }}" * 60 + "{{ end }}" * 60]
-)  # fmt: skip
+    "source",
+    [
+        '{{ if .Capabilities.APIVersions.Has "x/v1" }}a{{ end }}',
+        '{{ if semverCompare ">1" .Values.tag }}a{{ end }}',
+        '{{ range $k, $v := .Values.env }}{{ if kindIs "bool" $v }}a{{ else }}b{{ end }}{{ end }}',
+        '{{ if eq .Release.Name "x" }}a{{ end }}',
+        "{{ if .Values.on }}x",
+        "{{ end }}",
+        "{{ ? }}",
+        "{{ }}",
+        "{{ range .Values.name }}{{ end }}",
+        "{{ if .Values.on }}" * 60 + "{{ end }}" * 60,
+    ],
+)
 def test_what_is_not_understood_is_left_alone(source: str) -> None:
     with pytest.raises(TemplateFault):
         fill(source)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from advisor.checks.read.go_template_functions import FUNCTIONS, UNKNOWN, is_empty, is_true
+from advisor.checks.read.go_template_functions import FUNCTIONS, OPEN, UNKNOWN, is_empty, is_true
 from advisor.checks.read.go_template_parser import MAX_DEPTH, TemplateFault, TemplateNode, parse_template
 
 MAX_STEPS = 20_000
@@ -44,6 +44,7 @@ class _Filler:
         self.root, self.named = root, named
         self.parts: list[tuple[str, int]] = []
         self.steps = self.size = self.depth = 0
+        self.changed: set[str] = set()  # variables that `=` gave another value
 
     def result(self) -> FilledTemplate:
         lines: list[int] = []
@@ -76,7 +77,7 @@ class _Filler:
                 self.write(node.text, node.line)
             elif node.kind == "output":
                 value = self.value(node.words, dot, variables)
-                shown = self.leave(node.text) if value is UNKNOWN else _show(value)
+                shown = self.leave(node.text) if value is UNKNOWN or value is OPEN else _show(value)
                 # a value of several lines stands on the line of its action
                 first, *more = shown.split("\n")
                 self.write(first, node.line)
@@ -85,6 +86,8 @@ class _Filler:
                     self.write(piece, node.line)
             elif node.kind == "assign":
                 variables[node.text] = self.value(node.words, dot, variables)
+                if node.changes:
+                    self.changed.add(node.text)
             elif node.kind != "define":
                 self.compound(node, dot, variables)
 
@@ -97,27 +100,33 @@ class _Filler:
         return f" {action}" if before.endswith(":") else f"\n{action}"
 
     def compound(self, node: TemplateNode, dot: Any, variables: dict[str, Any]) -> None:
-        """`if`, `with` and `range`. A condition that is not known has its `else`, where there is one; else its own
-        branch is written, in which nothing of it is known."""
+        """`if`, `with` and `range`. A condition that is left open has its `else`, where there is one; else its own
+        branch is written, in which nothing of it is known. Raises TemplateFault for one that nothing can tell."""
         for k, (condition, nodes) in enumerate(node.branches):
+            inner = dict(variables)
             if condition is None:
-                self.run(nodes, dot, dict(variables) if node.kind != "if" else variables)
+                self.run(nodes, dot, inner)
+                self.pass_on(variables, inner)
                 return
             names, words = _split_names(condition)
             value = self.value(words, dot, variables)
-            inner = dict(variables) if node.kind != "if" else variables
-            if node.kind == "range" and value is not UNKNOWN and not is_empty(value):
+            if value is UNKNOWN:
+                raise TemplateFault("a condition that is not known")
+            known = not is_empty(value)
+            if (known and not is_true(value)) or (not known and k + 1 < len(node.branches)):
+                continue
+            if node.kind == "range" and known:
                 self.repeat(names, value, nodes, inner)
-                return
-            known = value is not UNKNOWN and not is_empty(value)
-            if known and not is_true(value):
-                continue
-            if not known and k + 1 < len(node.branches):
-                continue
-            if node.kind != "if":
-                inner |= dict.fromkeys(names, value if known else UNKNOWN)
-            self.run(nodes, dot if node.kind == "if" else value if known else UNKNOWN, inner)
+            else:
+                if node.kind != "if":
+                    inner |= dict.fromkeys(names, value if known else OPEN)
+                self.run(nodes, dot if node.kind == "if" else value if known else OPEN, inner)
+            self.pass_on(variables, inner)
             return
+
+    def pass_on(self, variables: dict[str, Any], inner: dict[str, Any]) -> None:
+        """What `=` changed inside a block, in the variables around it."""
+        variables.update({k: inner[k] for k in self.changed if k in variables and k in inner})
 
     def repeat(self, names: tuple[str, ...], value: Any, nodes: tuple[Any, ...], variables: dict[str, Any]) -> None:
         pairs = list(value.items()) if isinstance(value, Mapping) else list(enumerate(value)) if isinstance(
@@ -189,13 +198,17 @@ class _Filler:
     def find(self, path: str, dot: Any, variables: dict[str, Any]) -> Any:
         head, *keys = path.split(".")
         here = variables.get(head, UNKNOWN) if head else dot
+        if here is OPEN:
+            return OPEN
         for key in keys:
             if not key:
                 continue
             if here is UNKNOWN or not isinstance(here, Mapping):
                 return UNKNOWN
-            here = here.get(key, UNKNOWN)
-        return UNKNOWN if here is None or (isinstance(here, str) and not here) else here
+            here = here.get(key, UNKNOWN if here is self.root else OPEN)
+            if here is OPEN or here is None:
+                return OPEN
+        return OPEN if isinstance(here, str) and not here else here
 
     def call(self, name: str, values: list[Any], variables: dict[str, Any]) -> Any:
         if name == "include" and len(values) > 1:

@@ -1,4 +1,8 @@
-"""Functions of Helm's templates that charts use most: values in, a value out; UNKNOWN where one is not known."""
+"""Functions of Helm's templates that charts use most: values in, a value out.
+
+OPEN is what the chart leaves to whoever installs it (a value that is empty or absent); UNKNOWN is what nothing here can
+tell (a cluster, a release, a function that is not in this table).
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,17 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN"})()
+OPEN: Any = type("Open", (), {"__repr__": lambda self: "OPEN"})()
 MAX_TEXT = 100_000
 
 
 def is_empty(value: Any) -> bool:
     """Whether a value is left to be filled in: nothing, an empty text, list or mapping. `false` and 0 say something."""
-    return value is None or (isinstance(value, (str, list, tuple, Mapping)) and (len(value) == 0 or value == "null"))
+    return (
+        value is None
+        or value is OPEN
+        or (isinstance(value, (str, list, tuple, Mapping)) and (len(value) == 0 or value == "null"))
+    )
 
 
 def is_true(value: Any) -> bool:
@@ -33,7 +42,7 @@ def _to_yaml(value: Any) -> Any:
     import yaml
 
     if is_empty(value):
-        return UNKNOWN
+        return OPEN
     text = yaml.safe_dump(_plain(value), default_flow_style=False, sort_keys=False, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...")
 
@@ -41,7 +50,7 @@ def _to_yaml(value: Any) -> Any:
 def _to_json(value: Any) -> Any:
     import json
 
-    return UNKNOWN if is_empty(value) else json.dumps(_plain(value))
+    return OPEN if is_empty(value) else json.dumps(_plain(value))
 
 
 def _indent(count: Any, text: Any) -> str:
@@ -86,7 +95,7 @@ def _whole(value: Any) -> int:
 
 def _index(value: Any, *keys: Any) -> Any:
     for key in keys:
-        value = value.get(key, UNKNOWN) if isinstance(value, Mapping) else value[_whole(key)]
+        value = value.get(key, OPEN) if isinstance(value, Mapping) else value[_whole(key)]
     return value
 
 
@@ -97,33 +106,51 @@ def _fill(*values: Any) -> Any:
             return UNKNOWN
         if not is_empty(value) and is_true(value):
             return value
-    return values[-1] if values else UNKNOWN
+    return OPEN
 
 
 def _default(fallback: Any, *given: Any) -> Any:
     """The value of the chart, else the fallback: both are what stands there as long as nobody says another."""
-    value = given[0] if given else UNKNOWN
-    if value is UNKNOWN or is_empty(value) or not is_true(value):
-        return fallback
-    return value
+    value = given[0] if given else OPEN
+    if value is UNKNOWN:
+        return UNKNOWN
+    return fallback if is_empty(value) or not is_true(value) else value
 
 
 def _dict(*pairs: Any) -> dict[str, Any]:
     return {str(k): v for k, v in zip(pairs[::2], pairs[1::2], strict=False)}
 
 
+def _least_known(values: tuple[Any, ...]) -> Any:
+    """UNKNOWN, OPEN, or the last of the values."""
+    if any(v is UNKNOWN for v in values):
+        return UNKNOWN
+    return OPEN if any(is_empty(v) for v in values) else values[-1]
+
+
 def _and(*values: Any) -> Any:
     for value in values:
         if value is not UNKNOWN and not is_empty(value) and not is_true(value):
             return value
-    return UNKNOWN if any(v is UNKNOWN or is_empty(v) for v in values) else values[-1]
+    return _least_known(values)
 
 
 def _or(*values: Any) -> Any:
     for value in values:
-        if value is not UNKNOWN and is_true(value):
+        if value is not UNKNOWN and not is_empty(value) and is_true(value):
             return value
-    return UNKNOWN if any(v is UNKNOWN or is_empty(v) for v in values) else values[-1]
+    return _least_known(values)
+
+
+def _not(value: Any) -> Any:
+    return UNKNOWN if value is UNKNOWN else OPEN if is_empty(value) else not is_true(value)
+
+
+def _kind_is(kind: Any, value: Any) -> Any:
+    """Maps and lists alone: whether a scalar was a text or a number is not known of texts."""
+    if isinstance(value, (Mapping, list, tuple)):
+        return kind == ("map" if isinstance(value, Mapping) else "slice")
+    return False if kind in ("map", "slice") else UNKNOWN
 
 
 _KNOWN_ONLY: dict[str, Callable[..., Any]] = {
@@ -169,10 +196,8 @@ _KNOWN_ONLY: dict[str, Callable[..., Any]] = {
     "get": _index,
     "hasKey": lambda m, k: k in m,
     "keys": lambda m: list(m),
-    "required": lambda message, v: UNKNOWN if is_empty(v) else v,
-    "kindIs": lambda kind, v: (
-        kind == ("map" if isinstance(v, Mapping) else "slice" if isinstance(v, list) else "string")
-    ),
+    "required": lambda message, v: OPEN if is_empty(v) else v,
+    "kindIs": _kind_is,
 }
 
 
@@ -180,6 +205,8 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*values: Any) -> Any:
         if any(v is UNKNOWN for v in values):
             return UNKNOWN
+        if any(v is OPEN for v in values):
+            return OPEN
         made = function(*values)
         return UNKNOWN if isinstance(made, str) and len(made) > MAX_TEXT else made
 
@@ -193,7 +220,10 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dict": _dict,
     "and": _and,
     "or": _or,
-    "not": lambda v: UNKNOWN if v is UNKNOWN or is_empty(v) else not is_true(v),
-    "empty": lambda v: UNKNOWN if v is UNKNOWN or is_empty(v) else not is_true(v),
-    "ternary": lambda yes, no, test: UNKNOWN if test is UNKNOWN else yes if is_true(test) else no,
+    "not": _not,
+    "empty": _not,
+    "ternary": lambda yes, no, test: UNKNOWN if test is UNKNOWN else no if is_empty(test) or not is_true(test) else yes,
+    "until": lambda n: [str(i) for i in range(min(_whole(n), 1000))],
+    "append": lambda v, item: [*v, item],
+    "concat": lambda *v: [x for part in v for x in part],
 }

@@ -24,6 +24,7 @@ class TemplateNode(NamedTuple):
     text: str = ""
     words: tuple[Any, ...] = ()
     branches: tuple[tuple[tuple[Any, ...] | None, tuple[Any, ...]], ...] = ()  # (condition, nodes); None: else
+    changes: bool = False  # `=` in place of `:=`
 
 
 def parse_template(source: str) -> tuple[TemplateNode, ...]:
@@ -81,7 +82,7 @@ def _block(
         elif head == "template":
             out.append(TemplateNode("output", line, text, (("path", "include"), *words[1:])))
         elif len(words) > 2 and words[0][0] == "path" and head.startswith("$") and words[1][1] in (":=", "="):
-            out.append(TemplateNode("assign", line, head, words[2:]))
+            out.append(TemplateNode("assign", line, head, words[2:], changes=words[1][1] == "="))
         else:
             out.append(TemplateNode("output", line, text, words))
     return tuple(out), i, None

@@ -19,7 +19,7 @@ from advisor.checks.read.shell_pieces import (
 )
 from advisor.checks.read.shell_words import NAME, WordReader
 
-MAX_WORDS = 20_000
+MAX_WORDS = 60_000
 MAX_CALLS = 300  # of a script's own functions
 MAX_CALLS_DEEP = 8
 MAX_ARITHMETIC = 300  # characters of `(( ))`
