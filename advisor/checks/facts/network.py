@@ -112,3 +112,24 @@ def _mismatch(context: FactContext) -> bool | None:
 @FACTS.add("port.published", "str", "container ports that are published")
 def _ports(context: FactContext) -> str:
     return ", ".join(str(p[2]) for p in context.checked.launch.setup.ports if p[2] is not None)
+
+
+@FACTS.add("fabric.rdma", "bool", "devices of an RDMA network are handed over")
+def _rdma(context: FactContext) -> bool:
+    return bool(context.checked.launch.setup.fabric)
+
+
+@FACTS.add("fabric.efa", "bool", "network devices of AWS (EFA) are handed over")
+def _efa(context: FactContext) -> bool:
+    return any("/efa" in name for name in context.checked.launch.setup.fabric)
+
+
+@FACTS.add("fabric.locks_memory", "bool", "memory may be locked: IPC_LOCK, a memlock limit, or all privileges")
+def _locks(context: FactContext) -> bool:
+    setup = context.checked.launch.setup
+    return setup.locks_memory or setup.privileged
+
+
+@FACTS.add("fabric.huge_pages", "bool", "huge pages are requested, or switched off for the network")
+def _huge_pages(context: FactContext) -> bool:
+    return context.checked.launch.setup.huge_pages or "FI_EFA_USE_HUGE_PAGE" in context.checked.launch.env

@@ -234,6 +234,9 @@ def _setup(service: Mapping[str, Any]) -> LaunchSetup:
         memory_limit=parse_container_size(memory) if memory else None,
         privileged=as_boolean(service.get("privileged")) is True,
         host_pid=str(service.get("pid")) == "host",
+        fabric=tuple(str(d) for d in as_sequence(service.get("devices")) if "/dev/infiniband" in str(d)),
+        locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(service.get("cap_add")))))
+        or value_at(service, "ulimits", "memlock") is not None,
         restart=as_string(service.get("restart")),
         user=as_string(service.get("user")),
         probes=(_health(probe),) if isinstance(probe, dict) and as_boolean(probe.get("disable")) is not True else (),

@@ -116,6 +116,21 @@ def _option(words: Sequence[Text], i: int) -> tuple[str, Text | None, int]:
     return word, None, 1
 
 
+def _add_privilege(setup: LaunchSetup, option: str, value: str) -> LaunchSetup:
+    """What the process may do on its host, and as whom."""
+    if option == "--privileged":
+        return msgspec.structs.replace(setup, privileged=True, gpu_granted=True)
+    if option == "--cap-add" and value.upper() in ("IPC_LOCK", "CAP_IPC_LOCK", "ALL"):
+        return msgspec.structs.replace(setup, locks_memory=True)
+    if option == "--ulimit" and value.startswith("memlock"):
+        return msgspec.structs.replace(setup, locks_memory=True)
+    if option == "--pid":
+        return msgspec.structs.replace(setup, host_pid=value == "host")
+    if option in ("-u", "--user"):
+        return msgspec.structs.replace(setup, user=str(value))
+    return setup
+
+
 def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
     setup = LaunchSetup(container=True, gpu_granted=False)
     ports: list[tuple[str | None, int | None, int | None]] = []
@@ -164,6 +179,8 @@ def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
                 setup = msgspec.structs.replace(
                     setup, gpu_granted=True, gpu_all=setup.gpu_all or "nvidia.com/gpu=all" in value
                 )
+            elif "/dev/infiniband" in value:
+                setup = msgspec.structs.replace(setup, fabric=(*setup.fabric, str(value)))
         elif option == "--runtime" and value in ("nvidia", "habana"):
             setup = msgspec.structs.replace(setup, gpu_granted=True)
         elif option == "--shm-size":
@@ -178,12 +195,8 @@ def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
             setup = msgspec.structs.replace(setup, cpu_limit=_float(value))
         elif option == "--restart":
             setup = msgspec.structs.replace(setup, restart=str(value))
-        elif option == "--privileged":
-            setup = msgspec.structs.replace(setup, privileged=True, gpu_granted=True)
-        elif option == "--pid":
-            setup = msgspec.structs.replace(setup, host_pid=value == "host")
-        elif option in ("-u", "--user"):
-            setup = msgspec.structs.replace(setup, user=str(value))
+        else:
+            setup = _add_privilege(setup, option, value)
     return msgspec.structs.replace(
         setup, ports=tuple(ports), mounts=tuple(mounts), exposed=find_exposure(ports, setup.host_network), places=places
     )

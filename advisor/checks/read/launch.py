@@ -69,6 +69,9 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     memory_limit: int | None = None
     cpu_limit: float | None = None
     privileged: bool = False
+    fabric: tuple[str, ...] = ()  # RDMA devices handed to it: resource names, or files of /dev
+    locks_memory: bool = False  # IPC_LOCK, or a memlock limit of its own
+    huge_pages: bool = False  # requested
     host_pid: bool = False
     restart: str | None = None
     probes: tuple[HealthProbe, ...] = ()

@@ -26,6 +26,8 @@ from advisor.checks.read.located_text import (
 )
 from advisor.checks.read.surroundings import PodSurroundings
 
+FABRIC = ("rdma/", "nvidia.com/hostdev", "vpc.amazonaws.com/efa")  # device plugins of RDMA networks
+
 
 def find_pod_specs(
     resource: Any, depth: int = 0, above: tuple[Any, ...] = ()
@@ -236,6 +238,7 @@ def read_container_setup(
         "volumeMounts": line_of(container.get("volumeMounts")) or line_of(container),
         "env": line_of(container.get("env")) or line_of(container),
     }
+    added = value_at(security, "capabilities", "add")
     memory, cpu = as_string(limits.get("memory")), as_string(limits.get("cpu"))
     return msgspec.structs.replace(
         setup,
@@ -245,6 +248,9 @@ def read_container_setup(
         memory_limit=parse_container_size(memory) if memory and not memory.unknown else None,
         cpu_limit=_cpu(cpu) if cpu else None,
         privileged=as_boolean(security.get("privileged")) is True,
+        fabric=tuple(str(k) for k in limits if str(k).startswith(FABRIC)),
+        locks_memory=bool({"IPC_LOCK", "CAP_IPC_LOCK", "ALL"} & set(map(str, as_sequence(added)))),
+        huge_pages=any(str(k).startswith("hugepages-") for k in limits),
         probes=probes,
         ports=ports,
         disk_bytes=disk,
