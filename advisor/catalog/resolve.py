@@ -52,7 +52,7 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 
     try:
         path = Path(name).expanduser()
-    except RuntimeError:  # `~somebody` that there is not
+    except (RuntimeError, ValueError):  # `~somebody` that there is not, or a zero byte
         path = Path(name)
     if _is_path(name, path) and not is_address(name, rules):
         return _from_path(name, path, rules)
