@@ -183,7 +183,10 @@ def _check(session: Session, given: Json) -> Json:
     if (files is None) == (text is None):
         raise BadInput("check: either `files` of the working folder or a `text` is expected")
     options = CheckOptions(
-        on=given.get("hardware"), fit=given.get("fit", True), engine_version=given.get("engine_version")
+        on=given.get("hardware"),
+        fit=given.get("fit", True),
+        engine_version=given.get("engine_version"),
+        root=str(session.folder.resolve()),
     )
     if text is not None:
         if len(text.encode()) > MAX_TEXT:
@@ -195,7 +198,9 @@ def _check(session: Session, given: Json) -> Json:
         )
         report = collect_report([found], len(Rulebook(knowledge).rules), options, 1)
     else:
-        asked = [str(f) for f in files or ()][:MAX_FILES]
+        asked = [str(f) for f in files or ()]
+        if len(asked) > MAX_FILES:
+            raise BadInput(f"check: {len(asked)} files are given, at most {MAX_FILES} are read in one call")
         names = [str(find_file(session, f).relative_to(session.folder.resolve())) for f in asked]
         named = options._replace(named=frozenset(str(session.folder.resolve() / n) for n in names))
         report = check_files(list(find_files([session.folder.resolve() / n for n in names])), named, session.rules)

@@ -71,7 +71,7 @@ class ResultCache:
             data = Path(name).read_bytes() if Path(name).stat().st_size <= 2**20 else b""
         except OSError:
             return None
-        if not data or reads_others(data) or (Path(name).parent / ".env").exists():
+        if not data or reads_others(data, name) or (Path(name).parent / ".env").exists():
             return None
         return hashlib.blake2b(data + b"\0" + os.fsencode(name), key=self.salt, digest_size=16).hexdigest()
 

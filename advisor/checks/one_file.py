@@ -36,6 +36,7 @@ class CheckOptions(NamedTuple):
     suppressions: bool = True
     speed: bool = False
     strict: bool = False  # rules that are errors only then (`strict` of their entries)
+    root: str | None = None  # no file outside of this folder is read, whatever a file names
     named: frozenset[str] = frozenset()  # files that were named one by one, not found in a folder
 
 
@@ -78,7 +79,7 @@ def check_file(
     try:
         source = _read(name, stdin)
         tooling = name.lower().endswith(".json")  # most are some tool's, with comments that JSON has not
-        if (not alone or tooling) and not knowledge.may_hold_launch(source) and not reads_others(source.encode()):
+        if (not alone or tooling) and not knowledge.may_hold_launch(source) and not reads_others(source.encode(), name):
             return FileResult()  # one of many in a folder that was named
         folder = None if name == "-" else Path(name).parent
         return check_source(source, name, folder, knowledge, book, options, machines)
@@ -180,7 +181,9 @@ def check_source(
 
     faults: list[BadFile] = []
     doubled: list[Text] = []
-    context = ReaderContext(name, knowledge, options.variables, folder, problems=faults, doubled=doubled)
+    context = ReaderContext(
+        name, knowledge, options.variables, folder, problems=faults, doubled=doubled, root=options.root
+    )
     launches = read_launches(source, name, 1, context)
     launches = declarations.apply_declarations(launches, source, name)
     relocate(launches, source)

@@ -188,3 +188,24 @@ def test_nothing_is_written(session: Session, monkeypatch: pytest.MonkeyPatch, t
     ask(session, "recommend", hardware="RTX 4090", model="8B")
     refuse(session, "calibrate", log="compose.yaml")
     assert sorted(p for p in tmp_path.rglob("*")) == before
+
+
+def test_what_lies_above_the_working_folder_is_not_read(session: Session) -> None:
+    above = session.folder.parent
+    (above / ".git").mkdir()  # the tree that the command line would read
+    pod = (
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n"
+        "  - {name: c, image: 'vllm/vllm-openai:v0.33.0', args: [Qwen/Qwen3-8B, --swap-space, '4']}\n"
+    )
+    (above / "kustomization.yaml").write_text("resources: [pod.yaml]\n")
+    (above / "pod.yaml").write_text(pod)
+    inner = session.folder / "kustomization.yaml"
+    inner.write_text("resources: [..]\nimages: [{name: vllm/vllm-openai, newTag: v0.32.0}]\n")
+    (session.folder / "compose.yaml").unlink()
+    whole = advisor.check([inner], rules=RULES)
+    assert whole.to_dict()["deployments"], "the command line reads the base"
+    assert not ask(session, "check", files=["kustomization.yaml"])["deployments"]
+
+
+def test_more_files_than_one_call_reads_are_refused(session: Session) -> None:
+    assert "51 files" in refuse(session, "check", files=["compose.yaml"] * 51)["message"]

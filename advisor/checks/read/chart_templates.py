@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from advisor.checks.read.context import ReaderContext, find_inside
+from advisor.checks.read.context import ReaderContext, find_inside, find_root
 from advisor.checks.read.go_template import FilledTemplate, fill_template, list_definitions
 from advisor.checks.read.go_template_parser import TemplateFault
 from advisor.checks.read.launch import Launch
@@ -40,10 +40,7 @@ def _find_chart(ctx: ReaderContext) -> Path | None:
     """The folder above `templates` that holds Chart.yaml."""
     if ctx.folder is None or ctx.depth:
         return None
-    from advisor.tree import find_tree_root
-
-    here = Path(ctx.folder).absolute()
-    root = find_tree_root(ctx.file)
+    here, root = Path(ctx.folder).resolve(), find_root(ctx)
     for above in (here, *here.parents[:4]):
         if above.name == "templates" and (above.parent / "Chart.yaml").is_file():
             return above.parent if above.parent.is_relative_to(root) else None

@@ -35,6 +35,7 @@ class ReaderContext(NamedTuple):
     line: int = 1  # of the first line of the text in the file
     problems: list[BadFile] | None = None  # gathers what part of a file cannot be read, where the rest can be
     doubled: list[Text] | None = None  # gathers keys that a mapping has twice
+    root: str | None = None  # the outermost folder that files are read from; None = that of the tree
     objects: tuple[Mapping[str, Any], ...] = ()  # of the file, where it is a manifest
 
 
@@ -64,6 +65,15 @@ def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) 
 
     made = _VARIABLE.sub(one, value)
     return make_text(made[:65_536], value.line, value.column, tuple(dict.fromkeys(unknown)), value.block)
+
+
+def find_root(ctx: ReaderContext) -> Path:
+    """The outermost folder that files are read from, for what may lie above a file's own: bases, a chart's values."""
+    from advisor.tree import find_tree_root
+
+    tree = find_tree_root(ctx.file).resolve()
+    given = Path(ctx.root).resolve() if ctx.root is not None else tree
+    return given if given.is_relative_to(tree) else tree
 
 
 def find_inside(folder: Path | None, name: str) -> Path | None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from advisor.checks.read import kubernetes
-from advisor.checks.read.context import ReaderContext
+from advisor.checks.read.context import ReaderContext, find_root
 from advisor.checks.read.kustomize_merge import (
     Object,
     apply_operations,
@@ -72,9 +72,7 @@ def read_kustomization(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launc
     """The launches that a kustomization changes. Those of other files stand where this one names them."""
     if ctx.folder is None:
         return []
-    from advisor.tree import find_tree_root
-
-    build = _Build(find_tree_root(ctx.file).resolve(), [])
+    build = _Build(find_root(ctx), [])
     built = _build(doc, ctx.folder, ctx, build, 0)
     changed = {id(b.made) for b in built if b.made != b.original}
     if not changed:

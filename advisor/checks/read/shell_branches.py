@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
 
@@ -13,6 +14,7 @@ from advisor.checks.read.shell_words import WordReader
 
 MAX_COPIED = 300_000  # variables that branches copy, in all; behind it branches are read one after the other
 APART = ("function", "subshell", "piped")  # blocks whose assignments nothing behind them sees
+MAX_ENDED = 50  # groups that one `exit` ends
 LABEL = 80  # characters of a condition that are shown
 
 
@@ -39,6 +41,7 @@ class BranchReader(WordReader):
     def __init__(self, source: str, line: int, column: int, variables: dict[str, ShellValue]) -> None:
         super().__init__(source, line, column, variables)
         self.blocks: list[Block] = []
+        self.open_kinds: Counter[str] = Counter()
         self.copied = 0
         self.status: Status | None = None  # of the list so far
         self.said = ""  # the tests of the list, as they are shown
@@ -64,6 +67,7 @@ class BranchReader(WordReader):
     def _open(self, kind: str) -> Block:
         block = Block(kind, self._copy(), plain=self.copied >= MAX_COPIED or kind in ("group", "loop"))
         self.blocks.append(block)
+        self.open_kinds[kind] += 1
         self._start_list()
         return block
 
@@ -73,7 +77,7 @@ class BranchReader(WordReader):
 
     def _unwind(self, kind: str) -> Block | None:
         """The innermost block of a kind, with what is open inside it closed; None where there is none."""
-        if not any(b.kind == kind for b in self.blocks):
+        if not self.open_kinds[kind]:
             return None
         while self.blocks[-1].kind != kind:
             self._close()
@@ -81,6 +85,7 @@ class BranchReader(WordReader):
 
     def _close(self) -> None:
         block = self.blocks.pop()
+        self.open_kinds[block.kind] -= 1
         if block.kind in APART:
             self.vars = block.before
         else:
@@ -167,6 +172,7 @@ class BranchReader(WordReader):
     def _group(self) -> None:
         if self.blocks and self.blocks[-1].kind == "listed":
             self.blocks[-1].kind = "group"
+            self.open_kinds.update({"listed": -1, "group": 1})
             self._start_list()
         elif self.heads_function:
             self.in_function += 1
@@ -176,7 +182,7 @@ class BranchReader(WordReader):
         self.heads_function = False
 
     def _end_group(self) -> None:
-        if any(b.kind in ("group", "function") for b in self.blocks):
+        if self.open_kinds["group"] or self.open_kinds["function"]:
             while self.blocks[-1].kind not in ("group", "function"):
                 self._close()
             self._close_compound()
@@ -244,7 +250,7 @@ class BranchReader(WordReader):
         self._note_condition()
 
     def _end_of_branch(self) -> None:
-        for block in reversed(self.blocks):
+        for block in self.blocks[: -MAX_ENDED - 1 : -1]:
             if block.kind in APART:
                 return
             block.ended = True

@@ -13,6 +13,7 @@ from advisor.checks.read.shell_words import NAME
 
 MAX_CALLS = 300  # of a script's own functions
 MAX_CALLS_DEEP = 8
+MAX_CALLED = 2**20  # characters that calls read, in all
 ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 DECLARES = frozenset(["export", "declare", "local", "readonly", "typeset"])
 
@@ -50,7 +51,7 @@ class CommandReader(BranchReader):
         self.functions: dict[str, ShellFunction] = {}
         self.called: set[str] = set()
         self.locals: set[str] = set()
-        self.calls = 0
+        self.calls = self.called_characters = 0
 
     def read(self) -> list[ShellCommand]:
         """All commands of the text."""
@@ -60,6 +61,12 @@ class CommandReader(BranchReader):
         name, begin, line, first = block.body
         self.functions[name] = ShellFunction(self.s[begin : self.keyword_at], line, (first, len(self.out)))
 
+    def _may_call(self, name: str) -> bool:
+        function = self.functions.get(name)
+        if function is None or self.depth >= MAX_CALLS_DEEP or self.calls >= MAX_CALLS:
+            return False
+        return self.called_characters + len(function.body) <= MAX_CALLED
+
     def _call(self, found: list[Text]) -> None:
         """A function of the script is called: its body, with its own words."""
         function = self.functions[str(found[0])]
@@ -67,12 +74,13 @@ class CommandReader(BranchReader):
         self.calls += 1
         inner = type(self)(function.body, function.line, 0, {})
         inner.vars = {**self.vars, "@": tuple(found[1:])}
-        inner.depth, inner.calls, inner.copied = self.depth + 1, self.calls, self.copied
+        inner.depth, inner.calls, inner.copied, inner.total = self.depth + 1, self.calls, self.copied, self.total
+        inner.called_characters = self.called_characters + len(function.body)
         inner.functions = {k: f._replace(read=(0, 0)) for k, f in self.functions.items()}
         inner.exported, inner.called = set(self.exported), self.called
         self.out += inner.read()
-        self.calls, self.copied = inner.calls, inner.copied
-        self.total += inner.total
+        self.calls, self.copied, self.total = inner.calls, inner.copied, inner.total
+        self.called_characters = inner.called_characters
         self.exported |= inner.exported
         self.vars.update({k: v for k, v in inner.vars.items() if k not in inner.locals and k != "@"})
 
@@ -94,7 +102,7 @@ class CommandReader(BranchReader):
                 if len(found) > 5:
                     self.vars[str(found[1])] = LoopWords(found[3:])
             self.open_loop()
-        elif name in self.functions and self.depth < MAX_CALLS_DEEP and self.calls < MAX_CALLS:
+        elif self._may_call(name):
             self._call(found)
         elif name == "set" and "--" in found[1:3]:
             self.vars["@"] = tuple(found[found.index(make_text("--")) + 1 :])

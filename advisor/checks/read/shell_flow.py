@@ -13,7 +13,6 @@ from advisor.checks.read.guards import Guard, add_guard
 from advisor.checks.read.located_text import Text
 from advisor.checks.read.shell_pieces import JoinedText, LoopWords, ShellValue, join_parts
 
-MAX_DEPTH = 40  # of branches inside branches
 Variables = dict[str, ShellValue]
 
 
