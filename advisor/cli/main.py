@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from advisor import __version__
+from advisor.cli.lazy_group import LazyGroup
 
 # command -> (module, one line of help); the module is imported when the command runs
 COMMANDS = {
@@ -24,6 +25,7 @@ COMMANDS = {
     "calibrate": ("advisor.cli.calibrate", "Compare an engine's start-up log with the prediction, and use it later."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
     "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory, speed and findings."),
+    "fleet": ("advisor.cli.fleet", "Many models on the nodes that are there: show, plan, check, render."),
     "models": ("advisor.cli.models", "Add models of your own, from a repository's headers or from files."),
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
@@ -31,35 +33,6 @@ COMMANDS = {
     "probe": ("advisor.cli.probe", "What this machine has."),
     "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),
 }
-
-
-class LazyGroup(click.Group):
-    """A group whose commands are imported only when they are asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        from importlib import import_module
-
-        command: click.Command = import_module(COMMANDS[name][0]).command
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
-            from advisor.errors import UnknownName
-            from advisor.near import near_matches
-
-            raise UnknownName("command", args[0], near_matches(args[0], COMMANDS) or tuple(COMMANDS))
-        return super().resolve_command(ctx, args)
 
 
 EPILOG = """\b
@@ -76,6 +49,7 @@ Shell completion: eval "$(_ADVISE_COMPLETE=bash_source advise)" (or zsh_source, 
 
 @click.group(
     cls=LazyGroup,
+    modules=COMMANDS,
     epilog=EPILOG,
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -1,0 +1,1 @@
+"""Many models on the nodes that are there: what the nodes are, which replicas stand where, what they cost."""

@@ -1,0 +1,197 @@
+"""Plans without a solver: demands one after the other, each by the variant that adds least to the bill for what it
+serves; then whatever can be left out is left out, and replicas move to where they save a node.
+
+It is the check of the solver, too: no plan costs more than this one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from advisor.fleet.problem import (
+    EPSILON,
+    FleetProblem,
+    Solution,
+    Variant,
+    is_better,
+    is_whole,
+    make_solution,
+    round_size,
+)
+
+ROUNDS = 4  # of improvement
+MOST = 10_000  # replicas in one step
+SEVERAL = 8  # pools beside which single ones are tried alone, too
+
+
+def solve_greedily(problem: FleetProblem) -> Solution:
+    """The best of several greedy plans: over all pools, and over each group alone."""
+    found = [_solve(problem, None, order) for order in _list_orders(problem)]
+    if 1 < len(problem.groups) <= SEVERAL:
+        found += [_solve(problem, group, _list_orders(problem)[0]) for group in range(len(problem.groups))]
+    best = found[0]
+    for other in found[1:]:
+        best = other if is_better(problem, other, best) else best
+    return best
+
+
+def _list_orders(problem: FleetProblem) -> list[list[int]]:
+    """Demands by priority; of one priority those with few variants first, or the large ones first."""
+    variants = [sum(v.demand == k for v in problem.variants) for k in range(len(problem.demands))]
+    least = [
+        min((_count_needed(problem, k, v) * v.devices * v.nodes for v in problem.variants if v.demand == k), default=0)
+        for k in range(len(problem.demands))
+    ]
+    every = range(len(problem.demands))
+    return [
+        sorted(every, key=lambda k: (-problem.demands[k].priority, variants[k], -least[k])),
+        sorted(every, key=lambda k: (-problem.demands[k].priority, -least[k])),
+    ]
+
+
+def _count_needed(problem: FleetProblem, demand: int, variant: Variant) -> int:
+    return max(1, math.ceil(problem.demands[demand].amount / variant.capacity - EPSILON))
+
+
+class _State:
+    """Replicas so far, with the nodes that they take: only the pool that changes is counted again."""
+
+    def __init__(self, problem: FleetProblem) -> None:
+        self.problem = problem
+        self.replicas = [0] * len(problem.variants)
+        self.by_pool: list[list[int]] = [[] for _ in problem.pools]
+        self.by_demand: list[list[int]] = [[] for _ in problem.demands]
+        for k, variant in enumerate(problem.variants):
+            self.by_pool[variant.pool].append(k)
+            self.by_demand[variant.demand].append(k)
+        self.size = [round_size(v, problem.pools[v.pool]) for v in problem.variants]
+        self.whole = [is_whole(v, problem.pools[v.pool]) for v in problem.variants]
+        self.nodes = [0] * len(problem.pools)
+
+    def count(self, pool: int) -> int:
+        """Nodes that the replicas on a pool take (`problem.count_nodes` over its own variants)."""
+        whole, shared = 0, list[tuple[int, int]]()
+        for k in self.by_pool[pool]:
+            n = self.replicas[k]
+            if n and self.whole[k]:
+                whole += n * self.problem.variants[k].nodes
+            elif n:
+                shared.append((self.size[k], n))
+        devices, needed = self.problem.pools[pool].devices, 0
+        for size, _ in shared:
+            units = sum(n * (s // size) for s, n in shared if s >= size)
+            needed = max(needed, -(-units // (devices // size)))
+        return whole + needed
+
+    def add(self, k: int, count: int) -> float | None:
+        """Add so many replicas (or take them away); what that adds to the cost, None where there is no room."""
+        pool = self.problem.variants[k].pool
+        group = self.problem.pools[pool].group
+        before = self.count_group(group)
+        self.replicas[k] += count
+        self.nodes[pool] = self.count(pool)
+        after = self.count_group(group)
+        if after > self.problem.groups[group].nodes:
+            return None
+        return (after - before) * self.problem.groups[group].price
+
+    def count_group(self, group: int) -> int:
+        """Nodes of a group that are paid."""
+        here = (n for n, p in zip(self.nodes, self.problem.pools, strict=True) if p.group == group)
+        return max(self.problem.groups[group].paid, *here)
+
+    def missing(self, demand: int) -> tuple[float, int]:
+        """(capacity, nodes) that the demand is short of."""
+        wanted = self.problem.demands[demand]
+        mine = [(self.problem.variants[k], self.replicas[k]) for k in self.by_demand[demand]]
+        capacity = sum(v.capacity * n for v, n in mine)
+        return wanted.amount - capacity, wanted.least_nodes - sum(v.nodes * n for v, n in mine)
+
+    def is_met(self, demand: int) -> bool:
+        """Whether the demand has enough capacity on enough nodes."""
+        left, nodes = self.missing(demand)
+        return left <= self.problem.demands[demand].amount * EPSILON and nodes <= 0
+
+
+def _solve(problem: FleetProblem, only_group: int | None, order: Sequence[int]) -> Solution:
+    state = _State(problem)
+    allowed = [
+        v.capacity > 0 and (only_group is None or problem.pools[v.pool].group == only_group) for v in problem.variants
+    ]
+    for demand in order:
+        before = list(state.replicas)
+        if not _serve(state, demand, [k for k in state.by_demand[demand] if allowed[k]]):
+            state.replicas = before
+            state.nodes = [state.count(p) for p in range(len(problem.pools))]
+    for _ in range(ROUNDS):
+        if not (_drop(state) or _move(state, allowed)):
+            break
+    return make_solution(problem, state.replicas, "greedy")
+
+
+def _serve(state: _State, demand: int, mine: Sequence[int]) -> bool:
+    """Add replicas until the demand is met; False where there is no room for that."""
+    wanted, used = state.problem.demands[demand], set[int]()
+    while not state.is_met(demand):
+        left, nodes = state.missing(demand)
+        best: tuple[float, int, int] | None = None
+        for k in mine if len(used) < wanted.most_variants else sorted(used):
+            variant = state.problem.variants[k]
+            whole = max(1, math.ceil(left / variant.capacity - EPSILON))
+            for count in {1, min(whole, MOST)} if nodes <= 1 else {1}:
+                added = state.add(k, count)
+                state.add(k, -count)
+                if added is None:
+                    continue
+                size = count * variant.devices * variant.nodes
+                gained = min(left, count * variant.capacity) if left > 0 else count
+                worth = (added + 1e-3 * size + 1e-6 * variant.tie) / max(gained, 1e-12)
+                best = min(best, (worth, k, count)) if best is not None else (worth, k, count)
+        if best is None:
+            return False
+        state.add(best[1], best[2])
+        used.add(best[1])
+    return True
+
+
+def _drop(state: _State) -> bool:
+    """Leave out replicas that nothing needs, the large ones first."""
+    changed = False
+    variants = state.problem.variants
+    running = (k for k, n in enumerate(state.replicas) if n)
+    for k in sorted(running, key=lambda k: -variants[k].devices * variants[k].nodes):
+        while state.replicas[k]:
+            state.add(k, -1)
+            if not state.is_met(variants[k].demand):
+                state.add(k, 1)
+                break
+            changed = True
+    return changed
+
+
+def _move(state: _State, allowed: Sequence[bool]) -> bool:
+    """Replace all replicas of one variant by enough of another where that costs less."""
+    changed = False
+    for k in [k for k, n in enumerate(state.replicas) if n]:
+        demand = state.problem.variants[k].demand
+        for other in state.by_demand[demand]:
+            if other != k and allowed[other] and state.replicas[k]:
+                changed |= _replace(state, k, other)
+    return changed
+
+
+def _replace(state: _State, k: int, other: int) -> bool:
+    """All replicas of `k` by enough of `other`, if that costs less; else nothing changes."""
+    demand, number = state.problem.variants[k].demand, state.replicas[k]
+    variant, wanted = state.problem.variants[other], state.problem.demands[demand]
+    saved = state.add(k, -number) or 0.0
+    left, nodes = state.missing(demand)
+    more = max(0, math.ceil(left / variant.capacity - EPSILON), -(-nodes // variant.nodes))
+    added = state.add(other, more)
+    kinds = sum(1 for x in state.by_demand[demand] if state.replicas[x])
+    if added is not None and saved + added < -1e-9 and kinds <= wanted.most_variants:
+        return True
+    state.add(other, -more)
+    state.add(k, number)
+    return False

@@ -1,0 +1,157 @@
+"""The choice of replicas as a covering problem: enough capacity for every demand on the nodes that are paid.
+
+Nodes of a group are equal and are paid whole as soon as they carry a replica. A pool is the devices of one kind of a
+group's nodes. Sizes of replicas are rounded up to powers of two, or to the whole node, because then they fill nodes
+without a remainder that depends on the order: so many replicas of sizes s find room on y nodes of g devices exactly if
+for every size s those of it and of larger sizes, counted in units of s, are at most floor(g / s) x y.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+EPSILON = 1e-9
+
+
+class NodeGroup(NamedTuple):
+    """Equal nodes."""
+
+    nodes: int
+    price: float  # of one node, an hour
+    paid: int = 0  # of the nodes that are paid already, whatever is planned
+
+
+class DevicePool(NamedTuple):
+    """The devices of one kind of each node of a group."""
+
+    group: int
+    devices: int  # free ones of a node; a node without accelerators counts as one
+
+
+class Variant(NamedTuple):
+    """One way to run a replica of a model."""
+
+    demand: int
+    pool: int
+    devices: int  # of one node
+    nodes: int  # that one replica takes, each of them whole where there are several
+    capacity: float  # in the unit of the demand
+    tie: float = 0.0  # what is preferred among equal costs has less
+
+
+class Demand(NamedTuple):
+    """What one model has to serve."""
+
+    amount: float
+    priority: int = 0  # the higher ones are served first where not all can be
+    most_variants: int = 2  # kinds of replicas; each is one more thing to operate
+    least_nodes: int = 1  # that its replicas stand on
+
+
+class FleetProblem(NamedTuple):
+    """Everything the solvers need."""
+
+    groups: tuple[NodeGroup, ...]
+    pools: tuple[DevicePool, ...]
+    variants: tuple[Variant, ...]
+    demands: tuple[Demand, ...]
+
+
+class Solution(NamedTuple):
+    """How many replicas of each variant run, and which demands are met."""
+
+    replicas: tuple[int, ...]
+    served: tuple[bool, ...]
+    cost: float  # of all nodes that carry a replica or are paid anyway
+    solver: str
+    gap: float | None = None  # how much less any solution may cost, as a share; None = not known
+
+
+def round_size(variant: Variant, pool: DevicePool) -> int:
+    """Devices of a node that a replica takes up: the next power of two, or the whole node."""
+    if variant.nodes > 1:
+        return pool.devices
+    size = 1 << (variant.devices - 1).bit_length()
+    return size if size <= pool.devices else pool.devices
+
+
+def is_whole(variant: Variant, pool: DevicePool) -> bool:
+    """Whether a replica shares its nodes' devices with no other."""
+    return variant.nodes > 1 or round_size(variant, pool) == pool.devices
+
+
+def list_sizes(problem: FleetProblem, pool: int) -> list[int]:
+    """The sizes for which room on a pool has to be counted, with 1 always."""
+    shared = [
+        round_size(v, problem.pools[pool])
+        for v in problem.variants
+        if v.pool == pool and not is_whole(v, problem.pools[pool])
+    ]
+    return sorted({1, *shared})
+
+
+def count_nodes(problem: FleetProblem, pool: int, replicas: Sequence[int]) -> int:
+    """Nodes of the pool's group that the replicas on it take."""
+    here = problem.pools[pool]
+    placed = [(v, n) for v, n in zip(problem.variants, replicas, strict=True) if n and v.pool == pool]
+    whole = sum(n * v.nodes for v, n in placed if is_whole(v, here))
+    shared = [(round_size(v, here), n) for v, n in placed if not is_whole(v, here)]
+    needed = 0
+    for size in {s for s, _ in shared}:
+        units = sum(n * (s // size) for s, n in shared if s >= size)
+        needed = max(needed, -(-units // (here.devices // size)))
+    return whole + needed
+
+
+def count_group_nodes(problem: FleetProblem, replicas: Sequence[int]) -> list[int]:
+    """Nodes of each group that carry a replica or are paid anyway."""
+    used = [g.paid for g in problem.groups]
+    for k, pool in enumerate(problem.pools):
+        used[pool.group] = max(used[pool.group], count_nodes(problem, k, replicas))
+    return used
+
+
+def find_cost(problem: FleetProblem, replicas: Sequence[int]) -> float:
+    """What the nodes cost an hour."""
+    return sum(n * g.price for n, g in zip(count_group_nodes(problem, replicas), problem.groups, strict=True))
+
+
+def has_room(problem: FleetProblem, replicas: Sequence[int]) -> bool:
+    """Whether the replicas find room on the nodes that there are."""
+    used = count_group_nodes(problem, replicas)
+    return all(n <= g.nodes for n, g in zip(used, problem.groups, strict=True))
+
+
+def list_served(problem: FleetProblem, replicas: Sequence[int]) -> tuple[bool, ...]:
+    """Which demands the replicas meet: enough capacity, on enough nodes, by few enough variants."""
+    out = []
+    for k, demand in enumerate(problem.demands):
+        here = [(v, n) for v, n in zip(problem.variants, replicas, strict=True) if v.demand == k and n]
+        capacity = sum(v.capacity * n for v, n in here)
+        nodes = sum(v.nodes * n for v, n in here)
+        out.append(
+            capacity >= demand.amount * (1 - EPSILON)
+            and nodes >= demand.least_nodes
+            and len(here) <= demand.most_variants
+        )
+    return tuple(out)
+
+
+def make_solution(problem: FleetProblem, replicas: Sequence[int], solver: str, gap: float | None = None) -> Solution:
+    """The solution that these replicas are."""
+    return Solution(tuple(replicas), list_served(problem, replicas), find_cost(problem, replicas), solver, gap)
+
+
+def is_better(problem: FleetProblem, one: Solution, other: Solution) -> bool:
+    """Whether a solution serves more of what comes first, or as much at a lower cost."""
+    return _rank(problem, one) < _rank(problem, other)
+
+
+def _rank(problem: FleetProblem, solution: Solution) -> tuple[tuple[int, ...], float]:
+    levels = sorted({d.priority for d in problem.demands}, reverse=True)
+    unserved = tuple(
+        sum(d.priority == level and not ok for d, ok in zip(problem.demands, solution.served, strict=True))
+        for level in levels
+    )
+    return unserved, solution.cost

@@ -1,0 +1,156 @@
+"""Solvers against all possibilities tried one by one, and against each other."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+
+import pytest
+
+from advisor.fleet.greedy import solve_greedily
+from advisor.fleet.highs import SolverLimits, solve_exactly
+from advisor.fleet.problem import (
+    Demand,
+    DevicePool,
+    FleetProblem,
+    NodeGroup,
+    Solution,
+    Variant,
+    find_cost,
+    has_room,
+    is_better,
+    list_served,
+)
+
+LIMITS = SolverLimits(gap=0.001, seconds=20)
+
+
+def draw_problem(seed: int) -> FleetProblem:
+    """A small case: two or three kinds of nodes, two or three models."""
+    rng = random.Random(seed)
+    groups = tuple(
+        NodeGroup(rng.choice((1, 2, 3)), rng.choice((1.0, 2.5, 6.0, 20.0))) for _ in range(rng.choice((2, 3)))
+    )
+    pools = tuple(DevicePool(g, rng.choice((1, 2, 3, 4, 7, 8))) for g in range(len(groups)))
+    demands = tuple(
+        Demand(rng.choice((1.0, 3.0, 9.0)), rng.choice((0, 0, 1)), rng.choice((1, 2)), rng.choice((1, 1, 1, 2)))
+        for _ in range(rng.choice((2, 3)))
+    )
+    variants = []
+    for d, p in itertools.product(range(len(demands)), range(len(pools))):
+        for devices in {1, 2, 4} if rng.random() < 0.7 else {pools[p].devices}:
+            if devices <= pools[p].devices and rng.random() < 0.5:
+                variants.append(Variant(d, p, devices, 1, rng.choice((0.7, 1.5, 4.0)) * devices))
+        if rng.random() < 0.1 and groups[pools[p].group].nodes > 1:
+            variants.append(Variant(d, p, pools[p].devices, 2, 5.0))
+    return FleetProblem(groups, pools, tuple(variants[:7]), demands)
+
+
+def pack(problem: FleetProblem, replicas: tuple[int, ...]) -> list[int] | None:
+    """Nodes of each group that the replicas take, each put into nodes one by one with its true size; None: no room.
+
+    Independent of the sums over sizes in `problem`: first fit by falling size, which is the best for sizes that divide
+    each other, with sizes rounded as the planner says it rounds them.
+    """
+    used = [0] * len(problem.groups)
+    for p, pool in enumerate(problem.pools):
+        free: list[int] = []
+        sized = []
+        for variant, n in zip(problem.variants, replicas, strict=True):
+            if variant.pool == p:
+                size = 1
+                while size < variant.devices:
+                    size *= 2
+                size = min(size, pool.devices) if variant.nodes == 1 else pool.devices
+                sized += [(size, variant.nodes)] * n
+        for size, nodes in sorted(sized, reverse=True):
+            for _ in range(nodes):
+                at = next((i for i, room in enumerate(free) if room >= size), None)
+                if at is None:
+                    free.append(pool.devices)
+                    at = len(free) - 1
+                free[at] -= size
+        used[pool.group] = max(used[pool.group], len(free))
+    return used if all(n <= g.nodes for n, g in zip(used, problem.groups, strict=True)) else None
+
+
+def try_all(problem: FleetProblem) -> tuple[tuple[int, ...], float]:
+    """(unserved of each priority, the highest first; cost) of the best plan there is."""
+    best: tuple[tuple[int, ...], float] = ((99,) * 3, math.inf)
+    levels = sorted({d.priority for d in problem.demands}, reverse=True)
+    most = []
+    for v in problem.variants:
+        need = problem.demands[v.demand]
+        pool = problem.pools[v.pool]
+        room = problem.groups[pool.group].nodes * pool.devices // (v.devices * v.nodes)
+        most.append(min(room, max(math.ceil(need.amount / v.capacity), need.least_nodes)))
+    for replicas in itertools.product(*(range(m + 1) for m in most)):
+        used = pack(problem, replicas)
+        if used is None:
+            continue
+        served = []
+        for d, demand in enumerate(problem.demands):
+            mine = [(v, n) for v, n in zip(problem.variants, replicas, strict=True) if n and v.demand == d]
+            served.append(
+                sum(v.capacity * n for v, n in mine) >= demand.amount - 1e-9
+                and sum(v.nodes * n for v, n in mine) >= demand.least_nodes
+                and len(mine) <= demand.most_variants
+            )
+        missing = tuple(
+            sum(d.priority == level and not s for d, s in zip(problem.demands, served, strict=True)) for level in levels
+        )
+        best = min(best, (missing, sum(n * g.price for n, g in zip(used, problem.groups, strict=True))))
+    return best
+
+
+def rank(problem: FleetProblem, solution: Solution) -> tuple[tuple[int, ...], float]:
+    levels = sorted({d.priority for d in problem.demands}, reverse=True)
+    return tuple(
+        sum(d.priority == level and not s for d, s in zip(problem.demands, solution.served, strict=True))
+        for level in levels
+    ), solution.cost
+
+
+def size(problem: FleetProblem) -> float:
+    n = 1.0
+    for v in problem.variants:
+        need, pool = problem.demands[v.demand], problem.pools[v.pool]
+        room = problem.groups[pool.group].nodes * pool.devices // (v.devices * v.nodes)
+        n *= 1 + min(room, max(math.ceil(need.amount / v.capacity), need.least_nodes))
+    return n
+
+
+SMALL = [seed for seed in range(600) if size(draw_problem(seed)) <= 6000][:200]
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 10))
+def test_no_plan_is_cheaper(seed: int) -> None:
+    """The solver is within 1 % of the best of all plans, and never above the greedy."""
+    for each in SMALL[seed : seed + 10]:
+        problem = draw_problem(each)
+        best, start = try_all(problem), solve_greedily(problem)
+        found = solve_exactly(problem, LIMITS, start)
+        assert found is not None
+        for solution in (start, found):
+            assert has_room(problem, solution.replicas), each
+            assert pack(problem, solution.replicas) is not None, each
+            assert list_served(problem, solution.replicas) == solution.served
+            assert find_cost(problem, solution.replicas) == solution.cost
+        missing, cost = rank(problem, found)
+        assert missing == best[0], (each, found, best)
+        assert best[1] - 1e-9 <= cost <= 1.01 * best[1] + 1e-9, (each, found, best)
+        assert not is_better(problem, start, found) or start.cost >= 0.99 * cost, each
+
+
+def test_a_priority_goes_first() -> None:
+    """One node, two models that both want it: the one with the higher priority gets it, cheaper or not."""
+    groups, pools = (NodeGroup(1, 1.0),), (DevicePool(0, 2),)
+    variants = (Variant(0, 0, 2, 1, 1.0), Variant(1, 0, 1, 1, 1.0))
+    for first in (0, 1):
+        demands = (Demand(1.0, priority=1 - first), Demand(1.0, priority=first))
+        found = solve_exactly(
+            FleetProblem(groups, pools, variants, demands), LIMITS, Solution((0, 0), (False, False), 0.0, "none")
+        )
+        assert found is not None
+        assert found.served == ((True, False) if not first else (False, True))
