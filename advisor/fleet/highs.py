@@ -166,13 +166,25 @@ class _Model:
         capacity = {self.replicas[k]: self.problem.variants[k].capacity / want.amount for k in mine}
         self._at_least(capacity, 1.0, switch)
         if want.least_nodes > 1:
-            nodes = {self.replicas[k]: float(self.problem.variants[k].nodes) for k in mine}
-            self._at_least(nodes, float(want.least_nodes), switch)
+            self._at_least(self._make_apart(mine), float(want.least_nodes), switch)
         if len(mine) > want.most_variants:
             used = {k: self._column(0.0, 1) for k in mine}
             for k in mine:
                 self.rows.append(_Row(-math.inf, 0.0, {self.replicas[k]: 1.0, used[k]: -float(self.most[k])}))
             self.rows.append(_Row(-math.inf, float(want.most_variants), dict.fromkeys(used.values(), 1.0)))
+
+    def _make_apart(self, mine: Sequence[int]) -> dict[int, float]:
+        """Columns of the nodes of each group that these variants stand on: no more than nodes, nor than replicas."""
+        out = {}
+        for g, group in enumerate(self.problem.groups):
+            here = [k for k in mine if self.problem.pools[self.problem.variants[k].pool].group == g]
+            if here:
+                column = self._column(0.0, group.nodes)
+                out[column] = 1.0
+                self.rows.append(_Row(-math.inf, 0.0, {column: 1.0, self.nodes[g]: -1.0}))
+                standing = {self.replicas[k]: -float(self.problem.variants[k].nodes) for k in here}
+                self.rows.append(_Row(-math.inf, 0.0, {column: 1.0, **standing}))
+        return out
 
     def _at_least(self, entries: dict[int, float], low: float, switch: int | None) -> None:
         row = _Row(low, math.inf, entries) if switch is None else _Row(0.0, math.inf, {**entries, switch: -low})

@@ -109,7 +109,31 @@ def count_group_nodes(problem: FleetProblem, replicas: Sequence[int]) -> list[in
     used = [g.paid for g in problem.groups]
     for k, pool in enumerate(problem.pools):
         used[pool.group] = max(used[pool.group], count_nodes(problem, k, replicas))
+    for k, demand in enumerate(problem.demands):
+        if demand.least_nodes > 1:
+            _spread(problem, k, replicas, used)
     return used
+
+
+def count_replica_nodes(problem: FleetProblem, demand: int, replicas: Sequence[int]) -> list[int]:
+    """Nodes of each group that the replicas of a demand stand on if each of them has its own."""
+    out = [0] * len(problem.groups)
+    for variant, n in zip(problem.variants, replicas, strict=True):
+        if n and variant.demand == demand:
+            out[problem.pools[variant.pool].group] += n * variant.nodes
+    return out
+
+
+def _spread(problem: FleetProblem, demand: int, replicas: Sequence[int], used: list[int]) -> None:
+    """Take further nodes, the cheapest first, until the replicas can stand on as many as they should."""
+    most = count_replica_nodes(problem, demand, replicas)
+    apart = sum(min(u, m) for u, m in zip(used, most, strict=True))
+    while apart < problem.demands[demand].least_nodes:
+        more = [g for g, group in enumerate(problem.groups) if used[g] < min(most[g], group.nodes)]
+        if not more:
+            return
+        used[min(more, key=lambda g: problem.groups[g].price)] += 1
+        apart += 1
 
 
 def find_cost(problem: FleetProblem, replicas: Sequence[int]) -> float:
@@ -125,14 +149,14 @@ def has_room(problem: FleetProblem, replicas: Sequence[int]) -> bool:
 
 def list_served(problem: FleetProblem, replicas: Sequence[int]) -> tuple[bool, ...]:
     """Which demands the replicas meet: enough capacity, on enough nodes, by few enough variants."""
-    out = []
+    out, used = [], count_group_nodes(problem, replicas)
     for k, demand in enumerate(problem.demands):
         here = [(v, n) for v, n in zip(problem.variants, replicas, strict=True) if v.demand == k and n]
         capacity = sum(v.capacity * n for v, n in here)
-        nodes = sum(v.nodes * n for v, n in here)
+        most = count_replica_nodes(problem, k, replicas)
         out.append(
             capacity >= demand.amount * (1 - EPSILON)
-            and nodes >= demand.least_nodes
+            and sum(min(u, m) for u, m in zip(used, most, strict=True)) >= demand.least_nodes
             and len(here) <= demand.most_variants
         )
     return tuple(out)

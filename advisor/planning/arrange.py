@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -48,30 +49,42 @@ def _worth(trial: Trial, plan: Plan) -> tuple[bool, bool, bool, float, int]:
     return plan.starts is True, plan.holds_all, plan.on_time is not False, steps, -len(plan.layout.devices)
 
 
-def _arrange(trial: Trial, base: Deployment) -> Plan | None:
-    """Equal copies of an engine that shares a model out over cards."""
-    machine, search, tools = base.machine, trial.search, trial.tools
-    assert machine is not None
-    found: list[SizedUnit] = []
+class SizedUnits(NamedTuple):
+    """Ways to lay out one copy: those that start for sure; one that may; one that does not."""
+
+    sure: list[SizedUnit]
     unsure: tuple[Deployment, MemoryEstimate, CardLayout] | None = None
     failed: tuple[Deployment, MemoryEstimate] | None = None
-    factors = load_plan_rules(tools.rules)
+
+
+def size_units(trial: Trial, base: Deployment) -> SizedUnits:
+    """Every way to lay one copy out over the cards of the machine, with its memory and the requests that it holds."""
+    search, tools = trial.search, trial.tools
     at_once = find_own_flag(tools.entry, "sequences")
     if at_once:  # the most that one copy is asked for
-        more = factors.admitted if search.traffic.rate is not None else 1
+        more = load_plan_rules(tools.rules).admitted if search.traffic.rate is not None else 1
         base = with_settings(base, {at_once: more * search.traffic.users})
+    found = SizedUnits([])
     for unit in list_units(base, tools.entry):
-        if unit.last_resort and found:
+        if unit.last_resort and found.sure:
             break
         memory = ask(trial, unit.deployment)
         if memory is None:
             continue
         if memory.fits:
-            found.append(SizedUnit(unit, memory, count_held(trial, unit.deployment, memory)))
+            found.sure.append(SizedUnit(unit, memory, count_held(trial, unit.deployment, memory)))
         elif memory.fits is None:
-            unsure = unsure or (unit.deployment, memory, unit.layout)
+            found = found._replace(unsure=found.unsure or (unit.deployment, memory, unit.layout))
         else:
-            failed = unit.deployment, memory
+            found = found._replace(failed=(unit.deployment, memory))
+    return found
+
+
+def _arrange(trial: Trial, base: Deployment) -> Plan | None:
+    """Equal copies of an engine that shares a model out over cards."""
+    machine, search, tools = base.machine, trial.search, trial.tools
+    assert machine is not None
+    factors, found = load_plan_rules(tools.rules), size_units(trial, base)
 
     def rate(sized: SizedUnit, users: int, long: bool = False) -> SpeedEstimate | None:
         return estimate_rate(trial, sized.unit.deployment, sized.memory, users, long)
@@ -79,20 +92,21 @@ def _arrange(trial: Trial, base: Deployment) -> Plan | None:
     targets = objective.find_targets(search.workload, machine, tools.rules)
     cards, priority = len(machine.usable_devices), search.workload.priority
     best = objective.choose_arrangement(
-        found, cards, machine.nodes, search.traffic, targets, priority, factors, rate
+        found.sure, cards, machine.nodes, search.traffic, targets, priority, factors, rate
     )  # fmt: skip
     if best is not None:
-        return _finish(trial, best, factors.admitted)
-    if unsure is not None:
-        return make_unsure_plan(trial, *unsure)
-    if failed is not None:
-        note_failure(trial, *failed)
+        return finish_arrangement(trial, best)
+    if found.unsure is not None:
+        return make_unsure_plan(trial, *found.unsure)
+    if found.failed is not None:
+        note_failure(trial, *found.failed)
     return None
 
 
-def _finish(trial: Trial, best: objective.Arrangement, most_admitted: int) -> Plan:
+def finish_arrangement(trial: Trial, best: objective.Arrangement) -> Plan:
     """The chosen arrangement as a plan, sized for the requests of full length that it holds."""
     traffic, tools, unit = trial.search.traffic, trial.tools, best.sized.unit
+    most_admitted = load_plan_rules(tools.rules).admitted
     nodes = count_copy_nodes(unit, best.copies)
     deployment, layout, servers = copy_unit(unit, best.copies // nodes, tools.entry)
     if nodes > 1:
@@ -121,14 +135,14 @@ def _place(trial: Trial, base: Deployment) -> Plan | None:
     throughput = trial.search.workload.priority == "throughput"
     plan = None
     for nodes in range(most if throughput else 1, most + 1):
-        found = _place_on(trial, base, nodes)
+        found = place_on_nodes(trial, base, nodes)
         plan = found or plan
         if found is None or (found.starts and found.holds_all and found.on_time is not False):
             break
     return plan
 
 
-def _place_on(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
+def place_on_nodes(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
     """A server on each of so many nodes, with host memory or without."""
     machine, search, tools = base.machine, trial.search, trial.tools
     assert machine is not None

@@ -110,7 +110,7 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
     Formats are tried in their order of preference, a smaller cache after all of them, host memory last. The first whose
     plan starts for sure, holds the users and is on time is taken; else the best of what starts; else what may start.
     """
-    tools = _prepare(entry, search, rules)
+    tools = prepare_engine(entry, search, rules)
     if isinstance(tools, Rejection):
         return tools
     refused: list[Reason] = []
@@ -139,7 +139,7 @@ def _compare(tried: TriedFormat, plan: Plan, rules: Catalog) -> TriedFormat:
     return msgspec.structs.replace(tried, larger=wider and tried.fits is False)
 
 
-def _prepare(entry: Engine, search: SearchRequest, rules: Catalog) -> EngineTools | Rejection:
+def prepare_engine(entry: Engine, search: SearchRequest, rules: Catalog) -> EngineTools | Rejection:
     """What estimates of the engine need, or why it is not looked at."""
     forbidden = search.policy.forbidden(entry.id, search.facts)
     if forbidden is not None:

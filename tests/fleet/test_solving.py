@@ -78,7 +78,6 @@ def pack(problem: FleetProblem, replicas: tuple[int, ...]) -> list[int] | None:
 def try_all(problem: FleetProblem) -> tuple[tuple[int, ...], float]:
     """(unserved of each priority, the highest first; cost) of the best plan there is."""
     best: tuple[tuple[int, ...], float] = ((99,) * 3, math.inf)
-    levels = sorted({d.priority for d in problem.demands}, reverse=True)
     most = []
     for v in problem.variants:
         need = problem.demands[v.demand]
@@ -89,19 +88,33 @@ def try_all(problem: FleetProblem) -> tuple[tuple[int, ...], float]:
         used = pack(problem, replicas)
         if used is None:
             continue
-        served = []
-        for d, demand in enumerate(problem.demands):
-            mine = [(v, n) for v, n in zip(problem.variants, replicas, strict=True) if n and v.demand == d]
-            served.append(
-                sum(v.capacity * n for v, n in mine) >= demand.amount - 1e-9
-                and sum(v.nodes * n for v, n in mine) >= demand.least_nodes
-                and len(mine) <= demand.most_variants
-            )
-        missing = tuple(
-            sum(d.priority == level and not s for d, s in zip(problem.demands, served, strict=True)) for level in levels
-        )
-        best = min(best, (missing, sum(n * g.price for n, g in zip(used, problem.groups, strict=True))))
+        for more in itertools.product(*(range(3) for _ in problem.groups)):  # further nodes, to stand apart on
+            paid = [u + m for u, m in zip(used, more, strict=True)]
+            if any(more) and (all(d.least_nodes < 2 for d in problem.demands)):
+                break
+            if all(n <= g.nodes for n, g in zip(paid, problem.groups, strict=True)):
+                best = min(best, judge(problem, replicas, paid))
     return best
+
+
+def judge(problem: FleetProblem, replicas: tuple[int, ...], paid: list[int]) -> tuple[tuple[int, ...], float]:
+    levels = sorted({d.priority for d in problem.demands}, reverse=True)
+    served = []
+    for d, demand in enumerate(problem.demands):
+        mine = [(v, n) for v, n in zip(problem.variants, replicas, strict=True) if n and v.demand == d]
+        apart = sum(
+            min(paid[g], sum(v.nodes * n for v, n in mine if problem.pools[v.pool].group == g))
+            for g in range(len(problem.groups))
+        )
+        served.append(
+            sum(v.capacity * n for v, n in mine) >= demand.amount - 1e-9
+            and apart >= demand.least_nodes
+            and len(mine) <= demand.most_variants
+        )
+    missing = tuple(
+        sum(d.priority == level and not s for d, s in zip(problem.demands, served, strict=True)) for level in levels
+    )
+    return missing, sum(n * g.price for n, g in zip(paid, problem.groups, strict=True))
 
 
 def rank(problem: FleetProblem, solution: Solution) -> tuple[tuple[int, ...], float]:

@@ -1,0 +1,315 @@
+"""The ways to run a replica of a model on a pool: engine, weight format, devices, and what each serves in time.
+
+Engines come in the order of the guide, formats and layouts from the planner. What a pool offers depends on that pool
+and the demand alone, so more pools never take a way away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.advice.engine_search import list_in_order
+from advisor.advice.recommend_request import (
+    GuideResult,
+    RecommendRequest,
+    ask_guide,
+    build_search_request,
+    load_main_guide,
+    with_checkpoint_kind,
+    with_whole_context,
+)
+from advisor.catalog import Catalog
+from advisor.catalog.resolve import ResolvedModel
+from advisor.catalog.types import Engine
+from advisor.decision.filters import hardware_support
+from advisor.deployment import SpeedEstimate
+from advisor.engines.flags import find_own_flag
+from advisor.fleet.capacity import CONFIDENCES, Capacity, MissedTargets, find_capacity, with_percentile
+from advisor.fleet.demand import ModelDemand
+from advisor.fleet.fleet_rules import FleetRules, load_fleet_rules
+from advisor.formats import native_format
+from advisor.machines.types import Machine
+from advisor.planning import objective
+from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
+from advisor.planning.candidates import Attempt, Bounds, EngineTools, find_too_large, list_attempts, make_base
+from advisor.planning.format_candidates import find_usable_formats, has_download
+from advisor.planning.objective import Arrangement, SizedUnit
+from advisor.planning.plan_rules import load_plan_rules
+from advisor.planning.search import prepare_engine
+from advisor.planning.search_request import SearchRequest
+from advisor.planning.traffic import Traffic
+from advisor.planning.trial import Trial, estimate_rate, note_failure
+from advisor.planning.types import Plan, TriedFormat
+
+STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
+
+
+class ReplicaCandidate(NamedTuple):
+    """One way to run a replica. `likely` and `safe` are None where the targets are not met at that confidence."""
+
+    engine: str
+    quantization: str
+    bits: float
+    devices: int  # of one node
+    nodes: int
+    likely: Capacity | None
+    safe: Capacity | None
+    trial: Trial
+    sized: SizedUnit | None  # None: a whole-node server, whose plan is `plan`
+    plan: Plan | None = None
+
+
+class Refusal(NamedTuple):
+    """Why a pool offers nothing for a model."""
+
+    code: str  # does_not_fit, too_slow, engine, unknown
+    text: str
+    needs_bytes: int | None = None
+    times: MissedTargets | None = None
+
+
+class Offer(NamedTuple):
+    """What one pool has for one model."""
+
+    candidates: tuple[ReplicaCandidate, ...]
+    refusal: Refusal | None = None
+
+
+def list_candidates(
+    demand: ModelDemand, found: ResolvedModel, machine: Machine, node_count: int, rules: Catalog
+) -> Offer:
+    """The ways to run a replica on nodes like `machine`, of which there are so many. Raises BadInput for a demand that
+    contradicts the model."""
+    defaults = load_fleet_rules(rules)
+    on_one = _list_on(demand, found, msgspec.structs.replace(machine, nodes=1), rules, defaults)
+    refusal = on_one.refusal
+    if on_one.candidates or refusal is None or refusal.code != "does_not_fit" or not machine.usable_devices:
+        return on_one
+    for nodes in range(2, min(node_count, defaults.most_nodes) + 1):
+        over = _list_on(demand, found, msgspec.structs.replace(machine, nodes=nodes), rules, defaults)
+        if over.candidates:
+            return over
+    return on_one
+
+
+def _list_on(
+    demand: ModelDemand, found: ResolvedModel, machine: Machine, rules: Catalog, defaults: FleetRules
+) -> Offer:
+    """The ways of the first engine that has any."""
+    guide = load_main_guide(rules)
+    many = msgspec.structs.replace(demand.workload, rate=None, concurrency=defaults.users_asked_for)
+    request = with_checkpoint_kind(RecommendRequest(machine, many, demand.model), found)
+    request = with_whole_context(request, found.model)
+    guide_result = ask_guide(request, found.model, guide, rules)
+    refusals: list[Refusal] = []
+    for entry in _list_engines(demand, guide_result, rules):
+        asked = entry if entry.id in demand.engines else None
+        search = build_search_request(request, found, guide_result, guide, rules, asked)
+        traffic = with_percentile(
+            msgspec.structs.replace(search.traffic, rate=demand.workload.rate, burst=demand.workload.burst),
+            demand.percentile,
+        )
+        work = msgspec.structs.replace(search.workload, rate=demand.workload.rate)
+        offer = _list_for_engine(entry, search._replace(traffic=traffic, workload=work), demand, rules, defaults)
+        if offer.candidates:
+            return offer
+        if offer.refusal is not None:
+            refusals.append(offer.refusal)
+    order = ("too_slow", "does_not_fit", "unknown", "engine")
+    refusals.sort(key=lambda r: order.index(r.code))
+    return Offer((), refusals[0] if refusals else Refusal("engine", "no engine of those allowed serves this here"))
+
+
+def _list_engines(demand: ModelDemand, guide_result: GuideResult, rules: Catalog) -> list[Engine]:
+    """Servers that may be used, the guide's first."""
+    listed = list(guide_result.decision.engines)
+    out = []
+    for entry in list_in_order(listed, None, rules):
+        if demand.engines and entry.id not in demand.engines:
+            continue
+        if entry.kind != "engine" and entry.id not in (*listed, *demand.engines):
+            continue
+        support = hardware_support(entry, str(guide_result.facts.get("gpu.vendor")))
+        own = entry.id in listed or entry.id in demand.engines
+        if own or (support is not None and support.support == "yes"):
+            out.append(entry)
+    return out
+
+
+def _list_for_engine(
+    entry: Engine, search: SearchRequest, demand: ModelDemand, rules: Catalog, defaults: FleetRules
+) -> Offer:
+    tools = prepare_engine(entry, search, rules)
+    if not isinstance(tools, EngineTools):
+        text = next((r.text for r in tools.reasons), f"{entry.name} serves nothing here")
+        return Offer((), Refusal("engine", text))
+    asked = search._replace(quantization=None)
+    usable = list(find_usable_formats(entry, asked, rules, []))
+    if demand.quantizations:
+        usable = []
+        for name in demand.quantizations:
+            usable += find_usable_formats(entry, search._replace(quantization=name), rules, [])
+    attempts = [a for a in list_attempts(tools, search, usable) if not a.offload]
+    if not attempts:
+        return Offer((), Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
+    tried: list[TriedFormat] = []
+    late: list[MissedTargets] = []
+    for tier in _list_tiers(attempts, tools, search, bool(demand.quantizations), defaults):
+        found: dict[tuple[int, int, str], ReplicaCandidate] = {}
+        for attempt in tier:
+            for candidate in _list_for_attempt(Trial(tools, search, attempt, Bounds(), tried), defaults, late):
+                key = candidate.devices, candidate.nodes, candidate.quantization
+                if key not in found or _worth(candidate) > _worth(found[key]):
+                    found[key] = candidate
+        if found:
+            return Offer(tuple(found.values()))
+    if late:
+        text = f"{entry.name} is too slow here"
+        return Offer((), Refusal("too_slow", text, times=min(late, key=lambda m: (m.tpot_s or 0, m.ttft_s or 0))))
+    least = min((t.needs_bytes for t in tried if t.fits is False and t.needs_bytes), default=None)
+    said = next((t.text for t in reversed(tried)), None)
+    code = "does_not_fit" if any(t.fits is False for t in tried) or not tried else "unknown"
+    return Offer((), Refusal(code, said or f"{entry.name} serves nothing here", least))
+
+
+def _worth(candidate: ReplicaCandidate) -> tuple[float, float]:
+    """What is better of two layouts of as many devices."""
+    return tuple(c.amount if c else 0.0 for c in (candidate.likely, candidate.safe))  # type: ignore[return-value]
+
+
+def _list_tiers(
+    attempts: Sequence[Attempt], tools: EngineTools, search: SearchRequest, named: bool, defaults: FleetRules
+) -> list[list[Attempt]]:
+    """Formats that are as good as each other: those of eight bits and more, and the one that the model is published
+    in; then four bits; then less; each with the engine's own cache type first."""
+    known = [a for a in attempts if has_download(tools.entry, search, a.chosen.quantization)] or list(attempts)
+    own, tiers = native_format(search.model), dict[tuple[bool, bool, bool], list[Attempt]]()
+    for attempt in known:
+        weights = attempt.chosen.quantization
+        wide = named or weights.id == own or weights.bits_nominal >= defaults.least_bits
+        key = (not wide, attempt.narrow and not wide, attempt.cache != "auto")
+        tiers.setdefault(key, []).append(attempt)
+    return [tiers[k] for k in sorted(tiers)]
+
+
+def _list_for_attempt(trial: Trial, defaults: FleetRules, late: list[MissedTargets]) -> list[ReplicaCandidate]:
+    """What one format offers: for each number of devices the layout that serves the most."""
+    tools, search = trial.tools, trial.search
+    much = find_too_large(tools, search, trial.attempt.chosen.quantization, False)
+    if much is not None:
+        trial.tried.append(much)
+        return []
+    machine = search.machine
+    base = make_base(tools, search, trial.attempt, machine)
+    if not (find_own_flag(tools.entry, "tensor_parallel") and machine.usable_devices):
+        return _list_whole_nodes(trial, defaults, late)
+    best: dict[tuple[int, int], ReplicaCandidate] = {}
+    for users in STEPS:
+        sized_for = _with_users(trial, users)
+        units = size_units(sized_for, base)
+        if units.failed is not None and not units.sure:
+            note_failure(trial, *units.failed)
+        full = False
+        for sized in units.sure:
+            candidate = _make_candidate(sized_for, sized, machine, late)
+            if candidate is None:
+                continue
+            key = candidate.devices, candidate.nodes
+            if key not in best or _worth(candidate) > _worth(best[key]):
+                best[key] = candidate
+            full |= max((c.users for c in (candidate.likely, candidate.safe) if c), default=0) >= 2 * users
+        if not full:
+            break
+    return list(best.values())
+
+
+def _with_users(trial: Trial, users: int) -> Trial:
+    search = trial.search
+    traffic = msgspec.structs.replace(search.traffic, users=users)
+    return trial._replace(search=search._replace(traffic=traffic))
+
+
+def _make_candidate(
+    trial: Trial, sized: SizedUnit, machine: Machine, late: list[MissedTargets]
+) -> ReplicaCandidate | None:
+    nodes = sized.unit.layout.nodes
+    cards = sized.unit.cards // nodes
+    if machine.nodes > 1 and nodes != machine.nodes:
+        return None  # fits on fewer, which was looked at
+    rate = partial(estimate_rate, trial, sized.unit.deployment, sized.memory)
+    likely, safe = _find_both(trial, rate, sized.held, late)
+    if likely is None and safe is None:
+        return None
+    weights = trial.attempt.chosen.quantization
+    return ReplicaCandidate(
+        trial.tools.entry.id, weights.id, weights.bits_nominal, cards, nodes, likely, safe, trial, sized
+    )
+
+
+def _find_both(
+    trial: Trial, rate: partial[SpeedEstimate | None], held: int, late: list[MissedTargets]
+) -> tuple[Capacity | None, Capacity | None]:
+    search, rules = trial.search, trial.tools.rules
+    targets = objective.find_targets(search.workload, search.machine, rules)
+    spare = load_plan_rules(rules).spare
+    out: list[Capacity | None] = []
+    for confidence in CONFIDENCES:
+        found = find_capacity(rate, held, search.traffic, targets, spare, confidence)
+        if isinstance(found, MissedTargets):
+            if confidence == "likely":
+                late.append(found)
+            found = None
+        out.append(found)
+    return out[0], out[1]
+
+
+def _list_whole_nodes(trial: Trial, defaults: FleetRules, late: list[MissedTargets]) -> list[ReplicaCandidate]:
+    """An engine that takes memory for each request: a server on the whole node, for as many users as it serves."""
+    if trial.search.machine.nodes > 1:
+        return []
+    best: ReplicaCandidate | None = None
+    users = 1
+    while users <= defaults.most_users:
+        asked = _with_users(trial, users)
+        base = make_base(asked.tools, asked.search, asked.attempt, asked.search.machine)
+        plan = place_on_nodes(asked, base, 1)
+        if plan is None or not plan.starts or plan.memory.fits is not True or not plan.holds_all:
+            break
+        rate = partial(_rate_plan, asked, plan)
+        likely, safe = _find_both(asked, rate, users, late)
+        if likely is None and safe is None:
+            break
+        weights = asked.attempt.chosen.quantization
+        devices = max(1, len(asked.search.machine.usable_devices))
+        made = ReplicaCandidate(
+            asked.tools.entry.id, weights.id, weights.bits_nominal, devices, 1, likely, safe, asked, None, plan
+        )
+        if best is not None and _worth(made) <= _worth(best):
+            break
+        best = made
+        users *= 2
+    return [best] if best is not None else []
+
+
+def _rate_plan(trial: Trial, plan: Plan, users: int, long: bool = False) -> SpeedEstimate | None:
+    return estimate_rate(trial, plan.deployment, plan.memory, users, long)
+
+
+def make_replica_plan(candidate: ReplicaCandidate, users: int) -> Plan:
+    """The deployment of a candidate, sized for so many requests at once."""
+    if candidate.sized is None:
+        assert candidate.plan is not None
+        return candidate.plan
+    trial = _with_users(candidate.trial, max(1, users))
+    sized = candidate.sized
+    speed = estimate_rate(trial, sized.unit.deployment, sized.memory, max(1, users))
+    return finish_arrangement(trial, Arrangement(sized, 1, speed, True, True))
+
+
+def find_traffic(candidate: ReplicaCandidate) -> Traffic:
+    """The traffic that a candidate was looked at for."""
+    return candidate.trial.search.traffic

@@ -1,0 +1,168 @@
+"""What a fleet has to serve: the DEMAND file, a model with its traffic and targets for each entry."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from advisor.advice.model_choice import ALLOWED as LICENCES
+from advisor.catalog import Catalog
+from advisor.deployment import UseCase, Workload
+from advisor.errors import BadFile, BadInput, UnknownName
+from advisor.files import read_yaml
+from advisor.fleet.fleet_rules import load_fleet_rules
+from advisor.near import near_matches
+from advisor.record import Record
+
+MOST_MODELS = 1000
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Tokens = Annotated[int, Meta(ge=1, le=100_000_000)]
+
+
+class DemandEntry(Record, frozen=True, kw_only=True):
+    """One entry of the file, as it is written."""
+
+    model: str
+    name: str | None = None  # how answers call it, where one model stands twice
+    rate: Annotated[float, Meta(gt=0, le=1e6)] | None = None  # requests a second, mean
+    users: Annotated[int, Meta(ge=1, le=1_000_000)] | None = None  # requests at once
+    burst: Annotated[float, Meta(ge=1, le=1000)] = 1.0
+    use_case: UseCase = "chat"
+    context: Tokens | None = None
+    prompt_tokens: Tokens | None = None
+    prompt_p95: Tokens | None = None
+    output_tokens: Tokens | None = None
+    output_p95: Tokens | None = None
+    shared_prefix: Annotated[float, Meta(ge=0, le=1)] | None = None
+    trace: str | None = None  # file beside this one, instead of rate and tokens
+    ttft_s: Seconds | None = None
+    tpot_s: Seconds | None = None
+    percentile: Annotated[float, Meta(ge=0.5, lt=1)] | None = None  # of the requests that keep the targets
+    priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0  # higher ones are served first
+    spread: Annotated[int, Meta(ge=1, le=1000)] = 1  # nodes that its replicas stand on, at least
+    engines: tuple[str, ...] = ()  # allowed ones
+    quantizations: tuple[str, ...] = ()  # allowed ones
+    licence: str | None = None  # permissive, commercial: what the model's must be
+    variants: Annotated[int, Meta(ge=1, le=20)] | None = None  # kinds of replicas, at most
+
+
+class ModelDemand(Record, frozen=True, kw_only=True):
+    """What one model has to serve, ready for the planner."""
+
+    name: str
+    model: str
+    workload: Workload  # its concurrency is the users where no rate was given
+    percentile: float
+    priority: int
+    spread: int
+    engines: tuple[str, ...]
+    quantizations: tuple[str, ...]
+    licence: str | None
+    variants: int
+
+    @property
+    def amount(self) -> float:
+        """Requests a second of a busy moment; without a rate the users."""
+        rate = self.workload.rate
+        return float(self.workload.concurrency) if rate is None else rate * self.workload.burst
+
+
+def read_demand(path: str | Path, rules: Catalog) -> tuple[ModelDemand, ...]:
+    """The models of a DEMAND file (YAML or JSON: `models:` with a list).
+
+    Raises BadFile for what cannot be read, naming the entry, and UnknownName for engines and formats that are unknown.
+    """
+    raw = read_yaml(path)
+    if not isinstance(raw, dict) or not isinstance(raw.get("models"), list):
+        raise BadFile(path, "holds no `models:` list (docs/fleet.md shows one)")
+    for key in raw:
+        if key != "models":
+            raise BadFile(path, f"unknown key {str(key)[:40]!r}; it takes models")
+    if not 1 <= len(raw["models"]) <= MOST_MODELS:
+        raise BadFile(path, f"{len(raw['models'])} models; between 1 and {MOST_MODELS} can be planned for")
+    found = tuple(_read_entry(entry, k, Path(path), rules) for k, entry in enumerate(raw["models"], 1))
+    names: set[str] = set()
+    for demand in found:
+        if demand.name in names:
+            raise BadFile(path, f"{demand.name} stands twice: give each entry a `name` of its own")
+        names.add(demand.name)
+    return found
+
+
+def _read_entry(raw: Any, number: int, path: Path, rules: Catalog) -> ModelDemand:
+    where = f"models[{number}]"
+    if not isinstance(raw, dict):
+        raise BadFile(path, f"{where} is no mapping with `model:`")
+    known = DemandEntry.__struct_fields__
+    for key in raw:
+        if key not in known:
+            near = near_matches(str(key), known)
+            raise BadFile(path, f"{where}: unknown key {str(key)[:40]!r}" + (f" ({near[0]}?)" if near else ""))
+    try:
+        entry = msgspec.convert(raw, DemandEntry)
+    except msgspec.ValidationError as e:
+        raise BadFile(path, f"{where}: {e}") from None
+    return _complete(entry, where, path, rules)
+
+
+def _complete(entry: DemandEntry, where: str, path: Path, rules: Catalog) -> ModelDemand:
+    if entry.trace is not None:
+        entry = _with_trace(entry, where, path)
+    if (entry.rate is None) == (entry.users is None):
+        raise BadFile(path, f"{where} ({entry.model}): either `rate` (requests a second) or `users` is expected")
+    if entry.licence is not None and entry.licence not in LICENCES:
+        raise BadFile(path, f"{where}: licence {entry.licence[:40]!r}; it is one of {', '.join(LICENCES)}")
+    try:
+        engines = tuple(rules.engine(e).id for e in entry.engines)
+        quantizations = tuple(rules.quantization(q).id for q in entry.quantizations)
+    except UnknownName as e:
+        raise BadFile(path, f"{where}: {e.line()}") from None
+    defaults = load_fleet_rules(rules)
+    return ModelDemand(
+        name=entry.name or entry.model,
+        model=entry.model,
+        workload=Workload(
+            use_case=entry.use_case,
+            concurrency=entry.users or 1,
+            rate=entry.rate,
+            burst=entry.burst,
+            context=entry.context,
+            prompt_tokens=entry.prompt_tokens,
+            prompt_p95=entry.prompt_p95,
+            output_tokens=entry.output_tokens,
+            output_p95=entry.output_p95,
+            shared_prefix=entry.shared_prefix,
+            ttft_s=entry.ttft_s,
+            tpot_s=entry.tpot_s,
+        ),
+        percentile=entry.percentile or defaults.percentile,
+        priority=entry.priority,
+        spread=entry.spread,
+        engines=engines,
+        quantizations=quantizations,
+        licence=entry.licence,
+        variants=entry.variants or defaults.most_variants,
+    )
+
+
+def _with_trace(entry: DemandEntry, where: str, path: Path) -> DemandEntry:
+    """The entry with the rate and the lengths of its trace; what it says itself comes first."""
+    from advisor.planning.trace import read_trace
+
+    try:
+        found = read_trace(path.parent / str(entry.trace))
+    except (BadFile, BadInput) as e:
+        raise BadFile(path, f"{where}: trace: {e.message}") from None
+    given = {
+        "prompt_tokens": entry.prompt_tokens or found.prompt_mean,
+        "prompt_p95": entry.prompt_p95 or found.prompt_p95,
+        "output_tokens": entry.output_tokens or found.output_mean,
+        "output_p95": entry.output_p95 or found.output_p95,
+        "shared_prefix": entry.shared_prefix if entry.shared_prefix is not None else found.shared_prefix,
+        "burst": entry.burst if entry.burst != 1.0 else found.burst,
+        "rate": entry.rate if entry.rate is not None or entry.users is not None else found.rate,
+    }
+    return msgspec.structs.replace(entry, **given)
