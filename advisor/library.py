@@ -112,16 +112,22 @@ def estimate(deployment: Deployment | EstimateRequest | Mapping[str, Any], *, ru
 
 @_options_checked
 def estimate_many(
-    requests: Iterable[EstimateRequest | Mapping[str, Any]], *, jobs: int = 1, rules: Catalog | None = None
+    requests: Iterable[EstimateRequest | Mapping[str, Any]],
+    *,
+    jobs: int = 1,
+    shard: str | None = None,
+    rules: Catalog | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Answers of `advise estimate --jsonl` for many requests, in order, with constant memory; `jobs` processes.
 
-    What is wrong with a request is its answer: {"id": ..., "error": {"code", "message", "near"}}. Raises BadInput for
-    one that JSON cannot hold.
+    `shard="3/16"`: only every 16th request, from number 3 on, counted from 0. What is wrong with a request is its
+    answer: {"id": ..., "error": {"code", "message", "near"}}. Raises BadInput for one that JSON cannot hold, and for a
+    shard that there is not.
     """
-    from advisor.batch import answer_lines
+    from advisor.batch import WHOLE, answer_lines, parse_shard, take_shard
 
-    for line in answer_lines((_line(r) for r in requests), rules.roots if rules is not None else None, jobs):
+    asked = take_shard(requests, WHOLE if shard is None else parse_shard(shard))
+    for line in answer_lines((_line(r) for r in asked), rules.roots if rules is not None else None, jobs):
         yield msgspec.json.decode(line)
 
 

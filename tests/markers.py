@@ -28,7 +28,13 @@ MARKED = {
         "report/test_accuracy.py",
         "speed/test_calibration.py",
     ),
-    "documents": ("test_docs.py", "check/test_reference.py", "report/test_accuracy.py", "report/test_engine_pages.py"),
+    "documents": (
+        "test_docs.py",
+        "test_sweeps.py",
+        "check/test_reference.py",
+        "report/test_accuracy.py",
+        "report/test_engine_pages.py",
+    ),
     "programs": (
         "check/test_flags_against_llama_server.py",
         "check/test_shell.py",

@@ -8,6 +8,7 @@ from advisor.cli.lazy_group import LazyGroup
 
 COMMANDS = {
     "show": ("advisor.cli.fleet_show", "The nodes that are there: pools of equal ones, and what was set aside."),
+    "plan": ("advisor.cli.fleet_plan", "Which replicas of which model run on which nodes."),
 }
 
 

@@ -20,6 +20,7 @@ class NodePart(Record, frozen=True, kw_only=True):
     devices: int  # there; 0 = the node computes on its processors
     devices_free: int | None  # that nobody has taken; None = not known
     free_indices: tuple[int, ...] | None = None  # which ones are free, where the source says it
+    resource: str | None = None  # what pods and jobs ask for to get one: "nvidia.com/gpu", "gpu:h100", "GPU"
 
 
 class Node(Record, frozen=True, kw_only=True):
@@ -55,6 +56,7 @@ class Pool(Record, frozen=True, kw_only=True):
     devices: int  # of one node
     devices_free: int | None
     free_indices: tuple[int, ...] | None = None
+    resource: str | None = None  # what pods and jobs ask for to get a device
     price_per_hour: float | None = None  # of one node, with all that is in it
     labels: dict[str, str] = {}
     notes: tuple[str, ...] = ()
@@ -80,6 +82,7 @@ class Pool(Record, frozen=True, kw_only=True):
             "host_memory_bytes": self.machine.memory.usable_bytes,
             "devices": self.devices,
             "devices_free": self.devices_free,
+            "resource": self.resource,
             "needs_probe": not self.memory_known,
             "price_per_hour": self.price_per_hour,
             "labels": self.labels,

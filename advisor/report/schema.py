@@ -26,6 +26,7 @@ from advisor.decision.types import ConditionOutcome, Reason
 from advisor.deployment import Basis, DeviceMemory, Holds, KvCache, Setting, SpeedEstimate, Workload
 from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.estimation import EstimateRequest
+from advisor.fleet.types import SetAside, SourceKind
 from advisor.machines.types import Machine
 from advisor.planning.types import CardLayout, TriedFormat
 from advisor.record import SCHEMA_VERSION, Record
@@ -232,6 +233,38 @@ class CompareAnswer(Record, frozen=True, kw_only=True):
     sources: list[Comparison]
 
 
+class PoolAnswer(Record, frozen=True, kw_only=True):
+    """Equal nodes. Nodes with several kinds of devices stand in one pool for each; these have the same `group`."""
+
+    id: str
+    group: str
+    nodes: int
+    node_names: list[str]
+    hardware: str | None
+    accelerator: str | None
+    vendor: str | None
+    device_memory_bytes: int | None
+    mig_profile: str | None
+    host_memory_bytes: int | None
+    devices: int
+    devices_free: int | None
+    resource: str | None
+    needs_probe: bool
+    price_per_hour: float | None
+    labels: dict[str, str]
+    notes: list[str]
+
+
+class FleetShowAnswer(Record, frozen=True, kw_only=True):
+    """`advise fleet show --json`. Every node is in a pool, or set aside with the reason."""
+
+    source: SourceKind
+    pools: list[PoolAnswer]
+    set_aside: list[SetAside]
+    currency: str | None
+    notes: list[str]
+
+
 SHAPES: dict[str, type] = {
     "request": EstimateRequest,
     "estimate": EstimateAnswer,
@@ -245,6 +278,7 @@ SHAPES: dict[str, type] = {
     "migrate": Migration,
     "probe": Machine,
     "bench": BenchResult,
+    "fleet-show": FleetShowAnswer,
     "error": ErrorAnswer,
 }
 

@@ -1,4 +1,4 @@
-"""Ray starts in an environment that has this package.
+"""Ray starts in an environment that has this package, and answers a sweep.
 
 Ray imports amdsmi wherever it is installed, and amdsmi's import raises `KeyError: 'libamd_smi.so'` on machines without
 ROCm: a dependency on it kept Ray 2.60.0 from starting. So it is an extra.
@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from recipes import SHARDS, merge, recipe, write_sweep
 
 TOP = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -44,18 +45,41 @@ def started(words: list[str], seconds: int, **settings: object) -> subprocess.Co
     return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(os.name != "posix", reason="starts a session")
-def test_ray_starts_beside_the_package(tmp_path: Path) -> None:
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True, timeout=120)
-    python = str(tmp_path / "venv/bin/python")
-    installed = started([python, "-m", "pip", "install", "-q", "ray>=2.50", str(TOP)], 600)
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Of an environment with ray and this package."""
+    place = tmp_path_factory.mktemp("ray") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=120)
+    installed = started([str(place / "bin/python"), "-m", "pip", "install", "-q", "ray>=2.50", str(TOP)], 600)
     if "No matching distribution found for ray" in installed.stderr:
         pytest.skip(f"ray has no build for Python {sys.version_info.major}.{sys.version_info.minor}")
     assert installed.returncode == 0, installed.stderr
+    return str(place / "bin/python")
+
+
+def run_ray(words: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """A program that starts Ray, with nothing of an outer Ray."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "PYTHON"))}
-    env = {**kept, "HOME": str(tmp_path), "RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
-    done = started([python, "-c", PROGRAM], 300, cwd=tmp_path, env=env, stdin=subprocess.DEVNULL)
+    env = {**kept, "HOME": str(folder), "RAY_USAGE_STATS_ENABLED": "0", "RAY_raylet_start_wait_time_s": "120"}
+    done = started(words, 300, cwd=folder, env=env, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.splitlines()[-1] == "fits: True"
+    return done
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(os.name != "posix", reason="starts a session")
+def test_ray_starts_beside_the_package(python: str, tmp_path: Path) -> None:
+    assert run_ray([python, "-c", PROGRAM], tmp_path).stdout.splitlines()[-1] == "fits: True"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(os.name != "posix", reason="starts a session")
+def test_the_recipe_for_ray_answers_as_one_process(python: str, tmp_path: Path) -> None:
+    """docs/sweeps.md."""
+    whole = write_sweep(tmp_path)
+    (tmp_path / "sweep.py").write_text(recipe("ray"), encoding="utf-8")
+    run_ray([python, "sweep.py", str(tmp_path)], tmp_path)
+    written = {i: (tmp_path / f"answers/{i}.jsonl").read_text().splitlines(keepends=True) for i in range(SHARDS)}
+    assert merge(written) == whole

@@ -1,0 +1,115 @@
+"""`advise fleet show`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from advisor.cli import options
+
+if TYPE_CHECKING:
+    from advisor.catalog import Catalog
+    from advisor.fleet.types import Inventory
+
+
+@click.command(
+    "show",
+    epilog="""\b
+Examples:
+  kubectl get nodes -o json > nodes.json; kubectl get pods -A -o json > pods.json
+  advise fleet show nodes.json --pods pods.json
+  scontrol show node -o -d | advise fleet show -
+  sinfo --json | advise fleet show - --json
+  advise fleet show fleet.yaml
+  advise fleet show snapshots/             a folder of `advise probe --save NODE.json`
+  advise fleet show --slurm --probe        asks Slurm, then each node by a short job
+  advise fleet show --ray auto --probe
+  advise fleet show --kubernetes --probe > probe.yaml
+
+\b
+fleet.yaml:
+  currency: EUR
+  nodes:
+  - {name: big, count: 4, hardware: "8x H100 80GB SXM, 2TB RAM", price_per_hour: 20}
+  - {name: small, hardware: "2x L40S, 256GB RAM", labels: {zone: a}}
+
+\b
+SOURCE is what kubectl, scontrol (with -d: what jobs have taken), sinfo or ray.nodes()
+say, a folder of snapshots or a file of your own; which one it is, is found out from
+what is in it. Nodes that are drained, cordoned, not ready, or whose cards are handed
+out in shares are set aside, and the reason is said. Nothing is changed on a cluster:
+--probe starts a short job on each node of Slurm and a task on each node of Ray; for
+Kubernetes it prints Jobs for you to apply.
+Exit status: 0, or 2 for an inventory that cannot be read.
+""",
+)
+@click.argument("source", required=False)
+@click.option("--pods", metavar="FILE", help="What pods have taken: kubectl get pods -A -o json.")
+@click.option("--kubernetes", is_flag=True, help="Ask the cluster of kubectl.")
+@click.option("--slurm", is_flag=True, help="Ask Slurm, by scontrol.")
+@click.option("--ray", metavar="ADDRESS", callback=options.refuse_empty, help="Ask a Ray cluster (auto, HOST:PORT).")
+@click.option("--probe", is_flag=True, help="Run `advise probe` on the nodes; for Kubernetes, print Jobs that do.")
+@options.add_rules_option
+@options.as_json
+@options.quiet
+def command(
+    source: str | None,
+    pods: str | None,
+    kubernetes: bool,
+    slurm: bool,
+    ray: str | None,
+    probe: bool,
+    as_json: bool,
+    quiet: bool,
+) -> int:
+    """The nodes that are there: pools of equal ones, and what was set aside."""
+    from advisor.catalog import catalog
+    from advisor.errors import BadInput
+
+    asked = sum((source is not None, kubernetes, slurm, ray is not None))
+    if asked != 1:
+        said = "give one of SOURCE, --kubernetes, --slurm and --ray" if asked else "SOURCE is wanted"
+        raise BadInput(f"{said}: advise fleet show nodes.json, or - for standard input, or --slurm to ask the cluster")
+    if pods is not None and source is None:
+        raise BadInput("--pods goes with a SOURCE; a live cluster is asked for its pods")
+    inventory = _read(source, pods, kubernetes, slurm, ray, probe, catalog(options.list_rule_roots()))
+    if probe and inventory.kind == "kubernetes":
+        from advisor.fleet.inventory.probe_jobs import make_probe_jobs
+
+        click.echo(make_probe_jobs(inventory), nl=False)
+        if not quiet:
+            click.echo("advise: nothing was applied; the first lines say how to", err=True)
+        return 0
+    from advisor.fleet.inventory.pools import make_fleet
+
+    fleet = make_fleet(inventory)
+    if as_json:
+        from advisor.safe_text import make_safe
+
+        options.print_json(make_safe(fleet.to_dict()))
+    else:
+        from advisor.report.fleet_show import describe_fleet
+
+        options.print_text(describe_fleet(fleet))
+    return 0
+
+
+def _read(
+    source: str | None, pods: str | None, kubernetes: bool, slurm: bool, ray: str | None, probe: bool, rules: Catalog
+) -> Inventory:
+    """The inventory of a file or of a cluster. Raises BadInput, BadFile."""
+    from advisor.errors import BadInput
+    from advisor.fleet.inventory import live
+    from advisor.fleet.inventory.source import read_inventory
+
+    if kubernetes:
+        return live.ask_kubernetes(rules)
+    if slurm:
+        return live.ask_slurm(rules, probe)
+    if ray is not None:
+        return live.ask_ray(ray, rules, probe)
+    made = read_inventory(source or "-", rules, pods)
+    if probe and made.kind != "kubernetes":
+        raise BadInput("--probe reaches nodes by --slurm or --ray, or prints Jobs for a Kubernetes SOURCE")
+    return made

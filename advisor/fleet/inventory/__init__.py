@@ -1,0 +1,1 @@
+"""What is there: readers of Kubernetes, Slurm, Ray, snapshots and our own YAML, each to the same nodes."""

@@ -1,0 +1,95 @@
+"""What others wrote, read with bounds: JSON of known shapes in which other fields are passed over, and its numbers."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from advisor.errors import BadFile
+from advisor.files import MAX_DEPTH, nesting, read_bytes
+
+MAX_INVENTORY = 256 * 2**20  # 5,000 nodes of a cluster with all their labels, images and conditions are some 100 MB
+MAX_NODES = 100_000
+MAX_NAME = 253  # characters of a node's name, as DNS has it
+STDIN = "-"
+
+T = TypeVar("T")
+
+
+class ForeignShape(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The base of shapes that other programs write: fields that are not named here are passed over."""
+
+
+def read_source(source: str) -> bytes:
+    """A file, or standard input for `-`, of at most MAX_INVENTORY bytes. Raises BadFile."""
+    if source != STDIN:
+        data = read_bytes(Path(source), MAX_INVENTORY)
+    else:
+        data = sys.stdin.buffer.read(MAX_INVENTORY + 1)
+        if len(data) > MAX_INVENTORY:
+            raise BadFile("standard input", f"is larger than {MAX_INVENTORY // 2**20} MiB, which no inventory needs")
+    return data.removeprefix(b"\xef\xbb\xbf")
+
+
+def decode_as(data: bytes | msgspec.Raw, shape: type[T], where: object) -> T:
+    """JSON as a value of a shape. Raises BadFile (no JSON, other types, nested too deeply)."""
+    try:
+        return msgspec.json.decode(data, type=shape)
+    except RecursionError:
+        raise BadFile(where, "is nested too deeply to be a real file") from None
+    except UnicodeDecodeError:
+        raise BadFile(where, "is not valid JSON: a text in it is not UTF-8") from None
+    except msgspec.ValidationError as e:
+        raise BadFile(where, f"is not what it looks like: {e}") from None
+    except msgspec.DecodeError as e:
+        if nesting(bytes(data)) > MAX_DEPTH:
+            raise BadFile(where, "is nested too deeply to be a real file") from None
+        raise BadFile(where, f"is not valid JSON: {e}") from None
+
+
+def as_shape(value: Any, shape: type[T], where: object) -> T:
+    """Plain values, as YAML has them, as a value of a shape. Raises BadFile."""
+    try:
+        return msgspec.convert(value, shape)
+    except (msgspec.ValidationError, RecursionError) as e:
+        raise BadFile(where, f"is not what it looks like: {e}") from None
+
+
+def as_number(value: object) -> float | None:
+    """A number that stands as such, as text, or as {set, infinite, number}; None for anything else or beyond 2**60."""
+    if isinstance(value, dict):
+        if not value.get("set", True) or value.get("infinite"):
+            return None
+        value = value.get("number")
+    if isinstance(value, str) and len(value) <= 40:
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return value if math.isfinite(value) and abs(value) < 2**60 else None
+
+
+def as_count(value: object) -> int | None:
+    """A whole number from 0; None for anything else."""
+    number = as_number(value)
+    return int(number) if number is not None and number >= 0 and number == int(number) else None
+
+
+def positive(value: object) -> int | None:
+    """A whole number above 0; None for anything else: where a source writes 0, it does not know."""
+    return as_count(value) or None
+
+
+def as_words(value: object) -> tuple[str, ...]:
+    """Texts of a list, or of a text with commas; nothing for anything else."""
+    if isinstance(value, str):
+        value = value.split(",")
+    if not isinstance(value, list):
+        return ()
+    return tuple(x.strip() for x in value if isinstance(x, str) and x.strip() and x.strip() != "(null)")

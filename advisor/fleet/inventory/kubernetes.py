@@ -1,0 +1,272 @@
+"""Nodes of Kubernetes: `kubectl get nodes -o json`, and pods, which tell what is taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from advisor.errors import BadFile
+from advisor.fleet.inventory.cards import CardLookup
+from advisor.fleet.inventory.foreign import MAX_NODES, ForeignShape, as_shape, decode_as, positive
+from advisor.fleet.inventory.label_devices import INSTANCE_TYPES, NodeLabels
+from advisor.fleet.inventory.labels import find_devices
+from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
+from advisor.fleet.types import Inventory, Node
+from advisor.machines.host import normalise_arch
+from advisor.machines.types import Cpu, HostMemory, Os
+
+MAX_PODS = 1_000_000
+PODS_HINT = "what pods have taken is not known: --pods FILE tells (kubectl get pods -A -o json)"
+# keys of taints that keep pods without devices away, which these nodes are meant to do
+DEVICE_TAINTS = (
+    "nvidia.com/", "amd.com/gpu", "gpu.intel.com/", "habana.ai/", "google.com/tpu", "aws.amazon.com/neuron", "sku=gpu",
+)  # fmt: skip
+# labels by which files for a node select it
+SELECTING = (
+    "nvidia.com/gpu.product", "amd.com/gpu.product-name", "gpu.intel.com/product", "cloud.google.com/gke-accelerator",
+    "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gke-tpu-topology", *INSTANCE_TYPES[:1],
+    "topology.kubernetes.io/zone",
+)  # fmt: skip
+Taken = Mapping[str, Mapping[str, int]]  # node -> resource -> devices
+
+
+class _Metadata(ForeignShape, frozen=True, kw_only=True):
+    name: str | None = None
+    labels: dict[str, str] | None = None
+    deletionTimestamp: str | None = None
+
+
+class _Taint(ForeignShape, frozen=True, kw_only=True):
+    key: str | None = None
+    value: str | None = None
+    effect: str | None = None
+
+
+class _Resources(ForeignShape, frozen=True, kw_only=True):
+    requests: dict[str, str | int | float] | None = None
+    limits: dict[str, str | int | float] | None = None
+
+
+class _Container(ForeignShape, frozen=True, kw_only=True):
+    resources: _Resources | None = None
+    restartPolicy: str | None = None
+
+
+class _Spec(ForeignShape, frozen=True, kw_only=True):
+    unschedulable: bool | None = None
+    taints: list[_Taint] | None = None
+    nodeName: str | None = None
+    containers: list[_Container] | None = None
+    initContainers: list[_Container] | None = None
+
+
+class _Condition(ForeignShape, frozen=True, kw_only=True):
+    type: str | None = None
+    status: str | None = None
+    reason: str | None = None
+
+
+class _Status(ForeignShape, frozen=True, kw_only=True):
+    capacity: dict[str, str | int | float] | None = None
+    allocatable: dict[str, str | int | float] | None = None
+    conditions: list[_Condition] | None = None
+    phase: str | None = None
+
+
+class _Item(ForeignShape, frozen=True, kw_only=True):
+    """A node or a pod."""
+
+    kind: str | None = None
+    metadata: _Metadata = _Metadata()
+    spec: _Spec | None = None
+    status: _Status | None = None
+
+
+class _List(ForeignShape, frozen=True, kw_only=True):
+    kind: str | None = None
+    items: list[msgspec.Raw] | None = None
+
+
+class PodList(NamedTuple):
+    """A list of pods in JSON, and where it comes from."""
+
+    data: bytes
+    where: object
+
+
+def read_kubernetes(data: bytes, where: object, lookup: CardLookup, pods: PodList | None = None) -> Inventory:
+    """The nodes of a list in JSON; pods in it, or in a list of their own, tell what is taken. Raises BadFile."""
+    nodes, taken = _split(_items(data, where), where)
+    if pods is not None:
+        others, taken = _split(_items(pods.data, pods.where), pods.where)
+        if taken is None and (others or decode_as(pods.data, _List, pods.where).items != []):
+            raise BadFile(pods.where, "tells of no pods: kubectl get pods -A -o json")
+        taken = taken or {}
+    return _make_inventory(nodes, where, lookup, taken)
+
+
+def read_kubernetes_values(value: Any, where: object, lookup: CardLookup, pods: PodList | None = None) -> Inventory:
+    """As `read_kubernetes`, of the plain values of a YAML file."""
+    return read_kubernetes(msgspec.json.encode(as_shape(value, dict[str, Any], where)), where, lookup, pods)
+
+
+def _items(data: bytes, where: object) -> Iterator[_Item]:
+    """Items one after the other, so that never more than one is held with all it says."""
+    listed = decode_as(data, _List, where)
+    if listed.items is None:
+        yield decode_as(data, _Item, where)
+        return
+    if len(listed.items) > MAX_PODS:
+        raise BadFile(where, f"has more than {MAX_PODS:,} items")
+    kind = (listed.kind or "").removesuffix("List") or None
+    for item in listed.items:
+        made = decode_as(item, _Item, where)
+        yield made if made.kind or not kind else msgspec.structs.replace(made, kind=kind)
+
+
+def _split(items: Iterable[_Item], where: object) -> tuple[list[_Item], dict[str, dict[str, int]] | None]:
+    """Nodes, and what pods have taken; None without pods."""
+    nodes: list[_Item] = []
+    taken: dict[str, dict[str, int]] | None = None
+    for item in items:
+        if item.kind == "Pod":
+            taken = {} if taken is None else taken
+            _count_pod(item, taken)
+        elif item.kind == "Node" or (item.kind is None and item.status is not None and item.status.allocatable):
+            nodes.append(item)
+    if len(nodes) > MAX_NODES:
+        raise BadFile(where, f"has more than {MAX_NODES:,} nodes")
+    return nodes, taken
+
+
+def _count_pod(pod: _Item, taken: dict[str, dict[str, int]]) -> None:
+    """Add the devices that a pod holds on its node: those of its containers, or more for one before them."""
+    spec, phase = pod.spec, pod.status.phase if pod.status is not None else None
+    if spec is None or not spec.nodeName or phase in ("Succeeded", "Failed"):
+        return
+    total: dict[str, int] = {}
+    for container in spec.containers or ():
+        for resource, count in _asked(container).items():
+            total[resource] = total.get(resource, 0) + count
+    for container in spec.initContainers or ():
+        for resource, count in _asked(container).items():
+            if container.restartPolicy == "Always":  # runs beside the others until the end
+                total[resource] = total.get(resource, 0) + count
+            else:
+                total[resource] = max(total.get(resource, 0), count)
+    on_node = taken.setdefault(spec.nodeName, {})
+    for resource, count in total.items():
+        on_node[resource] = on_node.get(resource, 0) + count
+
+
+def _asked(container: _Container) -> dict[str, int]:
+    """Devices that a container asks for: of resources with a maker's name, whole ones."""
+    resources = container.resources or _Resources()
+    asked = {**(resources.limits or {}), **(resources.requests or {})}
+    return {k: n for k, v in asked.items() if "/" in k and (n := positive(v)) is not None}
+
+
+def _make_inventory(items: list[_Item], where: object, lookup: CardLookup, taken: Taken | None) -> Inventory:
+    if not items:
+        raise BadFile(where, "has no nodes: kubectl get nodes -o json")
+    nodes, seen = [], set()
+    for item in items:
+        name = item.metadata.name
+        if not name:
+            raise BadFile(where, "has a node without a name")
+        if name in seen:
+            raise BadFile(where, f"has node {name[:80]!r} twice")
+        seen.add(name)
+        nodes.append(_make_node(name, item, lookup, taken))
+    notes = (PODS_HINT,) if taken is None and any(p.devices for n in nodes for p in n.parts) else ()
+    return Inventory(kind="kubernetes", nodes=tuple(nodes), notes=notes)
+
+
+def _make_node(name: str, item: _Item, lookup: CardLookup, taken: Taken | None) -> Node:
+    labels = item.metadata.labels or {}
+    selecting = {k: labels[k] for k in SELECTING if labels.get(k)}
+    status = item.status or _Status()
+    reason = _find_reason(item)
+    if reason is not None:
+        return Node(name=name, reason=reason, labels=selecting)
+    seen = NodeLabels(labels, _counts(status.capacity), _counts(status.allocatable))
+    found = find_devices(seen, lookup)
+    host = _make_host(labels, status)
+    if not found.groups:
+        if found.problems:
+            return Node(name=name, reason="; ".join(found.problems), labels=selecting)
+        return Node(name=name, parts=(make_processor_part(lookup, host),), labels=selecting)
+    notes = [*found.notes, *(f"not used: {p}" for p in found.problems)]
+    if not any(c.type == "Ready" for c in status.conditions or ()):
+        notes.append("whether the node is ready is not said")
+    parts = []
+    for group in found.groups:
+        busy = taken.get(name, {}).get(group.resource, 0) if taken is not None else None
+        free = None if busy is None else max(0, group.number - busy)
+        parts.append(make_part(lookup, host, group.kind, group.number, free, resource=group.resource))
+    return Node(name=name, parts=tuple(parts), labels=selecting, notes=tuple(dict.fromkeys(notes)))
+
+
+def _find_reason(item: _Item) -> str | None:
+    """Why no pods are started on a node; None where they are."""
+    spec = item.spec or _Spec()
+    if item.metadata.deletionTimestamp:
+        return "is being deleted"
+    if spec.unschedulable:
+        return "cordoned: no new pods are placed on it"
+    conditions = (item.status or _Status()).conditions or ()
+    ready = next((c for c in conditions if c.type == "Ready"), None)
+    if ready is not None and ready.status != "True":
+        return "not ready" + (f": {ready.reason[:80]}" if ready.reason else "")
+    for taint in spec.taints or ():
+        key = taint.key or ""
+        said = f"{key}={taint.value}" if taint.value else key
+        if taint.effect in ("NoSchedule", "NoExecute") and not said.startswith(DEVICE_TAINTS):
+            return f"tainted: {said[:120]}:{taint.effect}"
+    return None
+
+
+def _counts(resources: Mapping[str, str | int | float] | None) -> dict[str, int]:
+    """Devices by resource: those with a maker's name, whole numbers."""
+    made = {}
+    for key, value in (resources or {}).items():
+        number = parse_quantity(value)
+        if "/" in key and number is not None and 0 <= number < 2**16:
+            made[key] = int(number)
+    return made
+
+
+def _make_host(labels: Mapping[str, str], status: _Status) -> NodeHost:
+    capacity, allocatable = status.capacity or {}, status.allocatable or {}
+    cores = parse_quantity(capacity.get("cpu"))
+    usable = parse_quantity(allocatable.get("cpu"))
+    system = labels.get("kubernetes.io/os") or labels.get("beta.kubernetes.io/os") or "linux"
+    known: dict[str, Os] = {"linux": "linux", "windows": "windows"}
+    return NodeHost(
+        cpu=Cpu(logical_cores=int(cores) if cores and cores >= 1 else None, usable_cores=usable or None),
+        memory=HostMemory(total_bytes=_bytes(capacity.get("memory")), limit_bytes=_bytes(allocatable.get("memory"))),
+        os=known.get(system),
+        arch=normalise_arch(labels.get("kubernetes.io/arch") or labels.get("beta.kubernetes.io/arch")),
+        orchestrator="kubernetes",
+    )
+
+
+def _bytes(value: object) -> int | None:
+    number = parse_quantity(value)
+    return int(number) if number is not None and 1 <= number < 2**60 else None
+
+
+_QUANTITY = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([eE][+-]?\d{1,2})?([mkMGTPE]|[KMGTPE]i)?")
+_SUFFIXES = {"": 1.0, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Ki": 2.0**10,
+             "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60}  # fmt: skip
+
+
+def parse_quantity(value: object) -> float | None:
+    """A quantity of Kubernetes (`8`, `95920m`, `1056Gi`, `129e6`); None where it is none."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value) if abs(value) < 2**60 else None
+    m = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    return float(m[1] + (m[2] or "")) * _SUFFIXES[m[3] or ""] if m else None

@@ -1,0 +1,134 @@
+"""The parts of a node: its equal devices beside its processors and memory, and words for them that read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.fleet.inventory.cards import CardKind, CardLookup, make_devices
+from advisor.fleet.types import NodePart
+from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os
+from advisor.units import GIB
+
+
+class NodeHost(NamedTuple):
+    """A node without its devices."""
+
+    cpu: Cpu = Cpu()
+    memory: HostMemory = HostMemory()
+    os: Os | None = None
+    arch: str | None = None
+    orchestrator: str | None = None
+    links: tuple[str, ...] = ()  # between nodes or devices, where the source tells of them
+
+
+def make_part(
+    lookup: CardLookup,
+    host: NodeHost,
+    kind: CardKind | None,
+    count: int,
+    devices_free: int | None,
+    free_indices: tuple[int, ...] | None = None,
+    first: int = 0,
+    resource: str | None = None,
+) -> NodePart:
+    """`count` devices of a kind on a host, with indices from `first`; without a kind, its processors."""
+    devices = make_devices(lookup, kind, count, first) if kind is not None else ()
+    machine = Machine(
+        source="text",
+        os=host.os,
+        arch=host.arch,
+        orchestrator=host.orchestrator,
+        cpu=host.cpu,
+        memory=host.memory,
+        devices=devices,
+        interconnect=_interconnect(lookup.rules, devices, host.links),
+    )
+    machine = msgspec.structs.replace(machine, text=describe_hardware(machine, lookup.rules))
+    return NodePart(
+        machine=machine,
+        devices=len(devices),
+        devices_free=devices_free,
+        free_indices=free_indices,
+        resource=resource,
+    )
+
+
+def make_processor_part(lookup: CardLookup, host: NodeHost) -> NodePart:
+    """A node without devices."""
+    return make_part(lookup, host, None, 0, 0)
+
+
+def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[NodePart, ...]:
+    """The parts of a whole machine: equal devices stand together, in the order in which they first come.
+
+    `busy_known`: processes on a device tell that it is taken; else all devices are free, as their owner says.
+    """
+    usable = machine.usable_devices
+    if not usable:
+        return (NodePart(machine=machine, devices=0, devices_free=0),)
+    groups: dict[tuple[object, ...], list[Device]] = {}
+    for device in usable:
+        groups.setdefault(_identity(device), []).append(device)
+    made = []
+    for devices in groups.values():
+        part = machine if len(groups) == 1 and len(usable) == len(machine.devices) else _only(machine, devices, rules)
+        free = [i for i, d in enumerate(devices) if d.processes == 0]
+        known = all(d.processes is not None for d in devices)
+        count = len(devices) if not busy_known else len(free) if known else None
+        some = tuple(devices[i].index for i in free) if busy_known and known and len(free) < len(devices) else None
+        made.append(NodePart(machine=part, devices=len(devices), devices_free=count, free_indices=some))
+    return tuple(made)
+
+
+def _identity(device: Device) -> tuple[object, ...]:
+    """What makes devices of one machine equal: the same card, and as many GiB."""
+    size = None if device.total_bytes is None else round(device.total_bytes / GIB)
+    return (device.vendor, device.accelerator, device.name, device.mig_profile, size)
+
+
+def _only(machine: Machine, devices: Sequence[Device], rules: Catalog) -> Machine:
+    """The machine as if it had these devices only."""
+    links = tuple((machine.interconnect or "").split("+")) if machine.interconnect else ()
+    made = msgspec.structs.replace(machine, devices=tuple(devices))
+    between = _interconnect(rules, devices, links) if len(devices) > 1 else None
+    made = msgspec.structs.replace(made, interconnect=between)
+    return msgspec.structs.replace(made, text=describe_hardware(made, rules))
+
+
+def _interconnect(rules: Catalog, devices: Sequence[Device], links: Sequence[str]) -> str | None:
+    """As the source says; else NVLink for several cards of a form that only exists on NVLink boards."""
+    said = [link for link in dict.fromkeys(links) if len(devices) > 1 or link not in ("nvlink", "pcie")]
+    if not any(link in said for link in ("nvlink", "pcie")) and len(devices) > 1:
+        entries = [rules.accelerators().get(d.accelerator or "") for d in devices]
+        if all(e is not None and e.form in ("sxm", "superchip") for e in entries) and not devices[0].mig_profile:
+            said.insert(0, "nvlink")
+    return "+".join(said) or None
+
+
+def describe_hardware(machine: Machine, rules: Catalog) -> str:
+    """The machine in words that hardware strings are made of: `8x H100 SXM5 80GB, 2015GB RAM, linux`."""
+    words = []
+    counts: dict[tuple[str, str], int] = {}
+    for device in machine.usable_devices:
+        counts[device.name, device.accelerator or ""] = counts.get((device.name, device.accelerator or ""), 0) + 1
+    for (name, accelerator), count in counts.items():
+        entry = rules.accelerators().get(accelerator)
+        of_card = entry.devices_per_card if entry is not None else 1
+        if of_card > 1 and count % of_card == 0 and " MIG " not in name:  # a board of two counts as one in words
+            count //= of_card
+        words.append(f"{count}x {name}")
+    if not counts:
+        words.append(machine.cpu.model or "cpu")
+        cores = machine.cpu.physical_cores or machine.cpu.logical_cores
+        if cores is not None:
+            words.append(f"{cores} cores")
+    memory = machine.memory.usable_bytes
+    if memory is not None:
+        words.append(f"{round(memory / GIB)}GB RAM" if memory >= GIB else "1GB RAM")
+    if machine.os is not None:
+        words.append(machine.os)
+    return ", ".join(words)

@@ -1,0 +1,210 @@
+"""A node of Slurm, whichever way it was asked for: state, generic resources, and which of them jobs have taken."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
+from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
+from advisor.fleet.types import Node, NodePart
+from advisor.machines.host import normalise_arch
+from advisor.machines.types import Cpu, HostMemory
+from advisor.units import MIB
+
+MOST_DEVICES = 4096  # of one node
+MAX_FEATURE = 80  # characters of one that may be a card's name
+DETAIL_HINT = "jobs run on it, and which of its cards they have taken is not said: `scontrol show node -o -d` says it"
+# base states and flags with which jobs are started on a node; every other one sets it aside
+WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "PERFCTRS", "UNDRAIN",
+           "POWERED_UP"}  # fmt: skip
+MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "POWERING_DOWN", "!": "POWER_DOWN",
+         "$": "MAINTENANCE", "@": "REBOOT_REQUESTED", "^": "REBOOT_ISSUED", "-": "PLANNED"}  # fmt: skip
+LINKS = {"nvlink": "nvlink", "nvswitch": "nvlink", "infiniband": "infiniband", "ib": "infiniband", "roce": "roce"}
+
+
+class SlurmNode(NamedTuple):
+    """What the three forms of Slurm's answer have in common. None = not told."""
+
+    name: str
+    states: tuple[str, ...]
+    reason: str | None = None
+    gres: str = ""
+    gres_used: str | None = None
+    tres_used: str | None = None
+    features: tuple[str, ...] = ()
+    partitions: tuple[str, ...] = ()
+    cpus: int | None = None
+    sockets: int | None = None
+    cores: int | None = None  # of a socket
+    memory_mib: int | None = None
+    reserved_mib: int | None = None  # of it, for the system
+    arch: str | None = None
+
+
+class Gres(NamedTuple):
+    """`gpu:h100:8(IDX:0-7)`: so many of a type, and their places where they are told."""
+
+    kind: str  # "gpu", "shard", "mps", "nic"
+    type: str | None
+    number: int
+    places: tuple[int, ...] | None
+
+
+def read_states(text: str) -> tuple[str, ...]:
+    """`IDLE*+DRAIN` as (IDLE, NOT_RESPONDING, DRAIN)."""
+    out: list[str] = []
+    for word in text.upper().split("+"):
+        bare = word.rstrip("".join(MARKS))
+        out += [bare, *(MARKS[c] for c in word[len(bare) :])]
+    return tuple(w for w in out if w)
+
+
+def split_gres(text: str | None) -> list[str]:
+    """The entries of a list of generic resources; commas in brackets are part of one."""
+    return [e.strip() for e in re.split(r",(?![^()]*\))", (text or "")[:10_000])]
+
+
+def read_gres(text: str | None) -> Iterator[Gres]:
+    """The entries of a list of generic resources; what is none is passed over."""
+    for entry in split_gres(text):
+        m = _ENTRY.fullmatch(entry)
+        if m is None:
+            continue
+        count = int(m["count"]) * (1024 if m["kilo"] else 1)
+        kind = None if m["type"] in ("(null)", "no_consume") else m["type"]
+        yield Gres(m["kind"].lower(), kind, min(count, MOST_DEVICES + 1), _places(m["rest"] or ""))
+
+
+_ENTRY = re.compile(
+    r"(?:gres[:/])?(?P<kind>[\w.-]+?)(?::(?P<type>\(null\)|[^:()=,]{1,120}))?[:=](?P<count>\d{1,6})(?P<kilo>[kK])?"
+    r"(?P<rest>\(.*\))?"
+)
+
+
+def _places(rest: str) -> tuple[int, ...] | None:
+    """Indices of `(IDX:0-3,5)`; None where there are none."""
+    m = re.search(r"IDX:([\d,-]+)", rest)
+    if m is None:
+        return None
+    out: list[int] = []
+    for span in m[1].split(","):
+        low, _, high = span.partition("-")
+        if not low.isdigit() or not (high or low).isdigit() or int(high or low) >= MOST_DEVICES:
+            return None
+        out.extend(range(int(low), int(high or low) + 1))
+    return tuple(out)
+
+
+def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
+    """The node as all sources tell of nodes."""
+    labels = {"partition": seen.partitions[0]} if seen.partitions else {}
+    if len(seen.partitions) > 1:
+        labels["partitions"] = ",".join(seen.partitions)[:500]
+    wrong = [s for s in seen.states if s not in WORKING]
+    if wrong or not seen.states:
+        reason = (seen.reason or "").strip()
+        state = f"state {'+'.join(seen.states)[:120]}" if seen.states else "its state is not told"
+        return Node(name=seen.name, labels=labels, reason=f"{state}: {reason[:300]}" if reason else state)
+    host = _make_host(seen)
+    gpus = [g for g in read_gres(seen.gres) if g.kind == "gpu" and g.number]
+    strange = [e for e in split_gres(seen.gres) if e.lower().startswith("gpu") and not _ENTRY.fullmatch(e)]
+    if strange:
+        return Node(name=seen.name, labels=labels, reason=f"its GPUs cannot be read: {strange[0][:120]}")
+    if not gpus:
+        return Node(name=seen.name, parts=(make_processor_part(lookup, host),), labels=labels)
+    if sum(g.number for g in gpus) > MOST_DEVICES:
+        return Node(name=seen.name, labels=labels, reason=f"more than {MOST_DEVICES} GPUs, which no node has")
+    notes: list[str] = []
+    parts = list(_make_parts(seen, gpus, host, lookup, notes))
+    if any(p.devices_free is None for p in parts):
+        notes.append(DETAIL_HINT)
+    if any(g.kind in ("shard", "mps") and g.number for g in read_gres(seen.gres_used)):
+        notes.append("jobs also use shares of its cards (shard or mps), which are not counted as taken")
+    return Node(name=seen.name, parts=tuple(parts), labels=labels, notes=tuple(dict.fromkeys(notes)))
+
+
+def _make_parts(
+    seen: SlurmNode, gpus: Sequence[Gres], host: NodeHost, lookup: CardLookup, notes: list[str]
+) -> Iterator[NodePart]:
+    used = _used(seen, gpus)
+    first = 0
+    for gres in gpus:
+        kind = _find_kind(gres.type, seen.features, lookup)
+        notes.extend(kind.notes)
+        taken, places = used.get(gres.type, (None, None)) if used is not None else (None, None)
+        free = None if taken is None else max(0, gres.number - taken)
+        indices = None
+        if places is not None and free and taken:
+            left = tuple(i for i in range(first, first + gres.number) if i not in places)
+            indices = left if len(left) == free else None
+        if "ALLOCATED" in seen.states:  # no processor is left for another job
+            free, indices = 0, None
+        resource = f"gpu:{gres.type}" if gres.type else "gpu"
+        yield make_part(lookup, host, kind, gres.number, free, indices, first, resource)
+        first += gres.number
+
+
+def _used(seen: SlurmNode, gpus: Sequence[Gres]) -> dict[str | None, tuple[int, tuple[int, ...] | None]] | None:
+    """type -> (cards that jobs have, their places); None where it is not told."""
+    told = None
+    if seen.gres_used is not None:
+        told = [g for g in read_gres(seen.gres_used) if g.kind == "gpu"]
+    elif "gres/gpu" in (seen.tres_used or ""):
+        told = [g for g in read_gres(seen.tres_used) if g.kind == "gpu"]
+        told = [g for g in told if g.type is not None] or told
+    elif not {"MIXED", "ALLOCATED", "COMPLETING"} & set(seen.states):
+        told = []
+    if told is None:
+        return None
+    types = [g.type for g in gpus]
+    if len(types) == 1:  # entries with and without the type mean the same cards
+        places = tuple(p for g in told for p in g.places or ())
+        return {types[0]: (sum(g.number for g in told), places or None)}
+    if any(g.number and g.type not in types for g in told):
+        return None
+    out: dict[str | None, tuple[int, tuple[int, ...] | None]] = dict.fromkeys(types, (0, None))
+    for g in told:
+        out[g.type] = (out.get(g.type, (0, None))[0] + g.number, g.places)
+    return out
+
+
+def _find_kind(name: str | None, features: Sequence[str], lookup: CardLookup) -> CardKind:
+    """The card of a GRES type; where the type leaves it open, a feature of the node that names one of these cards."""
+    kind = find_by_words(lookup, name or "")
+    if kind.total_bytes is not None:
+        return kind
+    hints = []
+    for feature in features[:64]:
+        size = re.fullmatch(r"(?:gpu_?mem|gpu|vram|gmem)?_?(\d{2,3})gb?", feature, re.I)
+        words = f"{name} {size[1]}GB" if size and name else feature
+        hint = find_by_words(lookup, words) if len(feature) <= MAX_FEATURE else kind
+        if hint.accelerator is not None and hint.total_bytes is not None and _is_one_of(hint, kind, name):
+            hints.append(hint)
+    if len({(h.accelerator, h.mig) for h in hints}) != 1:
+        return kind
+    chosen = hints[0]
+    said = f"{name or 'gpu'}: taken as {chosen.name}, by a feature of the node"
+    return chosen._replace(notes=(said, *chosen.notes))
+
+
+def _is_one_of(hint: CardKind, kind: CardKind, name: str | None) -> bool:
+    """Whether a feature's card is one that the type may mean."""
+    return not name or hint.accelerator in kind.may_be
+
+
+def _make_host(seen: SlurmNode) -> NodeHost:
+    total = seen.memory_mib * MIB if seen.memory_mib else None
+    limit = (seen.memory_mib - seen.reserved_mib) * MIB if seen.memory_mib and seen.reserved_mib else None
+    return NodeHost(
+        cpu=Cpu(
+            sockets=seen.sockets,
+            physical_cores=seen.sockets * seen.cores if seen.sockets and seen.cores else None,
+            logical_cores=seen.cpus,
+        ),
+        memory=HostMemory(total_bytes=total, limit_bytes=limit if limit is not None and limit > 0 else None),
+        os="linux",
+        arch=normalise_arch(seen.arch),
+        links=tuple(dict.fromkeys(LINKS[f.lower()] for f in seen.features if f.lower() in LINKS)),
+    )

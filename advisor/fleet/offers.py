@@ -1,0 +1,208 @@
+"""What every pool offers for every model, and the covering problem that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from advisor.ability.losses import classify_licence
+from advisor.advice.model_choice import ALLOWED
+from advisor.catalog import Catalog
+from advisor.catalog.resolve import ResolvedModel, resolve_model
+from advisor.errors import BadInput
+from advisor.fleet.candidates import Offer, Refusal, ReplicaCandidate, list_candidates
+from advisor.fleet.capacity import Capacity, Confidence
+from advisor.fleet.demand import ModelDemand
+from advisor.fleet.prices import NodePrices
+from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
+from advisor.fleet.types import Fleet, Pool
+from advisor.machines.types import Machine
+
+Progress = Callable[[int, int], None]  # (done, of)
+UNPRICED = 1.0  # a device and hour, where no price is known at all: the fewest devices are taken
+WIDER = 1.01  # times the capacity that a wider format may lack and still be taken
+
+
+class PlannedDemand(NamedTuple):
+    """A demand with its model, or the reason why it is not looked at."""
+
+    demand: ModelDemand
+    found: ResolvedModel | None
+    refusal: Refusal | None = None
+
+
+class PoolOffers(NamedTuple):
+    """Offers by (demand, pool), both by position."""
+
+    pools: tuple[Pool, ...]  # the usable ones
+    demands: tuple[PlannedDemand, ...]
+    offers: Mapping[tuple[int, int], Offer]
+
+
+def find_models(demands: Sequence[ModelDemand], rules: Catalog) -> tuple[PlannedDemand, ...]:
+    """The models of the demands. Raises what `resolve_model` raises, and BadInput for a model without layers."""
+    out = []
+    for demand in demands:
+        found = resolve_model(demand.model, rules)
+        if found.model.layout is None:
+            raise BadInput(
+                f"{demand.model}: its layers are not in the catalogue, so nothing can be sized; "
+                "give a directory with config.json"
+            )
+        refusal = None
+        if demand.licence is not None:
+            kind = classify_licence(found.model.license, rules)
+            if kind not in ALLOWED[demand.licence]:
+                text = f"its licence ({found.model.license or 'unknown'}) is not among `{demand.licence}` ones"
+                refusal = Refusal("licence", text)
+        out.append(PlannedDemand(demand, found, refusal))
+    return tuple(out)
+
+
+def list_usable_pools(fleet: Fleet) -> tuple[Pool, ...]:
+    """Pools that plans can use: their memory is known, and devices are known to be free."""
+    return tuple(
+        p for p in fleet.pools if p.memory_known and (p.devices == 0 or (p.devices_free is not None and p.devices_free))
+    )
+
+
+def free_machine(pool: Pool) -> Machine:
+    """A node of the pool with its free devices only."""
+    if not pool.devices:
+        return pool.machine
+    free = find_free_indices(pool)
+    devices = tuple(
+        d if position in free else msgspec.structs.replace(d, visible=False)
+        for position, d in enumerate(pool.machine.devices)
+    )
+    return msgspec.structs.replace(pool.machine, devices=devices) if len(free) < pool.devices else pool.machine
+
+
+def find_free_indices(pool: Pool) -> tuple[int, ...]:
+    """Positions of the free devices of a node; the first ones where the source only counts them."""
+    if pool.free_indices is not None:
+        return pool.free_indices
+    return tuple(range(pool.devices_free if pool.devices_free is not None else pool.devices))
+
+
+def collect_offers(
+    fleet: Fleet, demands: Sequence[PlannedDemand], rules: Catalog, progress: Progress | None = None
+) -> PoolOffers:
+    """Every offer, each worked out once for equal machines."""
+    pools = list_usable_pools(fleet)
+    offers: dict[tuple[int, int], Offer] = {}
+    machines = [free_machine(p) for p in pools]
+    known: dict[tuple[int, bytes, int], Offer] = {}
+    done = 0
+    for d, planned in enumerate(demands):
+        for p, pool in enumerate(pools):
+            done += 1
+            if progress is not None:
+                progress(done, len(demands) * len(pools))
+            if planned.refusal is not None or planned.found is None:
+                continue
+            key = (d, msgspec.json.encode(machines[p]), min(len(pool.node_names), 64))
+            if key not in known:
+                known[key] = list_candidates(planned.demand, planned.found, machines[p], len(pool.node_names), rules)
+            offers[d, p] = known[key]
+    return PoolOffers(pools, tuple(demands), offers)
+
+
+class PosedProblem(NamedTuple):
+    """The covering problem, and the candidate that each of its variants is."""
+
+    problem: FleetProblem
+    candidates: tuple[ReplicaCandidate, ...]
+    groups: tuple[str, ...]
+
+
+def pose_problem(
+    found: PoolOffers,
+    prices: NodePrices,
+    confidence: Confidence,
+    likely_for: Sequence[tuple[int, str | None]] = (),
+    extra_nodes: Mapping[str, int] | None = None,
+    left: Sequence[float] | None = None,
+) -> PosedProblem:
+    """The problem at one confidence.
+
+    `likely_for`: (demand, accelerator) whose speed counts as measured; `extra_nodes`: more nodes of a group; `left`:
+    what of each demand is still to be served.
+    """
+    groups = tuple(dict.fromkeys(p.group for p in found.pools))
+    sizes = {p.group: len(p.node_names) + (extra_nodes or {}).get(p.group, 0) for p in found.pools}
+    priced = [_fallback_price(g, found, prices) for g in groups]
+    pools = tuple(DevicePool(groups.index(p.group), len(find_free_indices(p)) or 1) for p in found.pools)
+    variants: list[Variant] = []
+    candidates: list[ReplicaCandidate] = []
+    for (d, p), offer in found.offers.items():
+        accelerator = find_accelerator(found.pools[p])
+        mode: Confidence = "likely" if (d, accelerator) in likely_for else confidence
+        best: dict[tuple[int, int], ReplicaCandidate] = {}
+        for candidate in offer.candidates:
+            served = get_capacity(candidate, mode)
+            if served is None or served.amount <= 0:
+                continue
+            key = candidate.devices, candidate.nodes
+            if key not in best or served.amount > _amount(best[key], mode):
+                best[key] = candidate
+        for candidate in best.values():
+            variants.append(
+                Variant(d, p, candidate.devices, candidate.nodes, _amount(candidate, mode), float(candidate.nodes > 1))
+            )
+            candidates.append(candidate)
+    demands = tuple(
+        Demand(
+            left[d] if left is not None else planned.demand.amount,
+            planned.demand.priority,
+            planned.demand.variants,
+            planned.demand.spread,
+        )
+        for d, planned in enumerate(found.demands)
+    )
+    problem = FleetProblem(
+        tuple(NodeGroup(sizes[g], priced[k]) for k, g in enumerate(groups)), pools, tuple(variants), demands
+    )
+    return PosedProblem(problem, tuple(candidates), groups)
+
+
+def get_capacity(candidate: ReplicaCandidate, confidence: Confidence) -> Capacity | None:
+    """What a replica serves at a confidence; None = it does not keep the targets."""
+    return candidate.safe if confidence == "safe" else candidate.likely
+
+
+def _amount(candidate: ReplicaCandidate, confidence: Confidence) -> float:
+    served = get_capacity(candidate, confidence)
+    return served.amount if served is not None else 0.0
+
+
+def find_accelerator(pool: Pool) -> str | None:
+    """The catalogue's name of the devices of a pool."""
+    first = next(iter(pool.machine.usable_devices), None)
+    return first.accelerator if first is not None else None
+
+
+def _fallback_price(group: str, found: PoolOffers, prices: NodePrices) -> float:
+    """The price of a node; of one without a price what the dearest device known costs, for each of its devices."""
+    if group in prices.by_group:
+        return prices.by_group[group]
+    devices = sum(max(1, p.devices) for p in found.pools if p.group == group)
+    each = [
+        prices.by_group[p.group] / sum(max(1, q.devices) for q in found.pools if q.group == p.group)
+        for p in found.pools
+        if p.group in prices.by_group
+    ]
+    return devices * max(each, default=UNPRICED)
+
+
+def find_wider(found: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate) -> list[ReplicaCandidate]:
+    """Other formats of the same engine and as many devices with more bits, the widest first."""
+    others = [
+        c
+        for c in found.offers[demand, pool].candidates
+        if (c.devices, c.nodes, c.engine) == (candidate.devices, candidate.nodes, candidate.engine)
+        and c.bits > candidate.bits
+    ]
+    return sorted(others, key=lambda c: -c.bits)

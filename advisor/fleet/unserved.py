@@ -1,0 +1,213 @@
+"""What a plan leaves out and the smallest change that would serve it; and what to measure to plan more closely."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from advisor.catalog import Catalog
+from advisor.errors import AdvisorError
+from advisor.estimation import find_machine
+from advisor.fleet.candidates import Refusal, list_candidates
+from advisor.fleet.capacity import Confidence
+from advisor.fleet.fleet_rules import load_fleet_rules
+from advisor.fleet.greedy import solve_greedily
+from advisor.fleet.offers import PlannedDemand, PoolOffers, PosedProblem, find_accelerator, get_capacity, pose_problem
+from advisor.fleet.plan_types import Measurement, Unserved
+from advisor.fleet.prices import NodePrices
+from advisor.fleet.problem import Solution, count_group_nodes
+from advisor.units import format_gib
+
+MOST_EXTRA = 10_000  # nodes that may be added
+MOST_PAIRS = 12  # of model and card that are tried as measured
+WORST_FIRST = ("too_slow", "does_not_fit", "unknown", "engine", "licence")
+
+
+def explain_unserved(
+    posed: PosedProblem,
+    solution: Solution,
+    offers: PoolOffers,
+    prices: NodePrices,
+    confidence: Confidence,
+    advice: bool,
+    rules: Catalog,
+) -> tuple[Unserved, ...]:
+    """Every demand that is not served, why, and what would serve it."""
+    out = []
+    for d, planned in enumerate(offers.demands):
+        if not solution.served[d]:
+            out.append(_explain(d, planned, posed, solution, offers, prices, confidence, advice, rules))
+    return tuple(out)
+
+
+def _explain(
+    d: int,
+    planned: PlannedDemand,
+    posed: PosedProblem,
+    solution: Solution,
+    offers: PoolOffers,
+    prices: NodePrices,
+    confidence: Confidence,
+    advice: bool,
+    rules: Catalog,
+) -> Unserved:
+    demand = planned.demand
+    if planned.refusal is not None:
+        return Unserved(
+            model=demand.model,
+            name=demand.name,
+            code=planned.refusal.code,
+            why=planned.refusal.text,
+            what_would_help="another model, or `licence` left out",
+        )
+    mine = [k for k, v in enumerate(posed.problem.variants) if v.demand == d]
+    if mine:
+        why = _describe_lack(d, mine, posed, solution, offers)
+        more = _find_more_nodes(d, posed, solution, offers, prices) if advice else None
+        return Unserved(model=demand.model, name=demand.name, code="no_room", why=why, what_would_help=more)
+    refusals = [o.refusal for (k, _), o in offers.offers.items() if k == d and o.refusal is not None]
+    late = [c for (k, _), o in offers.offers.items() if k == d for c in o.candidates]
+    if late:  # in time as predicted, but not at the low end of the predictions
+        why = "its targets are met by the likely speeds only, not by their low bounds"
+        helps = "`--confidence likely`, looser targets, or `advise calibrate` with a measurement of this model here"
+        return Unserved(model=demand.model, name=demand.name, code="too_slow", why=why, what_would_help=helps)
+    if not refusals:
+        why = "no node of the fleet can be used"
+        return Unserved(model=demand.model, name=demand.name, code="unknown", why=why, what_would_help=None)
+    worst = min(refusals, key=lambda r: (WORST_FIRST.index(r.code), r.needs_bytes or 0))
+    other = _find_other_help(planned, worst, rules) if advice else None
+    return Unserved(
+        model=demand.model, name=demand.name, code=worst.code, why=_describe(worst, planned), what_would_help=other
+    )
+
+
+def _describe(refusal: Refusal, planned: PlannedDemand) -> str:
+    """Why, with the figures."""
+    text = f"no node of the fleet holds it: {refusal.text}" if refusal.code == "does_not_fit" else refusal.text
+    times, work = refusal.times, planned.demand.workload
+    if times is None:
+        return text
+    said = []
+    if times.tpot_s is not None and (work.tpot_s is None or times.tpot_s > work.tpot_s):
+        said.append(f"{times.tpot_s:.3g} s between tokens")
+    if times.ttft_s is not None and (work.ttft_s is None or times.ttft_s > work.ttft_s):
+        said.append(f"{times.ttft_s:.3g} s to the first token")
+    return f"the targets are not met by one request alone: {' and '.join(said) or text} at best"
+
+
+def _describe_lack(d: int, mine: Sequence[int], posed: PosedProblem, solution: Solution, offers: PoolOffers) -> str:
+    """How much of the demand the fleet could serve if it served nothing else."""
+    alone = [v for k, v in enumerate(posed.problem.variants) if k in set(mine)]
+    unit = "requests a second" if offers.demands[d].demand.workload.rate is not None else "users"
+    most = 0.0
+    by_pool: dict[int, float] = {}
+    for v in alone:
+        pool = posed.problem.pools[v.pool]
+        nodes = posed.problem.groups[pool.group].nodes
+        count = nodes // v.nodes if v.nodes > 1 else nodes * (pool.devices // v.devices)
+        by_pool[v.pool] = max(by_pool.get(v.pool, 0.0), count * v.capacity)
+    most = sum(by_pool.values())
+    wanted = posed.problem.demands[d].amount
+    if most < wanted:
+        return f"all usable nodes together serve {most:.3g} of {wanted:.3g} {unit}"
+    return f"the other models leave too few devices for {wanted:.3g} {unit}"
+
+
+def _find_more_nodes(
+    d: int, posed: PosedProblem, solution: Solution, offers: PoolOffers, prices: NodePrices
+) -> str | None:
+    """The cheapest addition of equal nodes of one pool that serves everything this plan serves and this demand."""
+    wanted = tuple(
+        demand._replace(amount=demand.amount if solution.served[k] or k == d else 1e-12, least_nodes=1)
+        if not (solution.served[k] or k == d)
+        else demand
+        for k, demand in enumerate(posed.problem.demands)
+    )
+    best: tuple[float, int, str] | None = None
+    for g, group in enumerate(posed.problem.groups):
+        here = [
+            v for v in posed.problem.variants if v.demand == d and posed.problem.pools[v.pool].group == g and v.capacity
+        ]
+        if not here:
+            continue
+        groups = list(posed.problem.groups)
+        groups[g] = group._replace(nodes=group.nodes + MOST_EXTRA)
+        found = solve_greedily(posed.problem._replace(groups=tuple(groups), demands=wanted))
+        if not found.served[d] or not all(s for k, s in enumerate(found.served) if solution.served[k]):
+            continue
+        more = max(1, count_group_nodes(posed.problem._replace(groups=tuple(groups)), found.replicas)[g] - group.nodes)
+        pool = next(p for p in offers.pools if p.group == posed.groups[g])
+        cost = more * group.price
+        if best is None or cost < best[0]:
+            best = (cost, more, pool.id)
+    if best is None:
+        return None
+    cost, more, name = best
+    priced = f" ({cost:.4g} {prices.currency or ''} an hour)".replace(" )", ")") if name and prices.by_group else ""
+    return f"{more} more node{'s' if more > 1 else ''} like {name}{priced}"
+
+
+def _find_other_help(planned: PlannedDemand, refusal: Refusal, rules: Catalog) -> str | None:
+    """What would serve a model that no node here does: hardware by name, looser targets, another format."""
+    if refusal.code == "engine":
+        return "other `engines`, or none named" if planned.demand.engines else None
+    if refusal.code == "unknown":
+        return "a measurement: `advise calibrate` with a benchmark of this model on this hardware"
+    assert planned.found is not None
+    for words in load_fleet_rules(rules).would_help:
+        try:
+            machine = find_machine(words, rules)
+        except AdvisorError:
+            continue
+        if any(c.likely for c in list_candidates(planned.demand, planned.found, machine, 1, rules).candidates):
+            return f"a node with {words.partition(',')[0]}"
+    if refusal.code == "too_slow":
+        return "looser targets (`ttft_s`, `tpot_s`), or a smaller model"
+    if refusal.needs_bytes is not None:
+        return f"devices with {format_gib(refusal.needs_bytes, 0)} of memory on one node"
+    return None
+
+
+def find_measurement(
+    offers: PoolOffers,
+    prices: NodePrices,
+    solutions: Mapping[Confidence, Solution],
+) -> Measurement | None:
+    """The model and card whose measured speed would bring the safe plan nearest to the likely one; None where both are
+    the same."""
+    safe, likely = solutions["safe"], solutions["likely"]
+    if all(safe.served) and safe.cost <= likely.cost * 1.01:
+        return None
+    base = pose_problem(offers, prices, "safe")
+    start = solve_greedily(base.problem)
+    pairs: dict[tuple[int, str | None], float] = {}
+    for confidence in ("likely", "safe"):
+        posed = pose_problem(offers, prices, confidence)
+        for v, n in zip(posed.problem.variants, solutions[confidence].replicas, strict=True):
+            if n:
+                key = v.demand, find_accelerator(offers.pools[v.pool])
+                pairs[key] = pairs.get(key, 0.0) + n * v.devices * v.nodes
+    best: tuple[int, float, tuple[int, str | None]] | None = None
+    for pair in sorted(pairs, key=lambda x: -pairs[x])[:MOST_PAIRS]:
+        found = solve_greedily(pose_problem(offers, prices, "safe", likely_for=[pair]).problem)
+        missing = sum(not s for s in found.served)
+        if best is None or (missing, found.cost) < best[:2]:
+            best = (missing, found.cost, pair)
+    if best is None:
+        return None
+    missing, cost, (d, accelerator) = best
+    before = sum(not s for s in start.served)
+    if missing > before or (missing == before and cost >= start.cost - 1e-9):
+        return None
+    pool = next(p for p in offers.pools if find_accelerator(p) == accelerator)
+    planned = offers.demands[d]
+    candidate = next(
+        (c for c in offers.offers[d, offers.pools.index(pool)].candidates if get_capacity(c, "likely")), None
+    )
+    engine = candidate.engine if candidate is not None else "vllm"
+    saves = round(start.cost - cost, 6) if missing == before == 0 and prices.by_group else None
+    return Measurement(
+        model=planned.demand.model,
+        hardware=accelerator or pool.id,
+        saves_per_hour=saves,
+        command=f"advise calibrate RESULT --engine {engine} --model {planned.demand.model} --on '{pool.machine.text}'",
+    )
