@@ -73,6 +73,7 @@ class CheckedDeployment(Record, frozen=True, kw_only=True):
     why: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
     ranks: int | None = None
+    replicas: int | None = None  # equal ones, where the file says how many
     memory: dict[str, Any] | None = None
     starts: bool | None = None  # weights, scratch and one longest request find room
     holds: Holds | None = None

@@ -9,6 +9,8 @@ from advisor.cli.lazy_group import LazyGroup
 COMMANDS = {
     "show": ("advisor.cli.fleet_show", "The nodes that are there: pools of equal ones, and what was set aside."),
     "plan": ("advisor.cli.fleet_plan", "Which replicas of which model run on which nodes."),
+    "check": ("advisor.cli.fleet_check", "Still placeable, after losing a node, and deployed as planned? For CI."),
+    "render": ("advisor.cli.fleet_render", "Launch files of a plan, for the target that runs it."),
 }
 
 

@@ -185,13 +185,16 @@ def _list_tiers(
     attempts: Sequence[Attempt], tools: EngineTools, search: SearchRequest, named: bool, defaults: FleetRules
 ) -> list[list[Attempt]]:
     """Formats that are as good as each other: those of eight bits and more, and the one that the model is published
-    in; then four bits; then less; each with the engine's own cache type first."""
+    in; then four bits; each with the engine's own cache type first. Fewer than four bits are taken where they are named.
+    """
     known = [a for a in attempts if has_download(tools.entry, search, a.chosen.quantization)] or list(attempts)
-    own, tiers = native_format(search.model), dict[tuple[bool, bool, bool], list[Attempt]]()
+    own, tiers = native_format(search.model), dict[tuple[bool, bool], list[Attempt]]()
     for attempt in known:
+        if attempt.narrow and not named:
+            continue
         weights = attempt.chosen.quantization
         wide = named or weights.id == own or weights.bits_nominal >= defaults.least_bits
-        key = (not wide, attempt.narrow and not wide, attempt.cache != "auto")
+        key = (not wide, attempt.cache != "auto")
         tiers.setdefault(key, []).append(attempt)
     return [tiers[k] for k in sorted(tiers)]
 

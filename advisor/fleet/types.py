@@ -19,7 +19,7 @@ class NodePart(Record, frozen=True, kw_only=True):
     machine: Machine  # the node, as if it had these devices only (all of them, the taken ones included)
     devices: int  # there; 0 = the node computes on its processors
     devices_free: int | None  # that nobody has taken; None = not known
-    free_indices: tuple[int, ...] | None = None  # which ones are free, where the source says it
+    free_indices: tuple[int, ...] | None = None  # positions in machine.devices, where the source says which are free
     resource: str | None = None  # what pods and jobs ask for to get one: "nvidia.com/gpu", "gpu:h100", "GPU"
 
 

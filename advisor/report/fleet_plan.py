@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from advisor.fleet.check import FleetCheck
 from advisor.fleet.plan_types import FleetPlan, Replica
 from advisor.report.text import align_table, bullets, paint, wrap_text
 
@@ -97,3 +98,25 @@ def _commands(plan: FleetPlan, verbose: bool) -> list[str]:
         out.append(f"{r.name} on {', '.join(r.nodes)} ({r.devices} devices, {free}):")
         out += [f"  {line}" for line in r.command.splitlines()]
     return [*out, ""]
+
+
+def describe_fleet_check(checked: FleetCheck) -> str:
+    """The answer of `advise fleet check` for people."""
+    plan = checked.plan
+    if not plan.unserved:
+        out = [paint("Placeable: every model is served", "green"), *_costs(plan)]
+    else:
+        names = ", ".join(u.name for u in plan.unserved)
+        out = [paint(f"Not placeable: {names}", "red")]
+        out += bullets(f"{u.name}: {u.why}" for u in plan.unserved)
+    failing = [x for x in checked.losses if not x.served]
+    if checked.lose and not plan.unserved:
+        what = "one node" if checked.lose == 1 else f"{checked.lose} nodes"
+        out.append(f"Losing any {what}: " + ("survived" if not failing else "not survived"))
+        out += bullets(f"without {' and '.join(x.lost)}: {', '.join(x.unserved)} is not served" for x in failing)
+    if checked.differences is not None:
+        out.append("Deployed files: " + ("as planned" if not checked.differences else "not as planned"))
+        out += bullets(
+            f"{d.model} on {d.engine}: {d.deployed} deployed, {d.planned} planned" for d in checked.differences
+        )
+    return "\n".join(out)

@@ -26,6 +26,9 @@ from advisor.decision.types import ConditionOutcome, Reason
 from advisor.deployment import Basis, DeviceMemory, Holds, KvCache, Setting, SpeedEstimate, Workload
 from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.estimation import EstimateRequest
+from advisor.fleet.capacity import Confidence
+from advisor.fleet.check import DeployedDifference, LossAnswer
+from advisor.fleet.plan_types import Changes, FleetCost, Measurement, Replica, SolverReport, Unserved
 from advisor.fleet.types import SetAside, SourceKind
 from advisor.machines.types import Machine
 from advisor.planning.types import CardLayout, TriedFormat
@@ -265,6 +268,35 @@ class FleetShowAnswer(Record, frozen=True, kw_only=True):
     notes: list[str]
 
 
+class FleetPlanAnswer(Record, frozen=True, kw_only=True):
+    """`advise fleet plan --json`. `replicas` is the plan at `confidence`; costs are those of the plans at either."""
+
+    confidence: Confidence
+    replicas: list[Replica]
+    unserved: list[Unserved]
+    cost_per_hour: FleetCost
+    nodes_used: int
+    measure: Measurement | None
+    solver: SolverReport
+    changes: Changes | None
+    pools: list[PoolAnswer]
+    set_aside: list[SetAside]
+    notes: list[str]
+
+
+class FleetCheckAnswer(Record, frozen=True, kw_only=True):
+    """`advise fleet check --json`. `survives` and `differences` are null where that was not asked."""
+
+    placeable: bool
+    unserved: list[Unserved]
+    cost_per_hour: FleetCost
+    lose: int
+    survives: bool | None
+    losses: list[LossAnswer]
+    differences: list[DeployedDifference] | None
+    notes: list[str]
+
+
 SHAPES: dict[str, type] = {
     "request": EstimateRequest,
     "estimate": EstimateAnswer,
@@ -279,6 +311,8 @@ SHAPES: dict[str, type] = {
     "probe": Machine,
     "bench": BenchResult,
     "fleet-show": FleetShowAnswer,
+    "fleet-plan": FleetPlanAnswer,
+    "fleet-check": FleetCheckAnswer,
     "error": ErrorAnswer,
 }
 

@@ -61,8 +61,10 @@ def content(kind: str, case: dict[str, Any]) -> bytes:
 
 def shown(pool: Pool) -> dict[str, Any]:
     """A pool in the words of expectations."""
-    devices = pool.machine.usable_devices
+    devices = pool.machine.devices
     assert len(devices) == pool.devices
+    seen = [d for d in devices if d.visible and not d.driver_missing]
+    assert len(seen) == (1 if devices and devices[0].mig_profile else len(devices))  # a process sees one slice only
     assert len({(d.accelerator, d.total_bytes, d.mig_profile) for d in devices}) <= 1
     first = devices[0] if devices else None
     gib = first.total_bytes / 2**30 if first is not None and first.total_bytes is not None else None

@@ -120,6 +120,7 @@ def check_launch(
         why=tuple(dict.fromkeys(str(w) for w in why)),
         assumed=tuple(map(str, assumed)),
         ranks=count_ranks(launch_arguments, launch.engine, knowledge),
+        replicas=launch.setup.replicas,
         starts=holding.starts,
         holds=holding.holds,
         memory=estimate_as_json(memory_estimate, deployment, notes, holding)

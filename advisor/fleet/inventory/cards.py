@@ -43,7 +43,7 @@ class CardLookup(NamedTuple):
 
     rules: Catalog
     found: dict[tuple[object, ...], CardKind]
-    devices: dict[tuple[CardKind, int, int], tuple[Device, ...]]
+    devices: dict[tuple[CardKind, int, int, int], tuple[Device, ...]]
 
 
 def make_lookup(rules: Catalog) -> CardLookup:
@@ -51,9 +51,12 @@ def make_lookup(rules: Catalog) -> CardLookup:
     return CardLookup(rules, {}, {})
 
 
-def make_devices(lookup: CardLookup, kind: CardKind, count: int, first: int = 0) -> tuple[Device, ...]:
-    """`count` equal devices with indices from `first`; equal ones are made once."""
-    key = (kind, count, first)
+def make_devices(lookup: CardLookup, kind: CardKind, count: int, first: int = 0, seen: int = 0) -> tuple[Device, ...]:
+    """`count` equal devices with indices from `first`; equal ones are made once.
+
+    Of MIG slices a process sees one only, that at the position `seen`.
+    """
+    key = (kind, count, first, seen if kind.mig else 0)
     if key not in lookup.devices:
         entry = lookup.rules.accelerators().get(kind.accelerator or "")
         rate = entry.bandwidth_gbs if entry is not None and entry.devices_per_card > 1 and not kind.mig else None
@@ -71,6 +74,7 @@ def make_devices(lookup: CardLookup, kind: CardKind, count: int, first: int = 0)
                 gfx=entry.gfx if entry is not None else None,
                 mig_profile=kind.mig,
                 mig_enabled=True if kind.mig else None,
+                visible=kind.mig is None or i == first + seen,
                 bandwidth_gbs=rate / entry.devices_per_card if rate is not None and entry is not None else None,
             )
             for i in range(first, first + count)

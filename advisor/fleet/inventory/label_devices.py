@@ -9,6 +9,7 @@ from advisor.catalog.hardware_names import parse_hardware
 from advisor.errors import AdvisorError
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
 from advisor.fleet.inventory.foreign import positive
+from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.types import Vendor
 from advisor.near import simplify_name
 
@@ -75,7 +76,7 @@ def add_devices(
         return
     if count < there:
         found.notes.append(f"{there}x {kind.name} by its labels, and {count} can be allocated")
-    found.notes.extend(kind.notes)
+    found.notes.extend((*kind.notes, MIG_NOTE) if kind.mig else kind.notes)
     found.groups.append(DeviceGroup(resource, kind, count))
 
 

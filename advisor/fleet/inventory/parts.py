@@ -36,7 +36,8 @@ def make_part(
     resource: str | None = None,
 ) -> NodePart:
     """`count` devices of a kind on a host, with indices from `first`; without a kind, its processors."""
-    devices = make_devices(lookup, kind, count, first) if kind is not None else ()
+    seen = free_indices[0] if free_indices else 0
+    devices = make_devices(lookup, kind, count, first, seen) if kind is not None else ()
     machine = Machine(
         source="text",
         os=host.os,
@@ -67,7 +68,7 @@ def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[N
 
     `busy_known`: processes on a device tell that it is taken; else all devices are free, as their owner says.
     """
-    usable = machine.usable_devices
+    usable = [d for d in machine.devices if not d.driver_missing and (d.visible or d.mig_profile)]
     if not usable:
         return (NodePart(machine=machine, devices=0, devices_free=0),)
     groups: dict[tuple[object, ...], list[Device]] = {}
@@ -75,11 +76,15 @@ def split_machine(machine: Machine, rules: Catalog, busy_known: bool) -> tuple[N
         groups.setdefault(_identity(device), []).append(device)
     made = []
     for devices in groups.values():
-        part = machine if len(groups) == 1 and len(usable) == len(machine.devices) else _only(machine, devices, rules)
-        free = [i for i, d in enumerate(devices) if d.processes == 0]
+        free = tuple(i for i, d in enumerate(devices) if d.processes == 0)
         known = all(d.processes is not None for d in devices)
         count = len(devices) if not busy_known else len(free) if known else None
-        some = tuple(devices[i].index for i in free) if busy_known and known and len(free) < len(devices) else None
+        some = free if busy_known and known and len(free) < len(devices) else None
+        if devices[0].mig_profile is not None:  # a process sees one slice only
+            seen = some[0] if some else 0
+            devices = [msgspec.structs.replace(d, visible=i == seen) for i, d in enumerate(devices)]
+        whole = len(groups) == 1 and devices == list(machine.devices)
+        part = machine if whole else _only(machine, devices, rules)
         made.append(NodePart(machine=part, devices=len(devices), devices_free=count, free_indices=some))
     return tuple(made)
 
@@ -113,7 +118,9 @@ def describe_hardware(machine: Machine, rules: Catalog) -> str:
     """The machine in words that hardware strings are made of: `8x H100 SXM5 80GB, 2015GB RAM, linux`."""
     words = []
     counts: dict[tuple[str, str], int] = {}
-    for device in machine.usable_devices:
+    for device in machine.devices:
+        if device.driver_missing or not (device.visible or device.mig_profile):
+            continue
         counts[device.name, device.accelerator or ""] = counts.get((device.name, device.accelerator or ""), 0) + 1
     for (name, accelerator), count in counts.items():
         entry = rules.accelerators().get(accelerator)

@@ -99,7 +99,7 @@ def _use_part(
         device = _find_device(part, node, machine, rules, notes)
         if device is not None:
             made = msgspec.structs.replace(made, devices=tuple(
-                msgspec.structs.replace(device, index=d.index, visible=True) for d in part.machine.devices
+                msgspec.structs.replace(device, index=d.index, visible=d.visible) for d in part.machine.devices
             ), interconnect=machine.interconnect or made.interconnect)  # fmt: skip
     made = msgspec.structs.replace(made, text=describe_hardware(made, rules))
     return msgspec.structs.replace(part, machine=made)

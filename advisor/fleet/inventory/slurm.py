@@ -9,6 +9,7 @@ from typing import NamedTuple
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
 from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
 from advisor.fleet.types import Node, NodePart
+from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.host import normalise_arch
 from advisor.machines.types import Cpu, HostMemory
 from advisor.units import MIB
@@ -132,12 +133,12 @@ def _make_parts(
     first = 0
     for gres in gpus:
         kind = _find_kind(gres.type, seen.features, lookup)
-        notes.extend(kind.notes)
+        notes.extend((*kind.notes, MIG_NOTE) if kind.mig else kind.notes)
         taken, places = used.get(gres.type, (None, None)) if used is not None else (None, None)
         free = None if taken is None else max(0, gres.number - taken)
         indices = None
         if places is not None and free and taken:
-            left = tuple(i for i in range(first, first + gres.number) if i not in places)
+            left = tuple(i for i in range(gres.number) if first + i not in places)
             indices = left if len(left) == free else None
         if "ALLOCATED" in seen.states:  # no processor is left for another job
             free, indices = 0, None

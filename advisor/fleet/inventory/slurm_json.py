@@ -140,7 +140,7 @@ def expand_names(text: str, where: object) -> list[str]:
     out: list[str] = []
     for span in m[2].split(","):
         low, _, high = span.partition("-")
-        if not low.isdigit() or not (high or low).isdigit() or int(high or low) - int(low) >= MAX_NODES:
+        if not low.isdigit() or not (high or low).isdigit() or not 0 <= int(high or low) - int(low) < MAX_NODES:
             raise BadFile(where, f"has a list of names that cannot be read: {text[:80]!r}")
         out += [f"{m[1]}{i:0{len(low)}d}{m[3]}" for i in range(int(low), int(high or low) + 1)]
         if len(out) > MAX_NODES:

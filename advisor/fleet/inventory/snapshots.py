@@ -49,13 +49,13 @@ def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:
     if machine.devices and not machine.usable_devices:
         said = "; ".join(dict.fromkeys(x for d in machine.devices for x in d.notes)) or "its driver is missing"
         return Node(name=name, reason=f"none of its {len(machine.devices)} devices can be used: {said[:200]}")
-    notes = [] if len(machine.usable_devices) == len(machine.devices) else [
-        f"{len(machine.devices)} devices, of which {len(machine.usable_devices)} can be used"
-    ]  # fmt: skip
+    machine = msgspec.structs.replace(machine, text=describe_hardware(machine, rules))
+    parts = split_machine(machine, rules, busy_known=True)
+    usable = sum(p.devices for p in parts)
+    notes = [f"{len(machine.devices)} devices, of which {usable} can be used"] if usable < len(machine.devices) else []
     for device in machine.usable_devices:
         notes.extend(device.notes)
-    machine = msgspec.structs.replace(machine, text=describe_hardware(machine, rules))
-    return Node(name=name, parts=split_machine(machine, rules, busy_known=True), notes=tuple(dict.fromkeys(notes)))
+    return Node(name=name, parts=parts, notes=tuple(dict.fromkeys(notes)))
 
 
 def _natural(file: Path) -> list[tuple[int, str]]:

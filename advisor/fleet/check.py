@@ -1,0 +1,158 @@
+"""`advise fleet check`: is everything still placeable, also after losing nodes; do deployed files match the plan."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.errors import BadFile, BadInput
+from advisor.fleet.offers import collect_offers, find_models, pose_problem
+from advisor.fleet.plan import FleetRequest, plan_fleet, solve
+from advisor.fleet.plan_types import FleetPlan
+from advisor.fleet.prices import find_node_prices
+from advisor.fleet.types import Fleet, Pool
+from advisor.record import SCHEMA_VERSION, Record
+
+MOST_LOST = 3
+MOST_CASES = 2000
+
+
+class LossAnswer(Record, frozen=True, kw_only=True):
+    """What happens when so many nodes (or one device of a node) are gone."""
+
+    lost: tuple[str, ...]  # pools that lose a node each; of a device `one device of a node of POOL`
+    served: bool
+    unserved: tuple[str, ...]
+
+
+class DeployedDifference(Record, frozen=True, kw_only=True):
+    """A kind of replica whose number in the deployed files is not that of the plan."""
+
+    model: str
+    engine: str
+    devices: int | None  # of one replica; None = the files do not tell
+    planned: int
+    deployed: int
+
+
+class FleetCheck(Record, frozen=True, kw_only=True):
+    """The answer to `advise fleet check`."""
+
+    plan: FleetPlan
+    losses: tuple[LossAnswer, ...]  # the cases that are not survived, all cases if every one is
+    lose: int
+    differences: tuple[DeployedDifference, ...] | None  # None: no files were given
+
+    @property
+    def exit_status(self) -> int:
+        """0 placeable, survived and as planned; 1 not; 2 cannot tell."""
+        if self.plan.exit_status == 1 or any(not x.served for x in self.losses) or self.differences:
+            return 1
+        return self.plan.exit_status
+
+    def to_dict(self) -> dict[str, Any]:
+        """The public JSON of `advise fleet check` (advisor/schemas/fleet-check.json)."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "placeable": not self.plan.unserved,
+            "unserved": [u.to_dict() for u in self.plan.unserved],
+            "cost_per_hour": self.plan.cost_per_hour.to_dict(),
+            "lose": self.lose,
+            "survives": None if not self.lose or self.plan.unserved else all(x.served for x in self.losses),
+            "losses": [x.to_dict() for x in self.losses],
+            "differences": None if self.differences is None else [d.to_dict() for d in self.differences],
+            "notes": list(self.plan.notes),
+        }
+
+
+def check_fleet(request: FleetRequest, lose: int, files: Sequence[str], rules: Catalog) -> FleetCheck:
+    """Whether the demands are placeable, with `lose` nodes gone wherever they are missed most, and as deployed.
+
+    Raises BadInput for more nodes than are looked at, and what `plan_fleet` raises.
+    """
+    if lose > MOST_LOST:
+        raise BadInput(f"--lose {lose}: at most {MOST_LOST} nodes are looked at")
+    plan = plan_fleet(request, rules)
+    losses: tuple[LossAnswer, ...] = ()
+    if lose and not plan.unserved:
+        losses = tuple(_lose_nodes(request, lose, rules))
+        failing = tuple(x for x in losses if not x.served)
+        losses = failing or losses
+    return FleetCheck(
+        plan=plan,
+        losses=losses,
+        lose=lose,
+        differences=compare_deployed(plan, files, rules) if files else None,
+    )
+
+
+def _lose_nodes(request: FleetRequest, lose: int, rules: Catalog) -> Iterator[LossAnswer]:
+    """Every way to lose so many nodes: equal nodes are alike, so one of each group stands for all."""
+    demands = find_models(request.demands, rules)
+    groups = {p.group: p for p in request.fleet.pools}
+    cases = itertools.islice(itertools.combinations_with_replacement(groups, lose), MOST_CASES)
+    for case in cases:
+        gone = Counter(case)
+        if any(n > len(groups[g].node_names) for g, n in gone.items()):
+            continue
+        rest = without_nodes(request.fleet, gone)
+        offers = collect_offers(rest, demands, rules)
+        prices = find_node_prices(rest, request.prices, rules)
+        served = solve(pose_problem(offers, prices, request.confidence), rules).served
+        missing = tuple(d.demand.name for d, ok in zip(demands, served, strict=True) if not ok)
+        yield LossAnswer(lost=tuple(groups[g].id for g in case), served=not missing, unserved=missing)
+
+
+def without_nodes(fleet: Fleet, gone: Counter[str]) -> Fleet:
+    """The fleet without so many nodes of each group, the last ones."""
+    left: list[Pool] = []
+    for pool in fleet.pools:
+        names = pool.node_names[: len(pool.node_names) - gone.get(pool.group, 0)]
+        if names:
+            left.append(msgspec.structs.replace(pool, node_names=names))
+    return msgspec.structs.replace(fleet, pools=tuple(left))
+
+
+def compare_deployed(plan: FleetPlan, files: Sequence[str], rules: Catalog) -> tuple[DeployedDifference, ...]:
+    """Kinds of replicas that the files have more or fewer of than the plan. Raises BadFile."""
+    from advisor.checks.one_file import CheckOptions
+    from advisor.checks.run import check_files, find_files
+
+    options = CheckOptions(named=frozenset(files), fit=False)
+    report = check_files(list(find_files(files)), options, rules)
+    for problem in report.problems:
+        if not problem.passed_over:
+            raise BadFile(problem.file, problem.message, problem.line)
+    deployed: Counter[tuple[str, str]] = Counter()
+    for found in report.deployments:
+        if found.model:
+            deployed[_known_model(found.model, rules), found.engine] += 1 if found.replicas is None else found.replicas
+    planned = Counter((r.model, r.engine) for r in plan.replicas)
+    devices = {(r.model, r.engine): r.devices for r in plan.replicas}
+    return tuple(
+        DeployedDifference(
+            model=kind[0],
+            engine=kind[1],
+            devices=devices.get(kind),
+            planned=planned.get(kind, 0),
+            deployed=deployed.get(kind, 0),
+        )
+        for kind in sorted({*planned, *deployed})
+        if planned.get(kind, 0) != deployed.get(kind, 0)
+    )
+
+
+def _known_model(name: str, rules: Catalog) -> str:
+    """The catalogue's name of a model; the name itself where it has none."""
+    from advisor.catalog.resolve import resolve_model
+    from advisor.errors import AdvisorError
+
+    try:
+        return resolve_model(name, rules).model.id
+    except AdvisorError:
+        return name
