@@ -6,6 +6,7 @@ and the demand alone, so more pools never take a way away.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -41,7 +42,6 @@ from advisor.planning.objective import Arrangement, SizedUnit
 from advisor.planning.plan_rules import load_plan_rules
 from advisor.planning.search import prepare_engine
 from advisor.planning.search_request import SearchRequest
-from advisor.planning.traffic import Traffic
 from advisor.planning.trial import Trial, estimate_rate, note_failure
 from advisor.planning.types import Plan, TriedFormat
 
@@ -302,17 +302,22 @@ def _rate_plan(trial: Trial, plan: Plan, users: int, long: bool = False) -> Spee
     return estimate_rate(trial, plan.deployment, plan.memory, users, long)
 
 
-def make_replica_plan(candidate: ReplicaCandidate, users: int) -> Plan:
-    """The deployment of a candidate, sized for so many requests at once."""
+def make_replica_plan(candidate: ReplicaCandidate, users: int, load: float) -> Plan:
+    """The deployment of a candidate, sized for so many requests at once, with the load that it takes of the demand."""
     if candidate.sized is None:
         assert candidate.plan is not None
-        return candidate.plan
+        return _without_endless_wait(candidate.plan)
     trial = _with_users(candidate.trial, max(1, users))
+    if trial.search.traffic.rate is not None:
+        traffic = msgspec.structs.replace(trial.search.traffic, rate=load, burst=1.0)
+        trial = trial._replace(search=trial.search._replace(traffic=traffic))
     sized = candidate.sized
     speed = estimate_rate(trial, sized.unit.deployment, sized.memory, max(1, users))
-    return finish_arrangement(trial, Arrangement(sized, 1, speed, True, True))
+    return _without_endless_wait(finish_arrangement(trial, Arrangement(sized, 1, speed, True, True)))
 
 
-def find_traffic(candidate: ReplicaCandidate) -> Traffic:
-    """The traffic that a candidate was looked at for."""
-    return candidate.trial.search.traffic
+def _without_endless_wait(plan: Plan) -> Plan:
+    """A wait whose upper bound has no end is not known."""
+    if plan.holds is None or plan.holds.wait_s is None or math.isfinite(plan.holds.wait_s.high):
+        return plan
+    return plan._replace(holds=msgspec.structs.replace(plan.holds, wait_s=None))

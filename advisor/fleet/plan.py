@@ -159,7 +159,7 @@ def _keep_replica(
     offset = ports.get(names[0], 0)
     ports[names[0]] = offset + 1
     made = make_replica(
-        offers.demands[kept.demand].demand, make_replica_plan(candidate, served.users), candidate, pool, names,
+        offers.demands[kept.demand].demand, make_replica_plan(candidate, served.users, kept.capacity * share), candidate, pool, names,
         kept.devices, offset, kept.capacity, share, rules,
     )  # fmt: skip
     return msgspec.structs.replace(made, changed=False)
@@ -268,7 +268,7 @@ def make_replicas(
         capacity = get_capacity(candidate, confidence)
         assert capacity is not None
         if p.variant not in plans:
-            plans[p.variant] = make_replica_plan(candidate, capacity.users)
+            plans[p.variant] = make_replica_plan(candidate, capacity.users, variant.capacity * shares[variant.demand])
         pool = offers.pools[variant.pool]
         names = tuple(pool.node_names[n] for n in p.nodes)
         offset = ports.get(names[0], 0)

@@ -20,7 +20,9 @@ from advisor.errors import BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import parse_json, read_bytes
 from advisor.planning.layouts import show_devices
+from advisor.render.context import make_slug
 from advisor.render.files import LaunchFile, render_command, render_files
+from advisor.render.reference import local_name
 
 MOST_BYTES = 64 * 2**20
 TARGETS = {
@@ -78,6 +80,7 @@ class ReplicaKind(NamedTuple):
     deployment: Deployment  # without the devices and the port of one of them
     nodes: int  # of one replica
     replicas: tuple[PlannedReplica, ...]
+    suffix: str = ""  # of names in files, where a model has several kinds
 
 
 def read_plan_file(path: str) -> PlanFile:
@@ -110,7 +113,7 @@ def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFil
             if kind.nodes > 1:
                 raise BadInput(f"{kind.name} takes {kind.nodes} nodes: --target lws or ray starts such a replica")
         return tuple(_make_deployment(k, pools.get(k.replicas[0].pool), rules, target == "keda") for k in kinds)
-    return tuple(_rename(render_files(k.deployment, target, rules)[0], k.name) for k in kinds)
+    return tuple(_rename(_render_kind(k, target, rules), k.name) for k in kinds)
 
 
 def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:
@@ -127,7 +130,8 @@ def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:
         while name in names:
             name, k = f"{base}-{k}", k + 1
         names.add(name)
-        out.append(ReplicaKind(name, _make_deployment_of(same[0], rules), len(same[0].nodes), tuple(same)))
+        made = _make_deployment_of(same[0], rules)
+        out.append(ReplicaKind(name, made, len(same[0].nodes), tuple(same), name[len(base) :]))
     return out
 
 
@@ -156,6 +160,17 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
     )
 
 
+def _render_kind(kind: ReplicaKind, target: str, rules: Catalog) -> LaunchFile:
+    """The file of a kind; where one model has several, what it names has the number of the kind behind it."""
+    made = render_files(kind.deployment, target, rules)[0]
+    if not kind.suffix:
+        return made
+    model = kind.deployment
+    name = make_slug(f"{model.engine}-{local_name(model.model_path or model.model.id)}")
+    text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", f"{name}{kind.suffix}", made.content)
+    return msgspec.structs.replace(made, content=text)
+
+
 def _rename(file: LaunchFile, name: str) -> LaunchFile:
     return msgspec.structs.replace(file, name=f"{name}-{file.name}")
 
@@ -166,7 +181,7 @@ def _make_deployment(kind: ReplicaKind, pool: PlannedPool | None, rules: Catalog
 
     from advisor.files import parse_yaml
 
-    made = render_files(kind.deployment, "kubernetes", rules)[0]
+    made = _render_kind(kind, "kubernetes", rules)
     head = "".join(f"{line}\n" for line in made.content.splitlines() if line.startswith("# "))
     out = []
     for body in (parse_yaml(part, made.name) for part in made.content.split("\n---\n")):
@@ -222,7 +237,7 @@ def _make_scaled_object(name: str, kind: ReplicaKind) -> dict[str, Any]:
 
 def _make_array(kind: ReplicaKind, rules: Catalog) -> LaunchFile:
     """A Slurm job; several equal replicas are an array of jobs, which Slurm places by their devices."""
-    made = render_files(kind.deployment, "slurm", rules)[0]
+    made = _render_kind(kind, "slurm", rules)
     lines = made.content.splitlines()
     at = next(k for k, line in enumerate(lines) if line.startswith("#SBATCH --nodes"))
     nodes = sorted({n for r in kind.replicas for n in r.nodes})

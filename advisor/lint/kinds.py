@@ -74,6 +74,7 @@ KINDS = (
     RuleFileKind("thinking.yaml", "models that think", _named("advisor.ability.types", "ThinkingFile")),
     RuleFileKind("format-loss.yaml", "what formats cost", _named("advisor.ability.losses", "FormatLossFile")),
     RuleFileKind("licences.yaml", "what licences allow", _named("advisor.ability.losses", "LicencesFile")),
+    RuleFileKind("fleet.yaml", "defaults of fleet plans", _named("advisor.fleet.fleet_rules", "FleetRules")),
     RuleFileKind("cards.yaml", "cards that are shown", _named("advisor.advice.card_fits", "CardsFile")),
     RuleFileKind(
         "workloads.yaml", "defaults of workloads", _named("advisor.planning.workload_rules", "WorkloadDefaults")

@@ -155,7 +155,7 @@ def make_program(folder: Path, name: str, body: str) -> None:
 def test_a_program_that_fails_says_why(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     make_program(tmp_path, "scontrol", "sys.exit('slurm_load_node error: Unable to contact slurm controller')")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(AdvisorError, match="scontrol show node -o failed: .*Unable to contact"):
+    with pytest.raises(AdvisorError, match=r"scontrol show node -o failed: .*Unable to contact"):
         show("--slurm")
 
 

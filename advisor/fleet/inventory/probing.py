@@ -21,7 +21,7 @@ from advisor.machines.types import Device, HostMemory, Machine
 
 PROGRAM = ("advise", "probe", "--json")
 AT_ONCE = 8
-WAIT_S = 60  # for a place on the node
+WAIT_S = 30  # for a place on the node
 PROBE_MIB = 1024
 ProbeAnswer = Machine | str  # what was found, or why nothing was
 

@@ -1,0 +1,215 @@
+"""Plans: replicas stand on devices that are there and fit, kept plans stay, what is not served says why."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from fleets import NODES, RULES, ask, draw
+
+from advisor.catalog.resolve import resolve_model
+from advisor.checks.run import check_files
+from advisor.cli.main import run_command_line
+from advisor.errors import AdvisorError
+from advisor.estimation import find_machine
+from advisor.fleet.check import check_fleet
+from advisor.fleet.demand import read_demand
+from advisor.fleet.inventory.pools import make_fleet
+from advisor.fleet.inventory.source import read_inventory
+from advisor.fleet.keep import read_plan
+from advisor.fleet.plan import FleetRequest
+from advisor.fleet.plan_types import FleetPlan, Replica
+from advisor.fleet.render import TARGETS, read_plan_file, render_fleet
+
+SCHEMAS = Path(__file__).parent.parent.parent / "advisor" / "schemas"
+H100 = {"name": "big", "count": 2, "hardware": "8x H100 80GB SXM, 2TB RAM, linux", "price_per_hour": 20}
+L40S = {"name": "small", "count": 2, "hardware": "2x L40S, 512GB RAM, linux", "price_per_hour": 1.7}
+QWEN = {"model": "Qwen/Qwen3-32B", "rate": 2, "prompt_tokens": 1000, "output_tokens": 300, "ttft_s": 5, "tpot_s": 0.1}
+
+
+def count_devices(plan: FleetPlan) -> dict[str, int]:
+    used: Counter[str] = Counter()
+    for replica in plan.replicas:
+        for node in replica.nodes:
+            used[node] += replica.devices // len(replica.nodes)
+    return used
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_plans_hold_together(seed: int, tmp_path: Path) -> None:
+    """Devices are there, none twice; loads sum up to the demand; the cost is that of the nodes in use."""
+    nodes, models = draw(seed)
+    plan = ask(tmp_path, nodes, models)
+    jsonschema.validate(json.loads(json.dumps(plan.to_dict())), json.loads((SCHEMAS / "fleet-plan.json").read_text()))
+    there = {f"{n['name']}-{k + 1}": NODES[n["hardware"]] for n in nodes for k in range(n["count"])}
+    assert all(used <= there[node][0] for node, used in count_devices(plan).items())
+    places = [(n, i) for r in plan.replicas for n in r.nodes for i in r.device_indices]
+    assert len(places) == len(set(places))
+    ports = [(n, r.port) for r in plan.replicas for n in r.nodes]
+    assert len(ports) == len(set(ports))
+    unserved = {u.name for u in plan.unserved}
+    for model in models:
+        load = sum(r.load for r in plan.replicas if r.name == model["model"])
+        assert load == pytest.approx(0 if model["model"] in unserved else model["rate"], rel=1e-4)
+    assert all(r.load <= r.capacity * 1.0001 for r in plan.replicas)
+    if not unserved:
+        paid = sum(there[n][1] for n in {n for r in plan.replicas for n in r.nodes})
+        assert plan.cost_per_hour.likely == pytest.approx(paid)
+        assert plan.cost_per_hour.safe is None or plan.cost_per_hour.safe >= plan.cost_per_hour.likely - 1e-6
+
+
+def check_command(replica: Replica, folder: Path) -> Any:
+    from advisor.checks.one_file import CheckOptions
+
+    file = folder / "run.sh"
+    file.write_text(f"#!/bin/sh\n{replica.command}\n")
+    report = check_files([str(file)], CheckOptions(on=replica.hardware, named=frozenset([str(file)])), RULES)
+    assert report.deployments, replica.command
+    return report.deployments[0]
+
+
+def test_every_replica_fits_by_check(tmp_path: Path) -> None:
+    plan = ask(tmp_path, *draw(1))
+    assert plan.replicas
+    for replica in plan.replicas:
+        assert check_command(replica, tmp_path).fits is True, replica.command
+
+
+def test_what_is_not_served_says_why_and_what_would_help(tmp_path: Path) -> None:
+    small = {"name": "n", "hardware": "1x L4, 64GB RAM, linux", "price_per_hour": 0.6}
+    big = {"model": "deepseek-ai/DeepSeek-V3", "rate": 5, "prompt_tokens": 1000, "output_tokens": 300}
+    many = {**QWEN, "model": "llama3.1:8b", "rate": 40}
+    late = {**QWEN, "model": "Qwen/Qwen3-8B", "tpot_s": 0.0001}
+    plan = ask(tmp_path, [small], [big, many, late])
+    assert plan.exit_status == 1
+    found = {u.model: u for u in plan.unserved}
+    assert found[big["model"]].code == "does_not_fit"
+    assert "8x" in str(found[big["model"]].what_would_help)
+    assert found["llama3.1:8b"].code == "no_room"
+    assert "more nodes like l4" in str(found["llama3.1:8b"].what_would_help)
+    assert found["Qwen/Qwen3-8B"].code == "too_slow"
+    assert "between tokens" in found["Qwen/Qwen3-8B"].why
+    number = int(str(found["llama3.1:8b"].what_would_help).split()[0])
+    enough = ask(tmp_path, [{**small, "count": 1 + number}], [many])
+    assert not enough.unserved, "what would help helps"
+
+
+def test_a_plan_that_runs_is_kept(tmp_path: Path) -> None:
+    """The same demand changes nothing; more of it adds replicas and moves none; a model that is not asked for stops."""
+    models = [QWEN, {**QWEN, "model": "llama3.1:8b"}]
+    first = ask(tmp_path, [H100, L40S], models)
+    (tmp_path / "plan.json").write_text(json.dumps(first.to_dict()))
+    running = read_plan(str(tmp_path / "plan.json"))
+    same = ask(tmp_path, [H100, L40S], models, running=running)
+    assert same.changes is not None
+    assert (same.changes.kept, same.changes.started, same.changes.stopped) == (len(first.replicas), 0, ())
+    assert same.cost_per_hour == first.cost_per_hour
+    more = ask(tmp_path, [H100, L40S], [{**QWEN, "rate": 8}, models[1]], running=running)
+    assert more.changes is not None
+    assert more.changes.kept == len(first.replicas)
+    assert more.changes.started > 0
+    assert {(r.nodes, r.device_indices) for r in first.replicas} <= {(r.nodes, r.device_indices) for r in more.replicas}
+    places = [(n, i) for r in more.replicas for n in r.nodes for i in r.device_indices]
+    assert len(places) == len(set(places))
+    fewer = ask(tmp_path, [H100, L40S], models[:1], running=running)
+    assert fewer.changes is not None
+    assert any("Llama-3.1-8B" in s for s in fewer.changes.stopped)
+
+
+def test_spread_stands_on_several_nodes(tmp_path: Path) -> None:
+    plan = ask(tmp_path, [L40S], [{**QWEN, "model": "llama3.1:8b", "rate": 0.1, "spread": 2}])
+    assert len({n for r in plan.replicas for n in r.nodes}) == 2
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_safe_plans_keep_their_targets(seed: int, tmp_path: Path) -> None:
+    """Speeds drawn over their intervals, one factor for each model and card; and once all at the slow end."""
+    plan = ask(tmp_path, *draw(seed), confidence="safe")
+    rng, kept, draws = random.Random(seed), 0, 200
+    targets = {m["model"]: m["tpot_s"] for m in draw(seed)[1]}
+    for trial in range(draws):
+        where: dict[tuple[str, str], float] = {}
+        good = True
+        for r in plan.replicas:
+            assert r.speed is not None
+            assert r.speed.tpot_s is not None
+            at = where.setdefault((r.model, r.pool), 1.0 if trial == 0 else rng.random())
+            slow = math.exp(
+                math.log(r.speed.tpot_s.low) + at * (math.log(r.speed.tpot_s.high) - math.log(r.speed.tpot_s.low))
+            )
+            good &= slow <= targets[r.name] * 1.001
+        kept += good
+        assert good or trial > 0
+    assert kept >= 0.95 * draws
+
+
+def test_losing_a_node(tmp_path: Path) -> None:
+    """One node too many survives the loss of one, by a plan for what is left; the only node does not."""
+    (tmp_path / "demand.yaml").write_text(json.dumps({"models": [{**QWEN, "rate": 0.5}]}))
+    demand = read_demand(tmp_path / "demand.yaml", RULES)
+    for count, survived in ((2, True), (1, False)):
+        (tmp_path / "fleet.yaml").write_text(json.dumps({"nodes": [{**H100, "count": count}]}))
+        fleet = make_fleet(read_inventory(str(tmp_path / "fleet.yaml"), RULES))
+        answer = check_fleet(FleetRequest(fleet, demand), 1, (), RULES)
+        schema = json.loads((SCHEMAS / "fleet-check.json").read_text())
+        jsonschema.validate(json.loads(json.dumps(answer.to_dict())), schema)
+        assert answer.to_dict()["survives"] is survived
+        assert answer.exit_status == (0 if survived else 1)
+
+
+def test_rendered_files_are_what_was_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Files of every target; those for Kubernetes hold as many replicas as the plan, and one fewer is noticed."""
+    plan = ask(tmp_path, [H100, L40S], [{**QWEN, "rate": 12, "spread": 2}, {**QWEN, "model": "llama3.1:8b"}])
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
+    planned = read_plan_file(str(tmp_path / "plan.json"))
+    for target in set(TARGETS) - {"lws"}:
+        files = render_fleet(planned, target, RULES)
+        assert len({f.name for f in files}) == len(files) > 0, target
+    out = tmp_path / "deploy"
+    assert run_command_line(
+        ["fleet", "render", str(tmp_path / "plan.json"), "--target", "kubernetes", "--output", str(out)]
+    ) == 0  # fmt: skip
+    asked = ["fleet", "check", str(tmp_path / "fleet.yaml"), "--models", str(tmp_path / "demand.yaml"), "--json"]
+    assert run_command_line([*asked, "--deployed", str(out)]) == 0
+    files = sorted(out.iterdir())
+    names = [line for f in files for line in f.read_text().splitlines() if line.startswith("  name: ")]
+    assert len(files) == 1 or len(set(names)) > 1
+    files[0].unlink()
+    capsys.readouterr()
+    assert run_command_line([*asked, "--deployed", str(out)]) == 1
+    assert json.loads(capsys.readouterr().out)["differences"]
+
+
+@pytest.mark.parametrize(
+    ("models", "said"),
+    [
+        ([{"model": "llama3.1:8b"}], "either `rate`"),
+        ([{"model": "llama3.1:8b", "rate": 1, "tpott_s": 1}], "tpot_s"),
+        ([{"model": "llama3.1:8b", "rate": -1}], "rate"),
+        ([{"model": "llama3.1:8b", "rate": 1, "engines": ["vlm"]}], "vllm"),
+        ([{"model": "llama3.1:8b", "rate": 1}] * 2, "stands twice"),
+        ([], "0 models"),
+    ],
+)
+def test_a_wrong_demand_is_one_clear_line(models: list[Any], said: str, tmp_path: Path) -> None:
+    (tmp_path / "d.yaml").write_text(json.dumps({"models": models}))
+    with pytest.raises(AdvisorError) as error:
+        read_demand(tmp_path / "d.yaml", RULES)
+    assert said in error.value.line()
+    assert "\n" not in error.value.line()
+
+
+def test_a_format_below_four_bits_is_taken_where_it_is_named_only(tmp_path: Path) -> None:
+    one = {"name": "n", "hardware": "1x L4, 64GB RAM, linux", "price_per_hour": 0.6}
+    wanted = {"model": "Qwen/Qwen3-32B", "users": 1, "engines": ["llama.cpp"]}
+    assert all("3" not in r.quantization and "2" not in r.quantization for r in ask(tmp_path, [one], [wanted]).replicas)
+    named = ask(tmp_path, [one], [{**wanted, "quantizations": ["Q3_K_M"]}])
+    assert [r.quantization for r in named.replicas] == ["Q3_K_M"]
+    assert resolve_model("Qwen/Qwen3-32B", RULES).model.id == named.replicas[0].model
+    assert find_machine(str(one["hardware"]), RULES).text == named.replicas[0].hardware
