@@ -22,7 +22,6 @@ from advisor.files import parse_json, read_bytes
 from advisor.planning.layouts import show_devices
 from advisor.render.context import make_slug
 from advisor.render.files import LaunchFile, render_command, render_files
-from advisor.render.reference import local_name
 
 MOST_BYTES = 64 * 2**20
 TARGETS = {
@@ -157,6 +156,7 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
         kv_cache_type=KvType(k=str(cache), v=str(cache)) if cache else KvType(),
         model_path=found.path,
         settings=own,
+        served_name=replica.name,  # one name for all replicas of a model, whatever repository they load
     )
 
 
@@ -165,8 +165,7 @@ def _render_kind(kind: ReplicaKind, target: str, rules: Catalog) -> LaunchFile:
     made = render_files(kind.deployment, target, rules)[0]
     if not kind.suffix:
         return made
-    model = kind.deployment
-    name = make_slug(f"{model.engine}-{local_name(model.model_path or model.model.id)}")
+    name = make_slug(f"{kind.deployment.engine}-{kind.deployment.served_name}")
     text = re.sub(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", f"{name}{kind.suffix}", made.content)
     return msgspec.structs.replace(made, content=text)
 
@@ -203,15 +202,19 @@ def _make_deployment(kind: ReplicaKind, pool: PlannedPool | None, rules: Catalog
                     }
                 ]
             if scaled:
-                out.append(_make_scaled_object(body["metadata"]["name"], kind))
+                out.append(_make_scaled_object(body["metadata"]["name"], kind, rules))
         out.append(body)
     text = "---\n".join(yaml.safe_dump(body, sort_keys=False, width=1000) for body in out)
     return LaunchFile(name=f"{kind.name}.yaml", content=f"{head}{text}")
 
 
-def _make_scaled_object(name: str, kind: ReplicaKind) -> dict[str, Any]:
-    """KEDA scales on requests that wait or run: bounds and threshold come from the plan."""
-    number = len(kind.replicas)
+def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> dict[str, Any]:
+    """KEDA scales on requests under way: its bounds and its threshold come from the plan, its metric from the engine's
+    entry. Raises BadInput for an engine that counts none."""
+    entry = rules.engine(kind.deployment.engine)
+    metrics = entry.speed_figures.metrics
+    if metrics is None or metrics.running is None:
+        raise BadInput(f"{entry.name} has no metric of its running requests that is known: take --target kubernetes")
     return {
         "apiVersion": "keda.sh/v1alpha1",
         "kind": "ScaledObject",
@@ -219,14 +222,13 @@ def _make_scaled_object(name: str, kind: ReplicaKind) -> dict[str, Any]:
         "spec": {
             "scaleTargetRef": {"name": name},
             "minReplicaCount": 1,
-            "maxReplicaCount": number,
+            "maxReplicaCount": len(kind.replicas),
             "triggers": [
                 {
                     "type": "prometheus",
                     "metadata": {
-                        "serverAddress": "http://prometheus-operated.monitoring.svc:9090",
-                        "query": f'sum(vllm:num_requests_running{{service="{name}"}})'
-                        f' + sum(vllm:num_requests_waiting{{service="{name}"}})',
+                        "serverAddress": "http://prometheus-operated.monitoring.svc:9090",  # of the Prometheus operator
+                        "query": f'sum({metrics.prefix}{metrics.running}{{service="{name}"}})',
                         "threshold": str(max(1, kind.replicas[0].sequences)),
                     },
                 }
@@ -289,7 +291,7 @@ def _make_gateway(kinds: Sequence[ReplicaKind]) -> LaunchFile:
         {
             "model_name": kind.replicas[0].name,
             "litellm_params": {
-                "model": f"hosted_vllm/{replica.model}",
+                "model": f"openai/{replica.name}",
                 "api_base": f"http://{replica.nodes[0]}:{replica.port}/v1",
                 "api_key": "os.environ/API_KEY",
             },

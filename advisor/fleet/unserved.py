@@ -203,11 +203,11 @@ def find_measurement(
     candidate = next(
         (c for c in offers.offers[d, offers.pools.index(pool)].candidates if get_capacity(c, "likely")), None
     )
-    engine = candidate.engine if candidate is not None else "vllm"
+    engine = f" --engine {candidate.engine}" if candidate is not None else ""
     saves = round(start.cost - cost, 6) if missing == before == 0 and prices.by_group else None
     return Measurement(
         model=planned.demand.model,
         hardware=accelerator or pool.id,
         saves_per_hour=saves,
-        command=f"advise calibrate RESULT --engine {engine} --model {planned.demand.model} --on '{pool.machine.text}'",
+        command=f"advise calibrate RESULT{engine} --model {planned.demand.model} --on '{pool.machine.text}'",
     )

@@ -86,7 +86,8 @@ def _measure(plan: FleetPlan) -> list[str]:
         if found.saves_per_hour is None
         else f"saves up to {found.saves_per_hour:,.2f} {unit} an hour in the safe plan".replace("  ", " ")
     )
-    return [f"Worth measuring first: {found.model} on {found.hardware} ({gain})", f"  {found.command}", ""]
+    said = f"Worth measuring first: {found.model} on {found.hardware} ({gain})"
+    return [wrap_text(said, "", "  "), f"  {found.command}", ""]
 
 
 def _commands(plan: FleetPlan, verbose: bool) -> list[str]:

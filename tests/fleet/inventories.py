@@ -43,7 +43,13 @@ def make_pod(said: dict[str, Any]) -> dict[str, Any]:
     spec["initContainers"] = [{"resources": {"limits": c}} for c in said.get("init", [])]
     if said["node"]:
         spec["nodeName"] = said["node"]
-    return {"kind": "Pod", "metadata": {"name": "pod"}, "spec": spec, "status": {"phase": said["phase"]}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "pod"},
+        "spec": spec,
+        "status": {"phase": said["phase"]},
+    }
 
 
 def content(kind: str, case: dict[str, Any]) -> bytes:

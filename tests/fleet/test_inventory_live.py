@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -115,10 +116,7 @@ def test_a_probe_by_srun_finds_what_slurm_does_not_know(lab: SlurmLab) -> None:
     assert not any(p["needs_probe"] for pools in seen.values() for p in pools)
     # what the jobs were given: one card of each kind
     asked = {p.name: p.read_text() for p in Path(os.environ["ASKED"]).iterdir()}
-    assert set(asked) == {"gpu01", "gpu02", "gpu03", "cpu01"}
-    assert {n: len([x for x in v.split(",") if x]) for n, v in asked.items()} == {
-        "gpu01": 1, "gpu02": 1, "gpu03": 2, "cpu01": 0,
-    }  # fmt: skip
+    assert asked == {"gpu01": "1", "gpu02": "1", "gpu03": "2", "cpu01": "0"}
 
 
 def test_a_node_that_is_full_is_kept_as_slurm_tells_of_it(lab: SlurmLab) -> None:
@@ -212,7 +210,7 @@ def cluster(tmp_path: Path) -> Iterator[dict[str, str]]:
 def test_nodes_and_pods_of_kubectl(cluster: dict[str, str]) -> None:
     body = show("--kubernetes", env=cluster)
     assert body["source"] == "kubernetes"
-    assert not any("pods" in n for n in body["notes"])
+    assert not any("pods" in n for n in body["notes"]), body["notes"]
     seen = by_node(body)
     assert len(seen) + len(body["set_aside"]) == 19
     assert [(p["devices"], p["devices_free"]) for p in seen["a"]] == [(4, 1)]
@@ -280,32 +278,38 @@ def test_nodes_of_ray_and_what_a_task_finds_on_them(ray_python: str, tmp_path: P
         "ASKED": str(tmp_path / "asked"),
         "PYTHONPATH": str(TOP),
     }
-    raylets = subprocess.Popen(
-        [ray_python, "-c", RAYLETS], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=(tmp_path / "errors").open("wb"), text=True, start_new_session=True,
-    )  # fmt: skip
-    try:
+    with (
+        (tmp_path / "errors").open("wb") as errors,
+        subprocess.Popen(
+            [ray_python, "-c", RAYLETS], env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=errors, text=True, start_new_session=True,
+        ) as raylets,
+    ):  # fmt: skip
         assert raylets.stdout is not None
-        address = next(
-            (x.strip() for x in raylets.stdout if ":" in x and x.strip().replace(":", "").replace(".", "").isdigit()),
-            "",
-        )
-        assert address, (tmp_path / "errors").read_text()[-2000:]
-        for _ in range(100):
-            body = show("--ray", address, env=environment, python=ray_python)
-            if sum(p["nodes"] for p in body["pools"]) == 2:
-                break
-            time.sleep(1)
-        told = sorted((p["devices"], p["accelerator"], p["devices_free"], p["needs_probe"]) for p in body["pools"])
-        assert told == [(2, "l40s", 2, False), (8, None, 8, True)]
-        body = show("--ray", address, "--probe", env=environment, python=ray_python)
-        pools = {p["devices"]: p for p in body["pools"]}
-        assert pools[8]["accelerator"] == "h100-nvl", body
-        assert not pools[8]["needs_probe"]
-        assert pools[8]["device_memory_bytes"] == 95830 * 2**20
-        assert pools[2]["accelerator"] == "l40s"
-        assert len(list((tmp_path / "asked").iterdir())) >= 1
-    finally:
         assert raylets.stdin is not None
-        raylets.stdin.close()
-        raylets.wait(SECONDS)
+        said = (re.fullmatch(r"[\d.]+:\d+", line.strip()) for line in raylets.stdout)
+        found = next((m for m in said if m), None)
+        assert found, (tmp_path / "errors").read_text()[-2000:]
+        try:
+            look_at_ray(found[0], environment, ray_python)
+        finally:
+            raylets.stdin.close()
+            raylets.wait(SECONDS)
+    assert len(list((tmp_path / "asked").iterdir())) >= 1
+
+
+def look_at_ray(address: str, environment: dict[str, str], python: str) -> None:
+    """What is shown of the two raylets, before and after tasks have looked."""
+    for _ in range(100):
+        body = show("--ray", address, env=environment, python=python)
+        if sum(p["nodes"] for p in body["pools"]) == 2:
+            break
+        time.sleep(1)
+    told = sorted((p["devices"], p["accelerator"], p["devices_free"], p["needs_probe"]) for p in body["pools"])
+    assert told == [(2, "l40s", 2, False), (8, None, 8, True)]
+    body = show("--ray", address, "--probe", env=environment, python=python)
+    pools = {p["devices"]: p for p in body["pools"]}
+    assert pools[8]["accelerator"] == "h100-nvl", body
+    assert not pools[8]["needs_probe"]
+    assert pools[8]["device_memory_bytes"] == 95830 * 2**20
+    assert pools[2]["accelerator"] == "l40s"

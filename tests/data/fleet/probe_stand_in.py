@@ -13,7 +13,7 @@ CARDS = {
 }
 assert sys.argv[1:] == ["probe", "--json"], sys.argv
 node = os.environ.get("SLURMD_NODENAME", "")
-given = os.environ.get("SLURM_STEP_GPUS") or os.environ.get("SLURM_JOB_GPUS") or ""
+given = os.environ.get("SLURM_GPUS_ON_NODE", "0")
 (Path(os.environ["ASKED"]) / (node or f"ray-{os.getpid()}")).write_text(given)
 devices = [
     {"index": i, "name": name, "vendor": "nvidia", "total_bytes": mib * 2**20, "total_basis": "reported"}
