@@ -193,3 +193,15 @@ def shorten_hardware(answer: Mapping[str, Any]) -> Json:
         ],
         "notes": _texts(answer.get("notes"), 3),
     }
+
+
+def shorten_fleet_plan(answer: Mapping[str, Any]) -> Json:
+    """Costs, replicas without their commands, what is not served."""
+    keys = ("name", "engine", "quantization", "pool", "nodes", "devices", "load", "capacity")
+    return {
+        **pick(answer, "confidence", "cost_per_hour", "nodes_used", "measure"),
+        "replicas": [pick(r, *keys) for r in list(answer.get("replicas") or ())[:8]],
+        "replica_count": len(answer.get("replicas") or ()),
+        "unserved": list(answer.get("unserved") or ())[:4],
+        "notes": _texts(answer.get("notes"), 3),
+    }

@@ -241,6 +241,20 @@ def _calibrate(session: Session, given: Json) -> Json:
     return {"handle": session.kept.keep(whole), **whole}
 
 
+def _plan_fleet(session: Session, given: Json) -> Json:
+    from advisor.fleet.demand import read_demand
+    from advisor.fleet.inventory.pools import make_fleet
+    from advisor.fleet.inventory.source import read_inventory
+    from advisor.fleet.plan import FleetRequest, plan_fleet
+
+    demand = read_demand(find_file(session, given["models"]), session.rules, session.folder)
+    for entry in demand:
+        _model_name(session, {"model": entry.model})  # a path out of the folder is refused
+    fleet = make_fleet(read_inventory(str(find_file(session, given["nodes"])), session.rules))
+    answer = plan_fleet(FleetRequest(fleet, demand, given.get("confidence", "likely")), session.rules)
+    return _keep(session, answer, short.shorten_fleet_plan)
+
+
 def _details(session: Session, given: Json) -> Json:
     return read_details(session.kept, given["handle"], given.get("pointer", ""), given.get("start", 0))
 
@@ -303,6 +317,15 @@ TOOLS: dict[str, Tool] = {
              "use_case": _text("What it is for", enum=list(USE_CASES))},
             ("model",),
             _hardware,
+        ),
+        Tool(
+            "fleet_plan",
+            "Which replicas of which models run on which nodes, for the least cost; what is not served and why.",
+            {"nodes": _text("File of the folder: kubectl get nodes -o json, scontrol show node -o, or own YAML"),
+             "models": _text("File of the working folder: what is to be served (docs/fleet.md)"),
+             "confidence": _text("Speeds: the likely ones, or their low ends", enum=["likely", "safe"])},
+            ("nodes", "models"),
+            _plan_fleet,
         ),
         Tool(
             "calibrate",

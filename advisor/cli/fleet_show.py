@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from advisor.cli import options
+from advisor.cli.fleet_source import add_source_options
 
 if TYPE_CHECKING:
     from advisor.catalog import Catalog
@@ -44,11 +45,7 @@ Kubernetes it prints Jobs for you to apply.
 Exit status: 0, or 2 for an inventory that cannot be read.
 """,
 )
-@click.argument("source", required=False)
-@click.option("--pods", metavar="FILE", help="What pods have taken: kubectl get pods -A -o json.")
-@click.option("--kubernetes", is_flag=True, help="Ask the cluster of kubectl.")
-@click.option("--slurm", is_flag=True, help="Ask Slurm, by scontrol.")
-@click.option("--ray", metavar="ADDRESS", callback=options.refuse_empty, help="Ask a Ray cluster (auto, HOST:PORT).")
+@add_source_options
 @click.option("--probe", is_flag=True, help="Run `advise probe` on the nodes; for Kubernetes, print Jobs that do.")
 @options.add_rules_option
 @options.as_json

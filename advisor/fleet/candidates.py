@@ -185,7 +185,7 @@ def _list_tiers(
     attempts: Sequence[Attempt], tools: EngineTools, search: SearchRequest, named: bool, defaults: FleetRules
 ) -> list[list[Attempt]]:
     """Formats that are as good as each other: those of eight bits and more, and the one that the model is published
-    in; then four bits; each with the engine's own cache type first. Fewer than four bits are taken where they are named.
+    in; then four bits; each with the engine's own cache type first. Fewer than four bits only where they are named.
     """
     known = [a for a in attempts if has_download(tools.entry, search, a.chosen.quantization)] or list(attempts)
     own, tiers = native_format(search.model), dict[tuple[bool, bool], list[Attempt]]()

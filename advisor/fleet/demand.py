@@ -70,10 +70,10 @@ class ModelDemand(Record, frozen=True, kw_only=True):
         return float(self.workload.concurrency) if rate is None else rate * self.workload.burst
 
 
-def read_demand(path: str | Path, rules: Catalog) -> tuple[ModelDemand, ...]:
+def read_demand(path: str | Path, rules: Catalog, inside: Path | None = None) -> tuple[ModelDemand, ...]:
     """The models of a DEMAND file (YAML or JSON: `models:` with a list).
 
-    Raises BadFile for what cannot be read, naming the entry, and UnknownName for engines and formats that are unknown.
+    `inside`: the folder that traces have to lie in. Raises BadFile for what cannot be read, naming the entry.
     """
     raw = read_yaml(path)
     if not isinstance(raw, dict) or not isinstance(raw.get("models"), list):
@@ -83,7 +83,7 @@ def read_demand(path: str | Path, rules: Catalog) -> tuple[ModelDemand, ...]:
             raise BadFile(path, f"unknown key {str(key)[:40]!r}; it takes models")
     if not 1 <= len(raw["models"]) <= MOST_MODELS:
         raise BadFile(path, f"{len(raw['models'])} models; between 1 and {MOST_MODELS} can be planned for")
-    found = tuple(_read_entry(entry, k, Path(path), rules) for k, entry in enumerate(raw["models"], 1))
+    found = tuple(_read_entry(entry, k, Path(path), rules, inside) for k, entry in enumerate(raw["models"], 1))
     names: set[str] = set()
     for demand in found:
         if demand.name in names:
@@ -92,7 +92,7 @@ def read_demand(path: str | Path, rules: Catalog) -> tuple[ModelDemand, ...]:
     return found
 
 
-def _read_entry(raw: Any, number: int, path: Path, rules: Catalog) -> ModelDemand:
+def _read_entry(raw: Any, number: int, path: Path, rules: Catalog, inside: Path | None) -> ModelDemand:
     where = f"models[{number}]"
     if not isinstance(raw, dict):
         raise BadFile(path, f"{where} is no mapping with `model:`")
@@ -105,6 +105,10 @@ def _read_entry(raw: Any, number: int, path: Path, rules: Catalog) -> ModelDeman
         entry = msgspec.convert(raw, DemandEntry)
     except msgspec.ValidationError as e:
         raise BadFile(path, f"{where}: {e}") from None
+    if entry.trace is not None and inside is not None:
+        trace = (path.parent / entry.trace).resolve()
+        if not trace.is_relative_to(inside.resolve()):
+            raise BadFile(path, f"{where}: the trace lies outside of the folder that is read")
     return _complete(entry, where, path, rules)
 
 

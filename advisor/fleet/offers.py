@@ -70,7 +70,7 @@ def list_usable_pools(fleet: Fleet) -> tuple[Pool, ...]:
 
 def free_machine(pool: Pool) -> Machine:
     """A node of the pool with its free devices only."""
-    if not pool.devices:
+    if not pool.devices or is_sliced(pool):  # of slices one is visible: no server spans several
         return pool.machine
     free = find_free_indices(pool)
     devices = tuple(
@@ -78,6 +78,11 @@ def free_machine(pool: Pool) -> Machine:
         for position, d in enumerate(pool.machine.devices)
     )
     return msgspec.structs.replace(pool.machine, devices=devices) if len(free) < pool.devices else pool.machine
+
+
+def is_sliced(pool: Pool) -> bool:
+    """Whether its devices are slices of cards (MIG), which have no numbers that a launch could name."""
+    return any(d.mig_profile is not None for d in pool.machine.usable_devices)
 
 
 def find_free_indices(pool: Pool) -> tuple[int, ...]:

@@ -27,6 +27,7 @@ from advisor.fleet.offers import (
     find_models,
     find_wider,
     get_capacity,
+    is_sliced,
     pose_problem,
 )
 from advisor.fleet.placement import Place, is_spread, place_replicas
@@ -158,9 +159,9 @@ def _keep_replica(
     names = (pool.node_names[kept.node],)
     offset = ports.get(names[0], 0)
     ports[names[0]] = offset + 1
+    plan = make_replica_plan(candidate, served.users, kept.capacity * share)
     made = make_replica(
-        offers.demands[kept.demand].demand, make_replica_plan(candidate, served.users, kept.capacity * share), candidate, pool, names,
-        kept.devices, offset, kept.capacity, share, rules,
+        offers.demands[kept.demand].demand, plan, candidate, pool, names, kept.devices, offset, kept.capacity, share, rules,
     )  # fmt: skip
     return msgspec.structs.replace(made, changed=False)
 
@@ -299,7 +300,7 @@ def make_replica(
     free = find_free_indices(pool)
     indices = tuple(free[k] for k in devices) if pool.devices else ()
     deployment = msgspec.structs.replace(plan.deployment, port=(entry.port or 8000) + offset)
-    if pool.devices and len(indices) < pool.devices:
+    if pool.devices and len(indices) < pool.devices and not is_sliced(pool):
         numbers = tuple(pool.machine.devices[k].index for k in indices)
         deployment = show_devices(deployment, numbers)
     decided = engines.decide_settings(deployment, rules.engines(), plan.quantization)

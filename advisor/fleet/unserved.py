@@ -71,8 +71,13 @@ def _explain(
         helps = "`--confidence likely`, looser targets, or `advise calibrate` with a measurement of this model here"
         return Unserved(model=demand.model, name=demand.name, code="too_slow", why=why, what_would_help=helps)
     if not refusals:
-        why = "no node of the fleet can be used"
-        return Unserved(model=demand.model, name=demand.name, code="unknown", why=why, what_would_help=None)
+        return Unserved(
+            model=demand.model,
+            name=demand.name,
+            code="unknown",
+            why="no pool can be planned for: it is not known which devices are free, or how much memory they have",
+            what_would_help="--pods (Kubernetes), `scontrol show node -o -d` (Slurm), `advise fleet show --probe`",
+        )
     worst = min(refusals, key=lambda r: (WORST_FIRST.index(r.code), r.needs_bytes or 0))
     other = _find_other_help(planned, worst, rules) if advice else None
     return Unserved(

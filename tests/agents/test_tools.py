@@ -209,3 +209,22 @@ def test_what_lies_above_the_working_folder_is_not_read(session: Session) -> Non
 
 def test_more_files_than_one_call_reads_are_refused(session: Session) -> None:
     assert "51 files" in refuse(session, "check", files=["compose.yaml"] * 51)["message"]
+
+
+def test_a_fleet_is_planned_from_files_of_the_folder(session: Session) -> None:
+    """The short answer is the plan's; models and traces out of the folder are refused."""
+    nodes = {"nodes": [{"name": "n", "count": 2, "hardware": "2x L40S, 512GB RAM, linux", "price_per_hour": 1.7}]}
+    (session.folder / "nodes.yaml").write_text(json.dumps(nodes))
+    demand = session.folder / "models.yaml"
+    demand.write_text(json.dumps({"models": [{"model": "llama3.1:8b", "rate": 1}]}))
+    answer = ask(session, "fleet_plan", nodes="nodes.yaml", models="models.yaml")
+    assert answer["cost_per_hour"]["likely"] == 1.7
+    assert [r["nodes"] for r in answer["replicas"]] == [["n-1"]]
+    (session.folder.parent / "trace.csv").write_text(
+        trace="TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,9,9\n"(
+            session.folder.parent / "trace.csv"
+        ).write_text(trace)
+    )
+    for model in ({"model": str(session.folder.parent), "rate": 1}, {"model": "8B", "trace": "../trace.csv"}):
+        demand.write_text(json.dumps({"models": [model]}))
+        refuse(session, "fleet_plan", nodes="nodes.yaml", models="models.yaml")

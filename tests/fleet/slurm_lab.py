@@ -63,7 +63,7 @@ class SlurmLab:
 @contextmanager
 def started_lab(folder: Path, more: str = "") -> Iterator[SlurmLab]:
     """A running cluster, all of whose nodes are idle; it ends with the block. `more`: a folder for PATH."""
-    daemons = {name: program(name) for name in ("munged", "slurmctld", "slurmd", "scontrol")}
+    munged, slurmctld, slurmd = program("munged"), program("slurmctld"), program("slurmd")
     for name in ("state", "log", "dev", *(f"spool/{n}" for n in NODES)):
         (folder / name).mkdir(parents=True)
     for stem, count in GPUS.items():
@@ -73,10 +73,10 @@ def started_lab(folder: Path, more: str = "") -> Iterator[SlurmLab]:
     _write_configuration(folder)
     started: list[subprocess.Popen[bytes]] = []
     try:
-        started.append(_start([daemons["munged"], *_munge_words(folder)], lab))
+        started.append(_start([munged, *_munge_words(folder)], lab))
         _wait_for_socket(folder / "munge.socket")
-        started.append(_start([daemons["slurmctld"], "-D"], lab))
-        started += [_start([daemons["slurmd"], "-D", "-N", node], lab) for node in NODES]
+        started.append(_start([slurmctld, "-D"], lab))
+        started += [_start([slurmd, "-D", "-N", node], lab) for node in NODES]
         for node in NODES:
             lab.wait_for(node, "IDLE")
         yield lab

@@ -213,3 +213,26 @@ def test_a_format_below_four_bits_is_taken_where_it_is_named_only(tmp_path: Path
     assert [r.quantization for r in named.replicas] == ["Q3_K_M"]
     assert resolve_model("Qwen/Qwen3-32B", RULES).model.id == named.replicas[0].model
     assert find_machine(str(one["hardware"]), RULES).text == named.replicas[0].hardware
+
+
+def test_slices_are_served_one_by_one_and_unknown_use_is_no_verdict(tmp_path: Path) -> None:
+    """A node of MIG slices holds a replica on each; without pods nobody knows what is free, so nothing is told."""
+    recorded = Path(__file__).parent.parent / "data" / "fleet" / "recorded"
+    nodes = recorded / "k8s-nodes-constructed.json"
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": []}))
+    (tmp_path / "demand.yaml").write_text(json.dumps({"models": [{**QWEN, "model": "llama3.1:8b", "rate": 1}]}))
+    asked = ["fleet", "plan", str(nodes), "--models", str(tmp_path / "demand.yaml"), "--json"]
+    assert run_command_line(asked) == 2
+    assert run_command_line([*asked, "--pods", str(tmp_path / "pods.json")]) == 0
+    whole = make_fleet(read_inventory(str(nodes), RULES, str(tmp_path / "pods.json")))
+    sliced = [p for p in whole.pools if p.machine.usable_devices and p.machine.usable_devices[0].mig_profile]
+    assert sliced
+    only = FleetRequest(
+        type(whole)(kind=whole.kind, pools=tuple(sliced), set_aside=()), read_demand(tmp_path / "demand.yaml", RULES)
+    )
+    from advisor.fleet.plan import plan_fleet
+
+    plan = plan_fleet(only, RULES)
+    assert plan.replicas
+    assert all(r.devices == 1 and "VISIBLE" not in r.command for r in plan.replicas)
+    assert len({(r.nodes, r.device_indices) for r in plan.replicas}) == len(plan.replicas)
