@@ -220,8 +220,8 @@ def test_a_fleet_is_planned_from_files_of_the_folder(session: Session) -> None:
     answer = ask(session, "fleet_plan", nodes="nodes.yaml", models="models.yaml")
     assert answer["cost_per_hour"]["likely"] == 1.7
     assert [r["nodes"] for r in answer["replicas"]] == [["n-1"]]
-        trace="TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,9,9\n"(
-            session.folder.parent / "trace.csv"
+    trace = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,9,9\n"
+    (session.folder.parent / "trace.csv").write_text(trace)
     for model in ({"model": str(session.folder.parent), "rate": 1}, {"model": "8B", "trace": "../trace.csv"}):
         demand.write_text(json.dumps({"models": [model]}))
         refuse(session, "fleet_plan", nodes="nodes.yaml", models="models.yaml")
