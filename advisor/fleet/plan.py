@@ -161,7 +161,8 @@ def _keep_replica(
     ports[names[0]] = offset + 1
     plan = make_replica_plan(candidate, served.users, kept.capacity * share)
     made = make_replica(
-        offers.demands[kept.demand].demand, plan, candidate, pool, names, kept.devices, offset, kept.capacity, share, rules,
+        offers.demands[kept.demand].demand, plan, candidate, pool, names, kept.devices, offset, kept.capacity,
+        share, rules,
     )  # fmt: skip
     return msgspec.structs.replace(made, changed=False)
 
