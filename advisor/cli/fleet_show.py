@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from advisor.cli import options
-from advisor.cli.fleet_source import add_source_options
-
-if TYPE_CHECKING:
-    from advisor.catalog import Catalog
-    from advisor.fleet.types import Inventory
+from advisor.cli.fleet_source import add_source_options, read_nodes
 
 
 @click.command(
@@ -62,15 +56,8 @@ def command(
 ) -> int:
     """The nodes that are there: pools of equal ones, and what was set aside."""
     from advisor.catalog import catalog
-    from advisor.errors import BadInput
 
-    asked = sum((source is not None, kubernetes, slurm, ray is not None))
-    if asked != 1:
-        said = "give one of SOURCE, --kubernetes, --slurm and --ray" if asked else "SOURCE is wanted"
-        raise BadInput(f"{said}: advise fleet show nodes.json, or - for standard input, or --slurm to ask the cluster")
-    if pods is not None and source is None:
-        raise BadInput("--pods goes with a SOURCE; a live cluster is asked for its pods")
-    inventory = _read(source, pods, kubernetes, slurm, ray, probe, catalog(options.list_rule_roots()))
+    inventory = read_nodes(source, pods, kubernetes, slurm, ray, catalog(options.list_rule_roots()), probe)
     if probe and inventory.kind == "kubernetes":
         from advisor.fleet.inventory.probe_jobs import make_probe_jobs
 
@@ -90,23 +77,3 @@ def command(
 
         options.print_text(describe_fleet(fleet))
     return 0
-
-
-def _read(
-    source: str | None, pods: str | None, kubernetes: bool, slurm: bool, ray: str | None, probe: bool, rules: Catalog
-) -> Inventory:
-    """The inventory of a file or of a cluster. Raises BadInput, BadFile."""
-    from advisor.errors import BadInput
-    from advisor.fleet.inventory import live
-    from advisor.fleet.inventory.source import read_inventory
-
-    if kubernetes:
-        return live.ask_kubernetes(rules)
-    if slurm:
-        return live.ask_slurm(rules, probe)
-    if ray is not None:
-        return live.ask_ray(ray, rules, probe)
-    made = read_inventory(source or "-", rules, pods)
-    if probe and made.kind != "kubernetes":
-        raise BadInput("--probe reaches nodes by --slurm or --ray, or prints Jobs for a Kubernetes SOURCE")
-    return made

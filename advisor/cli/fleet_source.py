@@ -12,7 +12,7 @@ from advisor.cli import options
 if TYPE_CHECKING:
     from advisor.catalog import Catalog
     from advisor.cli.options import F
-    from advisor.fleet.types import Fleet
+    from advisor.fleet.types import Fleet, Inventory
 
 
 def add_source_options(function: F) -> F:
@@ -36,24 +36,41 @@ def read_fleet(
     source: str | None, pods: str | None, kubernetes: bool, slurm: bool, ray: str | None, rules: Catalog
 ) -> Fleet:
     """The fleet of a file or of a cluster. Raises BadInput, BadFile."""
+    from advisor.fleet.inventory.pools import make_fleet
+
+    return make_fleet(read_nodes(source, pods, kubernetes, slurm, ray, rules))
+
+
+def read_nodes(
+    source: str | None,
+    pods: str | None,
+    kubernetes: bool,
+    slurm: bool,
+    ray: str | None,
+    rules: Catalog,
+    probe: bool = False,
+) -> Inventory:
+    """The nodes of a file or of a cluster; `probe`: asked themselves. Raises BadInput, BadFile."""
     from advisor.errors import BadInput
     from advisor.fleet.inventory import live
-    from advisor.fleet.inventory.pools import make_fleet
     from advisor.fleet.inventory.source import read_inventory
 
     asked = sum((source is not None, kubernetes, slurm, ray is not None))
     if asked != 1:
         said = "give one of SOURCE, --kubernetes, --slurm and --ray" if asked else "a SOURCE of nodes is expected"
-        raise BadInput(f"{said}: nodes.json of kubectl, scontrol's text, a file of your own, or --slurm")
+        raise BadInput(f"{said}: nodes.json of kubectl, - for standard input, or --slurm to ask the cluster")
     if pods is not None and source is None:
         raise BadInput("--pods goes with a SOURCE; a live cluster is asked for its pods")
     if kubernetes:
-        return make_fleet(live.ask_kubernetes(rules))
+        return live.ask_kubernetes(rules)
     if slurm:
-        return make_fleet(live.ask_slurm(rules, False))
+        return live.ask_slurm(rules, probe)
     if ray is not None:
-        return make_fleet(live.ask_ray(ray, rules, False))
-    return make_fleet(read_inventory(source or "-", rules, pods))
+        return live.ask_ray(ray, rules, probe)
+    made = read_inventory(source or "-", rules, pods)
+    if probe and made.kind != "kubernetes":
+        raise BadInput("--probe reaches nodes by --slurm or --ray, or prints Jobs for a Kubernetes SOURCE")
+    return made
 
 
 def show_progress(quiet: bool) -> Callable[[int, int], None] | None:

@@ -178,7 +178,8 @@ def _list_for_engine(
 
 def _worth(candidate: ReplicaCandidate) -> tuple[float, float]:
     """What is better of two layouts of as many devices."""
-    return tuple(c.amount if c else 0.0 for c in (candidate.likely, candidate.safe))  # type: ignore[return-value]
+    likely, safe = candidate.likely, candidate.safe
+    return likely.amount if likely else 0.0, safe.amount if safe else 0.0
 
 
 def _list_tiers(

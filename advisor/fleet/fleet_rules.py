@@ -24,6 +24,7 @@ class FleetRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     percentile: float
     least_bits: float
     would_help: tuple[str, ...]
+    prometheus: str
 
     def __post_init__(self) -> None:
         for name in ("users_asked_for", "most_variants", "most_nodes", "most_users"):

@@ -94,7 +94,7 @@ def plan_fleet(request: FleetRequest, rules: Catalog, progress: Progress | None 
         ),
         changes=changes,
         fleet=request.fleet,
-        notes=(*request.fleet.notes, *prices.notes, *list_notes(offers, request)),
+        notes=(*request.fleet.notes, *prices.notes, *list_notes(offers, request, chosen.replicas)),
     )
 
 
@@ -117,6 +117,10 @@ def keep_plan(
     kept, stopped = find_kept(request.running or (), offers, request.confidence)
     served = [sum(k.capacity for k in kept if k.demand == d) for d in range(len(demands))]
     short = [d for d, planned in enumerate(demands) if served[d] < planned.demand.amount * (1 - 1e-9)]
+    for d, planned in enumerate(demands):
+        nodes_of = {(offers.pools[k.pool].group, k.node) for k in kept if k.demand == d}
+        if d not in short and len(nodes_of) < planned.demand.spread:
+            return None
     rest = without_kept(request.fleet, offers, kept)
     left = collect_offers(rest, [demands[d] for d in short], rules)
     amounts = [demands[d].demand.amount - served[d] for d in short]
@@ -239,6 +243,9 @@ def place(posed: PosedProblem, solution: Solution) -> list[Place]:
     if places is None or not is_spread(posed.problem, places):  # nodes that were not counted on may be needed
         every = tuple(g._replace(paid=g.nodes) for g in posed.problem.groups)
         places = place_replicas(posed.problem._replace(groups=every), wanted) or places
+    if places is None:  # spreading left no room for a large one: closer together, which the notes say
+        together = tuple(d._replace(least_nodes=1) for d in posed.problem.demands)
+        places = place_replicas(posed.problem._replace(groups=every, demands=together), wanted)
     assert places is not None, "sizes that fill nodes without a remainder find their places"
     return places
 
@@ -333,7 +340,7 @@ def make_replica(
     )
 
 
-def list_notes(offers: PoolOffers, request: FleetRequest) -> list[str]:
+def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Replica]) -> list[str]:
     """What is worth knowing of the whole plan."""
     usable = {p.id for p in offers.pools}
     blind = [p.id for p in request.fleet.pools if p.id not in usable and p.devices and not p.memory_known]
@@ -345,6 +352,10 @@ def list_notes(offers: PoolOffers, request: FleetRequest) -> list[str]:
         )
     if unseen:
         notes.append(f"not used, since it is not known how many of their devices are free: {', '.join(unseen)}")
+    for demand in request.demands:
+        nodes = {n for r in replicas if r.name == demand.name for n in r.nodes}
+        if nodes and len(nodes) < demand.spread:
+            notes.append(f"{demand.name} stands on {len(nodes)} nodes where {demand.spread} were asked for")
     if not has_solver():
         notes.append("planned by the greedy alone: `pip install 'inference-advisor[fleet]'` brings the solver HiGHS")
     return notes

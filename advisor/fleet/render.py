@@ -19,6 +19,7 @@ from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import parse_json, read_bytes
+from advisor.fleet.fleet_rules import load_fleet_rules
 from advisor.planning.layouts import show_devices
 from advisor.render.context import make_slug
 from advisor.render.files import LaunchFile, render_command, render_files
@@ -227,7 +228,7 @@ def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> dict[st
                 {
                     "type": "prometheus",
                     "metadata": {
-                        "serverAddress": "http://prometheus-operated.monitoring.svc:9090",  # of the Prometheus operator
+                        "serverAddress": load_fleet_rules(rules).prometheus,
                         "query": f'sum({metrics.prefix}{metrics.running}{{service="{name}"}})',
                         "threshold": str(max(1, kind.replicas[0].sequences)),
                     },
@@ -271,7 +272,8 @@ def _list_node_files(kinds: Sequence[ReplicaKind], target: str, rules: Catalog) 
             continue
         from advisor.render.copies import render_side_by_side
 
-        out.append(_rename(render_side_by_side(servers, "compose", rules)[0], safe))
+        cards = [replica.device_indices for _, replica in here]
+        out.append(_rename(render_side_by_side(servers, "compose", rules, devices=cards)[0], safe))
     return out
 
 

@@ -116,9 +116,14 @@ def render_copies(
 
 
 def render_side_by_side(
-    models: Sequence[Deployment], target: str, rules: Catalog, work: Workload | None = None
+    models: Sequence[Deployment],
+    target: str,
+    rules: Catalog,
+    work: Workload | None = None,
+    devices: Sequence[Sequence[int]] = (),
 ) -> tuple[LaunchFile, ...]:
-    """The file of several models that stay loaded on one machine, each on a port of its own.
+    """The file of several models that stay loaded on one machine, each on a port of its own. `devices`: indices of the
+    cards of each, where they do not share all of them (compose only).
 
     Raises BadInput for targets that start one server only.
     """
@@ -137,9 +142,14 @@ def render_side_by_side(
     volumes: dict[str, Any] = {}
     name = "compose.yaml"
     for k, model in enumerate(models, 1):
+        own = devices[k - 1] if devices else ()
+        if own:  # a container has only its own cards, counted from 0
+            model = msgspec.structs.replace(model, environment={})
         made = render_files(model, target, rules, work)[0]
         body, name = parse_yaml(made.content, made.name), made.name
         ((service_name, service),) = body["services"].items()
+        if own:
+            _pin_devices(service, own)
         services[f"{service_name}-{k}"] = service
         volumes |= body.get("volumes") or {}
     whole = {"services": services, **({"volumes": volumes} if volumes else {})}

@@ -163,6 +163,23 @@ def test_losing_a_node(tmp_path: Path) -> None:
         assert answer.exit_status == (0 if survived else 1)
 
 
+def test_compose_files_of_nodes_pass_the_gate(tmp_path: Path) -> None:
+    """Two servers of one node have cards of their own, and no variable that names cards outside of the container."""
+    from advisor.checks.one_file import CheckOptions
+
+    models = [{**QWEN, "model": "llama3.1:8b", "rate": 1}, {**QWEN, "model": "openai/gpt-oss-20b", "rate": 1}]
+    plan = ask(tmp_path, [{**L40S, "count": 1}], models)
+    assert len(plan.replicas) == 2
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
+    (made,) = render_fleet(read_plan_file(str(tmp_path / "plan.json")), "compose", RULES)
+    (tmp_path / "compose.yaml").write_text(made.content)
+    file = str(tmp_path / "compose.yaml")
+    report = check_files([file], CheckOptions(on=str(L40S["hardware"]), named=frozenset([file])), RULES)
+    assert len(report.deployments) == 2
+    assert not [f for f in report.findings if f.severity == "error"], made.content
+    assert all(d.fits for d in report.deployments)
+
+
 def test_rendered_files_are_what_was_planned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Files of every target; those for Kubernetes hold as many replicas as the plan, and one fewer is noticed."""
     plan = ask(tmp_path, [H100, L40S], [{**QWEN, "rate": 12, "spread": 2}, {**QWEN, "model": "llama3.1:8b"}])
