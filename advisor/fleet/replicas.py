@@ -1,0 +1,132 @@
+"""Replicas of a solution as they are started: each with its nodes, cards, port, command and share of the demand."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from advisor import engines
+from advisor.catalog import Catalog
+from advisor.fleet.candidates import ReplicaCandidate, make_replica_plan
+from advisor.fleet.capacity import Confidence
+from advisor.fleet.demand import ModelDemand
+from advisor.fleet.offers import (
+    PoolOffers,
+    PosedProblem,
+    find_free_indices,
+    get_capacity,
+    is_sliced,
+)
+from advisor.fleet.placement import Place, is_spread, place_replicas
+from advisor.fleet.plan_types import Replica
+from advisor.fleet.problem import Solution
+from advisor.fleet.types import Pool
+from advisor.planning.layouts import show_devices
+from advisor.planning.types import Plan
+from advisor.render.copies import render_commands
+
+
+def place(posed: PosedProblem, solution: Solution) -> list[Place]:
+    """A place for each replica of the demands that are served."""
+    wanted = [n if solution.served[v.demand] else 0
+              for v, n in zip(posed.problem.variants, solution.replicas, strict=True)]  # fmt: skip
+    places = place_replicas(posed.problem, wanted)
+    if places is None or not is_spread(posed.problem, places):  # nodes that were not counted on may be needed
+        every = tuple(g._replace(paid=g.nodes) for g in posed.problem.groups)
+        places = place_replicas(posed.problem._replace(groups=every), wanted) or places
+    if places is None:  # spreading left no room for a large one: closer together, which the notes say
+        together = tuple(d._replace(least_nodes=1) for d in posed.problem.demands)
+        places = place_replicas(posed.problem._replace(groups=every, demands=together), wanted)
+    assert places is not None, "sizes that fill nodes without a remainder find their places"
+    return places
+
+
+def make_replicas(
+    posed: PosedProblem,
+    solution: Solution,
+    offers: PoolOffers,
+    confidence: Confidence,
+    rules: Catalog,
+    ports: dict[str, int] | None = None,
+    shares: Sequence[float] | None = None,
+) -> tuple[Replica, ...]:
+    """The replicas as they are started: each with its nodes, devices, port and share of the demand.
+
+    `ports`: how many servers a node has already; `shares`: of the capacity of a demand's replicas what it uses.
+    """
+    places, ports = place(posed, solution), {} if ports is None else ports
+    served = [0.0] * len(offers.demands)
+    for p in places:
+        variant = posed.problem.variants[p.variant]
+        served[variant.demand] += variant.capacity
+    if shares is None:
+        shares = [d.demand.amount / s if s else 1.0 for d, s in zip(offers.demands, served, strict=True)]
+    plans: dict[int, Plan] = {}
+    out = []
+    for p in sorted(places, key=lambda x: (posed.problem.variants[x.variant].demand, x.variant, x.nodes, x.devices)):
+        variant, candidate = posed.problem.variants[p.variant], posed.candidates[p.variant]
+        capacity = get_capacity(candidate, confidence)
+        assert capacity is not None
+        if p.variant not in plans:
+            plans[p.variant] = make_replica_plan(candidate, capacity.users, variant.capacity * shares[variant.demand])
+        pool = offers.pools[variant.pool]
+        names = tuple(pool.node_names[n] for n in p.nodes)
+        offset = ports.get(names[0], 0)
+        ports[names[0]] = offset + 1
+        demand = offers.demands[variant.demand].demand
+        made = make_replica(
+            demand, plans[p.variant], candidate, pool, names, p.devices, offset, variant.capacity,
+            shares[variant.demand], rules,
+        )  # fmt: skip
+        out.append(made)
+    return tuple(out)
+
+
+def make_replica(
+    demand: ModelDemand,
+    plan: Plan,
+    candidate: ReplicaCandidate,
+    pool: Pool,
+    nodes: tuple[str, ...],
+    devices: tuple[int, ...],
+    offset: int,
+    capacity: float,
+    share: float,
+    rules: Catalog,
+) -> Replica:
+    """One replica on its node. `share`: of its capacity that the demand takes."""
+    entry = rules.engine(candidate.engine)
+    free = find_free_indices(pool)
+    indices = tuple(free[k] for k in devices) if pool.devices else ()
+    deployment = msgspec.structs.replace(plan.deployment, port=(entry.port or 8000) + offset)
+    if pool.devices and len(indices) < pool.devices and not is_sliced(pool):
+        numbers = tuple(pool.machine.devices[k].index for k in indices)
+        deployment = show_devices(deployment, numbers)
+    decided = engines.decide_settings(deployment, rules.engines(), plan.quantization)
+    load = capacity * share
+    row = next(iter(plan.memory.devices), plan.memory.host)
+    tight = row.high_bytes / row.budget_bytes if row is not None and row.high_bytes and row.budget_bytes else None
+    return Replica(
+        name=demand.name,
+        model=deployment.model.id,
+        engine=candidate.engine,
+        engine_version=deployment.engine_version or entry.version,
+        quantization=candidate.quantization,
+        settings={d.name: d.value for d in decided},
+        pool=pool.id,
+        hardware=pool.machine.text,
+        nodes=nodes,
+        devices=len(indices) * len(nodes),
+        device_indices=indices,
+        port=deployment.port or 8000,
+        context_length=plan.memory.context_length,
+        sequences=deployment.sequences,
+        command=render_commands([deployment], rules, len(nodes)),
+        load=round(load, 6),
+        capacity=round(capacity, 6),
+        headroom=round(1 / share - 1, 4),
+        holds=plan.holds,
+        speed=plan.speed,
+        memory_share=round(tight, 4) if tight is not None else None,
+    )
