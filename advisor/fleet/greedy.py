@@ -60,46 +60,68 @@ class _State:
     def __init__(self, problem: FleetProblem) -> None:
         self.problem = problem
         self.replicas = [0] * len(problem.variants)
-        self.by_pool: list[list[int]] = [[] for _ in problem.pools]
+        self.whole = [0] * len(problem.pools)  # nodes of replicas that share them with none
+        self.shared: list[dict[int, int]] = [{} for _ in problem.pools]  # the others: number by size
         self.by_demand: list[list[int]] = [[] for _ in problem.demands]
         for k, variant in enumerate(problem.variants):
-            self.by_pool[variant.pool].append(k)
             self.by_demand[variant.demand].append(k)
-        self.size = [round_size(v, problem.pools[v.pool]) for v in problem.variants]
-        self.whole = [is_whole(v, problem.pools[v.pool]) for v in problem.variants]
+        self.size = [
+            0 if is_whole(v, problem.pools[v.pool]) else round_size(v, problem.pools[v.pool]) for v in problem.variants
+        ]
         self.nodes = [0] * len(problem.pools)
+        self.pools_of: list[list[int]] = [[] for _ in problem.groups]
+        for k, pool in enumerate(problem.pools):
+            self.pools_of[pool.group].append(k)
 
     def count(self, pool: int) -> int:
         """Nodes that the replicas on a pool take (`problem.count_nodes` over its own variants)."""
-        whole, shared = 0, list[tuple[int, int]]()
-        for k in self.by_pool[pool]:
-            n = self.replicas[k]
-            if n and self.whole[k]:
-                whole += n * self.problem.variants[k].nodes
-            elif n:
-                shared.append((self.size[k], n))
-        devices, needed = self.problem.pools[pool].devices, 0
-        for size, _ in shared:
-            units = sum(n * (s // size) for s, n in shared if s >= size)
-            needed = max(needed, -(-units // (devices // size)))
-        return whole + needed
+        devices, needed, units = self.problem.pools[pool].devices, 0, 0
+        larger = 0  # the size before, in whose units are counted
+        for size, n in sorted(self.shared[pool].items(), reverse=True):
+            units = n + (units * (larger // size) if larger else 0)
+            needed, larger = max(needed, -(-units // (devices // size))), size
+        return self.whole[pool] + needed
 
     def add(self, k: int, count: int) -> float | None:
         """Add so many replicas (or take them away); what that adds to the cost, None where there is no room."""
         pool = self.problem.variants[k].pool
         group = self.problem.pools[pool].group
         before = self.count_group(group)
-        self.replicas[k] += count
+        self._change(k, count)
         self.nodes[pool] = self.count(pool)
         after = self.count_group(group)
         if after > self.problem.groups[group].nodes:
             return None
         return (after - before) * self.problem.groups[group].price
 
+    def try_adding(self, k: int, count: int) -> float | None:
+        """What `add` would say; nothing changes."""
+        pool = self.problem.variants[k].pool
+        nodes = self.nodes[pool]
+        added = self.add(k, count)
+        self._change(k, -count)
+        self.nodes[pool] = nodes
+        return added
+
+    def _change(self, k: int, count: int) -> None:
+        self.replicas[k] += count
+        variant, size = self.problem.variants[k], self.size[k]
+        if size:
+            shared = self.shared[variant.pool]
+            shared[size] = shared.get(size, 0) + count
+        else:
+            self.whole[variant.pool] += count * variant.nodes
+
+    def restore(self, replicas: Sequence[int]) -> None:
+        """Go back to these replicas."""
+        for k, n in enumerate(replicas):
+            if n != self.replicas[k]:
+                self._change(k, n - self.replicas[k])
+        self.nodes = [self.count(p) for p in range(len(self.problem.pools))]
+
     def count_group(self, group: int) -> int:
         """Nodes of a group that are paid."""
-        here = (n for n, p in zip(self.nodes, self.problem.pools, strict=True) if p.group == group)
-        return max(self.problem.groups[group].paid, *here)
+        return max([self.problem.groups[group].paid, *(self.nodes[p] for p in self.pools_of[group])])
 
     def missing(self, demand: int) -> tuple[float, int]:
         """(capacity, nodes) that the demand is short of."""
@@ -122,8 +144,7 @@ def _solve(problem: FleetProblem, only_group: int | None, order: Sequence[int]) 
     for demand in order:
         before = list(state.replicas)
         if not _serve(state, demand, [k for k in state.by_demand[demand] if allowed[k]]):
-            state.replicas = before
-            state.nodes = [state.count(p) for p in range(len(problem.pools))]
+            state.restore(before)
     for _ in range(ROUNDS):
         if not (_drop(state) or _move(state, allowed)):
             break
@@ -140,8 +161,7 @@ def _serve(state: _State, demand: int, mine: Sequence[int]) -> bool:
             variant = state.problem.variants[k]
             whole = max(1, math.ceil(left / variant.capacity - EPSILON))
             for count in {1, min(whole, MOST)} if nodes <= 1 else {1}:
-                added = state.add(k, count)
-                state.add(k, -count)
+                added = state.try_adding(k, count)
                 if added is None:
                     continue
                 size = count * variant.devices * variant.nodes
