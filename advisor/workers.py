@@ -10,6 +10,14 @@ def make_pool(jobs: int) -> ProcessPoolExecutor:
     return ProcessPoolExecutor(jobs, initializer=_end_with_parent)
 
 
+def count_cores() -> int:
+    """Cores that this process may use, at most 8."""
+    import os
+
+    may_use = getattr(os, "sched_getaffinity", None)  # not everywhere
+    return min(8, len(may_use(0)) if may_use is not None else os.cpu_count() or 1)
+
+
 def _end_with_parent() -> None:
     import multiprocessing
     import os

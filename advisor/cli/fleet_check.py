@@ -29,6 +29,7 @@ Exit status: 0 yes, 1 no, 2 cannot tell, or usage error.
 @click.option("--confidence", type=click.Choice(["likely", "safe"]), default="likely", show_default=True,
               help="Plan with the likeliest speeds, or with the low end of their intervals.")  # fmt: skip
 @click.option("--prices", metavar="FILE", help="What devices cost an hour, as `advise hardware --prices` reads it.")
+@options.add_cores_option
 @options.add_rules_option
 @options.as_json
 @options.quiet
@@ -43,6 +44,7 @@ def command(
     lose: int,
     confidence: str,
     prices: str | None,
+    jobs: int | None,
     as_json: bool,
     quiet: bool,
 ) -> int:
@@ -52,10 +54,17 @@ def command(
     from advisor.fleet.check import check_fleet
     from advisor.fleet.demand import read_demand
     from advisor.fleet.plan import FleetRequest
+    from advisor.workers import count_cores
 
     rules = catalog(options.list_rule_roots())
     fleet = read_fleet(source, pods, kubernetes, slurm, ray, rules)
-    request = FleetRequest(fleet, read_demand(demand, rules), "safe" if confidence == "safe" else "likely", prices)
+    request = FleetRequest(
+        fleet,
+        read_demand(demand, rules),
+        "safe" if confidence == "safe" else "likely",
+        prices,
+        jobs=jobs or count_cores(),
+    )
     checked = check_fleet(request, lose, deployed, rules)
     if as_json:
         from advisor.safe_text import make_safe

@@ -38,6 +38,7 @@ Exit status: 0 all are served, 1 not all, 2 cannot tell, or usage error.
               help="Plan with the likeliest speeds, or with the low end of their intervals.")  # fmt: skip
 @click.option("--keep", metavar="PLAN", help="A plan that runs (--json of this command): change as little as can be.")
 @click.option("--prices", metavar="FILE", help="What devices cost an hour, as `advise hardware --prices` reads it.")
+@options.add_cores_option
 @options.add_rules_option
 @options.as_json
 @options.verbose
@@ -52,6 +53,7 @@ def command(
     confidence: str,
     keep: str | None,
     prices: str | None,
+    jobs: int | None,
     as_json: bool,
     verbose: bool,
     quiet: bool,
@@ -62,6 +64,7 @@ def command(
     from advisor.fleet.demand import read_demand
     from advisor.fleet.keep import read_plan
     from advisor.fleet.plan import FleetRequest, plan_fleet
+    from advisor.workers import count_cores
 
     rules = catalog(options.list_rule_roots())
     fleet = read_fleet(source, pods, kubernetes, slurm, ray, rules)
@@ -71,6 +74,7 @@ def command(
         "safe" if confidence == "safe" else "likely",
         prices,
         read_plan(keep) if keep is not None else None,
+        jobs or count_cores(),
     )
     plan = plan_fleet(request, rules, show_progress(quiet))
     if as_json:

@@ -53,6 +53,13 @@ def add_rules_option(function: F) -> F:
     )(function)
 
 
+def add_cores_option(function: F) -> F:
+    """`--jobs N` as `jobs`; None = all cores."""
+    return click.option(
+        "-j", "--jobs", type=click.IntRange(1, 256), help="Processes for large fleets. [default: one per core, up to 8]"
+    )(function)
+
+
 def list_rule_roots() -> list[Path] | None:
     """Rule folders: the shipped one and its overlays, or None for the default set."""
     ctx = click.get_current_context(silent=True)

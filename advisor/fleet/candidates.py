@@ -48,6 +48,14 @@ from advisor.planning.types import Plan, TriedFormat
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
 
 
+class LaunchParts(NamedTuple):
+    """What the launch of a candidate is made of."""
+
+    trial: Trial
+    sized: SizedUnit | None  # None: a whole-node server, whose plan is `plan`
+    plan: Plan | None = None
+
+
 class ReplicaCandidate(NamedTuple):
     """One way to run a replica. `likely` and `safe` are None where the targets are not met at that confidence."""
 
@@ -58,9 +66,7 @@ class ReplicaCandidate(NamedTuple):
     nodes: int
     likely: Capacity | None
     safe: Capacity | None
-    trial: Trial
-    sized: SizedUnit | None  # None: a whole-node server, whose plan is `plan`
-    plan: Plan | None = None
+    made: LaunchParts | None  # None: another process found it
 
 
 class Refusal(NamedTuple):
@@ -250,7 +256,7 @@ def _make_candidate(
         return None
     weights = trial.attempt.chosen.quantization
     return ReplicaCandidate(
-        trial.tools.entry.id, weights.id, weights.bits_nominal, cards, nodes, likely, safe, trial, sized
+        trial.tools.entry.id, weights.id, weights.bits_nominal, cards, nodes, likely, safe, LaunchParts(trial, sized)
     )
 
 
@@ -290,7 +296,14 @@ def _list_whole_nodes(trial: Trial, defaults: FleetRules, late: list[MissedTarge
         weights = asked.attempt.chosen.quantization
         devices = max(1, len(asked.search.machine.usable_devices))
         made = ReplicaCandidate(
-            asked.tools.entry.id, weights.id, weights.bits_nominal, devices, 1, likely, safe, asked, None, plan
+            asked.tools.entry.id,
+            weights.id,
+            weights.bits_nominal,
+            devices,
+            1,
+            likely,
+            safe,
+            LaunchParts(asked, None, plan),
         )
         if best is not None and _worth(made) <= _worth(best):
             break
@@ -303,16 +316,16 @@ def _rate_plan(trial: Trial, plan: Plan, users: int, long: bool = False) -> Spee
     return estimate_rate(trial, plan.deployment, plan.memory, users, long)
 
 
-def make_replica_plan(candidate: ReplicaCandidate, users: int, load: float) -> Plan:
+def make_replica_plan(made: LaunchParts, users: int, load: float) -> Plan:
     """The deployment of a candidate, sized for so many requests at once, with the load that it takes of the demand."""
-    if candidate.sized is None:
-        assert candidate.plan is not None
-        return _without_endless_wait(candidate.plan)
-    trial = _with_users(candidate.trial, max(1, users))
+    if made.sized is None:
+        assert made.plan is not None
+        return _without_endless_wait(made.plan)
+    trial = _with_users(made.trial, max(1, users))
     if trial.search.traffic.rate is not None:
         traffic = msgspec.structs.replace(trial.search.traffic, rate=load, burst=1.0)
         trial = trial._replace(search=trial.search._replace(traffic=traffic))
-    sized = candidate.sized
+    sized = made.sized
     speed = estimate_rate(trial, sized.unit.deployment, sized.memory, max(1, users))
     return _without_endless_wait(finish_arrangement(trial, Arrangement(sized, 1, speed, True, True)))
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.errors import BadFile, BadInput
+from advisor.fleet.candidates import Offer
 from advisor.fleet.offers import collect_offers, find_models, pose_problem
 from advisor.fleet.plan import FleetRequest, plan_fleet, solve
 from advisor.fleet.plan_types import FleetPlan
@@ -96,12 +97,14 @@ def _lose_nodes(request: FleetRequest, lose: int, rules: Catalog) -> Iterator[Lo
     demands = find_models(request.demands, rules)
     groups = {p.group: p for p in request.fleet.pools}
     cases = itertools.islice(itertools.combinations_with_replacement(groups, lose), MOST_CASES)
+    known: Mapping[Hashable, Offer] = {}
     for case in cases:
         gone = Counter(case)
         if any(n > len(groups[g].node_names) for g, n in gone.items()):
             continue
         rest = without_nodes(request.fleet, gone)
-        offers = collect_offers(rest, demands, rules)
+        offers = collect_offers(rest, demands, rules, jobs=request.jobs, known=known)
+        known = offers.known
         prices = find_node_prices(rest, request.prices, rules)
         served = solve(pose_problem(offers, prices, request.confidence), rules).served
         missing = tuple(d.demand.name for d, ok in zip(demands, served, strict=True) if not ok)

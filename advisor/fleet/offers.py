@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from advisor.ability.losses import classify_licence
 from advisor.advice.model_choice import ALLOWED
-from advisor.catalog import Catalog
+from advisor.catalog import Catalog, catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.errors import BadInput
-from advisor.fleet.candidates import Offer, Refusal, ReplicaCandidate, list_candidates
+from advisor.fleet.candidates import LaunchParts, Offer, Refusal, ReplicaCandidate, list_candidates
 from advisor.fleet.capacity import Capacity, Confidence
 from advisor.fleet.demand import ModelDemand
+from advisor.fleet.fleet_rules import load_fleet_rules
 from advisor.fleet.prices import NodePrices
 from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine
 
 Progress = Callable[[int, int], None]  # (done, of)
+LEAST_FOR_JOBS = 64  # questions: fewer take less than starting processes does
+CHUNK = 10  # questions that a process takes at once
 UNPRICED = 1.0  # a device and hour, where no price is known at all: the fewest devices are taken
 WIDER = 1.01  # times the capacity that a wider format may lack and still be taken
 
@@ -39,6 +43,7 @@ class PoolOffers(NamedTuple):
     pools: tuple[Pool, ...]  # the usable ones
     demands: tuple[PlannedDemand, ...]
     offers: Mapping[tuple[int, int], Offer]
+    known: Mapping[Hashable, Offer]  # by demand and node, for further collections
 
 
 def find_models(demands: Sequence[ModelDemand], rules: Catalog) -> tuple[PlannedDemand, ...]:
@@ -92,27 +97,92 @@ def find_free_indices(pool: Pool) -> tuple[int, ...]:
     return tuple(range(pool.devices_free if pool.devices_free is not None else pool.devices))
 
 
+class Question(NamedTuple):
+    """A demand on a node like this one, of which there are so many (up to what a plan takes together)."""
+
+    demand: int
+    machine: Machine
+    node_count: int
+
+
 def collect_offers(
-    fleet: Fleet, demands: Sequence[PlannedDemand], rules: Catalog, progress: Progress | None = None
+    fleet: Fleet,
+    demands: Sequence[PlannedDemand],
+    rules: Catalog,
+    progress: Progress | None = None,
+    jobs: int = 1,
+    known: Mapping[Hashable, Offer] | None = None,
 ) -> PoolOffers:
-    """Every offer, each worked out once for equal machines."""
+    """Every offer, each worked out once for equal machines; many of them over `jobs` processes.
+
+    `known`: those of another collection, which need not be worked out again.
+    """
     pools = list_usable_pools(fleet)
-    offers: dict[tuple[int, int], Offer] = {}
-    machines = [free_machine(p) for p in pools]
-    known: dict[tuple[int, bytes, int], Offer] = {}
-    done = 0
+    most = load_fleet_rules(rules).most_nodes
+    machines = [(free_machine(p), min(len(p.node_names), most)) for p in pools]
+    encoded = [(msgspec.json.encode(machine), count) for machine, count in machines]
+    keys: dict[tuple[int, int], Hashable] = {}
+    questions: dict[Hashable, Question] = {}
     for d, planned in enumerate(demands):
-        for p, pool in enumerate(pools):
-            done += 1
-            if progress is not None:
-                progress(done, len(demands) * len(pools))
-            if planned.refusal is not None or planned.found is None:
-                continue
-            key = (d, msgspec.json.encode(machines[p]), min(len(pool.node_names), 64))
-            if key not in known:
-                known[key] = list_candidates(planned.demand, planned.found, machines[p], len(pool.node_names), rules)
-            offers[d, p] = known[key]
-    return PoolOffers(pools, tuple(demands), offers)
+        if planned.refusal is None and planned.found is not None:
+            asked = msgspec.json.encode(planned.demand)
+            for p, (machine, count) in enumerate(machines):
+                keys[d, p] = (asked, *encoded[p])
+                questions.setdefault(keys[d, p], Question(d, machine, count))
+    answers = dict(known or {})
+    new = [key for key in questions if key not in answers]
+    found = _answer_all([questions[key] for key in new], demands, rules, progress, jobs)
+    answers |= zip(new, found, strict=True)
+    return PoolOffers(pools, tuple(demands), {place: answers[key] for place, key in keys.items()}, answers)
+
+
+def _answer_all(
+    questions: Sequence[Question],
+    demands: Sequence[PlannedDemand],
+    rules: Catalog,
+    progress: Progress | None,
+    jobs: int,
+) -> list[Offer]:
+    show = progress or (lambda done, of: None)
+    out: list[Offer] = []
+    if jobs <= 1 or len(questions) < LEAST_FOR_JOBS:
+        for question in questions:
+            show(len(out) + 1, len(questions))
+            out.append(_answer(demands[question.demand], question, rules))
+        return out
+    from advisor.workers import make_pool
+
+    chunks = [questions[k : k + CHUNK] for k in range(0, len(questions), CHUNK)]
+    with make_pool(jobs) as pool:
+        waiting = [pool.submit(_answer_chunk, rules.roots, [(demands[q.demand], q) for q in c]) for c in chunks]
+        for answered in waiting:
+            out += answered.result()
+            show(len(out), len(questions))
+    return out
+
+
+def _answer(planned: PlannedDemand, question: Question, rules: Catalog) -> Offer:
+    assert planned.found is not None
+    return list_candidates(planned.demand, planned.found, question.machine, question.node_count, rules)
+
+
+def _answer_chunk(roots: Sequence[Path], chunk: Sequence[tuple[PlannedDemand, Question]]) -> list[Offer]:
+    """Offers whose candidates are figures alone, in a worker process."""
+    rules = catalog(roots)
+    offers = [_answer(planned, question, rules) for planned, question in chunk]
+    return [offer._replace(candidates=tuple(c._replace(made=None) for c in offer.candidates)) for offer in offers]
+
+
+def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate, rules: Catalog) -> LaunchParts:
+    """What a candidate's launch is made of; worked out again where another process found it."""
+    if candidate.made is not None:
+        return candidate.made
+    here = offers.pools[pool]
+    question = Question(demand, free_machine(here), min(len(here.node_names), load_fleet_rules(rules).most_nodes))
+    again = _answer(offers.demands[demand], question, rules)
+    found = next(c for c in again.candidates if c._replace(made=None) == candidate)
+    assert found.made is not None
+    return found.made
 
 
 class PosedProblem(NamedTuple):

@@ -22,6 +22,7 @@ from advisor.fleet.offers import (
     PosedProblem,
     Progress,
     collect_offers,
+    complete,
     find_models,
     find_wider,
     get_capacity,
@@ -43,6 +44,7 @@ class FleetRequest(NamedTuple):
     confidence: Confidence = "likely"
     prices: str | None = None
     running: tuple[RunningReplica, ...] | None = None  # a plan to keep as far as it goes
+    jobs: int = 1  # processes for what is worked out of every model and kind of node
     advice: bool = True  # whether to say what would help, and what to measure
 
 
@@ -58,7 +60,7 @@ def plan_fleet(request: FleetRequest, rules: Catalog, progress: Progress | None 
     """The plan of a fleet. Raises UnknownName, BadInput, BadFile for names and files that cannot be."""
     began = time.monotonic()
     demands = find_models(request.demands, rules)
-    offers = collect_offers(request.fleet, demands, rules, progress)
+    offers = collect_offers(request.fleet, demands, rules, progress, request.jobs)
     prices = find_node_prices(request.fleet, request.prices, rules)
     chosen, changes = choose_plan(offers, prices, request.confidence, rules), None
     money = find_money(chosen, prices)
@@ -116,7 +118,7 @@ def keep_plan(
         if d not in short and len(nodes_of) < planned.demand.spread:
             return None
     rest = without_kept(request.fleet, offers, kept)
-    left = collect_offers(rest, [demands[d] for d in short], rules)
+    left = collect_offers(rest, [demands[d] for d in short], rules, jobs=request.jobs, known=offers.known)
     amounts = [demands[d].demand.amount - served[d] for d in short]
     posed = pose_problem(left, find_node_prices(rest, request.prices, rules), request.confidence, left=amounts)
     solution = solve(posed, rules)
@@ -157,12 +159,13 @@ def _keep_replica(
     names = (pool.node_names[kept.node],)
     offset = ports.get(names[0], 0)
     ports[names[0]] = offset + 1
-    plan = make_replica_plan(candidate, served.users, kept.capacity * share)
-    made = make_replica(
+    made = complete(offers, kept.demand, kept.pool, candidate, rules)
+    plan = make_replica_plan(made, served.users, kept.capacity * share)
+    replica = make_replica(
         offers.demands[kept.demand].demand, plan, candidate, pool, names, kept.devices, offset, kept.capacity,
         share, rules,
     )  # fmt: skip
-    return msgspec.structs.replace(made, changed=False)
+    return msgspec.structs.replace(replica, changed=False)
 
 
 def compare_plans(

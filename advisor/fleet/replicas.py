@@ -14,6 +14,7 @@ from advisor.fleet.demand import ModelDemand
 from advisor.fleet.offers import (
     PoolOffers,
     PosedProblem,
+    complete,
     find_free_indices,
     get_capacity,
     is_sliced,
@@ -69,17 +70,18 @@ def make_replicas(
         capacity = get_capacity(candidate, confidence)
         assert capacity is not None
         if p.variant not in plans:
-            plans[p.variant] = make_replica_plan(candidate, capacity.users, variant.capacity * shares[variant.demand])
+            made = complete(offers, variant.demand, variant.pool, candidate, rules)
+            plans[p.variant] = make_replica_plan(made, capacity.users, variant.capacity * shares[variant.demand])
         pool = offers.pools[variant.pool]
         names = tuple(pool.node_names[n] for n in p.nodes)
         offset = ports.get(names[0], 0)
         ports[names[0]] = offset + 1
         demand = offers.demands[variant.demand].demand
-        made = make_replica(
+        replica = make_replica(
             demand, plans[p.variant], candidate, pool, names, p.devices, offset, variant.capacity,
             shares[variant.demand], rules,
         )  # fmt: skip
-        out.append(made)
+        out.append(replica)
     return tuple(out)
 
 
