@@ -1,8 +1,8 @@
 """A discrete simulation of an engine with continuous batching, independent of the planner's formulas for waiting.
 
-Requests arrive at the times of a trace and are routed to the copy with the fewest. A copy admits a request when a slot
-is free and the cache holds its tokens; each step decodes one token of every running request and works on at most a
-chunk of prompts, as vLLM's scheduler does (first come, first served; chunked prefill).
+Requests arrive at the times of a trace and are routed to the copy with the fewest for its weight. A copy admits a
+request when a slot is free and the cache holds its tokens; each step decodes one token of every running request and
+works on at most a chunk of prompts, as vLLM's scheduler does (first come, first served; chunked prefill).
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ class _Running:
 class Copy:
     """One server."""
 
-    def __init__(self, step: StepSeconds, most_running: int, cache_tokens: int, chunk: int) -> None:
+    def __init__(
+        self, step: StepSeconds, most_running: int, cache_tokens: int, chunk: int, weight: float = 1.0
+    ) -> None:
+        self.weight = weight  # of the router: a server of twice the weight has twice the requests
         self.step, self.most_running, self.cache_tokens, self.chunk = step, most_running, cache_tokens, chunk
         self.now, self.queue, self.running = 0.0, deque[Arrival](), list[_Running]()
         self.served: list[Served] = []
@@ -94,7 +97,7 @@ def simulate(arrivals: Sequence[Arrival], copies: Sequence[Copy]) -> list[Served
     for arrival in arrivals:
         for copy in copies:
             copy.advance(arrival.at)
-        least = min(copies, key=lambda c: c.load)
+        least = min(copies, key=lambda c: (c.load + 1) / c.weight)
         least.now = max(least.now, arrival.at) if not least.load else least.now
         least.queue.append(arrival)
     for copy in copies:
