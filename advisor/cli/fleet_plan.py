@@ -80,7 +80,10 @@ def command(
     if as_json:
         from advisor.safe_text import make_safe
 
-        options.print_json(make_safe(plan.to_dict()))
+        body = make_safe(plan.to_dict())
+        for row, replica in zip(body["replicas"], plan.replicas, strict=True):
+            row["command"] = replica.command  # shell text of several lines, quoted already
+        options.print_json(body)
     else:
         from advisor.report.fleet_plan import describe_fleet_plan
 

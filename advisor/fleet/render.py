@@ -22,8 +22,9 @@ from advisor.files import parse_json, read_bytes
 from advisor.fleet.fleet_rules import load_fleet_rules
 from advisor.planning.layouts import show_devices
 from advisor.render.context import make_slug
-from advisor.render.files import LaunchFile, render_command, render_files
+from advisor.render.files import LaunchFile, render_files
 
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - a gateway or another node asks the servers, which start with a key only
 MOST_BYTES = 64 * 2**20
 TARGETS = {
     "command": "a script for each node",
@@ -32,7 +33,7 @@ TARGETS = {
     "lws": "a LeaderWorkerSet for each kind of replica over several nodes",
     "kserve": "an InferenceService for each kind of replica",
     "ray": "a RayService for each kind of replica",
-    "slurm": "a job for each kind of replica; several replicas are an array",
+    "slurm": "a job for each kind of replica on each node; several replicas are an array",
     "compose": "a project for each node",
     "litellm": "one gateway in front of all replicas",
 }
@@ -64,6 +65,7 @@ class PlannedPool(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     devices: int
     labels: dict[str, str] = {}
+    resource: str | None = None
 
 
 class PlanFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,19 +103,23 @@ def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFil
     if not plan.replicas:
         raise BadInput("the plan has no replica to render")
     kinds = group_replicas(plan, rules)
+    if target in ("command", "compose", "slurm"):  # pods and Ray listen for others anyway
+        kinds = [k._replace(deployment=msgspec.structs.replace(k.deployment, host=EVERYWHERE)) for k in kinds]
     pools = {p.id: p for p in plan.pools}
     if target == "litellm":
         return (_make_gateway(kinds),)
     if target in ("command", "compose"):
         return tuple(_list_node_files(kinds, target, rules))
     if target == "slurm":
-        return tuple(_make_array(k, rules) for k in kinds)
+        from advisor.fleet.render_slurm import list_jobs
+
+        return tuple(job for k in kinds for job in list_jobs(k, pools.get(k.replicas[0].pool), rules))
     if target in ("kubernetes", "keda"):
         for kind in kinds:
             if kind.nodes > 1:
                 raise BadInput(f"{kind.name} takes {kind.nodes} nodes: --target lws or ray starts such a replica")
         return tuple(_make_deployment(k, pools.get(k.replicas[0].pool), rules, target == "keda") for k in kinds)
-    return tuple(_rename(_render_kind(k, target, rules), k.name) for k in kinds)
+    return tuple(_rename(render_kind(k, target, rules), k.name) for k in kinds)
 
 
 def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:
@@ -161,7 +167,7 @@ def _make_deployment_of(replica: PlannedReplica, rules: Catalog) -> Deployment:
     )
 
 
-def _render_kind(kind: ReplicaKind, target: str, rules: Catalog) -> LaunchFile:
+def render_kind(kind: ReplicaKind, target: str, rules: Catalog) -> LaunchFile:
     """The file of a kind; where one model has several, what it names has the number of the kind behind it."""
     made = render_files(kind.deployment, target, rules)[0]
     if not kind.suffix:
@@ -181,7 +187,7 @@ def _make_deployment(kind: ReplicaKind, pool: PlannedPool | None, rules: Catalog
 
     from advisor.files import parse_yaml
 
-    made = _render_kind(kind, "kubernetes", rules)
+    made = render_kind(kind, "kubernetes", rules)
     head = "".join(f"{line}\n" for line in made.content.splitlines() if line.startswith("# "))
     out = []
     for body in (parse_yaml(part, made.name) for part in made.content.split("\n---\n")):
@@ -238,21 +244,10 @@ def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> dict[st
     }
 
 
-def _make_array(kind: ReplicaKind, rules: Catalog) -> LaunchFile:
-    """A Slurm job; several equal replicas are an array of jobs, which Slurm places by their devices."""
-    made = _render_kind(kind, "slurm", rules)
-    lines = made.content.splitlines()
-    at = next(k for k, line in enumerate(lines) if line.startswith("#SBATCH --nodes"))
-    nodes = sorted({n for r in kind.replicas for n in r.nodes})
-    more = [f"#SBATCH --array=0-{len(kind.replicas) - 1}"] if len(kind.replicas) > 1 else []
-    if all(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", n) for n in nodes) and len(nodes) == kind.nodes:
-        more.append(f"#SBATCH --nodelist={','.join(nodes)}")
-    lines[at:at] = more
-    return LaunchFile(name=f"{kind.name}.sbatch", content="\n".join(lines) + "\n", executable=made.executable)
-
-
 def _list_node_files(kinds: Sequence[ReplicaKind], target: str, rules: Catalog) -> list[LaunchFile]:
     """A file for each node with all servers that it runs."""
+    from advisor.render.copies import render_side_by_side
+
     nodes: dict[str, list[tuple[ReplicaKind, PlannedReplica]]] = {}
     for kind in kinds:
         for replica in kind.replicas:
@@ -265,15 +260,9 @@ def _list_node_files(kinds: Sequence[ReplicaKind], target: str, rules: Catalog) 
     for node, here in sorted(nodes.items()):
         servers = [_on_node(kind.deployment, replica) for kind, replica in here]
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", node)
-        if target == "command":
-            lines = [f"{render_command(s, rules)} &" for s in servers]
-            text = f"#!/bin/sh\n# All servers of node {safe}.\n# {WRITTEN_BY}.\n" + "\n".join([*lines, "wait"]) + "\n"
-            out.append(LaunchFile(name=f"{safe}.sh", content=text, executable=True))
-            continue
-        from advisor.render.copies import render_side_by_side
-
         cards = [replica.device_indices for _, replica in here]
-        out.append(_rename(render_side_by_side(servers, "compose", rules, devices=cards)[0], safe))
+        made = render_side_by_side(servers, target, rules, devices=cards)[0]
+        out.append(msgspec.structs.replace(made, name=f"{safe}.sh") if target == "command" else _rename(made, safe))
     return out
 
 

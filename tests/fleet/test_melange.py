@@ -10,7 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import pytest
 from fleets import ask
 
 CARDS = {  # with the price per hour in the paper's setting
@@ -28,15 +27,12 @@ RATES = (1, 2, 4, 8, 16, 32)
 
 
 def find_cost(cards: tuple[str, ...], mix: dict[str, Any], rate: int, folder: Path) -> float | None:
-    nodes = [
-        {"name": c.lower(), "count": 200, "hardware": CARDS[c][0], "price_per_hour": CARDS[c][1]} for c in cards
-    ]
+    nodes = [{"name": c.lower(), "count": 200, "hardware": CARDS[c][0], "price_per_hour": CARDS[c][1]} for c in cards]
     model = {"model": "meta-llama/Llama-2-7b-chat-hf", "context": 4096, "engines": ["vllm"], "quantizations": ["fp16"]}
     demand = {**model, **mix, "rate": rate, "tpot_s": 0.12, "variants": len(CARDS)}
     return ask(folder, nodes, [demand], advice=False).cost_per_hour.likely
 
 
-@pytest.mark.slow
 def test_savings_have_the_published_order(tmp_path: Path) -> None:
     saved = {}
     for name, (mix, singles) in MIXES.items():

@@ -81,6 +81,16 @@ def test_every_replica_fits_by_check(tmp_path: Path) -> None:
         assert check_command(replica, tmp_path).fits is True, replica.command
 
 
+def test_commands_in_json_are_those_of_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Lines and all: what a scheduler reads can be started."""
+    plan = ask(tmp_path, [H100], [QWEN])
+    words = ["fleet", "plan", str(tmp_path / "fleet.yaml"), "--models", str(tmp_path / "demand.yaml"), "--json"]
+    assert run_command_line(words) == 0
+    told = [r["command"] for r in json.loads(capsys.readouterr().out)["replicas"]]
+    assert told == [r.command for r in plan.replicas]
+    assert all("\\\n" in command for command in told)
+
+
 def test_what_is_not_served_says_why_and_what_would_help(tmp_path: Path) -> None:
     small = {"name": "n", "hardware": "1x L4, 64GB RAM, linux", "price_per_hour": 0.6}
     big = {"model": "deepseek-ai/DeepSeek-V3", "rate": 5, "prompt_tokens": 1000, "output_tokens": 300}
