@@ -11,7 +11,7 @@ from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
 from advisor.engines.flag_history import FOLDER as HISTORY_FOLDER
 from advisor.engines.flag_history import FlagHistory, list_left, list_left_variables
-from advisor.engines.flags import ConceptName, find_concept
+from advisor.engines.flags import ConceptName, find_concept, find_own_flag
 from advisor.meanings import EngineId, FlagName, Pattern
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.record import Record
@@ -105,6 +105,14 @@ def list_accepted_values(entry: Engine, name: ConceptName, rules: Catalog) -> tu
     table = load_flag_table(entry.id, rules) if found.flags else None
     listed = table.flags.get(found.flags[0]) if table else None
     return (*((listed.c or listed.v) if listed else ()), *found.accepts)
+
+
+def find_largest_value(entry: Engine, name: ConceptName, rules: Catalog) -> int | None:
+    """The largest number that the flag of a concept takes; None where there is no flag, or no bound is known."""
+    flag = find_own_flag(entry, name)
+    table = load_flag_table(entry.id, rules) if flag is not None else None
+    found = table.flags.get(flag) if table is not None and flag is not None else None
+    return int(found.most) if found is not None and found.most is not None else None
 
 
 def load_flag_table(engine_id: str, rules: Catalog) -> FlagTable | None:

@@ -10,6 +10,7 @@ import msgspec
 
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.engines import capacity
+from advisor.engines.flag_tables import find_largest_value
 from advisor.engines.flags import find_own_flag
 from advisor.planning import objective
 from advisor.planning.candidates import make_base
@@ -147,7 +148,8 @@ def place_on_nodes(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
     machine, search, tools = base.machine, trial.search, trial.tools
     assert machine is not None
     users = -(-search.traffic.users // nodes)
-    traffic = msgspec.structs.replace(search.traffic, users=users)
+    most = find_largest_value(tools.named, "sequences", tools.rules)
+    traffic = msgspec.structs.replace(search.traffic, users=users if most is None else min(users, most))
     rate = partial(estimate_rate, trial, users=users)
     placed = place_slots(base, tools.named, traffic, trial.attempt.offload, partial(ask, trial), rate)
     layout = CardLayout(devices=tuple(d.index for d in machine.usable_devices), nodes=nodes)

@@ -6,16 +6,20 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tiny_model
 from inventories import DATA, RECORDED, cases, content
 from programs import ELSEWHERE, program
 from slurm_lab import SlurmLab, started_lab
@@ -130,6 +134,82 @@ def test_a_node_that_is_full_is_kept_as_slurm_tells_of_it(lab: SlurmLab) -> None
     finally:
         lab.end_jobs()
         lab.wait_for("gpu02", "IDLE")
+
+
+def plan_and_render(lab: SlurmLab, folder: Path) -> list[Path]:
+    """Jobs of a plan for the cluster as it is told: three models, one of them a file for the node without cards."""
+    model = tiny_model.write(folder / "tiny.gguf")
+    load = {"rate": 2, "prompt_tokens": 1000, "output_tokens": 300, "ttft_s": 5, "tpot_s": 0.1}
+    demand = [
+        {"model": "Qwen/Qwen3-32B", **load},
+        {"model": "llama3.1:8b", **load, "rate": 8},
+        {"model": str(model), "name": "tiny", "users": 1, "context": 512, "engines": ["llama.cpp"]},
+    ]
+    (folder / "demand.yaml").write_text(json.dumps({"models": demand}))
+    words = [sys.executable, "-m", "advisor", "fleet"]
+    planned = lab.run(*words, "plan", "--slurm", "--models", str(folder / "demand.yaml"), "--json")
+    (folder / "plan.json").write_text(planned)
+    assert not json.loads(planned)["unserved"]
+    lab.run(*words, "render", str(folder / "plan.json"), "--target", "slurm", "--output", str(folder / "jobs"))
+    return sorted((folder / "jobs").iterdir())
+
+
+def test_rendered_jobs_are_taken_and_one_is_served(lab: SlurmLab, tmp_path: Path) -> None:
+    """Every job of a plan finds its place in the queue; the one for the processors answers a request."""
+    real = program("llama-server")
+    shim = lab.folder.parent / "bin" / "llama-server"
+    shim.write_text(f'#!/bin/sh\nexec "{real}" "$@"\n')
+    shim.chmod(0o755)
+    jobs = plan_and_render(lab, tmp_path)
+    assert len(jobs) >= 3
+    lab.environment["API_KEY"] = "a-key"
+    for job in jobs:
+        done = subprocess.run([program("sbatch"), "--test-only", str(job)], env=lab.environment, cwd=tmp_path,
+                              capture_output=True, text=True, check=False, timeout=SECONDS)  # fmt: skip
+        assert done.returncode == 0, (job.read_text(), done.stderr)
+        assert "to start at" in done.stderr, done.stderr
+    (tiny,) = (j for j in jobs if "tiny" in j.name)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    text = tiny.read_text()
+    assert "--port 8080" in text
+    tiny.write_text(text.replace("--port 8080", f"--port {port}"))
+    lab.run(program("sbatch"), f"--chdir={tmp_path}", str(tiny))
+    try:
+        assert "tokens" in json.dumps(ask_server(port, tmp_path))
+    finally:
+        lab.end_jobs()
+        lab.wait_for("cpu01", "IDLE")
+
+
+def ask_server(port: int, folder: Path) -> Any:
+    """The answer to one request, when the server is ready; without the key it gives none."""
+    body = json.dumps({"messages": [{"role": "user", "content": "Say hello."}], "max_tokens": 4}).encode()
+    for key, status in (("a-key", 200), ("wrong", 401)):
+        asked = urllib.request.Request(
+            f"http://127.0.0.1:{port}/v1/chat/completions", body,
+            {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
+        )  # fmt: skip
+        for _ in range(300):
+            try:
+                with urllib.request.urlopen(asked, timeout=SECONDS) as answer:
+                    assert status == 200
+                    given = json.load(answer)
+                    break
+            except urllib.error.HTTPError as e:
+                if e.code == status:
+                    break
+                if e.code != 503:  # 503: the model is still being loaded
+                    raise
+            except OSError:
+                logs = "".join(p.read_text()[-2000:] for p in folder.glob("*.log"))
+                if "Illegal instruction" in logs:
+                    pytest.skip(f"{ELSEWHERE}this build of llama-server uses instructions that the processor lacks")
+            time.sleep(1)
+        else:
+            raise AssertionError("".join(p.read_text()[-2000:] for p in folder.glob("*.log")))
+    return given
 
 
 # --- Kubernetes
