@@ -19,7 +19,6 @@ from advisor.distribution import WRITTEN_BY
 from advisor.errors import BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import parse_json, read_bytes
-from advisor.fleet.fleet_rules import load_fleet_rules
 from advisor.planning.layouts import show_devices
 from advisor.render.context import make_slug
 from advisor.render.files import LaunchFile, render_files
@@ -118,8 +117,9 @@ def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFil
         for kind in kinds:
             if kind.nodes > 1:
                 raise BadInput(f"{kind.name} takes {kind.nodes} nodes: --target lws or ray starts such a replica")
-        return tuple(_make_deployment(k, pools.get(k.replicas[0].pool), rules, target == "keda") for k in kinds)
-    return tuple(_rename(render_kind(k, target, rules), k.name) for k in kinds)
+    from advisor.fleet.render_pods import make_resources
+
+    return tuple(make_resources(k, target, pools.get(k.replicas[0].pool), rules) for k in kinds)
 
 
 def group_replicas(plan: PlanFile, rules: Catalog) -> list[ReplicaKind]:
@@ -179,69 +179,6 @@ def render_kind(kind: ReplicaKind, target: str, rules: Catalog) -> LaunchFile:
 
 def _rename(file: LaunchFile, name: str) -> LaunchFile:
     return msgspec.structs.replace(file, name=f"{name}-{file.name}")
-
-
-def _make_deployment(kind: ReplicaKind, pool: PlannedPool | None, rules: Catalog, scaled: bool) -> LaunchFile:
-    """A Kubernetes file whose Deployment has the replicas of the plan, on nodes of the pool."""
-    import yaml
-
-    from advisor.files import parse_yaml
-
-    made = render_kind(kind, "kubernetes", rules)
-    head = "".join(f"{line}\n" for line in made.content.splitlines() if line.startswith("# "))
-    out = []
-    for body in (parse_yaml(part, made.name) for part in made.content.split("\n---\n")):
-        if not isinstance(body, dict):
-            continue
-        if body.get("kind") == "Deployment":
-            body["spec"]["replicas"] = len(kind.replicas)
-            spec = body["spec"]["template"]["spec"]
-            if pool is not None and pool.labels:
-                spec["nodeSelector"] = {**spec.get("nodeSelector", {}), **pool.labels}
-            if len({n for r in kind.replicas for n in r.nodes}) > 1:
-                labels = body["spec"]["selector"]["matchLabels"]
-                spec["topologySpreadConstraints"] = [
-                    {
-                        "maxSkew": 1,
-                        "topologyKey": "kubernetes.io/hostname",
-                        "whenUnsatisfiable": "ScheduleAnyway",
-                        "labelSelector": {"matchLabels": dict(labels)},
-                    }
-                ]
-            if scaled:
-                out.append(_make_scaled_object(body["metadata"]["name"], kind, rules))
-        out.append(body)
-    text = "---\n".join(yaml.safe_dump(body, sort_keys=False, width=1000) for body in out)
-    return LaunchFile(name=f"{kind.name}.yaml", content=f"{head}{text}")
-
-
-def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> dict[str, Any]:
-    """KEDA scales on requests under way: its bounds and its threshold come from the plan, its metric from the engine's
-    entry. Raises BadInput for an engine that counts none."""
-    entry = rules.engine(kind.deployment.engine)
-    metrics = entry.speed_figures.metrics
-    if metrics is None or metrics.running is None:
-        raise BadInput(f"{entry.name} has no metric of its running requests that is known: take --target kubernetes")
-    return {
-        "apiVersion": "keda.sh/v1alpha1",
-        "kind": "ScaledObject",
-        "metadata": {"name": name},
-        "spec": {
-            "scaleTargetRef": {"name": name},
-            "minReplicaCount": 1,
-            "maxReplicaCount": len(kind.replicas),
-            "triggers": [
-                {
-                    "type": "prometheus",
-                    "metadata": {
-                        "serverAddress": load_fleet_rules(rules).prometheus,
-                        "query": f'sum({metrics.prefix}{metrics.running}{{service="{name}"}})',
-                        "threshold": str(max(1, kind.replicas[0].sequences)),
-                    },
-                }
-            ],
-        },
-    }
 
 
 def _list_node_files(kinds: Sequence[ReplicaKind], target: str, rules: Catalog) -> list[LaunchFile]:

@@ -324,7 +324,7 @@ def ray_python(tmp_path_factory: pytest.TempPathFactory) -> str:
         return os.environ["RAY_PYTHON"]
     place = tmp_path_factory.mktemp("ray") / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, timeout=SECONDS)
-    words = [str(place / "bin/python"), "-m", "pip", "install", "-q", "ray>=2.50", str(TOP)]
+    words = [str(place / "bin/python"), "-m", "pip", "install", "-q", "ray[serve]>=2.50", str(TOP)]
     installed = subprocess.run(words, capture_output=True, text=True, check=False, timeout=SECONDS)
     if "No matching distribution found for ray" in installed.stderr:
         pytest.skip(f"{ELSEWHERE}ray for Python {sys.version_info.major}.{sys.version_info.minor}")
@@ -376,6 +376,39 @@ def test_nodes_of_ray_and_what_a_task_finds_on_them(ray_python: str, tmp_path: P
             raylets.stdin.close()
             raylets.wait(SECONDS)
     assert len(list((tmp_path / "asked").iterdir())) >= 1
+
+
+READ_SERVE = """
+import sys, yaml
+from ray.serve.schema import ServeDeploySchema
+
+for path in sys.argv[1:]:
+    (body,) = (b for b in yaml.safe_load_all(open(path)) if b["kind"] == "RayService")
+    read = ServeDeploySchema.model_validate(yaml.safe_load(body["spec"]["serveConfigV2"]))
+    print(len(read.applications), read.applications[0].args["llm_configs"][0]["model_loading_config"]["model_id"])
+"""
+
+
+def test_rendered_ray_services_are_read_by_ray(ray_python: str, tmp_path: Path) -> None:
+    load = {"prompt_tokens": 1000, "output_tokens": 300, "tpot_s": 0.1}
+    names = ("Qwen/Qwen3-32B", "llama3.1:8b")
+    node = {"name": "n", "count": 2, "hardware": "8x H100 80GB SXM, 1TB RAM, linux"}
+    (tmp_path / "fleet.json").write_text(json.dumps({"nodes": [node]}))
+    (tmp_path / "demand.json").write_text(json.dumps({"models": [{"model": n, "rate": 9, **load} for n in names]}))
+    for words in (
+        ("plan", "fleet.json", "--models", "demand.json", "--json"),
+        ("render", "plan.json", "--target", "ray", "--output", "ray"),
+    ):
+        command = [sys.executable, "-m", "advisor", "fleet", *words]
+        environment = {**os.environ, "PYTHONPATH": str(TOP)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        if words[0] == "plan":
+            (tmp_path / "plan.json").write_text(done.stdout)
+    files = [str(f) for f in sorted((tmp_path / "ray").iterdir())]
+    read = subprocess.run([ray_python, "-c", READ_SERVE, *files], capture_output=True, text=True, check=False)
+    assert read.returncode == 0, read.stderr
+    assert sorted(read.stdout.split("\n")[:-1]) == sorted(f"1 {n}" for n in names)
 
 
 def look_at_ray(address: str, environment: dict[str, str], python: str) -> None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
+import re
+import subprocess
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -12,8 +15,10 @@ from typing import Any
 import jsonschema
 import pytest
 from fleets import NODES, RULES, ask, draw
+from programs import program
 
 from advisor.catalog.resolve import resolve_model
+from advisor.checks.one_file import CheckOptions
 from advisor.checks.run import check_files
 from advisor.cli.main import run_command_line
 from advisor.errors import AdvisorError
@@ -65,8 +70,6 @@ def test_plans_hold_together(seed: int, tmp_path: Path) -> None:
 
 
 def check_command(replica: Replica, folder: Path) -> Any:
-    from advisor.checks.one_file import CheckOptions
-
     file = folder / "run.sh"
     file.write_text(f"#!/bin/sh\n{replica.command}\n")
     report = check_files([str(file)], CheckOptions(on=replica.hardware, named=frozenset([str(file)])), RULES)
@@ -211,6 +214,46 @@ def test_rendered_files_are_what_was_planned(tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
     assert run_command_line([*asked, "--deployed", str(out)]) == 1
     assert json.loads(capsys.readouterr().out)["differences"]
+
+
+@pytest.mark.parametrize("target", ["kubernetes", "keda", "kserve", "ray"])
+def test_files_for_clusters_have_the_replicas_of_the_plan(target: str, tmp_path: Path) -> None:
+    """As the gate counts them; and on nodes of the pool."""
+    plan = ask(tmp_path, [{**H100, "count": 4}], [{**QWEN, "rate": 40}])
+    assert len(plan.replicas) > 1
+    body = plan.to_dict()
+    body["pools"][0]["labels"] = {"gpu": "h100"}
+    (tmp_path / "plan.json").write_text(json.dumps(body))
+    for file in render_fleet(read_plan_file(str(tmp_path / "plan.json")), target, RULES):
+        (tmp_path / file.name).write_text(file.content)
+        report = check_files([str(tmp_path / file.name)], CheckOptions(named=frozenset([file.name])), RULES)
+        assert [d.replicas for d in report.deployments] == [len(plan.replicas)]
+        assert "nodeSelector:" in file.content
+
+
+def test_jobs_of_one_node_have_ports_of_their_own(tmp_path: Path) -> None:
+    """Several servers on a node: the shell that runs a task's script gives each the port that the gateway asks."""
+    plan = ask(tmp_path, [{**L40S, "count": 1}], [{**QWEN, "model": "llama3.1:8b", "rate": 7}])
+    assert len(plan.replicas) == 2
+    (tmp_path / "plan.json").write_text(json.dumps(plan.to_dict()))
+    planned = read_plan_file(str(tmp_path / "plan.json"))
+    (job,) = render_fleet(planned, "slurm", RULES)
+    asked = []
+    (tmp_path / "srun").write_text('#!/bin/sh\nprintf "%s\\n" "$*"\n')
+    (tmp_path / "srun").chmod(0o755)
+    (tmp_path / "job.sh").write_text(job.content)
+    for task in ("0", "1"):
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        environment = {"PATH": path, "SLURM_ARRAY_TASK_ID": task, "API_KEY": "k", "SLURM_CPUS_ON_NODE": "8"}
+        done = subprocess.run([program("bash"), str(tmp_path / "job.sh")], env=environment, capture_output=True,
+                              text=True, check=True)  # fmt: skip
+        asked.append(re.search(r"--host 0\.0\.0\.0 --port (\d+)", done.stdout))
+    assert [int(m[1]) for m in asked if m] == [r.port for r in plan.replicas]
+    (gateway,) = render_fleet(planned, "litellm", RULES)
+    assert all(f":{r.port}/v1" in gateway.content for r in plan.replicas)
+    memory = [int(n) for n in re.findall(r"--mem=(\d+)M", job.content)]
+    assert len(memory) == 1
+    assert 0 < memory[0] * 2 < 512 * 1024
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,10 @@ def read_llm_service(resource: dict[str, Any], ctx: ReaderContext) -> list[Launc
     return out
 
 
+def _with_replicas(launch: Launch, count: int | None) -> Launch:
+    return msgspec.structs.replace(launch, setup=msgspec.structs.replace(launch.setup, replicas=count))
+
+
 def read_inference_service(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     """KServe InferenceService: a runtime by model format or name, or containers of its own."""
     predictor = as_mapping(value_at(resource, "spec", "predictor"))
@@ -69,7 +73,8 @@ def read_inference_service(resource: dict[str, Any], ctx: ReaderContext) -> list
     fmt = str(value_at(model, "modelFormat", "name") or "")
     runtime = str(model.get("runtime") or "")
     uri = as_string(model.get("storageUri"))
-    out = read_pod(predictor, ctx, find_name(resource))
+    fewest = as_whole_number(predictor.get("minReplicas"))
+    out = [_with_replicas(x, fewest or None) for x in read_pod(predictor, ctx, find_name(resource))]
     engine = _format_engine(fmt, runtime, ctx)
     if engine and model:
         env, _ = read_environment(model.get("env"))
@@ -79,7 +84,8 @@ def read_inference_service(resource: dict[str, Any], ctx: ReaderContext) -> list
             setup,
             storage_uri=uri,
             memory_limit=parse_container_size(as_string(limits.get("memory"))),
-            min_replicas=as_whole_number(predictor.get("minReplicas")),
+            min_replicas=fewest,
+            replicas=fewest or None,
             places={"resources": line_of(model.get("resources")) or line_of(model)},
         )
         image = as_string(model.get("image"))

@@ -125,7 +125,12 @@ def _serve_config(doc: Any, resource: Mapping[str, Any], ctx: ReaderContext, set
             places = (
                 {**setup.places, ENGINE_KEYS: line_of(value_at(llm, "engine_kwargs"))} if settings else setup.places
             )
-            launch_setup = msgspec.structs.replace(setup, hardware=setup.hardware or words, places=places)
+            told = as_mapping(value_at(llm, "deployment_config"))
+            fewest = value_at(told, "autoscaling_config", "min_replicas") or told.get("num_replicas")
+            replicas = as_whole_number(fewest) or setup.replicas
+            launch_setup = msgspec.structs.replace(
+                setup, hardware=setup.hardware or words, places=places, replicas=replicas
+            )
             out.append(
                 make_launch(
                     ctx,
@@ -139,10 +144,10 @@ def _serve_config(doc: Any, resource: Mapping[str, Any], ctx: ReaderContext, set
             )
         env, _ = read_environment(value_at(app, "runtime_env", "env_vars"))
         model = next((env[k] for k in ("MODEL_ID", "MODEL_NAME", "MODEL", "HF_MODEL") if k in env), None)
-        told = kinds["ray-serve-variables"]
-        if model is not None and told.engine in f"{app.get('import_path', '')} {_software(resource, app)}".lower():
-            settings = {f: env[k] for k, f in told.flags.items() if k in env}
-            out.append(make_launch(ctx, resource, model, told.engine, model=model, settings=settings, setup=setup))
+        named = kinds["ray-serve-variables"]
+        if model is not None and named.engine in f"{app.get('import_path', '')} {_software(resource, app)}".lower():
+            settings = {f: env[k] for k, f in named.flags.items() if k in env}
+            out.append(make_launch(ctx, resource, model, named.engine, model=model, settings=settings, setup=setup))
     return out
 
 
