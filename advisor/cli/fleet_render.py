@@ -20,7 +20,8 @@ Examples:
 
 \b
 Targets: command and compose (a file for each node), kubernetes, keda (with ScaledObjects),
-lws, kserve, ray, slurm (equal replicas are a job array), litellm (a gateway in front).
+lws, kserve, llm-d, ray, slurm (equal replicas of a node are a job array), litellm (a
+gateway in front).
 Exit status: 0 written, 2 usage error.
 """,
 )
@@ -33,7 +34,8 @@ Exit status: 0 written, 2 usage error.
 def command(plan: str, target: str, output: str, force: bool, quiet: bool) -> int:
     """Launch files of a plan, for the target that runs it."""
     from advisor.catalog import catalog
-    from advisor.fleet.render import read_plan_file, render_fleet
+    from advisor.fleet.planned_files import read_plan_file
+    from advisor.fleet.render import render_fleet
     from advisor.render.files import write_files
 
     files = render_fleet(read_plan_file(plan), target, catalog(options.list_rule_roots()))

@@ -8,7 +8,8 @@ from typing import Any
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
 from advisor.fleet.fleet_rules import load_fleet_rules
-from advisor.fleet.render import PlannedPool, ReplicaKind, render_kind
+from advisor.fleet.planned_files import PlannedPool, ReplicaKind, render_kind
+from advisor.render.copies import dump_yaml
 from advisor.render.files import LaunchFile
 
 NUMBERS = ("replicas", "minReplicas", "maxReplicas", "min_replicas", "max_replicas")
@@ -34,7 +35,7 @@ def make_resources(kind: ReplicaKind, target: str, pool: PlannedPool | None, rul
             out.append(_make_scaled_object(body["metadata"]["name"], kind, rules))
         out.append(body)
     name = f"{kind.name}.yaml" if target in NAMED_BY_KIND else f"{kind.name}-{made.name}"
-    return LaunchFile(name=name, content=head + "---\n".join(_write(body) for body in out))
+    return LaunchFile(name=name, content=head + "---\n".join(dump_yaml(body) for body in out))
 
 
 def _multiply(body: dict[str, Any], count: int, name: str) -> None:
@@ -47,7 +48,7 @@ def _multiply(body: dict[str, Any], count: int, name: str) -> None:
         elif key == "serveConfigV2":  # YAML in a text
             inner = parse_yaml(value, name)
             _multiply(inner, count, name)
-            body[key] = _write(inner)
+            body[key] = dump_yaml(inner)
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, dict):
                 _multiply(child, count, name)
@@ -79,20 +80,6 @@ def _spread(body: dict[str, Any], kind: ReplicaKind) -> None:
             "labelSelector": {"matchLabels": dict(labels)},
         }
     ]
-
-
-def _write(body: object) -> str:
-    """YAML with texts of several lines as blocks."""
-    import yaml
-
-    class Dumper(yaml.SafeDumper):
-        pass
-
-    def write_text(dumper: yaml.SafeDumper, text: str) -> yaml.Node:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
-
-    Dumper.add_representer(str, write_text)
-    return yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)
 
 
 def _make_scaled_object(name: str, kind: ReplicaKind, rules: Catalog) -> dict[str, Any]:

@@ -219,11 +219,14 @@ def _pin_devices(service: dict[str, Any], cards: Sequence[int]) -> None:
 
 
 def _as_yaml(body: dict[str, Any], title: str) -> str:
+    return f"# {title}\n# {WRITTEN_BY}.\n{dump_yaml(body)}"
+
+
+def dump_yaml(body: object) -> str:
+    """YAML with texts of several lines as blocks, and no anchors."""
     import yaml
 
     class Dumper(yaml.SafeDumper):
-        """Long texts as blocks, no anchors."""
-
         def ignore_aliases(self, data: Any) -> bool:
             return True
 
@@ -231,4 +234,4 @@ def _as_yaml(body: dict[str, Any], title: str) -> str:
         return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
 
     Dumper.add_representer(str, text)
-    return f"# {title}\n# {WRITTEN_BY}.\n" + yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)
+    return yaml.dump(body, Dumper=Dumper, sort_keys=False, width=1000)

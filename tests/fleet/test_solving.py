@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections import Counter
 
 import pytest
 
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.highs import SolverLimits, solve_exactly
+from advisor.fleet.placement import place_replicas
 from advisor.fleet.problem import (
     Demand,
     DevicePool,
@@ -167,3 +169,30 @@ def test_a_priority_goes_first() -> None:
         )
         assert found is not None
         assert found.served == ((True, False) if not first else (False, True))
+
+
+@pytest.mark.parametrize("start", range(0, 300, 60))
+def test_replicas_stand_on_devices_that_are_there(start: int) -> None:
+    """Every solution finds places: devices within the node, each with one replica, nodes of the group."""
+    placed = 0
+    for seed in range(start, start + 60):
+        problem = draw_problem(seed)
+        found = solve_greedily(problem)
+        replicas = [n if found.served[v.demand] else 0 for v, n in zip(problem.variants, found.replicas, strict=True)]
+        together = tuple(d._replace(least_nodes=1) for d in problem.demands)  # spreading is a wish beyond the count
+        places = place_replicas(problem._replace(demands=together), replicas)
+        assert places is not None, seed
+        assert Counter(p.variant for p in places) == Counter({k: n for k, n in enumerate(replicas) if n})
+        taken = set()
+        for place in places:
+            variant = problem.variants[place.variant]
+            pool = problem.pools[variant.pool]
+            assert len(set(place.nodes)) == variant.nodes
+            assert set(place.nodes) <= set(range(problem.groups[pool.group].nodes))
+            assert len(place.devices) == variant.devices
+            assert set(place.devices) <= set(range(pool.devices))
+            here = {(variant.pool, n, d) for n in place.nodes for d in place.devices}
+            assert not here & taken
+            taken |= here
+            placed += 1
+    assert placed > 60

@@ -22,6 +22,7 @@ MOST = 20
 NAMED: dict[tuple[str, str], str] = {
     ("advisor/checks/read/launch.py", "llama-swap"): "the kind of a file, which stands in the JSON of answers",
     ("advisor/checks/read/crds.py", "nim"): "the key of a resource in rules/checks/resources.yaml",
+    ("advisor/fleet/render.py", "llm-d"): "the name of a target, which its chart has given to an engine, too",
     ("advisor/estimation.py", "llama.cpp"): "the default of a field of the public request, which no rules are read for",
 }
 # (module, text) -> why it is no version of an engine, or has to stand in code
