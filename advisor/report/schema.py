@@ -16,7 +16,7 @@ from advisor.advice.explain import MemoryChange
 from advisor.advice.hardware_types import Axis, RejectedHardware
 from advisor.advice.limits import DeploymentLimits
 from advisor.advice.load_curve import LoadPoint
-from advisor.advice.migrate import Migration
+from advisor.advice.migrate_types import Migration
 from advisor.advice.money import Money
 from advisor.advice.types import Licences, ModelOption, NearMiss, Quality, StoredCopy, TargetAnswer
 from advisor.bench.run import BenchResult
