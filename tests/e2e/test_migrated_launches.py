@@ -43,7 +43,7 @@ def test_the_new_engines_own_parser_takes_the_command(engine: str) -> None:
         pytest.skip(f"{LONG}$ADVISOR_ENGINES names no folder with {engine} (`make parsers` makes one)")
     lists = [arguments(n) for n, case in CASES.items() if case.to == engine]
     assert lists
-    verdicts = engine_parsers.ask(python, engine, [*lists, [*lists[0], "--max-total-tokens", "8192"]])
+    verdicts = engine_parsers.ask(python, engine, [*lists, [*lists[0], "--max-batch-prefill-tokens", "8192"]])
     assert verdicts.pop() is not None, "a flag of the old engine is refused"
     assert verdicts == [None] * len(lists)
 
