@@ -28,6 +28,7 @@ COMMANDS = {
     "fleet": ("advisor.cli.fleet", "Many models on the nodes that are there: show, plan, check, render."),
     "models": ("advisor.cli.models", "Add models of your own, from a repository's headers or from files."),
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
+    "facts": ("advisor.cli.facts", "How old the facts are, and how each family is refreshed."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
     "mcp": ("advisor.cli.mcp", "The same answers for agents, over the Model Context Protocol."),
     "probe": ("advisor.cli.probe", "What this machine has."),

@@ -85,6 +85,8 @@ KINDS = (
     RuleFileKind(
         "migrations.yaml", "what changes between engines", _named("advisor.advice.migrate_types", "MigrationsFile")
     ),
+    RuleFileKind("freshness.yaml", "how long facts are good for", _named("advisor.freshness", "FreshnessFile")),
+    RuleFileKind("releases.yaml", "newest releases of engines", _named("advisor.freshness", "ReleasesFile")),
     RuleFileKind("live-prices.yaml", "names of live offers", _named("advisor.advice.live_prices", "LivePriceNames")),
     RuleFileKind("shorthands.yaml", "short names of formats", _named("advisor.formats", "ShorthandsFile")),
     RuleFileKind(

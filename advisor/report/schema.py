@@ -30,6 +30,7 @@ from advisor.fleet.capacity import Confidence
 from advisor.fleet.check import DeployedDifference, LossAnswer
 from advisor.fleet.plan_types import Changes, FleetCost, Measurement, Replica, SolverReport, Unserved
 from advisor.fleet.types import SetAside, SourceKind
+from advisor.freshness import FactAges
 from advisor.machines.types import Machine
 from advisor.planning.types import CardLayout, TriedFormat
 from advisor.record import SCHEMA_VERSION, Record
@@ -307,6 +308,7 @@ SHAPES: dict[str, type] = {
     "compare": CompareAnswer,
     "compare_speed": EngineSpeeds,
     "calibrate": FileCalibration,
+    "facts": FactAges,
     "migrate": Migration,
     "probe": Machine,
     "bench": BenchResult,
