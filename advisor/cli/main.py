@@ -44,7 +44,7 @@ Examples:
   advise render --target compose --output deploy --model qwen3:8b
 
 Exit status: 0 yes or no verdict asked for, 1 no, 2 usage error or cannot tell.
-Shell completion: eval "$(_ADVISE_COMPLETE=bash_source advise)" (or zsh_source, fish_source).
+Shell completion: eval "$(_ADVISE_COMPLETE=bash_source advise)" (or zsh_source, fish_source); man advise.
 """
 
 
