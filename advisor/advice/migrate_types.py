@@ -30,6 +30,7 @@ class SettingConcept(Record, frozen=True, kw_only=True):
     only: tuple[EngineId, ...] = ()  # engines whose setting means the same; none = all
     inverted: tuple[EngineId, ...] = ()  # whose switch turns it off
     all_devices: tuple[EngineId, ...] = ()  # that take every device unless told otherwise
+    refuses: dict[EngineId, str] = {}  # characters that no value may hold
     least: dict[EngineId, int] = {}  # what is taken unasked on the smallest device
 
 

@@ -19,6 +19,7 @@ from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.flags import find_own_flag
+from advisor.engines.parallel import GROUPED, find_size_refusals, has_uneven_groups, make_parallel_launch
 from advisor.engines.pool_settings import find_default_sequences
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate
@@ -157,7 +158,8 @@ def _deployment(quantization: Quantization, parts: _Parts, source: Engine, file:
     model = _same_repository(parts, quantization)
     ranks = values.ranks
     if ranks is None and values.all_devices:
-        ranks = len(request.machine.usable_devices) if request.machine is not None else parts.launch.devices
+        there = len(request.machine.usable_devices) if request.machine is not None else parts.launch.devices
+        ranks = _count_visible(parts.launch, file) or there
     flag = find_own_flag(inner, "tensor_parallel")
     if ranks is not None and ranks > 1 and flag is not None:
         settings[flag] = ranks
@@ -234,7 +236,15 @@ def _served_name(deployment: Deployment, parts: _Parts, source: Engine, file: Mi
     by_tag = named.names.get(source.id, "").startswith("(")
     if not by_tag and formats.format_family(source, parts.rules) != "hf":
         return None
-    return written if make_model_reference(deployment, parts.rules).repository != written else None
+    if make_model_reference(deployment, parts.rules).repository == written:
+        return None
+    refused = named.refuses.get(deployment.engine, "")
+    taken = "".join("-" if c in refused else c for c in written)
+    if taken != written:
+        parts.values.notes[named.id] = (
+            f"clients that send {written} have to send {taken}: the new name holds no {refused}"
+        )
+    return taken
 
 
 def _without_refused_cache(deployment: Deployment, parts: _Parts, file: MigrationsFile) -> Deployment:
@@ -261,8 +271,12 @@ def _fits(deployment: Deployment, rules: Catalog) -> bool | None:
 def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None, list[str]]:
     """The deployment with a length that fits, where none was said; whether it fits; what is to be said of that."""
     rules, trained = parts.rules, deployment.model.max_context
+    deployment, shared = _with_allowed_ranks(deployment, parts)
     if deployment.machine is None:
-        notes = ["the card is not known: --on HARDWARE says whether it fits, and the longest context that does"]
+        notes = [
+            *shared,
+            "the card is not known: --on HARDWARE says whether it fits, and the longest context that does",
+        ]
         if deployment.context_length is None and parts.values.least_length is not None:
             deployment = msgspec.structs.replace(deployment, context_length=parts.values.least_length)
             notes.append(
@@ -270,7 +284,7 @@ def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None
                 "--context N sets another"
             )
         return deployment, None, notes
-    deployment, notes = _with_allowed_ranks(deployment, parts)
+    notes = shared
     if deployment.context_length is None and trained is not None:
 
         def reaches(steps: int) -> bool | None:
@@ -288,19 +302,31 @@ def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None
 
 def _with_allowed_ranks(deployment: Deployment, parts: _Parts) -> tuple[Deployment, list[str]]:
     """The deployment over as many cards as the machine has and the engine can share the model out to."""
-    flag = find_own_flag(engines.settings_entry(deployment.engine, parts.rules.engines()), "tensor_parallel")
+    inner = engines.settings_entry(deployment.engine, parts.rules.engines())
+    flag = find_own_flag(inner, "tensor_parallel")
     asked = deployment.settings.get(flag) if flag is not None else None
     if flag is None or not isinstance(asked, int):
         return deployment, []
+    known = deployment.machine is not None
     there = len(deployment.machine.usable_devices) if deployment.machine is not None else asked
     for ranks in range(min(asked, max(1, there)), 0, -1):
-        settings = {**deployment.settings, flag: ranks}
-        tried = msgspec.structs.replace(deployment, settings=settings, device_count=ranks)
-        try:
-            refused = estimate(tried, parts.rules).refused
-        except AdvisorError:
-            refused = False
-        if not refused:
+        if _divides(deployment, ranks, inner):
+            settings = {**deployment.settings, flag: ranks}
+            device_count = ranks if known else None
+            tried = msgspec.structs.replace(deployment, settings=settings, device_count=device_count)
             note = f"{ranks} of {asked} cards: what the machine has, or the engine can share the model out to"
             return tried, [] if ranks == asked else [note]
     return deployment, []
+
+
+def _divides(deployment: Deployment, ranks: int, entry: Engine) -> bool:
+    """Whether nothing is known against so many tensor-parallel ranks."""
+    if deployment.quantization in GROUPED and has_uneven_groups(deployment.model, ranks):
+        return False
+    return not find_size_refusals(entry, deployment.model, ranks, make_parallel_launch(deployment, entry))
+
+
+def _count_visible(launch: LaunchValues, file: MigrationsFile) -> int | None:
+    """Devices that the old launch's variables let it see; None where they say nothing, or not how many."""
+    named = [v for k, v in launch.environment.items() if k in file.kept_variables]
+    return next((v.count(",") + 1 for v in named if re.fullmatch(r"\d+(,\d+)*", v)), None)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 import yaml
-from migrations import CASES, OLLAMA, TGI_COMPOSE, TGI_RUN, VLLM, Case
+from migrations import CASES, LLAMA_SERVER, OLLAMA, TGI_COMPOSE, TGI_RUN, VLLM, Case
 
 from advisor.advice.migrate import Migration, MigrationRequest, migrate
 from advisor.catalog import catalog
@@ -182,3 +182,25 @@ def test_engines_without_a_command_say_what_they_have() -> None:
     assert "no command" in (made.next or "")
     with pytest.raises(BadInput):
         migrated(Case(VLLM, "vllm", None, {}))
+
+
+def test_a_name_that_the_new_engine_refuses_is_changed_and_said() -> None:
+    made = migrated(Case("ollama run qwen3:8b", "sglang", "L4", {}))
+    assert words_of(made)["served-model-name"] == "qwen3-8b"
+    assert any("send qwen3:8b have to send qwen3-8b" in (s.note or "") for s in made.settings)
+
+
+def test_cards_that_the_old_launch_does_not_see_are_not_taken() -> None:
+    text = f"CUDA_VISIBLE_DEVICES=1 {LLAMA_SERVER}"
+    found = words_of(migrated(Case(text, "vllm", "2x RTX 4090, 64GB RAM, linux", {})))
+    assert found.get("tensor-parallel-size", "1") == "1"
+    assert words_of(migrated(Case(LLAMA_SERVER, "vllm", "2x RTX 4090", {})))["tensor-parallel-size"] == "2"
+
+
+def test_a_number_of_cards_that_cannot_share_the_model_is_lowered_and_said() -> None:
+    """Qwen3-32B has 64 heads and 8 key-value heads: three cards share neither."""
+    text = "text-generation-launcher --model-id Qwen/Qwen3-32B --num-shard 3 --max-total-tokens 8192"
+    made = migrated(Case(text, "vllm", None, {}))
+    assert words_of(made)["tensor-parallel-size"] == "2"
+    assert made.launch is not None
+    assert any("2 of 3 cards" in n for n in made.launch.notes)
