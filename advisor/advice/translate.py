@@ -13,9 +13,9 @@ from advisor.advice.limits import find_largest
 from advisor.advice.migrate_types import MigrationsFile
 from advisor.advice.near_formats import list_near_formats
 from advisor.advice.new_launch import Translation, write_launch
+from advisor.advice.old_model import OldModel, find_old_model
 from advisor.advice.translate_values import TranslatedValues, list_names, translate_values
 from advisor.catalog import Catalog
-from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.flags import find_own_flag
@@ -45,19 +45,13 @@ class MigrationRequest(NamedTuple):
     target: str | None = None  # kind of launch file
 
 
-class _OldModel(NamedTuple):
-    found: ResolvedModel
-    quantization: Quantization  # that the old launch runs
-    written: str | None  # repository or tag that the old launch names
-
-
 class _Parts(NamedTuple):
     """What a deployment of the new engine is made of."""
 
     launch: LaunchValues
     engine: Engine
     values: TranslatedValues
-    model: _OldModel
+    model: OldModel
     request: MigrationRequest
     rules: Catalog
 
@@ -74,40 +68,16 @@ def translate_launch(
     if target.start is None or not matrix.find_target_support(target.id, file.command, rules)[0]:
         why = matrix.find_target_support(target.id, file.command, rules)[1]
         return f"{target.name} has no command: {why}"
-    model = _find_model(launch, source, rules, request)
+    values = translate_values(launch, source, target, file, rules)
+    model = find_old_model(launch, (source, target), rules, request.model, request.context or values.length)
     if isinstance(model, str):
         return model
-    values = translate_values(launch, source, target, file, rules)
     parts = _Parts(launch, target, values, model, request, rules)
     deployment, format_note = _choose(parts, source, file)
     deployment, fits, notes = _fit(deployment, parts)
     return write_launch(
         deployment, fits, [n for n in (format_note, *notes) if n], launch, values, request.target, file, rules
     )
-
-
-def _find_model(launch: LaunchValues, source: Engine, rules: Catalog, request: MigrationRequest) -> _OldModel | str:
-    """The model and its weight format; or what to say for it to be known. No path that a file names is opened."""
-    if request.model is not None:
-        found = resolve_model(request.model, rules)
-    elif launch.named is not None:
-        found = resolve_model(launch.named, rules)
-    elif launch.model is None or launch.path:
-        where = f"what lies at {launch.model} is not known here" if launch.model else "the model is not named"
-        return f"{where}: --model NAME writes the command"
-    else:
-        return (
-            f"{launch.model} is not in the catalogue: `advise models add {launch.model} --online` adds it, "
-            "--model NAME takes another"
-        )
-    own = found.quantization or (None if request.model else launch.quantization)
-    chosen = formats.choose_format(own, source if source.remote is None else _usual(rules), found.model, rules)
-    written = None if request.model is not None or launch.path else launch.model
-    return _OldModel(found, chosen.quantization, written)
-
-
-def _usual(rules: Catalog) -> Engine:
-    return formats.usual_engine("hf", rules)
 
 
 def _choose(parts: _Parts, source: Engine, file: MigrationsFile) -> tuple[Deployment, str | None]:
@@ -270,6 +240,8 @@ def _fits(deployment: Deployment, rules: Catalog) -> bool | None:
 
 def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None, list[str]]:
     """The deployment with a length that fits, where none was said; whether it fits; what is to be said of that."""
+    if not parts.model.known:
+        return deployment, None, [f"{deployment.model.id} is not in the catalogue, so nothing is known of its size"]
     rules, trained = parts.rules, deployment.model.max_context
     deployment, shared = _with_allowed_ranks(deployment, parts)
     if deployment.machine is None:

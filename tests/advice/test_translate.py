@@ -204,3 +204,13 @@ def test_a_number_of_cards_that_cannot_share_the_model_is_lowered_and_said() -> 
     assert words_of(made)["tensor-parallel-size"] == "2"
     assert made.launch is not None
     assert any("2 of 3 cards" in n for n in made.launch.notes)
+
+
+def test_a_repository_that_nobody_knows_is_taken_as_it_is_where_the_length_is_set() -> None:
+    made = migrated(Case("vllm serve our-org/our-model --max-model-len 4096 --port 9000", "sglang", "L4", {}))
+    assert made.launch is not None
+    assert made.launch.fits is None
+    found = words_of(made)
+    assert (found["model-path"], found["context-length"], found["port"]) == ("our-org/our-model", "4096", "9000")
+    assert migrated(Case("vllm serve our-org/our-model", "sglang", None, {})).launch is None
+    assert migrated(Case("vllm serve our-org/our-model --max-model-len 4096", "ollama", None, {})).launch is None
