@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
 DATA = "tests/data"
+LLAMA = ("-m", "pytest", "-q", "-n0", "-m", "slow or not slow", "tests/check/test_flags_against_llama_server.py")
 
 
 class Step(NamedTuple):
@@ -35,7 +36,8 @@ STEPS = {
     ),
     "flags": Step(
         "flag tables beside the engines' own parsers", "4 GB from pip's index",
-        (("tests/e2e/engine_parsers.py", "{folder}", "vllm", "sglang"), ("tests/facts/flags.py", "{folder}")), (),
+        (("tests/e2e/engine_parsers.py", "{folder}", "vllm", "sglang"), ("tests/facts/flags.py", "{folder}"), LLAMA),
+        (),
     ),
     "history": Step(
         "flags, values and registries of parsers of every release", "1 GB from pip's index and npm",
