@@ -90,7 +90,7 @@ def _describe(
             yield "other machines reach it, and the engine asks its clients for no key: put a proxy that does before it"
         elif kind == file.command:
             yield "other machines reach it: --output DIR writes a script that asks for API_KEY before it starts"
-    elif launch.keyed:
+    elif launch.keyed and kind in file.local_files:
         yield "the old server asked its clients for a key: with --host 0.0.0.0 the new one does, too (API_KEY)"
 
 
