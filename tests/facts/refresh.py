@@ -17,6 +17,12 @@ from typing import NamedTuple
 
 TOP = Path(__file__).resolve().parents[2]
 DATA = "tests/data"
+OF_REGISTRIES = (
+    "vllm",
+    "sglang",
+    "llama.cpp",
+    "sglang-router",
+)  # the other router is read from its repository: make history
 LLAMA = ("-m", "pytest", "-q", "-n0", "-m", "slow or not slow", "tests/check/test_flags_against_llama_server.py")
 
 
@@ -41,7 +47,8 @@ STEPS = {
     ),
     "history": Step(
         "flags, values and registries of parsers of every release", "1 GB from pip's index and npm",
-        (("tests/engines/history/write.py", "--folder", "{folder}/history"),), ("rules/flag-history", "rules/routers"),
+        (("tests/engines/history/write.py", "--folder", "{folder}/history", *OF_REGISTRIES),),
+        ("rules/flag-history", "rules/routers"),
     ),
     "planner": Step(
         "what the engines' planners say of every model", "5 GB from pip's index, npm, gcc",
