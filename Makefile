@@ -2,10 +2,11 @@
 PYTHON ?= .venv/bin/python
 ENGINES ?= .engines# environments with the parsers of other engines, some 4 GB
 JOBS ?= 2
+STEPS ?= versions abilities speed
 INPUTS ?= 1000000
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci pages long fuzz sweep soak beside lock build times parsers bench planner history
+.PHONY: test slow ci pages long fuzz sweep soak beside lock build times parsers bench planner history facts
 
 test: ## the default suite
 	$(PYTHON) -m pytest
@@ -61,3 +62,6 @@ planner: ## the engines' own plans of every catalogue model beside ours (npm, gc
 
 history: ## flags, values and variables of engines' releases, read out of their sources (1 GB into $(ENGINES)/history; npm); writes rules/flag-history
 	$(PYTHON) tests/engines/history/write.py --folder $(ENGINES)/history
+
+facts: ## facts made anew from registries and programs, with the difference (STEPS: versions flags history planner abilities speed; docs/facts.md)
+	$(PYTHON) tests/facts/refresh.py $(STEPS) --folder $(abspath $(ENGINES))

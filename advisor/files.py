@@ -67,7 +67,7 @@ def write_report(path: Path | str, text: str) -> None:
     if leads_out(path):
         raise BadFile(path, describe_link(path))
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        Path(path).write_text(text, encoding="utf-8", newline="\n")
     except (OSError, ValueError) as e:
         raise BadFile(path, f"cannot be written: {getattr(e, 'strerror', None) or e}") from None
 

@@ -43,6 +43,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in ("COLUMNS", "FORCE_COLOR"):
         os.environ.pop(name, None)
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # the workers have the cores
+    os.environ["ADVISOR_TODAY"] = "2026-11-24"  # the day that answers go by: no test ages
     os.environ |= {"HOME": str(home), "USERPROFILE": str(home), "XDG_CACHE_HOME": str(home / "cache"), OWN: str(home)}
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):  # else every process that a test starts compiles all modules
         os.environ["PYTHONPYCACHEPREFIX"] = str(home / "pycache")

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from advisor.cli.shell_files import COMPLETIONS, MAN_PAGE, make_shell_files
+
 TOP = Path(__file__).resolve().parent.parent
 
 
@@ -75,6 +77,8 @@ def test_wheel_holds_everything(wheel: Path) -> None:
         wanted = {f"{inside}/{p.relative_to(TOP / folder).as_posix()}" for p in (TOP / folder).rglob(f"*{suffix}")}
         assert wanted <= names, sorted(wanted - names)[:5]
     assert "advisor/py.typed" in names
+    data = {n.partition(".data/data/")[2] for n in names if ".data/data/" in n}
+    assert data == {MAN_PAGE, *COMPLETIONS.values()}
     assert compiled
     assert not [n for n in names if n.startswith(("tests/", "docs/", ".ci/")) or "__pycache__" in n]
 
@@ -96,3 +100,5 @@ def test_wheel_works_without_the_checkout_and_says_the_same(wheel: Path, tmp_pat
     assert listed.returncode == 0, listed.stderr
     assert "llama.cpp" in listed.stdout
     assert list((tmp_path / "venv").glob("*/advise*")), "the wheel installs no `advise`"
+    for file, text in make_shell_files().items():
+        assert (tmp_path / "venv" / file).read_text(encoding="utf-8").split() == text.split()

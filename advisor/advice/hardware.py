@@ -26,6 +26,7 @@ from advisor.catalog.resolve import resolve_model
 from advisor.catalog.types import Accelerator
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
+from advisor.freshness import current_day, find_stale_note
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.workload_rules import load_workload_defaults
 from advisor.units import format_gib
@@ -56,9 +57,10 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
         options += good
         rejected += bad
     options.sort(key=lambda o: _order(o, request, budget_rules, rules))
-    notes = [*request.prices.notes, *_notes(search, options, today or datetime.date.today())]
+    notes = [*request.prices.notes, *_notes(search, options, today or current_day())]
     if found.note:
         notes.append(found.note)
+    notes += filter(None, [find_stale_note("hardware", rules, today or current_day())])
     return HardwareAdvice(
         model=found.model.id,
         quantizations=tuple(dict.fromkeys(o.quantization for o in options)),

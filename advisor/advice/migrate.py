@@ -2,100 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 import msgspec
 
+from advisor.advice.migrate_types import (
+    FILE,
+    EnginePair,
+    Migration,
+    MigrationsFile,
+    NewLaunch,
+    SettingChange,
+    SettingConcept,
+)
+from advisor.advice.new_launch import Translation
+from advisor.advice.translate import MigrationRequest, translate_launch
+from advisor.advice.translate_values import list_names
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine
 from advisor.decision.filters import FEATURE_WORDS
 from advisor.errors import BadInput
-from advisor.meanings import EngineId
-from advisor.record import Record
-
-FILE = "migrations.yaml"
-SAME = "same"
+from advisor.launch_values import LaunchValues
 
 
-class _SettingConcept(msgspec.Struct, frozen=True):
-    id: str
-    label: str
-    names: dict[EngineId, str]
-    defaults: dict[EngineId, str] = {}
-    notes: dict[EngineId, str] = {}
+def migrate(
+    source: str,
+    target: str,
+    rules: Catalog,
+    given: LaunchValues | None = None,
+    request: MigrationRequest | None = None,
+) -> Migration:
+    """What changes from engine `source` to `target`; `given` is the launch that is to be migrated, `request` what the
+    user says beside it.
 
-
-class _EnginePair(msgspec.Struct, frozen=True, rename={"source": "from", "target": "to"}):
-    source: str
-    target: str
-    says: list[str]
-    except_to: list[EngineId] = []
-
-
-class MigrationsFile(msgspec.Struct, frozen=True):
-    """rules/migrations.yaml."""
-
-    source: str
-    as_of: str
-    concepts: list[_SettingConcept]
-    pairs: list[_EnginePair]
-
-
-class SettingChange(Record, frozen=True, kw_only=True):
-    """One thing that is set: its name here and there, what each does unasked, what to mind."""
-
-    id: str
-    label: str
-    before: str | None  # None = the engine has no such setting
-    after: str | None
-    value: str | None = None  # as the launch that is migrated sets it
-    default_before: str | None = None
-    default_after: str | None = None
-    note: str | None = None
-
-
-class Migration(Record, frozen=True, kw_only=True):
-    """What changes between two engines."""
-
-    source: str
-    target: str
-    names: tuple[str, str]
-    settings: tuple[SettingChange, ...]
-    unknown: tuple[str, ...]  # settings of the launch that nothing here translates
-    says: tuple[str, ...]  # files, clients, operation
-    formats_lost: tuple[str, ...]
-    lost: tuple[str, ...]  # features that the target lacks or has with limits
-    gained: tuple[str, ...]
-    warnings: tuple[str, ...]
-    sources: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """The public JSON of `advise migrate` (advisor/schemas/migrate.json)."""
-        d: dict[str, Any] = msgspec.to_builtins(self)
-        return d
-
-
-def migrate(source: str, target: str, rules: Catalog, given: dict[str, str] | None = None) -> Migration:
-    """What changes from engine `source` to `target`; `given` are the settings of a launch, by the source's names.
-
-    Raises UnknownName for an engine, BadInput where both are the same.
+    Raises UnknownName for an engine, BadInput where both are the same or the target is none to move to.
     """
     entry, engine = rules.engine(source), rules.engine(target)
+    file = decode_document(rules, FILE, MigrationsFile)
+    if engine.id in file.not_targets:
+        raise BadInput(_refuse(target, engine, file, rules))
     if entry.id == engine.id:
         raise BadInput(f"{entry.name} to {engine.name} is no migration; name two engines")
-    file = decode_document(rules, FILE, MigrationsFile)
-    used = set(given or {})
-    settings = []
-    for setting_concept in file.concepts:
-        before, after = _name(setting_concept, entry, rules), _name(setting_concept, engine, rules)
-        value = _value(before, given)
-        used -= {n for n in (before or "").split(", ") if n}
-        if (before is None and after is None) or (
-            given is not None and value is None and setting_concept.id != "model"
-        ):
-            continue
-        settings.append(_setting(setting_concept, entry, engine, before, after, value, rules))
+    launch = given or LaunchValues(engine=entry.id)
+    made = translate_launch(launch, entry, engine, file, rules, request or MigrationRequest())
+    stated = given is not None and bool(given.settings or given.model)
+    settings = _settings(file, launch if stated else None, made, entry, engine, rules)
     formats = [k for k, s in entry.formats.items() if s.support == "yes"]
     taken = {k for k, s in engine.formats.items() if s.support in ("yes", "partial")} | ({"any"} & set(engine.formats))
     warnings = (
@@ -108,14 +60,78 @@ def migrate(source: str, target: str, rules: Catalog, given: dict[str, str] | No
         target=engine.id,
         names=(entry.name, engine.name),
         settings=tuple(settings),
-        unknown=tuple(sorted(used)),
+        unknown=tuple(sorted(_untranslated(file, launch, entry, rules))),
         says=tuple(_says(file, entry, engine)),
         formats_lost=tuple(f for f in formats if f not in taken and "any" not in taken),
         lost=tuple(_features(entry, engine)),
         gained=tuple(_features(engine, entry, gained=True)),
         warnings=tuple(warnings),
         sources=f"{file.source}; {file.as_of}",
+        launch=made.launch if isinstance(made, Translation) else None,
+        next=None if isinstance(made, Translation) else made,
     )
+
+
+def _refuse(said: str, engine: Engine, file: MigrationsFile, rules: Catalog) -> str:
+    """Why an engine is none to move to, and which are."""
+    offered = [
+        e.id
+        for e in rules.engines().values()
+        if e.default_for or (e.health.status == "active" and e.id in _served(file))
+    ]
+    return (
+        f"{said} is not something to migrate to: {engine.name} is {file.not_targets[engine.id]}. "
+        f"Name an engine: {', '.join(offered)}"
+    )
+
+
+def _served(file: MigrationsFile) -> set[str]:
+    """Engines whose settings can be written: those that have a name for the length of a request."""
+    length = next(c for c in file.concepts if c.takes == "length")
+    return set(length.names) - set(file.not_targets)
+
+
+def _untranslated(file: MigrationsFile, launch: LaunchValues, entry: Engine, rules: Catalog) -> set[str]:
+    known = {n for c in file.concepts for n in list_names(c, entry, rules)}
+    return {n for n in launch.settings if n not in known and n not in file.kept_variables}
+
+
+def _settings(
+    file: MigrationsFile,
+    launch: LaunchValues | None,
+    made: Translation | str,
+    entry: Engine,
+    engine: Engine,
+    rules: Catalog,
+) -> list[SettingChange]:
+    out = []
+    written = made.written if isinstance(made, Translation) else {}
+    notes: Mapping[str, str] = made.notes if isinstance(made, Translation) else {}
+    for setting_concept in file.concepts:
+        before, after = _name(setting_concept, entry, rules), _name(setting_concept, engine, rules)
+        value = _value(setting_concept, launch, entry, rules)
+        new = written.get(setting_concept.id)
+        if before is None and after is None:
+            continue
+        if launch is not None and value is None and new is None and setting_concept.takes != "model":
+            continue
+        change = _setting(setting_concept, entry, engine, before, after, rules)
+        note = "; ".join(n for n in (notes.get(setting_concept.id), change.note) if n) or None
+        out.append(msgspec.structs.replace(change, value=value, written=new, note=note))
+    return out
+
+
+def _value(setting_concept: SettingConcept, launch: LaunchValues | None, entry: Engine, rules: Catalog) -> str | None:
+    """What the launch sets a concept to, as it writes it; never a key."""
+    if launch is None:
+        return None
+    if setting_concept.takes == "key":
+        return "(set)" if launch.keyed else None
+    own = {"model": launch.model, "address": launch.host, "port": None if launch.port is None else str(launch.port)}
+    if setting_concept.takes in own:
+        return own[setting_concept.takes]
+    found = [launch.settings[n] for n in list_names(setting_concept, entry, rules) if n in launch.settings]
+    return ", ".join(dict.fromkeys(found)) or None
 
 
 def _inner(entry: Engine, rules: Catalog) -> str:
@@ -123,24 +139,16 @@ def _inner(entry: Engine, rules: Catalog) -> str:
     return entry.id if not entry.runs else entry.runs[0] if entry.kind != "engine" else entry.id
 
 
-def _name(setting_concept: _SettingConcept, entry: Engine, rules: Catalog) -> str | None:
+def _name(setting_concept: SettingConcept, entry: Engine, rules: Catalog) -> str | None:
     return setting_concept.names.get(entry.id) or setting_concept.names.get(_inner(entry, rules))
 
 
-def _value(name: str | None, given: dict[str, str] | None) -> str | None:
-    if name is None or not given:
-        return None
-    found = [given[n] for n in name.split(", ") if n in given]
-    return ", ".join(found) or None
-
-
 def _setting(
-    setting_concept: _SettingConcept,
+    setting_concept: SettingConcept,
     entry: Engine,
     engine: Engine,
     before: str | None,
     after: str | None,
-    value: str | None,
     rules: Catalog,
 ) -> SettingChange:
     here, there = _inner(entry, rules), _inner(engine, rules)
@@ -153,7 +161,6 @@ def _setting(
         label=setting_concept.label,
         before=before,
         after=after,
-        value=value,
         default_before=setting_concept.defaults.get(entry.id) or setting_concept.defaults.get(here),
         default_after=setting_concept.defaults.get(engine.id) or setting_concept.defaults.get(there),
         note="; ".join(dict.fromkeys(n for n in notes if n)) or None,
@@ -185,3 +192,6 @@ def _features(entry: Engine, engine: Engine, gained: bool = False) -> list[str]:
         limits = "" if there.support == "no" or gained else " with limits"
         out.append(f"{words}{limits}{f': {note}' if note else ''}")
     return out
+
+
+__all__ = ["EnginePair", "Migration", "MigrationRequest", "MigrationsFile", "NewLaunch", "SettingChange", "migrate"]

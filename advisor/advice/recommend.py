@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+
 import msgspec
 
 from advisor.advice.choice_notes import find_ties, list_undone, name_stored_copy
@@ -35,6 +37,7 @@ from advisor.decision.types import Guide, Reason
 from advisor.deployment import Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
+from advisor.freshness import current_day, find_stale_note
 from advisor.models.types import Model
 from advisor.planning.layouts import list_servers
 from advisor.planning.search_request import SearchRequest
@@ -44,8 +47,16 @@ FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-a
 SHOWN_IN_TEXT = 3  # other models, where no machine reads the answer
 
 
-def recommend(request: RecommendRequest, rules: Catalog) -> Advice:
-    """Advice for a question. Raises UnknownName and BadInput for names and values that cannot be."""
+def recommend(request: RecommendRequest, rules: Catalog, today: datetime.date | None = None) -> Advice:
+    """Advice for a question on a day. Raises UnknownName and BadInput for names and values that cannot be."""
+    advice, note = _recommend(request, rules), find_stale_note("recommend", rules, today or current_day())
+    if note is None or note in advice.warnings:
+        return advice
+    return msgspec.structs.replace(advice, warnings=(*advice.warnings, note))
+
+
+def _recommend(request: RecommendRequest, rules: Catalog) -> Advice:
+    """The advice, whatever the day."""
     entry = rules.engine(request.engine) if request.engine else None
     guide, request = load_main_guide(rules), with_wanted_device(request)
     for name in request.others:

@@ -12,7 +12,7 @@ from advisor.catalog import Catalog, catalog
 from advisor.checks import batch
 from advisor.checks.findings import ORDER, CheckReport, Finding
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, FileResult, find_machines
+from advisor.checks.one_file import CheckOptions, FileResult, check_source, find_machines
 from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import BadInput
 
@@ -112,6 +112,16 @@ def check_files(
         files, options, rules, book, knowledge, stdin=stdin, jobs=jobs, cache=cache, progress=progress
     )
     return collect_report(results, book.size, options, len(files))
+
+
+def find_errors(source: str, name: str, on: str | None, rules: Catalog) -> list[str]:
+    """What keeps the launches of a text from starting, by the rules alone; `on` is the hardware in words."""
+    knowledge = Knowledge(rules)
+    options = CheckOptions(on=on, fit=False)
+    found = check_source(
+        source, name, None, knowledge, Rulebook(knowledge, (), ()), options, find_machines(options, rules)
+    )
+    return [f"{f.rule}: {f.message}" for f in found.findings if f.severity == "error"]
 
 
 def add_findings(report: CheckReport, more: Sequence[Finding]) -> CheckReport:

@@ -28,6 +28,7 @@ COMMANDS = {
     "fleet": ("advisor.cli.fleet", "Many models on the nodes that are there: show, plan, check, render."),
     "models": ("advisor.cli.models", "Add models of your own, from a repository's headers or from files."),
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
+    "facts": ("advisor.cli.facts", "How old the facts are, and how each family is refreshed."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
     "mcp": ("advisor.cli.mcp", "The same answers for agents, over the Model Context Protocol."),
     "probe": ("advisor.cli.probe", "What this machine has."),
@@ -43,7 +44,7 @@ Examples:
   advise render --target compose --output deploy --model qwen3:8b
 
 Exit status: 0 yes or no verdict asked for, 1 no, 2 usage error or cannot tell.
-Shell completion: eval "$(_ADVISE_COMPLETE=bash_source advise)" (or zsh_source, fish_source).
+Shell completion: eval "$(_ADVISE_COMPLETE=bash_source advise)" (or zsh_source, fish_source); man advise.
 """
 
 

@@ -217,6 +217,18 @@ def least_default_sequences(entry: Engine) -> int | None:
     return min(t.sequences for t in read_constants(entry).tiers if t.before is None)
 
 
+def find_default_sequences(deployment: Deployment, entry: Engine) -> int | None:
+    """Running requests that the engine takes by default on the deployment's first device; where no device is known, the
+    middle of its defaults over all devices. None where the rules have none."""
+    if "tiers" not in entry.memory:
+        return None
+    constants = read_constants(entry)
+    if fitting.used_devices(deployment):
+        return _tier(deployment, constants, deployment.engine_version or entry.version).sequences
+    ordered = sorted(t.sequences for t in constants.tiers if t.before is None)
+    return ordered[len(ordered) // 2]
+
+
 def _tier(deployment: Deployment, constants: PoolConstants, version: str | None) -> DeviceDefaults:
     """Defaults for the first device, which is the one the engines look at; a narrower tier wins over a wider one."""
     first = next(iter(fitting.used_devices(deployment)), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.advice.compare import ComparisonsFile
-from advisor.advice.migrate import MigrationsFile
+from advisor.advice.migrate_types import MigrationsFile
 from advisor.advice.model_choice import ChoosingFile
 from advisor.catalog.machine_types import MachinesFile
 from advisor.catalog.types import Engine

@@ -82,7 +82,11 @@ KINDS = (
     RuleFileKind("ranking.yaml", "points of the order", _named("advisor.advice.ranking", "Ranking")),
     RuleFileKind("budgets.yaml", "costs and budgets", _named("advisor.advice.budget_rules", "BudgetsFile")),
     RuleFileKind("comparisons.yaml", "tables of documents", _named("advisor.advice.compare", "ComparisonsFile")),
-    RuleFileKind("migrations.yaml", "what changes between engines", _named("advisor.advice.migrate", "MigrationsFile")),
+    RuleFileKind(
+        "migrations.yaml", "what changes between engines", _named("advisor.advice.migrate_types", "MigrationsFile")
+    ),
+    RuleFileKind("freshness.yaml", "how long facts are good for", _named("advisor.freshness", "FreshnessFile")),
+    RuleFileKind("releases.yaml", "newest releases of engines", _named("advisor.freshness", "ReleasesFile")),
     RuleFileKind("live-prices.yaml", "names of live offers", _named("advisor.advice.live_prices", "LivePriceNames")),
     RuleFileKind("shorthands.yaml", "short names of formats", _named("advisor.formats", "ShorthandsFile")),
     RuleFileKind(

@@ -224,7 +224,7 @@ def write_files(files: tuple[LaunchFile, ...], folder: Path, force: bool = False
         for path, launch_file in zip(paths, files, strict=True):
             if path.is_symlink():
                 path.unlink()  # the link is replaced, what it points to is not touched
-            path.write_text(launch_file.content, encoding="utf-8")
+            path.write_text(launch_file.content, encoding="utf-8", newline="\n")  # a shell reads it
             if launch_file.executable:
                 path.chmod(0o755)
     except (OSError, ValueError) as e:

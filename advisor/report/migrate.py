@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from advisor.advice.migrate import Migration
+from advisor.advice.migrate import Migration, NewLaunch, SettingChange
 from advisor.report.text import align_table, bullets, paint
+
+WIDTH = 23  # of a column
 
 
 def describe_migration(migration: Migration) -> str:
-    """What changes, flag by flag, then files and clients, then features."""
+    """What changes, flag by flag, then files and clients, then features; at the end the launch that takes the place."""
     out = [paint(f"From {migration.names[0]} to {migration.names[1]}", "bold")]
     out += bullets(migration.warnings)
     rows, notes = [], []
-    for setting_change in migration.settings:
-        value = f" {setting_change.value}" if setting_change.value else ""
-        rows.append(
-            [setting_change.label, _cut((setting_change.before or "-") + value), _cut(setting_change.after or "(none)")]
-        )
-        if setting_change.default_before != setting_change.default_after and (
-            setting_change.default_before or setting_change.default_after
-        ):
-            notes.append(
-                f"{setting_change.label}: unasked {setting_change.default_before or 'not known'} there, "
-                f"{setting_change.default_after or 'not known'} here"
-            )
-        if setting_change.note:
-            notes.append(f"{setting_change.label}: {setting_change.note}")
-        if setting_change.before and not setting_change.after and setting_change.value:
-            notes.append(f"{setting_change.label}: {setting_change.before} has no equivalent")
+    for change in migration.settings:
+        rows.append([change.label, _cell(change.before or "-", change.value), _cell(*_new(change))])
+        notes += _notes(change)
     out += ["", align_table(rows, ("", migration.source, migration.target), "lll")]
     for title, lines in (
         ("What differs", notes),
@@ -38,8 +27,59 @@ def describe_migration(migration: Migration) -> str:
     ):
         if lines:
             out += ["", f"{title}:", *bullets(lines)]
+    if migration.launch is not None:
+        out += ["", *_launch(migration.launch)]
+    elif migration.next is not None:
+        out += ["", "Next:", *bullets((migration.next,))]
     return "\n".join(out)
 
 
-def _cut(text: str, width: int = 23) -> str:
+def _new(change: SettingChange) -> tuple[str, str | None]:
+    """The new engine's name and the value that is written, if any."""
+    if change.after is None:
+        return "(none)", None
+    return change.after, change.written
+
+
+def _notes(change: SettingChange) -> list[str]:
+    """What to mind about one setting. Defaults matter only where the launch leaves it to the engine."""
+    out = []
+    differ = change.default_before != change.default_after and (change.default_before or change.default_after)
+    if differ and change.value is None and change.written is None:
+        out.append(
+            f"{change.label}: unasked {change.default_before or 'not known'} there, "
+            f"{change.default_after or 'not known'} here"
+        )
+    if change.note:
+        out.append(f"{change.label}: {change.note}")
+    if change.before and not change.after and change.value:
+        out.append(f"{change.label}: {change.before} has no equivalent")
+    return out
+
+
+def _launch(launch: NewLaunch) -> list[str]:
+    """The new launch, ready to paste, and what is known of it."""
+    fits = {True: "it fits", False: "it does not fit", None: "whether it fits is not known"}[launch.fits]
+    where = f" on {launch.hardware}" if launch.hardware else ""
+    out = [paint(f"{launch.model} in {launch.quantization}{where}: {fits}", "bold"), *bullets(launch.notes)]
+    out += [f"  - `advise check` finds: {f}" for f in launch.findings]
+    out.append("")
+    if len(launch.files) == 1 and launch.files[0][0] != "run.sh":
+        name, content, _ = launch.files[0]
+        out += [f"# {name}", content.rstrip("\n")]
+    else:
+        out.append("  " + (launch.command or "").replace("\n", "\n  "))
+    name = f", model {launch.served_name}" if launch.served_name else ""
+    out += ["", f"Clients: base_url {launch.url}{name}"]
+    return out
+
+
+def _cell(name: str, value: str | None) -> str:
+    if value is None:
+        return _cut(name)
+    room = max(8, WIDTH - len(value) - 1)
+    return f"{_cut(name, room)} {_cut(value, WIDTH)}" if len(value) < WIDTH - 8 else _cut(value)
+
+
+def _cut(text: str, width: int = WIDTH) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"

@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         return 2
     pages = make_pages(catalog([shipped_root()]), top)
     for name, text in pages.items():
-        (top / name).write_text(text, encoding="utf-8")
+        (top / name).write_text(text, encoding="utf-8", newline="\n")
     for name in find_stale_pages(pages, top):
         (top / name).unlink()
     return 0

@@ -16,7 +16,7 @@ from advisor.advice.explain import MemoryChange
 from advisor.advice.hardware_types import Axis, RejectedHardware
 from advisor.advice.limits import DeploymentLimits
 from advisor.advice.load_curve import LoadPoint
-from advisor.advice.migrate import Migration
+from advisor.advice.migrate_types import Migration
 from advisor.advice.money import Money
 from advisor.advice.types import Licences, ModelOption, NearMiss, Quality, StoredCopy, TargetAnswer
 from advisor.bench.run import BenchResult
@@ -30,6 +30,7 @@ from advisor.fleet.capacity import Confidence
 from advisor.fleet.check import DeployedDifference, LossAnswer
 from advisor.fleet.plan_types import Changes, FleetCost, Measurement, Replica, SolverReport, Unserved
 from advisor.fleet.types import SetAside, SourceKind
+from advisor.freshness import FactAges
 from advisor.machines.types import Machine
 from advisor.planning.types import CardLayout, TriedFormat
 from advisor.record import SCHEMA_VERSION, Record
@@ -307,6 +308,7 @@ SHAPES: dict[str, type] = {
     "compare": CompareAnswer,
     "compare_speed": EngineSpeeds,
     "calibrate": FileCalibration,
+    "facts": FactAges,
     "migrate": Migration,
     "probe": Machine,
     "bench": BenchResult,

@@ -17,12 +17,15 @@ from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
 from advisor.engines.flag_tables import load_flag_table
 from advisor.errors import BadInput, UnknownName
+from advisor.launch_values import LaunchValues
 
 RULES = catalog([shipped_root()])
-ENGINES = ("vllm", "sglang", "tgi", "llama.cpp", "ollama", "transformers", "lmdeploy", "tensorrt-llm", "max", "mlx-lm")
+TARGETS = ("vllm", "sglang", "tgi", "llama.cpp", "ollama", "lmdeploy", "tensorrt-llm", "max", "mlx-lm")
+ENGINES = (*TARGETS, "transformers")
+PAIRS = [(a, b) for a, b in permutations(ENGINES, 2) if b in TARGETS]
 
 
-@pytest.mark.parametrize(("a", "b"), list(permutations(ENGINES, 2)))
+@pytest.mark.parametrize(("a", "b"), PAIRS)
 def test_every_pair_has_an_answer(a: str, b: str) -> None:
     m = migrate(a, b, RULES)
     assert m.settings[0].id == "model"
@@ -52,7 +55,7 @@ def test_tgi_is_left_and_not_gone_to() -> None:
 
 def test_a_launch_is_translated_flag_by_flag() -> None:
     given = {"max-total-tokens": "8192", "num-shard": "2", "quantize": "awq", "watermark-gamma": "0.5"}
-    m = migrate("tgi", "vllm", RULES, given)
+    m = migrate("tgi", "vllm", RULES, LaunchValues(engine="tgi", settings=given))
     assert {s.after: s.value for s in m.settings if s.value} == {
         "max-model-len": "8192",
         "tensor-parallel-size": "2",
@@ -116,8 +119,19 @@ def test_a_file_that_starts_an_engine(tmp_path: Path) -> None:
     done = CliRunner().invoke(root, ["migrate", "--from", str(path), "--to", "vllm", "--json"], standalone_mode=False)
     body = json.loads(done.stdout)
     assert body["source"] == "tgi"
-    assert {s["after"]: s["value"] for s in body["settings"]} == {
-        "(first argument)": "meta-llama/Llama-3.1-8B-Instruct",
-        "max-model-len": "8192",
-        "tensor-parallel-size": "2",
+    changed = {s["after"]: (s["value"], s["written"]) for s in body["settings"] if s["value"]}
+    assert changed == {
+        "(first argument)": ("meta-llama/Llama-3.1-8B-Instruct", "meta-llama/Llama-3.1-8B-Instruct"),
+        "max-model-len": ("8192", "8192"),
+        "tensor-parallel-size": ("2", "2"),
     }
+
+
+@pytest.mark.parametrize("name", ["openai", "hf", "huggingface", "transformers"])
+def test_what_people_call_engines_is_understood(name: str) -> None:
+    with pytest.raises(BadInput, match=r"is not something to migrate to.*Name an engine: .*vllm"):
+        migrate("sglang", name, RULES)
+    m = migrate(name, "vllm", RULES)
+    assert m.next is not None
+    assert "--model NAME" in m.next
+    assert any("base_url" in s or "HTTP" in s for s in m.says)

@@ -59,7 +59,7 @@ def _deployment(launch: Launch, knowledge: Knowledge, hardware: str | None, mach
     if launch_reading.request is None:
         raise BadInput(f"{launch.file}:{launch.line}: {'; '.join(launch_reading.open)}")
     deployment, _ = reading.build_deployment(launch_reading.request, knowledge, machines)
-    host, port = _listens(launch, launch_arguments, knowledge)
+    host, port = find_listening_address(launch, launch_arguments, knowledge)
     own = dict(_settings(launch, launch_arguments, knowledge))
     apart = _not_settings(launch.engine, knowledge)
     return msgspec.structs.replace(
@@ -119,7 +119,9 @@ def _forms(engine: str, rules: Catalog) -> list[tuple[str, str]]:
     return [(f, v) for f, v in zip(words[::2], words[1::2], strict=False) if f.startswith("-")]
 
 
-def _listens(launch: Launch, launch_arguments: LaunchArguments, knowledge: Knowledge) -> tuple[str | None, int | None]:
+def find_listening_address(
+    launch: Launch, launch_arguments: LaunchArguments, knowledge: Knowledge
+) -> tuple[str | None, int | None]:
     """Where clients reach it: a container's published port; in a cluster the port alone, since a service stands before.
     None = not said, or the platform chooses."""
     setup = launch.setup

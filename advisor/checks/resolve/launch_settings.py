@@ -1,43 +1,117 @@
-"""The engine and the settings of a launch in a file, by the engine's own names, for `advise migrate --from FILE`."""
+"""One launch of a file as values by what they mean, for `advise migrate --from FILE`."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.catalog import Catalog
-from advisor.checks.knowledge import Knowledge
+from advisor.checks.knowledge import Knowledge, is_told_by_variables
+from advisor.checks.read import declarations
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches
-from advisor.checks.resolve import arguments
+from advisor.checks.read.launch import Launch
+from advisor.checks.resolve import arguments, launch_reader
+from advisor.checks.resolve.concept_flags import find_launch_concept, list_concept_flags
+from advisor.checks.resolve.inverse import find_listening_address
+from advisor.checks.resolve.model_names import is_path
+from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
 from advisor.files import read_text as text_of
+from advisor.launch_values import LaunchValues
 
+COUNTS: tuple[ConceptName, ...] = ("context_length", "total_context", "sequences", "batched_tokens")
 LIMIT = 4 * 2**20
+EVERYWHERE = "0.0.0.0"  # noqa: S104 - what a published port without an address means
 
 
-class LaunchSettings(NamedTuple):
-    """One launch: its engine and what it sets."""
-
-    engine: str
-    settings: dict[str, str]
-    others: int  # further launches in the file
-
-
-def read_launch_settings(path: Path | str, rules: Catalog) -> LaunchSettings:
+def read_launch_settings(path: Path | str, rules: Catalog) -> LaunchValues:
     """The first launch of a deployment file. Raises BadFile, and BadInput where no engine is started in it."""
-    knowledge, where = Knowledge(rules), Path(path)
-    launches = [
-        x
-        for x in read_launches(
-            text_of(where, LIMIT), str(where), 1, ReaderContext(str(where), knowledge, {}, where.parent)
-        )
-        if x.engine in rules.engines()
-    ]
+    where = Path(path)
+    return read_launch_text(text_of(where, LIMIT), str(where), rules)
+
+
+def read_launch_text(source: str, name: str, rules: Catalog) -> LaunchValues:
+    """The first launch of a text; `name` is its file, or what to call it. Raises BadInput where there is none."""
+    knowledge = Knowledge(rules)
+    folder = Path(name).parent if Path(name).is_file() else None
+    found = read_launches(source, name, 1, ReaderContext(name, knowledge, {}, folder))
+    found = declarations.apply_declarations(found, source, name)
+    launches = [x for x in found if x.engine in rules.engines()]
     if not launches:
-        raise BadInput(f"{path}: no launch of an engine was recognised in it")
-    first = launches[0]
-    launch_arguments = arguments.read_arguments(first, knowledge)
-    given = {x.name: "true" if x.value is None else str(x.value) for x in launch_arguments.given}
-    given |= {k: v for k, v in first.env.items() if k.startswith("OLLAMA_")}
-    return LaunchSettings(first.engine or "", given, len(launches) - 1)
+        raise BadInput(f"{name[:120]}: no launch of an engine was recognised in it")
+    return _values(launches[0], knowledge, len(launches) - 1)
+
+
+def _values(launch: Launch, knowledge: Knowledge, others: int) -> LaunchValues:
+    given = arguments.read_arguments(launch, knowledge)
+    settings, unread = _settings(launch, given, knowledge)
+    words = launch_reader.find_hardware_words(launch, given, knowledge)
+    reading = launch_reader.read_launch(launch, given, knowledge, words[0] if words else None)
+    host, port = find_listening_address(launch, given, knowledge)
+    if host is None and port is None:
+        host, port = _told_by_variable(launch, knowledge)
+    published = launch.setup.container and not launch.setup.cluster and bool(launch.setup.ports)
+    quantization = launch_reader.find_quantization(launch, given, reading.named, knowledge)
+    key = find_launch_concept(launch.engine, "api_key", knowledge)
+    return LaunchValues(
+        engine=launch.engine,
+        kind=launch.kind,
+        container=launch.setup.container,
+        model=None if reading.model is None or reading.model.unknown else str(reading.model),
+        named=reading.named.name if reading.named else None,
+        path=reading.model is not None and is_path(reading.model),
+        quantization=str(quantization) if isinstance(quantization, str) else None,
+        settings=settings,
+        environment={k: str(v) for k, v in launch.env.items() if v and not v.unknown},
+        host=host or (EVERYWHERE if published else None),
+        port=port,
+        keyed=any(n in settings for n in key.flags) or any(n in launch.env for n in key.environment),
+        hardware=words[0] if words else None,
+        devices=launch.setup.gpu_count,
+        others=others,
+        unread=tuple(dict.fromkeys(unread)),
+    )
+
+
+def _told_by_variable(launch: Launch, knowledge: Knowledge) -> tuple[str | None, int | None]:
+    """Host and port of a variable such as `0.0.0.0:8000`."""
+    names = find_launch_concept(launch.engine, "address", knowledge).environment
+    word = next((launch.env[n] for n in names if n in launch.env), None)
+    if word is None or word.unknown or launch.setup.cluster:
+        return None, None
+    host, colon, port = re.sub(r"^\w+://", "", word).rstrip("/").rpartition(":")
+    if not colon or "]" in port:
+        host, port = word, ""
+    return host.strip("[]") or None, int(port) if port.isdigit() and 0 < int(port) < 65536 else None
+
+
+def _settings(
+    launch: Launch, given: arguments.LaunchArguments, knowledge: Knowledge
+) -> tuple[dict[str, str], list[str]]:
+    """(what is set, what is set to a value that the file does not hold)."""
+    out: dict[str, str] = {}
+    unread = [f"{w} may hold further arguments" for w in given.open]
+    keys = list_concept_flags(launch.engine, ("api_key",), knowledge)
+    counts = list_concept_flags(launch.engine, COUNTS, knowledge)
+    for argument in given.given:
+        name = argument.name if argument.key is None else f"{argument.name}.{argument.key}"
+        if argument.value is not None and argument.value.unknown and argument.name not in keys:
+            unread.append(f"{name} is {argument.value[:60]}")
+        elif argument.value is None:
+            out[name] = "false" if argument.off else "true"
+        else:
+            words = " ".join([str(argument.value), *map(str, argument.extra)])
+            number = arguments.parse_number(argument.value) if argument.name in counts else None
+            out[name] = words if number is None else str(int(number))  # `32k`, as the engine's own parser takes it
+    if is_told_by_variables(knowledge.flags(launch.engine)):
+        table = knowledge.flags(launch.engine)
+        known = set(table.table.variables) if table is not None else set()
+        for name, word in {**launch.env, **launch.settings}.items():
+            if name not in known and name in launch.env:
+                continue
+            if word.unknown:
+                unread.append(f"{name} is {word[:60]}")
+            elif word:
+                out[name] = str(word)
+    return out, unread

@@ -1,0 +1,304 @@
+"""The launch that a migration ends in: model, weight format, settings and address of the old one on the new engine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import msgspec
+
+from advisor import engines, formats
+from advisor.advice.limits import find_largest
+from advisor.advice.migrate_types import MigrationsFile
+from advisor.advice.near_formats import list_near_formats
+from advisor.advice.new_launch import Translation, write_launch
+from advisor.advice.old_model import OldModel, find_old_model
+from advisor.advice.translate_values import TranslatedValues, list_names, translate_values
+from advisor.catalog import Catalog
+from advisor.catalog.types import Engine, Quantization
+from advisor.deployment import Deployment, KvType, Setting
+from advisor.engines.flags import find_own_flag
+from advisor.engines.parallel import GROUPED, find_size_refusals, has_uneven_groups, make_parallel_launch
+from advisor.engines.pool_settings import find_default_sequences
+from advisor.errors import AdvisorError, BadInput
+from advisor.estimation import estimate
+from advisor.launch_values import LaunchValues
+from advisor.machines.types import Machine
+from advisor.models.types import Model
+from advisor.render import matrix
+from advisor.render.reference import make_model_reference
+
+STEP = 1024  # tokens: lengths that are looked for are multiples of it
+SHORTEST = 2048
+
+
+class MigrationRequest(NamedTuple):
+    """What the user says beside the launch."""
+
+    model: str | None = None
+    quantization: str | None = None
+    machine: Machine | None = None
+    context: int | None = None
+    host: str | None = None
+    port: int | None = None
+    target: str | None = None  # kind of launch file
+
+
+class _Parts(NamedTuple):
+    """What a deployment of the new engine is made of."""
+
+    launch: LaunchValues
+    engine: Engine
+    values: TranslatedValues
+    model: OldModel
+    request: MigrationRequest
+    rules: Catalog
+
+
+def translate_launch(
+    launch: LaunchValues,
+    source: Engine,
+    target: Engine,
+    file: MigrationsFile,
+    rules: Catalog,
+    request: MigrationRequest,
+) -> Translation | str:
+    """The new launch; or what to say for one to be written. Raises UnknownName, BadInput for what the user asks."""
+    if target.start is None or not matrix.find_target_support(target.id, file.command, rules)[0]:
+        why = matrix.find_target_support(target.id, file.command, rules)[1]
+        return f"{target.name} has no command: {why}"
+    values = translate_values(launch, source, target, file, rules)
+    model = find_old_model(launch, (source, target), rules, request.model, request.context or values.length)
+    if isinstance(model, str):
+        return model
+    parts = _Parts(launch, target, values, model, request, rules)
+    deployment, format_note = _choose(parts, source, file)
+    deployment, fits, notes = _fit(deployment, parts)
+    return write_launch(
+        deployment, fits, [n for n in (format_note, *notes) if n], launch, values, request.target, file, rules
+    )
+
+
+def _choose(parts: _Parts, source: Engine, file: MigrationsFile) -> tuple[Deployment, str | None]:
+    """The first deployment whose weights can be had and that fits, as far as is known; with a word on the format."""
+    tried = [(d, note) for d, note in _deployments(parts, source, file)]
+    if not tried:
+        raise BadInput(
+            f"{parts.engine.name} loads {parts.model.found.model.id} in no format that is known: name one with --quant"
+        )
+    if parts.request.machine is not None:
+        for deployment, note in tried:
+            short = msgspec.structs.replace(deployment, context_length=deployment.context_length or SHORTEST)
+            if _fits(short, parts.rules) is not False:
+                return deployment, note
+    return tried[0]
+
+
+def _deployments(parts: _Parts, source: Engine, file: MigrationsFile) -> Iterator[tuple[Deployment, str | None]]:
+    seen: set[str] = set()
+    for quantization, note in _candidates(parts):
+        if quantization.id not in seen:
+            seen.add(quantization.id)
+            yield _deployment(quantization, parts, source, file), note
+
+
+def _candidates(parts: _Parts) -> Iterator[tuple[Quantization, str | None]]:
+    """Weight formats that stand for the old one, the nearest first; the one that was asked for alone."""
+    model, engine = parts.model, parts.engine
+    if parts.request.quantization is not None:
+        chosen = formats.choose_format(parts.request.quantization, engine, model.found.model, parts.rules)
+        yield chosen.quantization, chosen.note
+        return
+    local = model.found.path is not None
+    for found in list_near_formats(
+        model.quantization, engine, model.found.model, parts.request.machine, local, parts.rules
+    ):
+        why = (
+            f"{found.id} in the place of {model.quantization.id}: the nearest with a download that {engine.name} loads"
+        )
+        yield found, None if found.id == model.quantization.id else why
+
+
+def _deployment(quantization: Quantization, parts: _Parts, source: Engine, file: MigrationsFile) -> Deployment:
+    """The launch as a Deployment of the new engine, before anything is known of its fit."""
+    values, request, engine, rules = parts.values, parts.request, parts.engine, parts.rules
+    inner = engines.settings_entry(engine.id, rules.engines())
+    settings: dict[str, Setting] = dict(values.settings)
+    model = _same_repository(parts, quantization)
+    ranks = values.ranks
+    if ranks is None and values.all_devices:
+        there = len(request.machine.usable_devices) if request.machine is not None else parts.launch.devices
+        ranks = _count_visible(parts.launch, file) or there
+    flag = find_own_flag(inner, "tensor_parallel")
+    if ranks is not None and ranks > 1 and flag is not None:
+        settings[flag] = ranks
+    of_pool = Deployment(model=model, engine=engine.id, quantization=quantization.id, machine=request.machine)
+    sequences, admitted = values.requests or 1, find_default_sequences(of_pool, inner)
+    count = find_own_flag(inner, "sequences")
+    if admitted is not None and count is not None:  # a pool holds what it holds: the number is only a limit
+        settings[count], sequences = values.requests or admitted, 1
+    elif values.requests is None:
+        sequences = inner.default_slots or 1
+    batch = find_own_flag(inner, "batched_tokens")
+    if batch in settings and count in settings and int(settings[batch]) < int(settings[count]):
+        del settings[batch]
+        where = next(c.id for c in file.concepts if c.concept == "batched_tokens")
+        values.notes[where] = (
+            f"below the {settings[count]} requests at once, which is refused; it is left to the engine"
+        )
+    kept = {k: v for k, v in parts.launch.environment.items() if k in file.kept_variables}
+    deployment = Deployment(
+        model=model,
+        engine=engine.id,
+        quantization=quantization.id,
+        machine=request.machine,
+        device_count=ranks if request.machine is not None and ranks and ranks <= len(request.machine.devices) else None,
+        context_length=request.context or values.length,
+        sequences=sequences,
+        kv_cache_type=KvType(k=values.cache_type, v=values.cache_type) if values.cache_type else KvType(),
+        settings=settings,
+        environment=kept,
+        model_path=parts.model.found.path,
+        host=request.host or parts.launch.host,
+        port=request.port or parts.launch.port,
+    )
+    deployment = _without_revision(deployment, parts, file)
+    named = _served_name(deployment, parts, source, file)
+    return _without_refused_cache(msgspec.structs.replace(deployment, served_name=named), parts, file)
+
+
+def _same_repository(parts: _Parts, quantization: Quantization) -> Model:
+    """The model with the old launch's own repository before all others, where it is in the new one's format."""
+    model, written = parts.model.found.model, parts.model.written
+    if written is None or "/" not in written or quantization.id != parts.model.quantization.id:
+        return model
+    repository = re.sub(r"^(hf\.co|huggingface\.co)/", "", written).partition(":")[0]
+    if quantization.family == "gguf":
+        return msgspec.structs.replace(model, gguf_repos=(repository, *model.gguf_repos))
+    if quantization.family == "none" or repository == model.id:
+        return model
+    return msgspec.structs.replace(model, quantized_repos={quantization.id: repository}, downloads=())
+
+
+def _without_revision(deployment: Deployment, parts: _Parts, file: MigrationsFile) -> Deployment:
+    """Without the old repository's revision, where the weights come from another one."""
+    if make_model_reference(deployment, parts.rules).repository in (parts.model.written, None):
+        return deployment
+    named = next(c for c in file.concepts if c.id == "revision")
+    flags = [n for n in list_names(named, parts.engine, parts.rules) if n in deployment.settings]
+    if flags:
+        parts.values.notes[named.id] = f"{deployment.settings[flags[0]]} is one of the old repository; it is left out"
+    kept = {k: v for k, v in deployment.settings.items() if k not in flags}
+    return msgspec.structs.replace(deployment, settings=kept)
+
+
+def _served_name(deployment: Deployment, parts: _Parts, source: Engine, file: MigrationsFile) -> str | None:
+    """The name that clients use today, where the new server would have another."""
+    if parts.values.served_name is not None:
+        return parts.values.served_name
+    written, named = parts.model.written, next(c for c in file.concepts if c.takes == "name")
+    if (
+        written is None
+        or find_own_flag(engines.settings_entry(deployment.engine, parts.rules.engines()), "served_name") is None
+    ):
+        return None
+    by_tag = named.names.get(source.id, "").startswith("(")
+    if not by_tag and formats.format_family(source, parts.rules) != "hf":
+        return None
+    if make_model_reference(deployment, parts.rules).repository == written:
+        return None
+    refused = named.refuses.get(deployment.engine, "")
+    taken = "".join("-" if c in refused else c for c in written)
+    if taken != written:
+        parts.values.notes[named.id] = (
+            f"clients that send {written} have to send {taken}: the new name holds no {refused}"
+        )
+    return taken
+
+
+def _without_refused_cache(deployment: Deployment, parts: _Parts, file: MigrationsFile) -> Deployment:
+    """The deployment, without a type of the cache that the new engine refuses for it."""
+    entries, quantization = parts.rules.engines(), parts.rules.quantization(deployment.quantization)
+    try:
+        engines.decide_settings(deployment, entries, quantization)
+    except BadInput as refused:
+        if deployment.kv_cache_type == KvType():
+            raise
+        where = next(c.id for c in file.concepts if c.concept == "kv_cache_type")
+        parts.values.notes[where] = f"{refused.message}; it is left to the engine"
+        return msgspec.structs.replace(deployment, kv_cache_type=KvType())
+    return deployment
+
+
+def _fits(deployment: Deployment, rules: Catalog) -> bool | None:
+    try:
+        return estimate(deployment, rules).fits
+    except AdvisorError:
+        return None
+
+
+def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None, list[str]]:
+    """The deployment with a length that fits, where none was said; whether it fits; what is to be said of that."""
+    if not parts.model.known:
+        return deployment, None, [f"{deployment.model.id} is not in the catalogue, so nothing is known of its size"]
+    rules, trained = parts.rules, deployment.model.max_context
+    deployment, shared = _with_allowed_ranks(deployment, parts)
+    if deployment.machine is None:
+        notes = [
+            *shared,
+            "the card is not known: --on HARDWARE says whether it fits, and the longest context that does",
+        ]
+        if deployment.context_length is None and parts.values.least_length is not None:
+            deployment = msgspec.structs.replace(deployment, context_length=parts.values.least_length)
+            notes.append(
+                f"{parts.values.least_length:,} tokens of one request: what the old engine takes on the smallest card; "
+                "--context N sets another"
+            )
+        return deployment, None, notes
+    notes = shared
+    if deployment.context_length is None and trained is not None:
+
+        def reaches(steps: int) -> bool | None:
+            return _fits(msgspec.structs.replace(deployment, context_length=steps * STEP), rules)
+
+        found = find_largest(reaches, max(1, trained // STEP))
+        if found is not None:
+            deployment = msgspec.structs.replace(deployment, context_length=found * STEP)
+            notes.append(f"{found * STEP:,} tokens of one request: the longest that fits; --context N sets another")
+    fits = _fits(deployment, rules)
+    if fits is False:
+        notes += estimate(deployment, rules).short
+    return deployment, fits, notes
+
+
+def _with_allowed_ranks(deployment: Deployment, parts: _Parts) -> tuple[Deployment, list[str]]:
+    """The deployment over as many cards as the machine has and the engine can share the model out to."""
+    inner = engines.settings_entry(deployment.engine, parts.rules.engines())
+    flag = find_own_flag(inner, "tensor_parallel")
+    asked = deployment.settings.get(flag) if flag is not None else None
+    if flag is None or not isinstance(asked, int):
+        return deployment, []
+    known = deployment.machine is not None
+    there = len(deployment.machine.usable_devices) if deployment.machine is not None else asked
+    for ranks in range(min(asked, max(1, there)), 0, -1):
+        if _divides(deployment, ranks, inner):
+            settings = {**deployment.settings, flag: ranks}
+            device_count = ranks if known else None
+            tried = msgspec.structs.replace(deployment, settings=settings, device_count=device_count)
+            note = f"{ranks} of {asked} cards: what the machine has, or the engine can share the model out to"
+            return tried, [] if ranks == asked else [note]
+    return deployment, []
+
+
+def _divides(deployment: Deployment, ranks: int, entry: Engine) -> bool:
+    """Whether nothing is known against so many tensor-parallel ranks."""
+    if deployment.quantization in GROUPED and has_uneven_groups(deployment.model, ranks):
+        return False
+    return not find_size_refusals(entry, deployment.model, ranks, make_parallel_launch(deployment, entry))
+
+
+def _count_visible(launch: LaunchValues, file: MigrationsFile) -> int | None:
+    """Devices that the old launch's variables let it see; None where they say nothing, or not how many."""
+    named = [v for k, v in launch.environment.items() if k in file.kept_variables]
+    return next((v.count(",") + 1 for v in named if re.fullmatch(r"\d+(,\d+)*", v)), None)

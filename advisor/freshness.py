@@ -1,0 +1,229 @@
+"""How old the facts are: families of rule files with a date, a shelf life and the way they are refreshed.
+
+The clock is the caller's: every function takes the day, and `current_day` reads $ADVISOR_TODAY before the clock, so
+that an answer can be repeated. Nothing here changes a verdict; an old fact is only named.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import re
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+import msgspec
+
+from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
+from advisor.engines.versions import version_key
+from advisor.errors import BadInput
+from advisor.meanings import EngineId
+from advisor.memo import memoize_by_identity
+from advisor.record import Record
+
+FILE = "freshness.yaml"
+RELEASES = "releases.yaml"
+VARIABLE = "ADVISOR_TODAY"
+_DAY = re.compile(r"(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)")
+Answer = Literal["recommend", "hardware"]
+
+
+class FactFamily(Record, frozen=True, kw_only=True):
+    """Facts that are read, dated and refreshed together."""
+
+    id: str
+    label: str
+    files: tuple[str, ...]  # patterns below the rules folder
+    table: Literal["engines", "accelerators", "models", "cloud_offers", "quantizations"] | None = None
+    as_of: str | None = None  # where the files themselves have no date
+    shelf_days: int
+    source: str
+    refresh: str  # the command, or what a person does
+    by: Literal["registry", "program", "measurement", "reading"]
+    answers: tuple[Answer, ...] = ()  # answers that rest on it and say when it is old
+
+
+class FreshnessFile(Record, frozen=True, kw_only=True):
+    """rules/freshness.yaml."""
+
+    source: str
+    families: tuple[FactFamily, ...]
+
+
+class PackageRelease(Record, frozen=True, kw_only=True):
+    """The newest release of an engine's package."""
+
+    package: str
+    version: str
+
+
+class ReleasesFile(Record, frozen=True, kw_only=True):
+    """rules/releases.yaml."""
+
+    source: str
+    as_of: str
+    releases: dict[EngineId, PackageRelease]
+
+
+class FamilyAge(Record, frozen=True, kw_only=True):
+    """One family on a day. None = no date is known."""
+
+    id: str
+    label: str
+    facts: int
+    as_of: str | None
+    age_days: int | None
+    shelf_days: int
+    stale: bool | None
+    source: str
+    refresh: str
+    by: str
+    files: tuple[str, ...]
+
+
+class EngineBehind(Record, frozen=True, kw_only=True):
+    """An engine of which a newer release was seen than the one that its facts are of."""
+
+    engine: str
+    package: str
+    facts_of: str
+    newest: str
+    seen: str
+
+
+class FactAges(Record, frozen=True, kw_only=True):
+    """What `advise facts` answers."""
+
+    day: str
+    families: tuple[FamilyAge, ...]
+    behind: tuple[EngineBehind, ...]
+
+
+def current_day() -> datetime.date:
+    """Today, or the day in $ADVISOR_TODAY. Raises BadInput where that is no day."""
+    told = os.environ.get(VARIABLE)
+    return datetime.date.today() if not told else parse_day(told, f"${VARIABLE}")
+
+
+def parse_day(text: str, where: str) -> datetime.date:
+    """A day such as 2026-11-24. Raises BadInput."""
+    try:
+        return datetime.date.fromisoformat(text.strip())
+    except ValueError:
+        raise BadInput(f"{where}: {text[:40]!r} is no day such as 2026-11-24") from None
+
+
+def tell_ages(rules: Catalog, day: datetime.date) -> FactAges:
+    """The age of every family on a day, and engines of which a newer release is known."""
+    families = decode_document(rules, FILE, FreshnessFile).families
+    documents = rules.documents()
+    return FactAges(
+        day=day.isoformat(),
+        families=tuple(_age(f, _count(f, documents, rules), rules, day) for f in families),
+        behind=_list_behind(rules),
+    )
+
+
+def find_stale_note(answer: Answer, rules: Catalog, day: datetime.date) -> str | None:
+    """One line that names the facts behind an answer that are older than their shelf life; None where none is."""
+    if not rules.has_document(FILE):  # rules of one's own alone
+        return None
+    families = decode_document(rules, FILE, FreshnessFile).families
+    old = [a for f in families if answer in f.answers and (a := _age(f, 0, rules, day)).stale]
+    if not old:
+        return None
+    named = ", ".join(f"{a.label} ({a.as_of})" for a in old)
+    return f"older than their shelf life: {named}; `advise facts` lists all"
+
+
+def _age(family: FactFamily, facts: int, rules: Catalog, day: datetime.date) -> FamilyAge:
+    oldest = family.as_of or _dates(rules).get(family.id)
+    age = None if oldest is None else (day - parse_day(oldest, f"rules/{FILE}, {family.id}")).days
+    return FamilyAge(
+        id=family.id,
+        label=family.label,
+        facts=facts,
+        as_of=oldest,
+        age_days=age,
+        shelf_days=family.shelf_days,
+        stale=None if age is None else age > family.shelf_days,
+        source=family.source,
+        refresh=family.refresh,
+        by=family.by,
+        files=family.files,
+    )
+
+
+class _Dated(msgspec.Struct, frozen=True):
+    """What of a rule file tells its day; all else is passed over."""
+
+    as_of: str = ""
+    source: str | list[str] | dict[str, str] = ""
+
+
+@memoize_by_identity
+def _dates(rules: Catalog) -> dict[str, str]:
+    """Family -> the oldest day of its files, where these tell theirs."""
+    out: dict[str, str] = {}
+    for family in decode_document(rules, FILE, FreshnessFile).families:
+        if family.as_of is not None:
+            continue
+        days = [d for p in rules.document_paths() if _holds(family, p) and (d := _day(rules, p)) is not None]
+        if days:
+            out[family.id] = min(days)
+    return out
+
+
+def _holds(family: FactFamily, path: str) -> bool:
+    return any(fnmatchcase(path, x) for x in family.files)
+
+
+def _day(rules: Catalog, path: str) -> str | None:
+    """The day a file was last gone through: its `as_of`, else the newest day that its source names."""
+    dated = rules.read_document(path, _Dated)
+    return max(_DAY.findall(dated.as_of or str(dated.source)), default=None)
+
+
+def _count(family: FactFamily, documents: Mapping[str, Any], rules: Catalog) -> int:
+    if family.table:
+        return len(getattr(rules, _TABLES[family.table])())
+    return sum(_size(d) for p, d in documents.items() if _holds(family, p))
+
+
+_TABLES = {
+    "engines": "engines",
+    "accelerators": "accelerators",
+    "models": "model_ids",
+    "cloud_offers": "cloud_offers",
+    "quantizations": "quantizations",
+}
+
+
+def _size(document: Any) -> int:
+    """How many facts a file holds: the entries of its largest table."""
+    parts = document.values() if isinstance(document, dict) else ()
+    return max((len(x) for x in parts if isinstance(x, (list, dict))), default=1)
+
+
+def _list_behind(rules: Catalog) -> tuple[EngineBehind, ...]:
+    if not rules.has_document(RELEASES):
+        return ()
+    file, out = decode_document(rules, RELEASES, ReleasesFile), []
+    for engine_id, release in file.releases.items():
+        entry = rules.engines().get(engine_id)
+        if entry is None or not entry.version:
+            continue
+        mine, newest = version_key(entry.version), version_key(release.version)
+        if mine and newest and mine < newest:
+            out.append(
+                EngineBehind(
+                    engine=engine_id,
+                    package=release.package,
+                    facts_of=entry.version,
+                    newest=release.version,
+                    seen=file.as_of,
+                )
+            )
+    return tuple(out)
