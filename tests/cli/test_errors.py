@@ -153,7 +153,6 @@ def test_config_of_a_gigabyte_of_braces(tmp_path: Path) -> None:
 
 
 def test_a_file_holds_what_it_holds(tmp_path: Path) -> None:
-    sys.path.insert(0, str(Path(__file__).parent.parent / "e2e"))
     import tiny_model
 
     path = tiny_model.write(tmp_path / "tiny.gguf")

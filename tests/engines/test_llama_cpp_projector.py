@@ -7,7 +7,6 @@ from pathlib import Path
 
 from asking import RULES, asked
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "e2e"))
 import tiny_model
 
 MODEL, CARD = "google/gemma-3-12b-it", "2x RTX 3090, 64GB RAM"

@@ -15,7 +15,6 @@ from advisor.cli.main import run_command_line
 from advisor.engines import llama_cpp_verify
 from advisor.engines.llama_cpp_verify import parse_rows
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "e2e"))
 import tiny_model
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason=f"{ELSEWHERE}the stand-in is a shell script")

@@ -119,7 +119,7 @@ def change(base: bytes, seeds: list[bytes], kind: str, r: random.Random) -> byte
 
 
 def gguf_seeds(folder: Path) -> list[bytes]:
-    sys.path.insert(0, str(HERE.parent / "e2e"))
+    sys.path.insert(0, str(HERE.parent))
     import tiny_model
 
     return [tiny_model.write(folder / "seed.gguf").read_bytes()[:HEADER]]
