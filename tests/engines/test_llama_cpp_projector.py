@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-from asking import RULES, asked
-
 import tiny_model
+from asking import RULES, asked
 
 MODEL, CARD = "google/gemma-3-12b-it", "2x RTX 3090, 64GB RAM"
 

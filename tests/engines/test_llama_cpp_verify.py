@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import stat
-import sys
 from pathlib import Path
 
 import pytest
+import tiny_model
 from programs import ELSEWHERE
 
 from advisor.cli.main import run_command_line
 from advisor.engines import llama_cpp_verify
 from advisor.engines.llama_cpp_verify import parse_rows
-
-import tiny_model
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason=f"{ELSEWHERE}the stand-in is a shell script")
 
