@@ -27,7 +27,7 @@ _STEPS = (2, 4, 5, 8, 16, 32, 64, 128, 256)  # users at which the guide is asked
 class GrowthStep(Record, frozen=True, kw_only=True):
     """One way this choice is outgrown."""
 
-    what: str  # users, context, model
+    what: str  # engine, users, context, model
     limit: int | None  # the last value that is sure to work; None = not limited as far as it was followed
     then: str  # what comes next
 
@@ -83,7 +83,7 @@ def _engine_steps(
     engine_at, following = _next_engine(deployment, facts, guide, decision)
     if engine_at is None or (users is not None and engine_at > users):
         return ()
-    return (GrowthStep(what="users", limit=engine_at - 1, then=f"from {engine_at} at once on the guide {following}"),)
+    return (GrowthStep(what="engine", limit=engine_at - 1, then=following or ""),)
 
 
 def _asked(deployment: Deployment, rules: Catalog, **change: Any) -> MemoryEstimate | None:
@@ -139,12 +139,12 @@ def _left(estimate: MemoryEstimate | None) -> tuple[int | None, ...]:
 def _next_engine(
     deployment: Deployment, facts: Mapping[str, Any], guide: Guide, decision: Decision
 ) -> tuple[int | None, str | None]:
-    """(users, what it says) where the guide, which now puts this engine first or second, no longer does."""
+    """(users, the engines then) where the guide, which now names this engine first or second, no longer does."""
 
-    def put_forward(decision: Decision) -> bool:
+    def recommended(decision: Decision) -> bool:
         return deployment.engine in decision.engines[:2] and deployment.engine not in decision.held_back
 
-    if not put_forward(decision):
+    if not recommended(decision):
         return None, None
     now = int(facts.get("workload.concurrency") or 1)
     turns = list_thresholds(guide, "workload.concurrency")
@@ -152,11 +152,9 @@ def _next_engine(
         if not any(before <= t <= n for t in turns):
             continue  # no condition tells them apart
         there = evaluate_guide(guide, {**facts, "workload.concurrency": n})
-        if there.engines and not put_forward(there):
+        if there.engines and not recommended(there):
             others = [e for e in there.engines if e not in there.held_back][:2]
-            held = "" if deployment.engine not in there.held_back else f"holds {deployment.engine} back"
-            first = f"puts forward {' or '.join(others)}" if others else ""
-            return n, " and ".join(x for x in (held, first) if x)
+            return n, " or ".join(others) or f"another engine than {deployment.engine}"
     return None, None
 
 
@@ -165,14 +163,14 @@ def _more_users(deployment: Deployment) -> str:
     if deployment.machine is not None and len(deployment.machine.usable_devices) > (
         deployment.device_count or len(deployment.machine.usable_devices)
     ):
-        return "the cards that are not used yet: a second copy (data parallel) or tensor parallel over more"
+        return "the unused cards (data or tensor parallel)"
     if deployment.kv_cache_type.k == "auto":
-        return "an 8-bit KV cache, then a second machine with a router before both"
-    return "a second machine with a router before both"
+        return "8-bit KV cache, second machine"
+    return "a second machine behind a router"
 
 
 def _more_context(deployment: Deployment) -> str:
-    return "an 8-bit KV cache, or another card" if deployment.kv_cache_type.k == "auto" else "another card"
+    return "8-bit KV cache, another card" if deployment.kv_cache_type.k == "auto" else "another card"
 
 
 def _room(deployment: Deployment, estimate: MemoryEstimate) -> int | None:
@@ -192,21 +190,17 @@ def describe_growth_steps(steps: tuple[GrowthStep, ...], deployment: Deployment)
     """The steps as sentences."""
     out = []
     length = format_tokens(deployment.context_length or 4096)
-    for growth_step in steps:
-        if growth_step.what == "users":
+    for step in steps:
+        limit = step.limit or 0
+        if step.what == "engine":
+            out.append(f"from {limit + 1} users at once the guide recommends {step.then}")
+        elif step.what == "users":
             out.append(
-                f"holds up to {growth_step.limit} at once of {length} tokens; {growth_step.then}"
-                if "guide" not in growth_step.then
-                else growth_step.then
+                f"beyond {limit} {'request' if limit == 1 else 'requests'} of {length} tokens at once: {step.then}"
             )
-        elif growth_step.what == "context":
-            out.append(
-                f"holds up to {format_tokens(growth_step.limit or 0)} tokens for {deployment.sequences} at once; "
-                f"beyond: {growth_step.then}"
-            )
+        elif step.what == "context":
+            users = f"{deployment.sequences} requests" if deployment.sequences > 1 else "one request"
+            out.append(f"beyond {format_tokens(limit)} tokens in {users}: {step.then}")
         else:
-            out.append(
-                f"these cards hold models up to about {(growth_step.limit or 0) / 1e9:.0f}B in "
-                f"{deployment.quantization}; beyond: {growth_step.then}"
-            )
+            out.append(f"beyond about {limit / 1e9:.0f}B parameters in {deployment.quantization}: {step.then}")
     return tuple(out)

@@ -185,6 +185,7 @@ def _ranked(
     from advisor import engines
     from advisor.render import list_targets
     from advisor.render.copies import render_commands
+    from advisor.render.quick_start import make_quick_start
 
     decided = engines.decide_settings(plan.deployment, rules.engines(), plan.quantization)
     if entry.id in guide_result.decision.engines:
@@ -192,7 +193,10 @@ def _ranked(
     else:
         reasons = ("runs here too, though the guide does not put it forward for this workload",)
     use = str(guide_result.facts.get("workload.use_case") or "chat")
-    has_command = shown and "command" in list_targets(entry.id, rules)
+    prominent = position < 4 or entry.id in guide_result.decision.engines
+    has_command = shown and prominent and "command" in list_targets(entry.id, rules)
+    servers = list_servers(plan.deployment, plan.layout, plan.servers, entry.port or 8000)
+    quick = make_quick_start(servers[0], rules) if has_command else None
     return RankedDeployment(
         engine=entry.id,
         engine_name=entry.name,
@@ -201,20 +205,15 @@ def _ranked(
         quantization=plan.quantization.id,
         settings={d.name: d.value for d in decided},
         because={d.name: d.because for d in decided},
-        command=render_commands(
-            list_servers(plan.deployment, plan.layout, plan.servers, entry.port or 8000),
-            rules,
-            plan.layout.nodes,
-            alike=plan.servers > 1,
-        )
-        if has_command and (position < 4 or entry.id in guide_result.decision.engines)
-        else None,
+        command=render_commands(servers, rules, plan.layout.nodes, alike=plan.servers > 1) if has_command else None,
+        install=quick.install if quick else None,
+        test=quick.test if quick else None,
         memory=plan.memory,
         speed=plan.speed,
         reasons=reasons,
         notes=(
             *plan.notes,
-            *(_worth_knowing(entry, plan, search) if position < 4 or entry.id in guide_result.decision.engines else ()),
+            *(_worth_knowing(entry, plan, search) if prominent else ()),
         ),
         tried=plan.tried,
         quality=describe_quality(plan.deployment.model, plan.quantization.id, use, plan.speed, rules),

@@ -97,6 +97,8 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     settings: dict[str, Setting]
     because: dict[str, str]  # per setting
     command: str | None
+    install: str | None = None  # one line that installs the engine; None = none is known, or not asked
+    test: str | None = None  # one line that asks the server whether it answers
     memory: MemoryEstimate | None  # None: it runs elsewhere
     speed: SpeedEstimate | None
     reasons: tuple[str, ...]
@@ -167,6 +169,8 @@ def _ranked(ranked: RankedDeployment) -> dict[str, Any]:
         "quantization": ranked.quantization,
         "settings": ranked.settings,
         "command": ranked.command,
+        "install": ranked.install,
+        "test": ranked.test,
         "memory": memory,
         "speed": ranked.speed.to_dict() if ranked.speed else None,
         "copies": ranked.copies,

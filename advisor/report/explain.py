@@ -10,7 +10,7 @@ from advisor.advice.types import RankedDeployment
 from advisor.deployment import DeviceMemory, Interval, MemoryEstimate
 from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
-from advisor.report.recommend import describe_memory
+from advisor.report.recommend_details import describe_memory
 from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
 from advisor.units import GIB, MIB, format_bytes, format_gib, format_rate, format_tokens
 

@@ -65,11 +65,18 @@ def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
     speed = _speed(ranked)
     if speed and (holds is None or not holds.asked == holds.typical == 1):
         yield speed
-    if ranked.targets is not None:
-        wanted = [f"first token within {ranked.targets.ttft_s:g} s"] if ranked.targets.ttft_s else []
-        wanted += [f"{1 / ranked.targets.tpot_s:.3g} tokens/s a request"] if ranked.targets.tpot_s else []
-        met = {True: "met", False: "not met", None: "cannot tell"}[ranked.targets.met]
-        yield f"targets ({', '.join(wanted)}; {ranked.targets.confidence}): {met}"
+    yield from describe_targets(ranked)
+
+
+def describe_targets(ranked: RankedDeployment) -> Iterator[str]:
+    """Whether the targets that were named are met; nothing where none was named."""
+    targets = ranked.targets
+    if targets is None:
+        return
+    named = [f"first token within {targets.ttft_s:g} s"] if targets.ttft_s else []
+    named += [f"{1 / targets.tpot_s:.3g} tokens/s a request"] if targets.tpot_s else []
+    met = {True: "met", False: "not met", None: "cannot tell"}[targets.met]
+    yield f"targets ({', '.join(named)}; {targets.confidence}): {met}"
 
 
 def _speed(ranked: RankedDeployment) -> str:

@@ -1,299 +1,233 @@
-"""`advise recommend` as text: the answer in under a screen, everything behind it with -v."""
+"""`advise recommend` as text: an answer of at most 18 lines around the command; -v shows the whole of it."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
-from advisor.advice.types import Advice, Licences, ModelOption, Quality, RankedDeployment, RejectedEngine
-from advisor.deployment import DeviceMemory, MemoryEstimate
+from advisor.advice.types import Advice, RankedDeployment
+from advisor.deployment import DeviceMemory, Interval, MemoryEstimate
 from advisor.machines.types import Machine
-from advisor.report.plan_text import count_servers_of_node, describe_holding, format_seconds, list_command_lines
-from advisor.report.text import align_table, bullets, paint, wrap_text
-from advisor.units import GIB, format_gib, format_rate, format_tokens
+from advisor.report.plan_text import count_servers_of_node, describe_targets, format_seconds, list_command_lines
+from advisor.report.recommend_details import describe_all, describe_licences, describe_no_fit, summarise_machine
+from advisor.report.text import paint, wrap_text
+from advisor.units import GIB, format_rate, format_tokens
 
-SHOWN_ALTERNATIVES = 3
-SHOWN_GROWTH = 2
+MOST_LINES = 18  # around the command, empty lines included
+LABEL = 9  # columns of a row's label
+SHOWN = 3  # alternatives of each kind
+
+
+class Row(NamedTuple):
+    """One label and its clauses, the most important first: what does not fit into `most` lines is left out."""
+
+    label: str
+    clauses: tuple[str, ...]
+    most: int = 2
+    bold: bool = False  # the first clause
+
+
+BEFORE_COMMAND = ("Machine", "Model", "Engine", "Install")
+# rows lose lines in this order while the answer is too long; the first clause of a row always stays
+YIELDS = ("Else", "Change", "Note", "Machine", "Install", "Speed", "Holds", "Model", "Engine")
 
 
 def describe_advice(advice: Advice, verbose: bool = False) -> str:
     """The advice as text."""
-    out = [wrap_text(summarise_machine(advice.machine)), ""]
-    if advice.chosen is None:
-        out += _nothing(advice)
-    else:
-        out += _chosen(advice.chosen, advice, verbose)
-    if advice.models:
-        shown = advice.models if verbose else advice.models[:SHOWN_ALTERNATIVES]
-        out += [
-            "",
-            f"No model was named; the ablest that fits is taken. Others ({advice.workload.use_case}):",
-            _models(shown),
-        ]
-    if advice.alternatives:
-        out += ["", "Alternatives:", _alternatives(advice.alternatives, verbose)]
-        out += _named(advice)
-    if advice.overlay:
-        out.append(wrap_text(f"Beside it: {', '.join(advice.overlay)}", "  ", "    "))
-    if advice.rejected:
-        out += ["", "Not these:"]
-        out += _rejected(advice.rejected, verbose)
-    notes = [w for w in advice.warnings if verbose or not ("does not fit" in w or w.startswith("no model given"))]
-    tried = dict.fromkeys(t.quantization for t in (advice.chosen.tried if advice.chosen else ()) if t.larger)
-    if tried and not verbose:
-        notes.append(f"larger formats that do not fit: {', '.join(tried)}")
-    if notes:
-        out += ["", "Notes:"]
-        out += bullets(notes)
-    if advice.growth:
-        out += ["", "As it grows:", *bullets(advice.growth if verbose else advice.growth[:SHOWN_GROWTH])]
+    chosen = advice.chosen
     if verbose:
-        ranked = [x for x in (advice.chosen, *advice.alternatives) if x is not None and x.memory is not None]
-        if ranked:
-            out += ["", "Order (points, least first; rules/ranking.yaml):"]
-            out += [wrap_text(f"{x.engine}: {_points(x)}", "  ", "      ") for x in ranked]
-        out += ["", "Trace:", *_trace(advice)]
-    else:
-        out += ["", paint("Settings one by one, all reasons and the trace: -v. Files: advise render.", "dim")]
+        return describe_all(advice)
+    if chosen is None:
+        return describe_no_fit(advice)
+    rows = _list_rows(advice, chosen)
+    before = [r for r in rows if r.label in BEFORE_COMMAND]
+    after = [r for r in rows if r not in before]
+    limits = _limit(rows, MOST_LINES - 3)  # two empty lines, and where the rest is
+    out = [line for r in before for line in _show(r, limits[r.label])]
+    if chosen.command:
+        lines = list_command_lines(chosen.command, count_servers_of_node(chosen), verbose)
+        out += ["", *(f"  {line}" for line in lines), ""]
+    for other in chosen.also:
+        out += [f"  Also: {other.engine_name} with {other.model}, {other.quantization}", ""]
+        out += [*(f"  {line}" for line in (other.command or "").splitlines()), ""]
+    out += [line for r in after for line in _show(r, limits[r.label])]
+    out.append(paint("All reasons, settings, alternatives and refusals: -v. Files: advise render.", "dim"))
     return "\n".join(out)
 
 
-def _points(ranked: RankedDeployment) -> str:
-    parts = " + ".join(f"{k} {v:g}" for k, v in ranked.points.items())
-    return f"{sum(ranked.points.values()):g}" + (f" = {parts}" if parts else "")
+def _limit(rows: Sequence[Row], most: int) -> dict[str, int]:
+    """Lines that each row may take so that all together are at most `most`, where that is possible."""
+    limits = {r.label: r.most for r in rows}
+
+    def total() -> int:
+        return sum(len(_show(r, limits[r.label])) for r in rows)
+
+    for least in (2, 1):
+        for label in YIELDS:
+            while total() > most and limits.get(label, 1) > least:
+                limits[label] -= 1
+    return limits
 
 
-def summarise_machine(machine: Machine) -> str:
-    """One line that says what machine this is about."""
-    devices: dict[str, int] = {}
-    for device in machine.usable_devices:
-        size = f" ({format_gib(device.total_bytes, 1)})" if device.total_bytes else ""
-        devices[device.name + size] = devices.get(device.name + size, 0) + 1
-    parts = [f"{n}x {name}" for name, n in devices.items()] or ["no usable GPU"]
-    if machine.nodes > 1:
-        parts[-1] += f", {machine.nodes} nodes"
-    if machine.cpu.model or machine.cpu.physical_cores:
-        cores = f" ({machine.cpu.physical_cores} cores)" if machine.cpu.physical_cores else ""
-        parts.append(f"{machine.cpu.model or 'CPU'}{cores}")
-    ram, sold = machine.memory.usable_bytes, machine.memory.sold_bytes
-    if ram is None and sold is not None:
-        parts.append(f"{format_gib(sold[0], 0)} to {format_gib(sold[1], 0)} RAM, as it is sold")
-    else:
-        parts.append(f"{format_gib(ram, 1)} RAM" if ram is not None else "RAM unknown")
-    if machine.os:
-        parts.append(machine.os + (" (WSL)" if machine.wsl else ""))
-    return "Machine: " + "; ".join(parts)
+def _show(row: Row, most: int) -> list[str]:
+    """The lines of a row: clauses from the end are left out until the others fit into `most` lines."""
+    clauses = [c for c in row.clauses if c]
+    hanging = " " * LABEL
+    while clauses:
+        text = wrap_text("; ".join(clauses), row.label.ljust(LABEL), hanging)
+        lines = text.split("\n")
+        if len(lines) <= most or len(clauses) == 1:
+            if row.bold:
+                first = lines[0][LABEL:]
+                bold = clauses[0] if first.startswith(clauses[0]) else first
+                lines[0] = lines[0][:LABEL] + paint(bold, "bold") + first[len(bold) :]
+            return lines
+        clauses.pop()
+    return []
 
 
-def _chosen(ranked: RankedDeployment, advice: Advice, verbose: bool) -> list[str]:
-    if ranked.memory is None:
-        out = [paint(ranked.engine_name, "bold"), *bullets((*ranked.reasons, *ranked.notes))]
-        return [*out, "", f"  {ranked.command}"] if ranked.command else out
-    version = f" {ranked.engine_version}" if ranked.engine_version else ""
-    out = [paint(f"{ranked.engine_name}{version} with {ranked.model}, {ranked.quantization}", "bold")]
-    out += bullets(ranked.reasons)
-    if ranked.quality is not None:
-        out += bullets([describe_quality(ranked.quality, ranked.quantization)])
-    if ranked.licence is not None:
-        own = ranked.command is not None and ranked.model is not None and ranked.model in ranked.command
-        out += bullets(describe_licences(ranked.licence, own))
-    estimate = ranked.memory
-    out += [wrap_text(f"- {line}", "  ", "    ") for line in describe_holding(ranked)]
-    if ranked.command:
-        lines = list_command_lines(ranked.command, count_servers_of_node(ranked), verbose)
-        out += ["", *(f"  {line}" for line in lines), ""]
-    else:
-        out += [
-            "",
-            wrap_text(f"no command template for {ranked.engine_name} yet; settings: {ranked.settings}", "  "),
-            "",
-        ]
-    for other in ranked.also:
-        out += [f"  Beside it: {other.engine_name} with {other.model}, {other.quantization}", ""]
-        out += [*(f"  {line}" for line in (other.command or "").splitlines()), ""]
-    out.append(describe_memory(estimate, verbose))
-    if verbose:
-        out += ["", "Settings:"]
-        out += [
-            wrap_text(f"{k} = {v}: {ranked.because.get(k, '')}", "  ", "      ") for k, v in ranked.settings.items()
-        ]
-        out += bullets(ranked.notes)
-    return out
+def list_machine_parts(machine: Machine) -> list[str]:
+    """What matters of a machine, the most important first: devices, memory, system, processor."""
+    parts = summarise_machine(machine).removeprefix("Machine: ").split("; ")
+    processors = [p for p in parts if machine.cpu.model and p.startswith(machine.cpu.model)]
+    return [p for p in parts if p not in processors] + processors
 
 
-def describe_quality(quality: Quality, quantization: str | None) -> str:
-    """One line on how able the model is, what the format costs, how long an answer takes."""
-    rests = (
-        f"{quality.independent} independent of {quality.boards} tests" if quality.boards else "by size and age alone"
-    )
-    out = [f"ability for {quality.use} {quality.ability:+.1f} ± {quality.spread:.1f} ({rests})"]
+def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
+    """All rows of the answer in their order."""
+    machine = Row("Machine", tuple(list_machine_parts(advice.machine)))
+    if chosen.memory is None:
+        return [machine, Row("Engine", (chosen.engine_name, *chosen.reasons, *chosen.notes), 4, bold=True)]
+    own_download = chosen.command is not None and chosen.model is not None and chosen.model in chosen.command
+    licence = describe_licences(chosen.licence, own_download) if chosen.licence else []
+    version = f" {chosen.engine_version}" if chosen.engine_version else ""
+    rows = [
+        machine,
+        Row("Model", (f"{chosen.model}, {chosen.quantization}", *_explain_model(advice, chosen, licence)), 3, True),
+        Row("Engine", (f"{chosen.engine_name}{version}", *chosen.reasons), 3, True),
+        Row("Install", _install(advice.machine, chosen)),
+        Row("Test", (chosen.test or "",), 1),
+        Row("Holds", (*_holds(chosen), _memory(chosen.memory), *_copies(chosen)), 3),
+        Row("Speed", tuple(_speed(chosen)), 2),
+        Row("Change", advice.growth, 3),
+        Row("Else", tuple(_others(advice)), 3),
+        Row("Note", tuple(_notes(advice, chosen)), 2),
+    ]
+    return [r for r in rows if any(r.clauses)]
+
+
+def _explain_model(advice: Advice, chosen: RankedDeployment, licence: list[str]) -> list[str]:
+    quality = chosen.quality
+    taken = any(w.startswith("no model given") for w in advice.warnings)
+    if quality is None:
+        return ["the ablest that fits", *licence] if taken else licence
+    ability = f"ability {quality.ability:+.1f} ± {quality.spread:.1f}"
+    out = [f"the ablest for {quality.use} that fits ({ability})" if taken else f"{ability} for {quality.use}"]
+    out += licence
+    if quality.thinks and quality.answer_s:
+        out.append(f"thinks first: about {format_seconds(quality.answer_s)} an answer")
     if quality.loss_percent and quality.loss_percent[1]:
         low, high = quality.loss_percent
-        out.append(f"{quantization} costs {low:g} to {high:g} % of a score")
-    if quality.thinks and quality.answer_s:
-        plain = f", {format_seconds(quality.plain_answer_s)} with thinking off" if quality.plain_answer_s else ""
-        out.append(f"it thinks first: a typical answer takes about {format_seconds(quality.answer_s)}{plain}")
-    if quality.hallucination_percent is not None:
-        out.append(f"{quality.hallucination_percent:g} % of summaries hold something that is not in the document")
-    if quality.effective_context is not None:
-        out.append(f"holds long texts up to {format_tokens(quality.effective_context)}")
-    return "; ".join(out)
+        out.append(f"{chosen.quantization} costs {low:g} to {high:g} % of a score")
+    return out
 
 
-def describe_licences(licences: Licences, own_download: bool) -> list[str]:
-    """What an operator has to know of the licences; nothing where all are permissive and nothing is gated.
-
-    `own_download`: the model's own repository is downloaded, not somebody's copy, so that its gate has to be passed.
-    """
-    said = {
-        "conditions": f"licence {licences.model}: commercial use with conditions",
-        "noncommercial": f"licence {licences.model}: no commercial use",
-        "unknown": f"licence {licences.model or 'not known'}: read it before commercial use",
-    }.get(licences.model_class)
-    out = [said] if said else []
-    if licences.gated and own_download:
-        out.append("gated: accept its terms on the hub before the download")
-    if licences.engine and re.search(r"AGPL|proprietary", licences.engine, re.I):
-        out.append(f"the engine: {licences.engine}")
-    return ["; ".join(out)] if out else []
+def _install(machine: Machine, chosen: RankedDeployment) -> tuple[str, ...]:
+    found = next((e for e in machine.engines if e.engine == chosen.engine), None)
+    if found is not None:
+        return (f"it is installed{f' ({found.version})' if found.version else ''}",)
+    if chosen.install is None:
+        return (f"see docs/engines/{chosen.engine}.md: no single line installs it here",) if chosen.command else ()
+    image = chosen.install.startswith("docker pull")
+    return (chosen.install, *(("start it by `advise render --target docker`",) if image else ()))
 
 
-def _models(options: Sequence[ModelOption]) -> str:
-    rows = [
-        [
-            x.model.rpartition("/")[2][:32],
-            x.quantization[:10],
-            f"{x.ability:+.1f} ± {x.spread:.1f}",
-            str(x.boards),
-            format_rate(x.decode_tps),
-            (x.licence or "unknown")[:12],
-        ]
-        for x in options
-    ]
-    return align_table(rows, ("model", "format", "ability", "tests", "tokens/s", "licence"), "lllrrl")
-
-
-def describe_memory(estimate: MemoryEstimate, verbose: bool = False) -> str:
-    """A table of the places that hold something; host memory beside devices where a part of the model lies there."""
-    rows, host = list(estimate.devices), estimate.host
-    if host is not None and (not rows or verbose or (host.weights_bytes or 0) > GIB):
+def _memory(estimate: MemoryEstimate) -> str:
+    """Each unlike place that holds something: what it needs of what is there, and the largest parts."""
+    rows = list(estimate.devices)
+    host = estimate.host
+    if host is not None and (not rows or (host.weights_bytes or 0) > GIB):
         rows.append(host)
-
-    def f(n: int | None) -> str:
-        return "unknown" if n is None else f"{n / GIB:.2f}"
-
-    body: list[list[str]] = []
-    seen: dict[DeviceMemory, int] = {}
+    counted: dict[DeviceMemory, int] = {}
     for row in rows:
-        seen[row] = seen.get(row, 0) + 1
-    for row, n in seen.items():
-        kv = None if row.kv_cache_bytes is None else row.kv_cache_bytes + (row.recurrent_state_bytes or 0)
-        name = f"{n}x {row.name}" if n > 1 else row.name
-        body.append(
-            [
-                name[:26],
-                f(row.weights_bytes),
-                f(kv),
-                f(row.compute_bytes),
-                f(row.overhead_bytes),
-                f(row.total_bytes),
-                f(row.budget_bytes),
-            ]
-        )
-    return align_table(body, ("GiB on", "weights", "KV", "compute", "other", "total", "of"), "lrrrrrr")
+        counted[row] = counted.get(row, 0) + 1
+    return "; ".join(_place(row, n, len(counted) == 1) for row, n in list(counted.items())[:SHOWN])
 
 
-def _alternatives(xs: Sequence[RankedDeployment], verbose: bool) -> str:
-    xs = [x for x in xs if x.points or x.memory is None]  # the named ones have lines of their own
-    shown = xs if verbose else xs[:SHOWN_ALTERNATIVES]
-    rows = []
-    for ranked in shown:
-        if ranked.memory is None:
-            rows.append([ranked.engine_name[:28], "", "", "", "runs elsewhere"])
+def _place(row: DeviceMemory, count: int, alone: bool) -> str:
+    def gib(amount: int | None) -> str:
+        return "unknown" if amount is None else f"{amount / GIB:.1f}"
+
+    name = f"{count}x {row.name}, each " if count > 1 else ("" if alone else f"{row.name} ")
+    total = f"{name}{gib(row.total_bytes)} of {gib(row.budget_bytes)} GiB"
+    kv = None if row.kv_cache_bytes is None else row.kv_cache_bytes + (row.recurrent_state_bytes or 0)
+    rest = [x for x in (row.compute_bytes, row.overhead_bytes) if x is not None]
+    parts = f"weights {gib(row.weights_bytes)}, KV cache {gib(kv)}, rest {gib(sum(rest)) if rest else 'unknown'}"
+    return f"{total} ({parts})" if alone else total
+
+
+def _holds(chosen: RankedDeployment) -> Iterable[str]:
+    estimate, holds = chosen.memory, chosen.holds
+    if estimate is None:
+        return
+    length = format_tokens(estimate.context_length)
+    if holds is None:
+        yield f"one request of {length} tokens"
+    elif holds.typical == holds.full_length:
+        yield f"{holds.full_length:,} request{'s' if holds.full_length != 1 else ''} of {length} tokens at once"
+    else:
+        yield f"{holds.typical:,} typical requests at once, {holds.full_length:,} of {length} tokens"
+    if chosen.starts is not True:
+        yield "does not start" if chosen.starts is False else "whether it starts cannot be told"
+    if holds is not None and holds.waiting:
+        wait = f", about {format_seconds(holds.wait_s.value)} each" if holds.wait_s is not None else ""
+        yield f"{holds.waiting:,} of {holds.asked:,} wait{wait}"
+
+
+def _copies(chosen: RankedDeployment) -> Iterable[str]:
+    if chosen.copies > 1:
+        own = "by the engine's own data parallel" if chosen.servers == 1 else "behind a router"
+        yield f"{chosen.copies} equal copies {own}"
+
+
+def _speed(chosen: RankedDeployment) -> Iterable[str]:
+    speed = chosen.speed
+    if speed is None or speed.tpot_s is None:
+        yield "not known"
+        return
+    each = Interval(value=1 / speed.tpot_s.value, low=1 / speed.tpot_s.high, high=1 / speed.tpot_s.low)
+    many = chosen.holds is not None and chosen.holds.asked > 1
+    basis = "calibrated here" if speed.calibration else "predicted, not measured"
+    yield f"about {_interval(each)} tokens/s{' for each' if many else ''}, {basis}"
+    if many and speed.output_tps:
+        yield f"{_interval(speed.output_tps)} in all"
+    if speed.ttft_s:
+        yield f"first token after {format_rate(speed.ttft_s.value)} s"
+    yield from describe_targets(chosen)
+
+
+def _interval(interval: Interval) -> str:
+    return f"{format_rate(interval.value)} ({format_rate(interval.low)} to {format_rate(interval.high)})"
+
+
+def _others(advice: Advice) -> Iterable[str]:
+    """Named plans, the first alternatives, the other models."""
+    named = {i: name for name, i in advice.named.items() if i is not None}
+    order = [*named, *(i for i in range(len(advice.alternatives)) if i not in named)]
+    shown = [i for i in order if advice.alternatives[i].memory is not None]
+    for i in shown[:SHOWN]:
+        other = advice.alternatives[i]
+        rate = other.speed.decode_tps if other.speed else None
+        what = f"{other.engine_name.partition(' (')[0]} {other.quantization}"
+        speed = f" ({format_rate(rate.value)} tokens/s)" if rate else ""
+        yield f"{named[i]}: {what}{speed}" if i in named else f"{what}{speed}"
+    if advice.models:
+        yield "models: " + ", ".join(m.model.rpartition("/")[2] for m in advice.models[:SHOWN])
+
+
+def _notes(advice: Advice, chosen: RankedDeployment) -> Iterable[str]:
+    """Warnings that a reader needs now; formats that do not fit and remarks on the choice are in -v."""
+    for warning in advice.warnings:
+        if warning.startswith("no model given") or "does not fit" in warning or warning in chosen.notes:
             continue
-        place = ranked.memory.devices or ((ranked.memory.host,) if ranked.memory.host else ())
-        totals = [r.total_bytes for r in place]
-        total = None if any(t is None for t in totals) else sum(t for t in totals if t is not None)
-        speed = format_rate(ranked.speed.decode_tps.value) if ranked.speed and ranked.speed.decode_tps else "unknown"
-        fits = {True: "yes", False: "no", None: "cannot tell"}[ranked.memory.fits]
-        rows.append(
-            [
-                ranked.engine_name[:28] if not ranked.gains else f"{ranked.engine_name[:17]} (simplest)",
-                ranked.quantization or "",
-                "unknown" if total is None else f"{total / GIB:.1f}",
-                speed,
-                fits,
-            ]
-        )
-    made = align_table(rows, ("engine", "format", "GiB", "tokens/s", "fits"), "llrrl")
-    rest = len(xs) - len(shown)
-    return made + (f"\n  and {rest} more that would run here (-v)" if rest > 0 else "")
-
-
-NAMES = {"fastest": "Fastest", "widest": "Widest weights"}
-
-
-def _named(advice: Advice) -> list[str]:
-    """The named plans, a line each: what they gain and lose."""
-    out = []
-    for name, i in advice.named.items():
-        if name == "simplest":
-            continue  # it stands in the table
-        x = advice.alternatives[i]
-        out.append(f"{NAMES[name]}: {x.engine_name} with {x.quantization}: {', '.join(x.gains)}")
-    return [wrap_text(line, "  ", "    ") for line in out]
-
-
-def _rejected(xs: Sequence[RejectedEngine], verbose: bool) -> list[str]:
-    if verbose:
-        return bullets(f"{r.engine}: " + "; ".join(x.text for x in r.reasons) for r in xs)
-    groups: dict[str, list[str]] = {}
-    for rejected_engine in xs:
-        groups.setdefault(rejected_engine.reasons[0].code if rejected_engine.reasons else "unknown", []).append(
-            rejected_engine.engine
-        )
-    out = []
-    if len(groups) > 1:
-        groups.pop("not_asked_for", None)  # nobody asked
-    for code, names in groups.items():
-        out.append(wrap_text(f"{', '.join(names)}", f"  {CODES.get(code, code)}: ", "    "))
-    return out
-
-
-# reason codes in words
-CODES = {
-    "archived": "archived",
-    "os_unsupported": "not on this operating system",
-    "compute_capability_below_floor": "card too old",
-    "gfx_not_listed": "card not on the engine's list",
-    "vendor_not_supported": "not on this hardware",
-    "cuda_runtime_too_old": "driver too old",
-    "format_not_loadable": "cannot load this format",
-    "quantization_not_supported": "format not on this hardware",
-    "feature_missing": "lacks a feature you asked for",
-    "needs_accelerator": "needs a GPU",
-    "does_not_fit": "does not fit",
-    "concurrency": "not for this many requests at once",
-    "not_for_production": "not meant for production",
-    "not_asked_for": "only when asked for",
-    "data_policy": "data would leave the machine",
-}
-
-
-def _nothing(advice: Advice) -> list[str]:
-    out = [paint("Nothing fits.", "bold")]
-    if advice.remedies:
-        out += ["What would change that:", *bullets(advice.remedies)]
-    return out
-
-
-def _trace(advice: Advice) -> list[str]:
-    out = []
-    for trace_step in advice.trace:
-        mark = {True: "yes", False: "no", None: "unknown"}[trace_step.held]
-        seen = ", ".join(f"{c.field}={c.seen}" for c in trace_step.conditions)
-        out.append(wrap_text(f"{mark:8}{trace_step.rule}" + (f"  [{seen}]" if seen else ""), "  ", "          "))
-        if trace_step.held and trace_step.because:
-            source = f" ({', '.join(trace_step.source)})" if trace_step.source else ""
-            out.append(wrap_text(f"{trace_step.because}{source}", "          "))
-    return out
+        yield warning

@@ -110,6 +110,8 @@ class RankedAnswer(Record, frozen=True, kw_only=True):
     quantization: str | None
     settings: dict[str, Setting]
     command: str | None
+    install: str | None
+    test: str | None
     memory: Memory | None
     speed: SpeedEstimate | None
     copies: int

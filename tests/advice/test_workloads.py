@@ -108,14 +108,14 @@ def test_growth_limits_are_the_estimators() -> None:
     assert a.chosen is not None
     d = a.chosen.deployment
     assert d is not None
-    users = int(next(g for g in a.growth if "at once" in g and "holds" in g).split("holds up to ")[1].split()[0])
+    users = int(next(g for g in a.growth if "tokens at once" in g).split("beyond ")[1].split()[0])
     assert estimate(msgspec.structs.replace(d, sequences=users), RULES).fits is True
     assert estimate(msgspec.structs.replace(d, sequences=users + 1), RULES).fits is not True
 
 
 def test_growth_names_the_engine_that_comes_next() -> None:
     a = ask("RTX 4090, 64GB RAM, linux", "llama3.1:8b", concurrency=1, priority="ease")
-    assert any("from 5 at once on the guide" in g and "puts forward vllm or sglang" in g for g in a.growth)
+    assert "from 5 users at once the guide recommends vllm or sglang" in a.growth
 
 
 def test_growth_does_not_announce_what_is_so_already() -> None:

@@ -135,9 +135,9 @@ def test_recommend_on_this_machine_is_under_a_screen() -> None:
     p = started("recommend")
     assert p.returncode in (0, 1), p.stderr
     lines = p.stdout.splitlines()
-    assert len(lines) <= 50
+    assert len(lines) <= 40
     assert max(len(x) for x in lines if not x.startswith("  llama-server") and "http" not in x) <= 80
-    assert "Machine:" in lines[0]
+    assert lines[0].startswith("Machine ")
     assert len(started("recommend", "-v").stdout.splitlines()) > len(lines)
 
 
@@ -224,7 +224,7 @@ def test_requests_that_wait_are_said_and_the_server_takes_them() -> None:
     assert holds["waiting"] == 16 - holds["typical"]
     assert holds["wait_s"]["low"] <= holds["wait_s"]["value"] <= holds["wait_s"]["high"]
     text = advise("recommend", "--on", "2x RTX 3090, linux, 64GB RAM", *asked, *lengths).stdout
-    assert f"of 16 at once {holds['waiting']} wait" in " ".join(text.split())
+    assert f"{holds['waiting']} of 16 wait" in " ".join(text.split())
 
 
 def test_the_context_of_the_use_is_never_cut() -> None:

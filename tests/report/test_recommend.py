@@ -1,0 +1,91 @@
+"""`recommend` as text: the short answer stays short, says what the JSON says, and its lines agree with the files."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+
+import commands
+import pytest
+
+from advisor.report.recommend import MOST_LINES
+
+MACHINES = (
+    "RTX 4090",
+    "2x RTX 3090, 64GB RAM, linux",
+    "8x H100 80GB SXM, 512GB RAM",
+    "M3 Max 64GB",
+    "cpu, 16GB RAM",
+    "Ryzen AI Max+ 395 128GB",
+    "RTX 3060 12GB, 32GB RAM, windows",
+    "8x MI300X, 1TB RAM",
+    "AMD Ryzen Threadripper PRO 7995WX 96-Cores + RTX 5090, 256GB RAM, linux, driver 580.10",
+)
+USES = (
+    (),
+    ("--use-case", "rag", "--concurrency", "40"),
+    ("--model", "70B", "--concurrency", "200", "--ttft", "2", "--tpot", "0.05"),
+)
+
+
+def _around(text: str) -> list[str]:
+    """The lines of an answer that are not its command."""
+    lines = text.rstrip("\n").split("\n")
+    return [line for line in lines if not line.startswith("  ") or line.startswith(" " * 9)]
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("machine", MACHINES)
+def test_short(machine: str, use: tuple[str, ...]) -> None:
+    done = commands.advise("recommend", "--on", machine, *use)
+    if done.returncode != 1:  # where nothing fits the answer says what would change that
+        assert len(_around(done.stdout)) <= MOST_LINES, done.stdout
+        assert {line.split()[0] for line in done.stdout.splitlines() if line[:1].isupper()} >= {
+            "Machine", "Model", "Engine", "Test", "Holds", "Speed", "All"
+        }  # fmt: skip
+    assert max(map(len, done.stdout.splitlines())) <= 80 or "--" in max(done.stdout.splitlines(), key=len)
+
+
+def test_figures_are_those_of_the_json() -> None:
+    words = ("recommend", "--on", "2x RTX 3090, 64GB RAM", "--model", "qwen3-8b", "--concurrency", "4")
+    text = commands.advise(*words).stdout
+    chosen = json.loads(commands.advise(*words, "--json").stdout)["chosen"]
+    flat = " ".join(text.split())
+    place = chosen["memory"]["devices"][0]
+    assert f"{place['total_bytes'] / 2**30:.1f} of {place['budget_bytes'] / 2**30:.1f} GiB" in flat
+    assert f"weights {place['weights_bytes'] / 2**30:.1f}" in flat
+    assert re.search(rf"{chosen['holds']['full_length']} (requests? )?of 8k tokens", flat)
+    assert chosen["install"] in flat and chosen["test"] in flat
+    for line in chosen["command"].splitlines():
+        assert line.strip() in text
+
+
+@pytest.mark.parametrize(
+    ("machine", "engine"),
+    [
+        ("RTX 4090, linux", "vllm"), ("RTX 4090, linux", "sglang"), ("RTX 4090, linux", "ollama"),
+        ("M3 Max 64GB", "llama.cpp"), ("M3 Max 64GB", "mlx-lm"), ("8x MI300X, linux", "vllm"),
+        ("cpu, 64GB RAM, linux", "vllm"), ("RTX 4090, linux", "tensorrt-llm"), ("RTX 4090, linux", "lmdeploy"),
+    ],
+)  # fmt: skip
+def test_install_line_is_that_of_the_script(machine: str, engine: str) -> None:
+    words = ("--on", machine, "--model", "qwen3-8b", "--engine", engine)
+    chosen = json.loads(commands.advise("recommend", *words, "--json").stdout)["chosen"]
+    script = commands.advise("render", "--target", "install", "--output", "-", *words).stdout
+    asked = [w for w in shlex.split(chosen["install"]) if w not in ("uv", "pip", "install")]
+    assert set(asked) <= set(shlex.split(script, comments=True)), (asked, script)
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp", "ollama", "lmdeploy", "transformers"])
+def test_the_test_line_asks_where_the_command_listens(engine: str) -> None:
+    words = ("--on", "RTX 4090, 64GB RAM, linux", "--model", "qwen3-8b", "--engine", engine)
+    chosen = json.loads(commands.advise("recommend", *words, "--json").stdout)["chosen"]
+    found = re.fullmatch(r"curl http://127\.0\.0\.1:(\d+)/v1/models", chosen["test"])
+    assert found and found[1] in chosen["command"]
+
+
+def test_everything_with_v() -> None:
+    short, whole = (commands.advise("recommend", "--on", "RTX 4090", *v).stdout for v in ((), ("-v",)))
+    for part in ("Alternatives:", "Not these:", "As it grows:", "Settings:", "Trace:", "Install:", "Test:"):
+        assert part in whole and part not in short
