@@ -38,6 +38,7 @@ COMMANDS = {
 
 EPILOG = """\b
 Examples:
+  advise                                            on a terminal: asks three questions
   advise recommend                                  for this machine
   advise recommend --on "2x RTX 4090" --model 70B --concurrency 8
   advise explain --model 70B --quant q4
@@ -71,6 +72,10 @@ def run_command_line(words: list[str]) -> int:
     from advisor.errors import AdvisorError
 
     try:
+        if not words and sys.stdin.isatty() and sys.stdout.isatty():
+            from advisor.cli.guided import start_guided
+
+            return start_guided(run_command_line)
         result = root.main(args=words, prog_name="advise", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) and not isinstance(result, bool) else 0
