@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import select
 import shlex
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -23,8 +24,9 @@ def _converse(answers: Sequence[str]) -> tuple[str, int]:
 
     process, terminal = pty.fork()
     if not process:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a run in the background ignores it
         os.environ.update(TERM="dumb", COLUMNS="100", NO_COLOR="1")
-        os.execv(sys.executable, [sys.executable, "-m", "advisor"])  # noqa: S606 - the program under test
+        os.execv(sys.executable, [sys.executable, "-m", "advisor"])
     shown, left, until = b"", [f"{a}\n" if a != "\x03" else a for a in answers], time.monotonic() + WAIT
     while time.monotonic() < until:
         if not select.select([terminal], [], [], 0.5)[0]:
@@ -36,6 +38,8 @@ def _converse(answers: Sequence[str]) -> tuple[str, int]:
         shown += piece
         if shown.endswith(b"]: ") and left:
             os.write(terminal, left.pop(0).encode())
+    else:
+        os.kill(process, signal.SIGKILL)
     return shown.decode(), os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
 
 
