@@ -104,3 +104,8 @@ def make_trace(trace: Sequence[Json]) -> Table:
 def say_fit(fits: bool | None) -> tuple[str, str]:
     """(word, tone) of a verdict."""
     return {True: ("yes", "good"), False: ("no", "bad"), None: ("cannot tell", "unsure")}[fits]
+
+
+def name_place(answer: Json, at: str) -> str:
+    """The name of a device or of host memory."""
+    return str(read_pointer(answer, f"{at}/name"))
