@@ -26,6 +26,7 @@ COMMANDS = {
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
     "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory, speed and findings."),
     "fleet": ("advisor.cli.fleet", "Many models on the nodes that are there: show, plan, check, render."),
+    "report": ("advisor.cli.report", "The answer of another command as an HTML page."),
     "models": ("advisor.cli.models", "Add models of your own, from a repository's headers or from files."),
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
     "facts": ("advisor.cli.facts", "How old the facts are, and how each family is refreshed."),
