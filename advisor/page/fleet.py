@@ -17,7 +17,7 @@ def make_plan_page(answer: Json) -> Page:
         make_section("Cost", _costs(answer)),
         make_section("What is not served", _unserved(answer)),
         make_section("Replicas", _replicas(answer)),
-        make_section("Measure first", Paragraph(text=str(measure.get("text") or measure.get("what") or ""))),
+        make_section("Measure first", *_measure(measure)),
         make_section("Notes", make_items(answer.get("notes"))),
         make_section("Commands, one of each kind", *(Code(label=k, text=v) for k, v in commands.items()), folded=True),
         make_section("Pools", _pools(answer)),
@@ -56,6 +56,13 @@ def make_show_page(answer: Json) -> Page:
     )
     return Page(title="Fleet", verdict=f"{nodes} nodes in {len(answer['pools'])} pools, "
                 f"{len(answer['set_aside'])} set aside", tone="", sections=tuple(s for s in sections if s))  # fmt: skip
+
+
+def _measure(measure: Json) -> tuple[Paragraph, Code] | tuple[()]:
+    if not measure:
+        return ()
+    what = f"{measure['model']} on {measure['hardware']}: its speed decides most between the two costs."
+    return Paragraph(text=what), Code(label="Measure it", text=measure["command"])
 
 
 def _say_loss(loss: Json) -> str:
