@@ -221,4 +221,7 @@ def read_yaml(path: Path | str, limit: int = MAX_TEXT) -> Any:
 def _yaml_error(where: object, e: Any) -> BadFile:
     mark = getattr(e, "problem_mark", None)
     problem = getattr(e, "problem", None) or str(e).splitlines()[0]
-    return BadFile(where, f"is not valid YAML: {problem}", mark.line + 1 if mark is not None else None)
+    line = mark.line + 1 if mark is not None else None
+    if "nesting depth" in problem:  # PyYAML has a bound of its own from 6.0.4 on
+        return BadFile(where, "is nested too deeply to be a real file", line)
+    return BadFile(where, f"is not valid YAML: {problem}", line)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from programs import program
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FAULTS = ("serious", "critical")  # of axe-core's impacts
 WIDTHS = (320, 768, 1280, 1920)
 
@@ -18,10 +17,8 @@ WIDTHS = (320, 768, 1280, 1920)
 def open_browser(**context: Any) -> Iterator[Any]:
     """A page of a fresh browser; what it asked for and complained of is in `page.asked` and `page.complaints`."""
     api = pytest.importorskip("playwright.sync_api", reason="pip install -e '.[slow]' brings Playwright")
-    if CHROMIUM is None:
-        pytest.skip("chromium is not installed (.ci/apt.txt)")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=program("chromium"), args=["--no-sandbox"])
         page = browser.new_context(**context).new_page()
         page.asked, page.complaints = [], []
         page.on("request", lambda request: page.asked.append(request.url))

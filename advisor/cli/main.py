@@ -74,9 +74,9 @@ def run_command_line(words: list[str]) -> int:
 
     try:
         if not words and sys.stdin.isatty() and sys.stdout.isatty():
-            from advisor.cli.guided import start_guided
+            from advisor.cli.questions import start_conversation
 
-            return start_guided(run_command_line)
+            return start_conversation(run_command_line)
         result = root.main(args=words, prog_name="advise", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) and not isinstance(result, bool) else 0

@@ -52,7 +52,7 @@ def command(file: str, force: bool, words: tuple[str, ...]) -> int:
     files = _render_files(asked) if kind == ("recommend",) and answer.get("chosen") else []
     text = build_page(kind, answer, f"advise {shlex.join(asked)}", made, files)
     try:
-        with open(target, "w" if force else "x", encoding="utf-8") as out:
+        with Path(target).open("w" if force else "x", encoding="utf-8") as out:
             out.write(text)
     except OSError as fault:
         raise BadInput(f"{file}: {fault.strerror or fault}") from None

@@ -1,1 +1,1 @@
-"""Answers as one self-contained HTML page: blocks made from the public JSON, figures as SVG, a policy that lets nothing in."""
+"""Answers as one self-contained HTML page: blocks made from the public JSON, figures as SVG, no request to anywhere."""

@@ -74,7 +74,7 @@ class Bars(Record, frozen=True, kw_only=True):
 
 
 class Point(Record, frozen=True, kw_only=True):
-    """One mark of a chart, with the bounds of `y` and of `x` where they are known."""
+    """One mark of a plot, with the bounds of `y` and of `x` where they are known."""
 
     label: str
     x: Figure
@@ -84,7 +84,7 @@ class Point(Record, frozen=True, kw_only=True):
     chosen: bool = False
 
 
-class Chart(Record, frozen=True, kw_only=True):
+class Plot(Record, frozen=True, kw_only=True):
     """Marks in two dimensions. `best` = indices on the line of those that nothing beats in both, in order of `x`."""
 
     caption: str
@@ -92,10 +92,10 @@ class Chart(Record, frozen=True, kw_only=True):
     y_label: str
     points: tuple[Point, ...]
     best: tuple[int, ...] = ()
-    kind: str = "chart"
+    kind: str = "plot"
 
 
-Block = Paragraph | Items | Table | Code | Bars | Chart
+Block = Paragraph | Items | Table | Code | Bars | Plot
 
 
 class Section(Record, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from typing import Any
 from advisor.errors import BadInput
 from advisor.page import check, comparison, explanation, fleet, measurement, purchase, recommendation
 from advisor.page.blocks import Code, Json, Page, make_section
-from advisor.page.draw import draw_bars, draw_chart
+from advisor.page.draw import draw_bars, draw_plot
 from advisor.render.environment import template_roots
 
 MAX_BYTES = 200_000  # of a page
@@ -55,7 +55,7 @@ def make_page(kind: tuple[str, ...], answer: Json) -> Page:
 def build_page(
     kind: tuple[str, ...], answer: Json, command: str, made: str, files: Sequence[tuple[str, str]] = ()
 ) -> str:
-    """One self-contained HTML document. `command` made the answer, `made` = date and version, `files` = (name, content).
+    """One self-contained HTML document. `command` made the answer, `made` = date and version, `files` = name, content.
 
     Raises BadInput where the page would be above 200 kB.
     """
@@ -64,7 +64,7 @@ def build_page(
     sections = (*page.sections, *((launch,) if launch else ()))
     env = _environment()
     style, script = (env.get_template(f"page/{n}").render() for n in ("page.css", "page.js"))
-    text = env.get_template("page/page.html").render(
+    text: str = env.get_template("page/page.html").render(
         page=page, sections=sections, command=command, made=made, style=style, script=script,
         style_hash=_hash(style), script_hash=_hash(script),
     )  # fmt: skip
@@ -96,5 +96,5 @@ def _environment() -> Any:
         autoescape=lambda name: bool(name and name.endswith(".html")),
     )
     env.filters["cut"] = _cut
-    env.globals.update(draw_bars=draw_bars, draw_chart=draw_chart)
+    env.globals.update(draw_bars=draw_bars, draw_plot=draw_plot)
     return env

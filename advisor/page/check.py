@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.page import parts
-from advisor.page.blocks import Bar, Bars, Json, Page, Section, Table, make_section, read_figure
+from advisor.page.blocks import Bar, Bars, Cell, Json, Page, Section, Table, make_section, read_figure
 
 
 def make_page(answer: Json) -> Page:
@@ -73,7 +73,7 @@ def _memory(answer: Json) -> Bars:
 
 def _memory_tables(answer: Json) -> list[Table]:
     keys = (*parts.PARTS.values(), "total_bytes", "low_bytes", "high_bytes", "budget_bytes")
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (_place(d), str(i_place), *(read_figure(answer, f"{at}/{k}", "gib") for k in keys))
         for i, d in enumerate(answer["deployments"])
         if d.get("memory")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from advisor.page import parts
 from advisor.page.blocks import (
-    Chart, Json, Page, Point, Table, find_best, make_items, make_section, read_figure,
+    Cell,
+    Json,
+    Page,
+    Plot,
+    Point,
+    Table,
+    find_best,
+    make_items,
+    make_section,
+    read_figure,
 )  # fmt: skip
 
 
@@ -15,12 +24,18 @@ def make_page(answer: Json) -> Page:
         for line in answer["lines"]
     )
     refused = tuple((name, "; ".join(why)) for name, why in (answer.get("refused") or {}).items())
+    caption = f"As of {answer['as_of']}"
     sections = (
-        make_section("Side by side", Table(caption=f"As of {answer['as_of']}", headers=("", *answer["names"], "verdict"), rows=rows)),
+        make_section("Side by side", Table(caption=caption, headers=("", *answer["names"], "verdict"), rows=rows)),
         make_section("Refused on this hardware", Table(caption="Refused", headers=("engine", "why"), rows=refused)),
     )  # fmt: skip
     on = f" on {answer['hardware']}" if answer.get("hardware") else ""
-    return Page(title="Comparison", verdict=f"{', '.join(answer['names'])}{on}", tone="", sections=tuple(s for s in sections if s))
+    return Page(
+        title="Comparison",
+        verdict=f"{', '.join(answer['names'])}{on}",
+        tone="",
+        sections=tuple(s for s in sections if s),
+    )
 
 
 def _cell(cell: Json) -> str:
@@ -42,7 +57,7 @@ def make_speed_page(answer: Json) -> Page:
         for i, e in listed
         if e.get("ttft_s") and e.get("output_tps")
     )
-    rows = tuple(
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             str(e["engine"]),
             str(e.get("quantization") or ""),
@@ -54,16 +69,16 @@ def make_speed_page(answer: Json) -> Page:
         )
         for i, e in listed
     )  # fmt: skip
-    headers = (
-        "engine", "format", *(f"{what} {k}" for what in ("tokens/s", "in all", "first token") for k in ("low", "likely", "high")),
-        "fits", "why",
-    )  # fmt: skip
+    rates = [f"{what} {k}" for what in ("tokens/s", "in all", "first token") for k in ("low", "likely", "high")]
+    headers = ("engine", "format", *rates, "fits", "why")
     faster = [f"{f['faster']} is faster than {f['slower']} ({f['quantity']})" for f in answer["faster"]]
+    plot = Plot(
+        caption="Throughput against latency, with bounds", x_label="seconds to the first token",
+        y_label="tokens/s of all requests together", points=points, best=find_best(points),
+    )  # fmt: skip
     sections = (
         make_section("What can be ranked", make_items(faster or ["nothing: the bounds overlap"])),
-        make_section("Speed", Chart(caption="Throughput against latency, with bounds", x_label="seconds to the first token",
-                                    y_label="tokens/s of all requests together", points=points, best=find_best(points)),
-                     Table(caption="Speed", headers=headers, rows=rows, numeric=tuple(range(2, 11)))),
+        make_section("Speed", plot, Table(caption="Speed", headers=headers, rows=rows, numeric=tuple(range(2, 11)))),
     )  # fmt: skip
     verdict = f"{answer['model']} on {answer['hardware']}, {answer['concurrency']} at once"
     return Page(title="Comparison of speed", verdict=verdict, tone="", sections=tuple(s for s in sections if s))

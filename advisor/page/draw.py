@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
-from advisor.page.blocks import Bars, Chart, Figure, Point
+from advisor.page.blocks import Bars, Figure, Plot, Point
 
 COLOURS = ("weights", "KV cache", "recurrent state", "compute", "other")  # each has a class of its own
 TICKS = 4
@@ -39,7 +40,7 @@ def _share(figure: Figure | None, top: float) -> float | None:
 
 
 class _Axis:
-    """Values to percent of the space of a chart."""
+    """Values to percent of the space of a plot."""
 
     def __init__(self, values: list[float]) -> None:
         low, high = min(values), max(values)
@@ -63,9 +64,9 @@ class _Axis:
         return [(4 + 92 * i / TICKS, f"{10**s if self.log else s:.3g}") for i, s in enumerate(steps)]
 
 
-def draw_chart(chart: Chart) -> dict[str, Any] | None:
+def draw_plot(plot: Plot) -> dict[str, Any] | None:
     """Marks, whiskers, the line of the best, and ticks; None where fewer than two points are known."""
-    known = [(i, p) for i, p in enumerate(chart.points) if p.x.value is not None and p.y.value is not None]
+    known = [(i, p) for i, p in enumerate(plot.points) if p.x.value is not None and p.y.value is not None]
     if len(known) < 2:
         return None
     horizontal = _Axis([float(p.x.value or 0) for _, p in known])
@@ -75,16 +76,16 @@ def draw_chart(chart: Chart) -> dict[str, Any] | None:
         low, high = point.y_low, point.y_high
         marks.append(
             {
-                "number": number, "point": point, "index": i, "best": i in chart.best,
+                "number": number, "point": point, "index": i, "best": i in plot.best,
                 "x": horizontal.place(float(point.x.value or 0)), "y": 100 - vertical.place(float(point.y.value or 0)),
                 "low": 100 - vertical.place(float(low.value)) if low is not None and low.value is not None else None,
-                "high": 100 - vertical.place(float(high.value)) if high is not None and high.value is not None else None,
+                "high": None if high is None or high.value is None else 100 - vertical.place(float(high.value)),
             }
         )  # fmt: skip
     at = {m["index"]: m for m in marks}
-    line = [at[i] for i in chart.best if i in at]
+    line = [at[i] for i in plot.best if i in at]
     return {
-        "marks": marks, "line": list(zip(line, line[1:], strict=False)), "x_ticks": horizontal.list_ticks(),
+        "marks": marks, "line": list(pairwise(line)), "x_ticks": horizontal.list_ticks(),
         "y_ticks": [(100 - y, text) for y, text in vertical.list_ticks()],
         "x_log": horizontal.log, "y_log": vertical.log,
     }  # fmt: skip

@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from advisor.page import parts
 from advisor.page.blocks import (
-    Bar, Bars, Chart, Code, Json, Page, Point, Table, find_best, make_items, make_section, read_figure, read_pointer,
+    Bar,
+    Bars,
+    Cell,
+    Code,
+    Json,
+    Page,
+    Plot,
+    Point,
+    Table,
+    find_best,
+    make_items,
+    make_section,
+    read_figure,
+    read_pointer,
 )  # fmt: skip
 
 
@@ -35,14 +48,15 @@ def _contexts(answer: Json) -> Bars:
     for i, estimate in enumerate(answer["estimates"]):
         made = parts.make_memory_bars(answer, f"/estimates/{i}").bars[:1]
         length = read_figure(answer, f"/estimates/{i}/context_length", "tokens").text
-        bars += [Bar(label=f"{length}, {estimate['sequences']} at once", parts=b.parts, limit=b.limit, low=b.low, high=b.high)
+        label = f"{length}, {estimate['sequences']} at once"
+        bars += [Bar(label=label, parts=b.parts, limit=b.limit, low=b.low, high=b.high)
                  for b in made]  # fmt: skip
     return Bars(caption="GiB on the first place, by tokens of one request", bars=tuple(bars))
 
 
 def _context_table(answer: Json) -> Table:
     keys = (*parts.PARTS.values(), "total_bytes", "low_bytes", "high_bytes", "budget_bytes")
-    rows = []
+    rows: list[tuple[Cell, ...]] = []
     for i, estimate in enumerate(answer["estimates"]):
         for place in parts.list_places(answer, f"/estimates/{i}"):
             rows.append(
@@ -89,7 +103,7 @@ def _list_loads(answer: Json) -> list[int]:
     return [i for i, x in enumerate(answer.get("speed") or ()) if x.get("speed") and x["speed"].get("output_tps")]
 
 
-def _load_curve(answer: Json) -> Chart:
+def _load_curve(answer: Json) -> Plot:
     points = tuple(
         Point(
             label=f"{answer['speed'][i]['concurrency']} at once",
@@ -100,14 +114,14 @@ def _load_curve(answer: Json) -> Chart:
         )
         for i in _list_loads(answer)
     )
-    return Chart(
+    return Plot(
         caption="Throughput against latency, with bounds", x_label="seconds for one more token of a request",
         y_label="tokens/s of all requests together", points=points, best=find_best(points),
     )  # fmt: skip
 
 
 def _load_table(answer: Json) -> Table:
-    rows = tuple(
+    rows: tuple[tuple[Cell, ...], ...] = tuple(
         (
             read_figure(answer, f"/speed/{i}/concurrency", "count"),
             *(read_figure(answer, f"/speed/{i}/speed/{k}/value", f) for k, (_, f) in parts.RATES.items()),

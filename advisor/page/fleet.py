@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from advisor.page.blocks import (
-    Cell, Code, Json, Page, Paragraph, Table, make_items, make_section, read_figure, read_pointer,
+    Cell,
+    Code,
+    Json,
+    Page,
+    Paragraph,
+    Table,
+    make_items,
+    make_section,
+    read_figure,
+    read_pointer,
 )  # fmt: skip
 
 

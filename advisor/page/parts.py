@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from advisor.page.blocks import Bar, Bars, Json, Table, read_figure, read_pointer
+from advisor.page.blocks import Bar, Bars, Cell, Json, Table, read_figure, read_pointer
 
 PARTS = {
     "weights": "weights_bytes",
@@ -50,7 +50,7 @@ def make_memory_bars(answer: Json, at: str, caption: str = "Memory, GiB") -> Bar
 def make_memory_table(answer: Json, at: str) -> Table:
     """The same as a table: each part, the sum with its bounds, what is there."""
     keys = (*PARTS.values(), "total_bytes", "low_bytes", "high_bytes", "budget_bytes")
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (str(read_pointer(answer, f"{p}/name")), *(read_figure(answer, f"{p}/{k}", "gib") for k in keys))
         for p in list_places(answer, at)
     ]
@@ -60,7 +60,7 @@ def make_memory_table(answer: Json, at: str) -> Table:
 
 def make_speed_table(answer: Json, at: str) -> Table:
     """Each rate with its bounds."""
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (what, *(read_figure(answer, f"{at}/{key}/{k}", form) for k in ("low", "value", "high")))
         for key, (what, form) in RATES.items()
         if read_pointer(answer, f"{at}/{key}")
@@ -73,7 +73,7 @@ def make_speed_table(answer: Json, at: str) -> Table:
 def make_ladder(answer: Json, at: str) -> Table:
     """Requests that are held at once, by context length."""
     steps = read_pointer(answer, f"{at}/ladder") or ()
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             read_figure(answer, f"{at}/ladder/{i}/context_length", "tokens"),
             read_figure(answer, f"{at}/ladder/{i}/held", "count"),
@@ -93,7 +93,7 @@ def make_settings(settings: Mapping[str, Any] | None) -> Table:
 
 def make_trace(trace: Sequence[Json]) -> Table:
     """The rules that held, why, and their sources."""
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (str(t["rule"]), str(t.get("because") or ""), "; ".join(map(str, t.get("source") or ())))
         for t in trace
         if t.get("held")

@@ -6,7 +6,16 @@ from typing import Any
 
 from advisor.page import parts
 from advisor.page.blocks import (
-    Cell, Chart, Json, Page, Point, Table, find_best, make_items, make_section, read_figure,
+    Cell,
+    Json,
+    Page,
+    Plot,
+    Point,
+    Table,
+    find_best,
+    make_items,
+    make_section,
+    read_figure,
 )  # fmt: skip
 
 AXES = {"buy": ("price", "price"), "rent": ("monthly_cost", "cost a month")}
@@ -18,10 +27,10 @@ def make_page(answer: Json) -> Page:
     named = {k: i for k, i in (answer.get("named") or {}).items() if i is not None}
     first = options[next(iter(named.values()), 0)] if options else None
     verdict = f"{first['hardware']} for {answer['model']}, {answer['users']} at once" if first else "Nothing fits."
-    charts = [_chart(answer, axis) for axis in dict.fromkeys(str(o["axis"]) for o in options)]
+    plots = [_plot(answer, axis) for axis in dict.fromkeys(str(o["axis"]) for o in options)]
     sections = (
         make_section("The named choices", _named(answer, named)),
-        make_section("Cost against speed", *charts),
+        make_section("Cost against speed", *plots),
         make_section("All options", _options(answer)),
         make_section("What would fit", make_items(answer.get("beyond"))),
         make_section("Not offered", _refused(answer), folded=True),
@@ -34,10 +43,14 @@ def make_page(answer: Json) -> Page:
 
 def _cost_key(axis: str, option: Json) -> str:
     key = AXES.get(axis, ("price", ""))[0]
-    return key if option.get(key) is not None else next((k for k in ("price", "monthly_cost", "hourly") if option.get(k)), key)
+    return (
+        key
+        if option.get(key) is not None
+        else next((k for k in ("price", "monthly_cost", "hourly") if option.get(k)), key)
+    )
 
 
-def _chart(answer: Json, axis: str) -> Chart:
+def _plot(answer: Json, axis: str) -> Plot:
     points = tuple(
         Point(
             label=str(o["hardware"]),
@@ -50,7 +63,7 @@ def _chart(answer: Json, axis: str) -> Chart:
         if str(o["axis"]) == axis and o.get("speed") and o["speed"].get("output_tps") and o.get(_cost_key(axis, o))
     )
     what = AXES.get(axis, ("", "cost"))[1]
-    return Chart(
+    return Plot(
         caption=f"To {axis}: {what} against speed; the line joins what nothing beats in both",
         x_label=f"{what}, {answer['currency']}", y_label="tokens/s of all requests together",
         points=points, best=find_best(points),

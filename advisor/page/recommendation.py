@@ -6,7 +6,19 @@ from typing import Any
 
 from advisor.page import parts
 from advisor.page.blocks import (
-    Chart, Code, Items, Json, Page, Paragraph, Point, Table, find_best, make_items, make_section, read_figure,
+    Cell,
+    Code,
+    Items,
+    Json,
+    Page,
+    Paragraph,
+    Plot,
+    Point,
+    Table,
+    find_best,
+    make_items,
+    make_section,
+    read_figure,
 )  # fmt: skip
 
 
@@ -14,12 +26,7 @@ def make_page(answer: Json) -> Page:
     """The page of an answer of the shape `recommend`."""
     chosen = answer.get("chosen")
     if chosen is None:
-        sections = (
-            make_section("What would change that", make_items(answer.get("remedies"))),
-            make_section("Why not", make_refusals(answer)),
-            make_section("Warnings", make_items(answer.get("warnings"))),
-        )
-        return Page(title="Recommendation", verdict="Nothing fits.", tone="bad", sections=tuple(s for s in sections if s))
+        return _make_refusal(answer)
     what = " with ".join(str(x) for x in (chosen["engine"], chosen.get("model")) if x)
     version = f" {chosen['engine_version']}" if chosen.get("engine_version") else ""
     verdict = what.replace(str(chosen["engine"]), f"{chosen['engine']}{version}", 1)
@@ -53,13 +60,22 @@ def make_page(answer: Json) -> Page:
     return Page(title="Recommendation", verdict=verdict, tone=tone, sections=tuple(s for s in sections if s))
 
 
+def _make_refusal(answer: Json) -> Page:
+    sections = (
+        make_section("What would change that", make_items(answer.get("remedies"))),
+        make_section("Why not", make_refusals(answer)),
+        make_section("Warnings", make_items(answer.get("warnings"))),
+    )
+    return Page(title="Recommendation", verdict="Nothing fits.", tone="bad", sections=tuple(s for s in sections if s))
+
+
 def _quality(chosen: Json) -> Paragraph | None:
     quality = chosen.get("quality")
     if not quality:
         return None
     return Paragraph(
-        text=f"Ability for {quality['use']}: {quality['ability']:+.1f} ± {quality['spread']:.1f}, from {quality['boards']} "
-        f"tests, {quality['independent']} of them independent."
+        text=f"Ability for {quality['use']}: {quality['ability']:+.1f} ± {quality['spread']:.1f}, "
+        f"from {quality['boards']} tests, {quality['independent']} of them independent."
     )
 
 
@@ -67,7 +83,7 @@ def _label(entry: Json) -> str:
     return " ".join(str(x) for x in (entry["engine"], entry.get("quantization")) if x)
 
 
-def _compare_speed(answer: Json) -> Chart:
+def _compare_speed(answer: Json) -> Plot:
     """One request's speed against all requests' together, for the choice and the alternatives."""
     listed = ["/chosen", *(f"/alternatives/{i}" for i in range(len(answer["alternatives"])))]
     entries = [answer["chosen"], *answer["alternatives"]]
@@ -83,14 +99,14 @@ def _compare_speed(answer: Json) -> Chart:
         for at, entry in zip(listed, entries, strict=True)
         if entry.get("speed") and entry["speed"].get("ttft_s") and entry["speed"].get("output_tps")
     )
-    return Chart(
+    return Plot(
         caption="Throughput against latency, with bounds", x_label="seconds to the first token",
         y_label="tokens/s of all requests together", points=points, best=find_best(points),
     )  # fmt: skip
 
 
 def _alternatives(answer: Json) -> Table:
-    rows: list[tuple[Any, ...]] = []
+    rows: list[tuple[Cell, ...]] = []
     named = {i: name for name, i in (answer.get("named") or {}).items() if i is not None}
     for i, entry in enumerate(answer["alternatives"]):
         at = f"/alternatives/{i}"

@@ -1,4 +1,4 @@
-"""Every report in a real browser: no request, no complaint, numbers equal to the JSON, no serious fault, 320 to 1,920 px."""
+"""Every report in a real browser: no request, numbers equal to the JSON, no serious fault, 320 to 1,920 px."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def test_report(name: str, tmp_path: Path) -> None:
     assert file.stat().st_size <= 200_000
     with browser.open_browser(color_scheme="dark") as page:
         page.goto(file.as_uri())
-        assert page.asked == [file.as_uri()] and not page.complaints
+        assert page.asked == [file.as_uri()]
+        assert not page.complaints
         shown = page.eval_on_selector_all("data", "all => all.map(e => [e.value, e.dataset.at, e.textContent])")
         assert shown or name in ("compare", "nothing")
         for value, pointer, text in shown:
@@ -81,5 +82,7 @@ def test_hostile_names_are_text(tmp_path: Path) -> None:
     assert (tmp_path / "page.html").is_file(), done.stderr
     with browser.open_browser() as page:
         page.goto((tmp_path / "page.html").as_uri())
-        assert page.locator("img").count() == 0 and len(page.asked) == 1 and not page.complaints
+        assert page.locator("img").count() == 0
+        assert len(page.asked) == 1
+        assert not page.complaints
         assert hostile in page.inner_text("h1")

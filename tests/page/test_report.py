@@ -17,7 +17,8 @@ def test_writes_one_file_and_gives_the_command_status(tmp_path: Path) -> None:
     words = ("explain", "--model", "70B", "--quant", "q4", "--on", "RTX 4090")
     done = commands.advise("report", "--html", "page.html", *words, folder=tmp_path)
     assert done.returncode == commands.advise(*words).returncode == 1
-    assert [f.name for f in tmp_path.iterdir()] == ["page.html"] and not done.stdout
+    assert [f.name for f in tmp_path.iterdir()] == ["page.html"]
+    assert not done.stdout
     text = (tmp_path / "page.html").read_text()
     for tag, kind in (("style", "style-src"), ("script", "script-src")):
         inner = re.search(rf"<{tag}>(.*?)</{tag}>", text, re.S)
@@ -32,7 +33,8 @@ def test_overwrites_only_with_force(tmp_path: Path) -> None:
     (tmp_path / "page.html").write_text("mine")
     words = ("explain", "--model", "8B")
     refused = commands.advise("report", "--html", "page.html", *words, folder=tmp_path)
-    assert refused.returncode == 2 and "--force" in refused.stderr
+    assert refused.returncode == 2
+    assert "--force" in refused.stderr
     assert (tmp_path / "page.html").read_text() == "mine"
     assert commands.advise("report", "--html", "page.html", "--force", *words, folder=tmp_path).returncode == 0
     assert "<!doctype html>" in (tmp_path / "page.html").read_text()
@@ -49,7 +51,9 @@ def test_overwrites_only_with_force(tmp_path: Path) -> None:
 )
 def test_wrong_input_is_one_line(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
     done = commands.advise("report", "--html", "page.html", *words, folder=tmp_path)
-    assert done.returncode == 2 and said in done.stderr and len(done.stderr.strip().splitlines()) == 1
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
 
 

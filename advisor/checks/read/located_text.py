@@ -175,7 +175,10 @@ def _documents(source: str, where: object, first_line: int) -> list[Any]:
     except yaml.YAMLError as e:
         mark = getattr(e, "problem_mark", None)
         problem = getattr(e, "problem", None) or str(e).splitlines()[0]
-        raise BadFile(where, f"is not valid YAML: {problem}", mark.line + first_line if mark else None) from None
+        wrong = f"is not valid YAML: {problem}"
+        if "nesting depth" in problem:  # PyYAML has a bound of its own from 6.0.4 on
+            wrong = "is nested too deeply to be a real file"
+        raise BadFile(where, wrong, mark.line + first_line if mark else None) from None
     except (RecursionError, UnicodeError):
         raise BadFile(where, "is nested too deeply to be a real file") from None
 

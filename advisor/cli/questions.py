@@ -26,7 +26,7 @@ USES = {
 }
 
 
-class Question(NamedTuple):
+class Asked(NamedTuple):
     """One question. Enter takes `found`; `option` is left out of the command then."""
 
     text: str
@@ -35,8 +35,8 @@ class Question(NamedTuple):
     check: Check
 
 
-def ask(questions: Sequence[Question]) -> list[str]:
-    """The words of `advise recommend` that the answers amount to. Raises click.Abort on Ctrl-C and at the end of input."""
+def ask(questions: Sequence[Asked]) -> list[str]:
+    """The words of `advise recommend` that the answers amount to. Raises click.Abort on Ctrl-C and end of input."""
     words = ["recommend"]
     for question in questions:
         while True:
@@ -53,7 +53,7 @@ def ask(questions: Sequence[Question]) -> list[str]:
     return words
 
 
-def list_questions() -> list[Question]:
+def list_questions() -> list[Asked]:
     """What for, which model, which machine; each answer is checked as the command would."""
     from advisor.catalog import catalog
     from advisor.catalog.resolve import resolve_model
@@ -82,13 +82,13 @@ def list_questions() -> list[Question]:
         click.echo(f"  {name:12}{what}", err=True)
     click.echo(wrap_text(f"Found here: {summarise_machine(here).removeprefix('Machine: ')}") + "\n", err=True)
     return [
-        Question("What for", "--use-case", "chat", check_use),
-        Question("Which model (a name, a size as 8B, or a file)", "--model", "the ablest that fits", check_model),
-        Question('Which machine (as "2x RTX 3090, 64GB RAM")', "--on", "this", check_machine),
+        Asked("What for", "--use-case", "chat", check_use),
+        Asked("Which model (a name, a size as 8B, or a file)", "--model", "the ablest that fits", check_model),
+        Asked('Which machine (as "2x RTX 3090, 64GB RAM")', "--on", "this", check_machine),
     ]
 
 
-def start_guided(run: Callable[[list[str]], int]) -> int:
+def start_conversation(run: Callable[[list[str]], int]) -> int:
     """Ask, show the command, run it; returns its exit status."""
     words = ask(list_questions())
     click.echo(f"\n$ advise {shlex.join(words)}\n", err=True)
