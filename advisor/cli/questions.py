@@ -26,7 +26,7 @@ USES = {
 }
 
 
-class Asked(NamedTuple):
+class AdviceQuestion(NamedTuple):
     """One question. Enter takes `found`; `option` is left out of the command then."""
 
     text: str
@@ -35,7 +35,7 @@ class Asked(NamedTuple):
     check: Check
 
 
-def ask(questions: Sequence[Asked]) -> list[str]:
+def ask(questions: Sequence[AdviceQuestion]) -> list[str]:
     """The words of `advise recommend` that the answers amount to. Raises click.Abort on Ctrl-C and end of input."""
     words = ["recommend"]
     for question in questions:
@@ -53,7 +53,7 @@ def ask(questions: Sequence[Asked]) -> list[str]:
     return words
 
 
-def list_questions() -> list[Asked]:
+def list_questions() -> list[AdviceQuestion]:
     """What for, which model, which machine; each answer is checked as the command would."""
     from advisor.catalog import catalog
     from advisor.catalog.resolve import resolve_model
@@ -82,9 +82,9 @@ def list_questions() -> list[Asked]:
         click.echo(f"  {name:12}{what}", err=True)
     click.echo(wrap_text(f"Found here: {summarise_machine(here).removeprefix('Machine: ')}") + "\n", err=True)
     return [
-        Asked("What for", "--use-case", "chat", check_use),
-        Asked("Which model (a name, a size as 8B, or a file)", "--model", "the ablest that fits", check_model),
-        Asked('Which machine (as "2x RTX 3090, 64GB RAM")', "--on", "this", check_machine),
+        AdviceQuestion("What for", "--use-case", "chat", check_use),
+        AdviceQuestion("Which model (a name, a size as 8B, or a file)", "--model", "the ablest that fits", check_model),
+        AdviceQuestion('Which machine (as "2x RTX 3090, 64GB RAM")', "--on", "this", check_machine),
     ]
 
 
