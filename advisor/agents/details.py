@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from advisor.agents.short_answers import LIMIT, Json, KeptAnswers, measure
 from advisor.errors import BadInput, UnknownName
 from advisor.near import near_matches
@@ -69,9 +67,3 @@ def _items(value: list[Any], handle: str, pointer: str, start: int) -> Json:
     return {
         "handle": handle, "pointer": pointer, "items": out, "of": len(value), "next": end if end < len(value) else None,
     }  # fmt: skip
-
-
-def to_json(answer: Any) -> Any:
-    """An answer of the library as plain JSON."""
-    body = answer.to_dict() if hasattr(answer, "to_dict") else answer
-    return msgspec.json.decode(msgspec.json.encode(body))

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import advisor
-from advisor.agents.details import read_details, to_json
+from advisor.agents.details import read_details
 from advisor.agents.short_answers import LIMIT, KeptAnswers, fit, measure
 from advisor.agents.tools import TOOLS, Session, call_tool
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
+from advisor.operations.answers import to_json
 
 RULES = catalog([shipped_root()])
 COMPOSE = "services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: [Qwen/Qwen3-8B, --swap-space, '4'], gpus: all}}\n"
