@@ -55,6 +55,8 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
     except (RuntimeError, ValueError):  # `~somebody` that there is not, or a zero byte
         path = Path(name)
     if _is_path(name, path) and not is_address(name, rules):
+        if are_local_models_refused():
+            raise BadInput(f"{_shown(name)} is a path, and no file is read for a question from outside: name the model")
         return _from_path(name, path, rules)
     bare = strip_address(name, rules)
     try:
@@ -168,6 +170,8 @@ def choose_file_format(found: ResolvedModel, asked: str | None, rules: Catalog) 
 def _is_path(name: str, path: Path) -> bool:
     if name.startswith((".", "/", "~")) or name.endswith((".gguf", ".json", ".safetensors")):
         return True
+    if are_local_models_refused():
+        return False
     try:
         return path.is_dir() and (path / "config.json").exists()
     except (OSError, ValueError):

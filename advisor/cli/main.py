@@ -31,6 +31,7 @@ COMMANDS = {
     "lock": ("advisor.cli.lock", "Pin the dimensions of a private model for `advise check`."),
     "facts": ("advisor.cli.facts", "How old the facts are, and how each family is refreshed."),
     "rules": ("advisor.cli.rules", "Check rule files of your own; JSON Schemas for editors."),
+    "serve": ("advisor.cli.serve", "The same answers over HTTP, and a page with sliders."),
     "mcp": ("advisor.cli.mcp", "The same answers for agents, over the Model Context Protocol."),
     "probe": ("advisor.cli.probe", "What this machine has."),
     "list": ("advisor.cli.list", "Print the catalogues: engines, models, accelerators, quantizations, guides, rules."),

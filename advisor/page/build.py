@@ -62,7 +62,7 @@ def build_page(
     page = make_page(kind, answer)
     launch = make_section("Launch files", *(Code(label=name, text=text) for name, text in files), folded=True)
     sections = (*page.sections, *((launch,) if launch else ()))
-    env = _environment()
+    env = make_environment()
     style, script = (env.get_template(f"page/{n}").render() for n in ("page.css", "page.js"))
     text: str = env.get_template("page/page.html").render(
         page=page, sections=sections, command=command, made=made, style=style, script=script,
@@ -84,12 +84,13 @@ def _cut(text: str) -> str:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Any:
+def make_environment() -> Any:
+    """Jinja's sandbox over the shipped templates alone: a page's policy rests on them."""
     from jinja2 import FileSystemLoader, StrictUndefined
     from jinja2.sandbox import ImmutableSandboxedEnvironment
 
     env: Any = ImmutableSandboxedEnvironment(
-        loader=FileSystemLoader([str(template_roots()[-1])]),  # the shipped ones: a page's policy rests on them
+        loader=FileSystemLoader([str(template_roots()[-1])]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,0 +1,58 @@
+"""`advise serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from advisor.cli import options
+
+
+@click.command(
+    "serve",
+    epilog="""\b
+Examples:
+  advise serve                                  a page at http://127.0.0.1:8642/
+  advise serve --port 9000
+  ADVISOR_API_KEY=$(openssl rand -hex 16) advise serve --host 0.0.0.0 --allow-host gpu1.example.org
+  curl http://127.0.0.1:8642/v1/explain -H 'Content-Type: application/json' \\
+    -d '{"model": "llama3.1:8b", "hardware": "RTX 4090"}'
+
+POST /v1/recommend, explain, estimate, check, hardware and fleet/plan answer as the
+commands do with --json; /openapi.json describes them, /healthz and /metrics are
+for operators. No file of this machine is read for a client, and nothing is written.
+Exit status: 0 when it is stopped, 2 it cannot start.
+""",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True, help="0: any that is free.")
+@click.option("--allow-host", multiple=True, metavar="NAME", help="A name that clients call this server by; repeatable.")
+@click.option(
+    "--api-key-file",
+    type=click.Path(exists=True, dir_okay=False),
+    help="File with the key that clients must send, or ADVISOR_API_KEY. Needed where others reach the address.",
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 3600), default=60, show_default=True, help="Most seconds of an answer."
+)
+@options.add_rules_option
+def command(host: str, port: int, allow_host: tuple[str, ...], api_key_file: str | None, timeout: float) -> int:
+    """Answer over HTTP: a page with sliders, JSON for programs."""
+    from advisor.web.limits import make_limits
+    from advisor.web.server import serve
+
+    limits = make_limits(host, allow_host, _read_key(api_key_file), timeout)
+    serve(host, port, limits, options.list_rule_roots(), lambda address: click.echo(f"{address} (Ctrl-C ends)", err=True))
+    return 0
+
+
+def _read_key(file: str | None) -> str | None:
+    """The API key of a file, or of the environment."""
+    import os
+
+    if file is not None:
+        from advisor.files import read_text
+
+        return read_text(Path(file), 4096).strip()
+    return os.environ.get("ADVISOR_API_KEY") or None

@@ -1,0 +1,1 @@
+"""`advise serve`: the answers over HTTP with OpenAPI, metrics, and a page with sliders."""

@@ -1,0 +1,152 @@
+"""The ASGI application: routes, statuses of errors, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from advisor.catalog import Catalog
+from advisor.errors import AdvisorError
+from advisor.machines.types import Machine
+from advisor.near import near_matches
+from advisor.web.guard import Application, guard
+from advisor.web.limits import ServerLimits
+from advisor.web.metrics import Metrics
+from advisor.web.page import make_file
+from advisor.web.questions import PATHS, answer_estimate, answer_estimates, answer_operation
+from advisor.web.workers import Workers
+
+JSON = "application/json"
+LINES = "application/x-ndjson"
+STATUS = {"busy": 503, "too_long": 504, "method": 405, "not_found": 404}  # of an error's code; 400 for all others
+ESTIMATES = 2  # threads for estimates: one works, one reads its request meanwhile
+
+
+def make_application(rules: Catalog, limits: ServerLimits) -> Application:
+    """The application behind its guard."""
+    quick, slow = Workers(limits, ESTIMATES), Workers(limits, max(2, os.cpu_count() or 2))
+    metrics = Metrics()
+    machines: dict[str, Machine] = {}
+
+    async def estimate(request: Request) -> Response:
+        lines = request.headers["content-type"].startswith(LINES)
+        work = answer_estimates if lines else answer_estimate
+        found = await quick.answer(work, await request.body(), rules, machines)
+        return Response(found, media_type=LINES if lines else JSON)
+
+    def ask(path: str) -> Callable[[Request], Any]:
+        async def answer(request: Request) -> Response:
+            found = await slow.answer(answer_operation, path, await request.body(), rules)
+            return Response(found, media_type=JSON)
+
+        return answer
+
+    async def show_metrics(request: Request) -> Response:
+        return Response(metrics.write(quick.waiting + slow.waiting), media_type="text/plain; version=0.0.4")
+
+    async def openapi(request: Request) -> Response:
+        return Response(await asyncio.to_thread(_write_openapi), media_type=JSON)
+
+    async def file(request: Request) -> Response:
+        text, kind = await asyncio.to_thread(make_file, request.url.path, rules)
+        return Response(text, media_type=kind)
+
+    async def catalogue(request: Request) -> Response:
+        from advisor.web.page import list_names
+
+        return Response(await asyncio.to_thread(list_names, rules), media_type=JSON)
+
+    @asynccontextmanager
+    async def live(_: Any) -> AsyncIterator[None]:
+        yield
+        quick.close()
+        slow.close()
+
+    routes = [
+        Route("/", file, methods=["GET"]),
+        Route("/page.css", file, methods=["GET"]),
+        Route("/page.js", file, methods=["GET"]),
+        Route("/names.json", catalogue, methods=["GET"]),
+        Route("/healthz", _say_health, methods=["GET"]),
+        Route("/metrics", show_metrics, methods=["GET"]),
+        Route("/openapi.json", openapi, methods=["GET"]),
+        Route("/v1/estimate", estimate, methods=["POST"]),
+        *(Route(path, ask(path), methods=["POST"]) for path in PATHS),
+    ]
+    known = [r.path for r in routes]
+    handlers: Any = {AdvisorError: _refuse, HTTPException: _make_refusal(known), Exception: _fail}
+    app = Starlette(routes=routes, exception_handlers=handlers, lifespan=live)
+    return _measure(guard(app, limits), metrics, frozenset(known))
+
+
+async def _say_health(request: Request) -> Response:
+    return PlainTextResponse("ok\n")
+
+
+@lru_cache(maxsize=1)
+def _write_openapi() -> bytes:
+    from advisor.web.openapi import make_openapi
+
+    return msgspec.json.encode(make_openapi())
+
+
+def _refuse(request: Request, error: Any) -> Response:
+    status = STATUS.get(error.code, 400)
+    body = {"code": error.code, "message": " ".join(error.message.split())[:1000], "near": list(error.near)[:10]}
+    headers = {"retry-after": "1"} if status == 503 else None
+    return Response(msgspec.json.encode({"error": body}), status, headers, JSON)
+
+
+def _make_refusal(known: list[str]) -> Callable[[Request, Any], Response]:
+    def refuse(request: Request, error: Any) -> Response:
+        path = request.url.path
+        if error.status_code == 405:
+            fault = AdvisorError("method", f"{request.method} {path[:80]} is not answered")
+        else:
+            fault = AdvisorError("not_found", f"there is no {path[:80]}", near_matches(path, known))
+        return _refuse(request, fault)
+
+    return refuse
+
+
+def _fail(request: Request, error: Exception) -> Response:
+    body = {"code": "internal", "message": "this should not happen: the server's log has more", "near": []}
+    return Response(msgspec.json.encode({"error": body}), 500, media_type=JSON)
+
+
+def _measure(inner: Application, metrics: Metrics, known: frozenset[str]) -> Application:
+    """Counts requests and their times by path and status."""
+
+    async def measured(scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            return await inner(scope, receive, send)
+        begun, status = time.perf_counter(), 500
+
+        async def note(message: Any) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+            await send(message)
+
+        path = scope["path"] if scope["path"] in known else "other"
+        metrics.in_flight.inc()
+        try:
+            await inner(scope, receive, note)
+        finally:
+            metrics.in_flight.dec()
+            metrics.requests.labels(path, str(status)).inc()
+            metrics.seconds.labels(path).observe(time.perf_counter() - begun)
+
+    return measured
