@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import msgspec
 
+from advisor.catalog.local_models import are_local_models_refused
 from advisor.catalog.store import Catalog
 from advisor.errors import AmbiguousName, BadFile, BadInput, UnknownName
 from advisor.models.types import Model

@@ -34,8 +34,8 @@ def list_names(rules: Catalog) -> bytes:
 
 def _find_names(rules: Catalog) -> dict[str, Any]:
     return {
-        "models": [r.id for r in rules.model_rows()],
-        "engines": [e.id for e in rules.engines()],
-        "hardware": [a.name for a in rules.accelerators()],
-        "quantizations": [q.id for q in rules.quantizations()],
+        "models": rules.model_ids(),
+        "engines": [e.id for e in rules.engines().values() if e.kind == "engine"],
+        "hardware": [a.name for a in rules.accelerators().values()],
+        "quantizations": list(rules.quantizations()),
     }
