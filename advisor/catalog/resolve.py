@@ -42,6 +42,7 @@ class AmbiguousModel(AmbiguousName):
 
 
 SHOWN = 8  # choices in a message
+LONGEST_NAME = 4096  # characters, as of a path
 
 
 def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
@@ -51,6 +52,8 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
     """
     from advisor.catalog.model_spellings import is_address, strip_address
 
+    if len(name) > LONGEST_NAME:
+        raise UnknownName("model", name)
     try:
         path = Path(name).expanduser()
     except (RuntimeError, ValueError):  # `~somebody` that there is not, or a zero byte

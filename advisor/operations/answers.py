@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from advisor.catalog.local_models import are_local_models_refused
 from advisor.errors import BadInput
 from advisor.operations.types import Json, OperationContext
 
@@ -31,6 +32,8 @@ def _model_name(context: OperationContext, given: Json) -> str | None:
     if name is None:
         return None
     text = str(name)
+    if are_local_models_refused():
+        return text  # a path is refused where models are found
     looks = text.startswith((".", "/", "~")) or "\\" in text or text.endswith((".gguf", ".json", ".safetensors"))
     if looks or (context.folder / text).exists():
         return str(find_file(context, text))

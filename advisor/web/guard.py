@@ -85,21 +85,27 @@ async def _read_body(receive: Receive, headers: dict[str, str]) -> bytes:
         raise Refusal(415, "content_encoding", "compressed bodies are not read")
     too_large = Refusal(413, "too_large", f"a body has at most {bounds.MAX_BODY:,} bytes")
     length = headers.get("content-length", "")
-    if length.isdecimal() and int(length) > bounds.MAX_BODY:
+    if length.isdecimal() and int(length) > bounds.MOST_DISCARDED:
         raise too_large
     loop = asyncio.get_running_loop()
-    begun, body = loop.time(), bytearray()
+    begun, body, size = loop.time(), bytearray(), 0
     while True:
-        left = begun + bounds.BODY_GRACE_S + len(body) / bounds.LEAST_RATE - loop.time()
+        until = begun + bounds.BODY_GRACE_S + len(body) / bounds.LEAST_RATE
         try:
-            message = await asyncio.wait_for(receive(), left)
+            message = await asyncio.wait_for(receive(), until - loop.time())
         except (TimeoutError, asyncio.TimeoutError):
-            raise Refusal(408, "too_slow", "the body did not come in time") from None
+            late = Refusal(408, "too_slow", "the body did not come in time")
+            raise (too_large if size > bounds.MAX_BODY else late) from None
         if message["type"] == "http.disconnect":
             raise Refusal(400, "incomplete", "the body is incomplete")
+        size += len(message.get("body", b""))
+        if size > bounds.MAX_BODY:
+            # read on for a while, and keep nothing: most clients look for an answer when they have sent all
+            if size > bounds.MOST_DISCARDED or not message.get("more_body"):
+                raise too_large
+            begun, body = (loop.time(), bytearray()) if body else (begun, body)
+            continue
         body += message.get("body", b"")
-        if len(body) > bounds.MAX_BODY:
-            raise too_large
         if not message.get("more_body"):
             return bytes(body)
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from advisor.errors import BadInput
 
 MAX_BODY = 2**20  # bytes
+MOST_DISCARDED = 2**24  # bytes of a body that is too large: read, not kept, so that its sender sees the answer
 BODY_GRACE_S = 0.6  # until a body is complete, and one second more for each LEAST_RATE bytes that have come
 LEAST_RATE = 32_768  # bytes a second
 HEADER_S = 0.8  # until the head of a request is complete
