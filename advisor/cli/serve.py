@@ -27,7 +27,9 @@ Exit status: 0 when it is stopped, 2 it cannot start.
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True, help="0: any that is free.")
-@click.option("--allow-host", multiple=True, metavar="NAME", help="A name that clients call this server by; repeatable.")
+@click.option(
+    "--allow-host", multiple=True, metavar="NAME", help="A name that clients call this server by; repeatable."
+)
 @click.option(
     "--api-key-file",
     type=click.Path(exists=True, dir_okay=False),
@@ -43,7 +45,9 @@ def command(host: str, port: int, allow_host: tuple[str, ...], api_key_file: str
     from advisor.web.server import serve
 
     limits = make_limits(host, allow_host, _read_key(api_key_file), timeout)
-    serve(host, port, limits, options.list_rule_roots(), lambda address: click.echo(f"{address} (Ctrl-C ends)", err=True))
+    serve(
+        host, port, limits, options.list_rule_roots(), lambda address: click.echo(f"{address} (Ctrl-C ends)", err=True)
+    )
     return 0
 
 

@@ -131,7 +131,8 @@ def _measure(inner: Application, metrics: Metrics, known: frozenset[str]) -> App
 
     async def measured(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
-            return await inner(scope, receive, send)
+            await inner(scope, receive, send)
+            return
         begun, status = time.perf_counter(), 500
 
         async def note(message: Any) -> None:

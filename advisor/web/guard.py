@@ -21,7 +21,7 @@ OPEN_PATHS = ("/healthz", "/", "/page.css", "/page.js")  # without a key: they t
 HEADERS = [
     (b"cache-control", b"no-store"),
     (b"content-security-policy",
-     b"default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
+     b"default-src 'none'; img-src data:; style-src 'self'; script-src 'self'; connect-src 'self'; base-uri 'none'; "
      b"form-action 'none'; frame-ancestors 'none'"),
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"referrer-policy", b"no-referrer"),
@@ -42,14 +42,16 @@ def guard(inner: Application, limits: ServerLimits) -> Application:
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            return await inner(scope, receive, send)
+            await inner(scope, receive, send)
+            return
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
         sender = _add_headers(send)
         try:
             _check_sender(scope, headers, limits)
             body = await _read_body(receive, headers) if scope["method"] not in ("GET", "HEAD") else b""
         except Refusal as e:
-            return await refuse(sender, e)
+            await refuse(sender, e)
+            return
 
         sent = False
 

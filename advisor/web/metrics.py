@@ -13,13 +13,12 @@ class Metrics:
     """What one server counts."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        of = {"registry": self.registry}
-        self.requests = Counter("advise_requests", "Requests by path and status", ("path", "status"), **of)
-        self.seconds = Histogram("advise_request_seconds", "Time of requests", ("path",), buckets=BOUNDS, **of)
-        self.in_flight = Gauge("advise_requests_in_flight", "Requests that are being answered", **of)
-        self.waiting = Gauge("advise_answers_waiting", "Answers that are worked out or wait for it", **of)
-        build = Gauge("advise_build_info", "The version that answers", ("version",), **of)
+        self.registry = registry = CollectorRegistry()
+        self.requests = Counter("advise_requests", "Requests by path and status", ("path", "status"), registry=registry)
+        self.seconds = Histogram("advise_request_seconds", "Time", ("path",), buckets=BOUNDS, registry=registry)
+        self.in_flight = Gauge("advise_requests_in_flight", "Requests that are being answered", registry=registry)
+        self.waiting = Gauge("advise_answers_waiting", "Answers that are worked out or wait for it", registry=registry)
+        build = Gauge("advise_build_info", "The version that answers", ("version",), registry=registry)
         build.labels(__version__).set(1)
 
     def write(self, waiting: int) -> bytes:

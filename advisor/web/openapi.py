@@ -42,7 +42,7 @@ def make_openapi() -> dict[str, Any]:
         "info": {
             "title": "advisor",
             "version": __version__,
-            "summary": "Which engine, whether it fits, how fast it will be, what to buy, and the command that starts it",
+            "summary": "Which engine, whether it fits, how fast it will be, what to buy, and how to start it",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": dict(sorted(paths.items())),

@@ -46,7 +46,7 @@ PATHS: dict[str, tuple[Operation, str]] = {
         _take_files(
             OPERATIONS["fleet_plan"],
             {
-                "nodes": "The text of `kubectl get nodes -o json`, `scontrol show node -o`, or own YAML (docs/fleet.md)",
+                "nodes": "Text of `kubectl get nodes -o json`, `scontrol show node -o` or own YAML (docs/fleet.md)",
                 "models": "The text of a file of models to serve (docs/fleet.md)",
             },
             ("nodes", "models"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from advisor.catalog import catalog
@@ -52,7 +53,7 @@ def make_protocol() -> Any:
     class TimedProtocol(H11Protocol):
         def connection_made(self, transport: Any) -> None:
             super().connection_made(transport)
-            self._deadline = self.loop.call_later(bounds.HEADER_S, self._give_up)
+            self._deadline: asyncio.TimerHandle | None = self.loop.call_later(bounds.HEADER_S, self._give_up)
 
         def data_received(self, data: bytes) -> None:
             # a request on a connection that was kept begins with its first byte
@@ -73,7 +74,9 @@ def make_protocol() -> Any:
         def _give_up(self) -> None:
             self._deadline = None
             if not self.transport.is_closing():
-                body = b'{"error":{"code":"too_slow","message":"the head of the request did not come in time","near":[]}}'
+                body = (
+                    b'{"error":{"code":"too_slow","message":"the head of the request did not come in time","near":[]}}'
+                )
                 self.transport.write(
                     b"HTTP/1.1 408 Request Timeout\r\ncontent-type: application/json\r\nconnection: close\r\n"
                     b"content-length: %d\r\n\r\n%s" % (len(body), body)

@@ -24,7 +24,9 @@ class TooLong(AdvisorError):
     """An answer took longer than this server allows."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__("too_long", f"the answer took longer than {seconds:g} s: narrow the question, or use --timeout")
+        super().__init__(
+            "too_long", f"the answer took longer than {seconds:g} s: narrow the question, or use --timeout"
+        )
 
 
 class Workers:

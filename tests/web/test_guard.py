@@ -152,7 +152,9 @@ def test_any_text_as_host_and_origin(text: str) -> None:
     """Only names that the server has are known, whatever stands around them."""
     known = is_known_host(text, LIMITS)
     assert not known or any(name in text.lower() for name in LOOPBACK_NAMES)
-    assert not is_own_origin(text, "localhost:80") or text.lower().startswith(("http://localhost:80", "https://localhost:80"))
+    assert not is_own_origin(text, "localhost:80") or text.lower().startswith(
+        ("http://localhost:80", "https://localhost:80")
+    )
 
 
 def test_hosts() -> None:
