@@ -18,7 +18,7 @@ from advisor.decision.evaluate import evaluate_guide
 from advisor.decision.facts import compute_facts
 from advisor.decision.filters import judge_engine
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
-from advisor.errors import AdvisorError
+from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.models.native import native_format
 from advisor.planning.search import find_best_plan
@@ -121,7 +121,7 @@ class HardwareSearch:
                 return (
                     formats.choose_format(asked or self.found.quantization, entry, model, self.rules).quantization.id,
                 )
-            except AdvisorError:
+            except BadInput:  # not of this engine; a name that nobody knows is the asker's fault
                 return ()
         kin = formats.format_family(entry, self.rules)
         if kin == "gguf":

@@ -18,7 +18,7 @@ from advisor.advice.price_list import count_days_old
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
-from advisor.errors import BadInput
+from advisor.errors import BadInput, UnknownName
 
 RULES = catalog([shipped_root()])
 BUDGET = load_budget_rules(RULES)
@@ -243,3 +243,9 @@ def test_amounts_as_people_write_them(text: str, amount: float, currency: str, p
 def test_amounts_that_mean_nothing(text: str) -> None:
     with pytest.raises(BadInput):
         money.parse_money(text, "--budget", {"EUR": 0.9, "USD": 1.0})
+
+
+def test_an_unknown_format_is_no_question_of_money() -> None:
+    done = run("--model", "8B", "--quant", "Q4_KMM", "--budget", "3000EUR")
+    assert isinstance(done.exception, UnknownName)
+    assert "Q4_K_M" in done.exception.near
