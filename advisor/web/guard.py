@@ -29,7 +29,7 @@ HEADERS = [
 ]  # fmt: skip
 
 
-class Refusal(Exception):
+class RefusedRequest(Exception):
     """A request that is not answered: status, code, one line."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
@@ -49,7 +49,7 @@ def guard(inner: Application, limits: ServerLimits) -> Application:
         try:
             _check_sender(scope, headers, limits)
             body = await _read_body(receive, headers) if scope["method"] not in ("GET", "HEAD") else b""
-        except Refusal as e:
+        except RefusedRequest as e:
             await refuse(sender, e)
             return
 
@@ -70,22 +70,22 @@ def guard(inner: Application, limits: ServerLimits) -> Application:
 def _check_sender(scope: Scope, headers: dict[str, str], limits: ServerLimits) -> None:
     host = headers.get("host")
     if not bounds.is_known_host(host, limits):
-        raise Refusal(421, "host", "this server is not called that: name it with --allow-host")
+        raise RefusedRequest(421, "host", "this server is not called that: name it with --allow-host")
     if not bounds.is_own_origin(headers.get("origin"), host) or headers.get("sec-fetch-site") == "cross-site":
-        raise Refusal(403, "origin", "a page of another origin may not ask")
+        raise RefusedRequest(403, "origin", "a page of another origin may not ask")
     if scope["path"] not in OPEN_PATHS and not bounds.has_key(headers.get("authorization"), limits):
-        raise Refusal(401, "api_key", "an API key is needed: Authorization: Bearer KEY")
+        raise RefusedRequest(401, "api_key", "an API key is needed: Authorization: Bearer KEY")
     if scope["method"] not in ("GET", "HEAD", "POST"):
-        raise Refusal(405, "method", "GET and POST are answered")
+        raise RefusedRequest(405, "method", "GET and POST are answered")
 
 
 async def _read_body(receive: Receive, headers: dict[str, str]) -> bytes:
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in JSON_TYPES:
-        raise Refusal(415, "content_type", f"the body is JSON: Content-Type: {JSON_TYPES[0]}")
+        raise RefusedRequest(415, "content_type", f"the body is JSON: Content-Type: {JSON_TYPES[0]}")
     if headers.get("content-encoding", "identity") != "identity":
-        raise Refusal(415, "content_encoding", "compressed bodies are not read")
-    too_large = Refusal(413, "too_large", f"a body has at most {bounds.MAX_BODY:,} bytes")
+        raise RefusedRequest(415, "content_encoding", "compressed bodies are not read")
+    too_large = RefusedRequest(413, "too_large", f"a body has at most {bounds.MAX_BODY:,} bytes")
     length = headers.get("content-length", "")
     if length.isdecimal() and int(length) > bounds.MOST_DISCARDED:
         raise too_large
@@ -96,10 +96,10 @@ async def _read_body(receive: Receive, headers: dict[str, str]) -> bytes:
         try:
             message = await asyncio.wait_for(receive(), until - loop.time())
         except (TimeoutError, asyncio.TimeoutError):
-            late = Refusal(408, "too_slow", "the body did not come in time")
+            late = RefusedRequest(408, "too_slow", "the body did not come in time")
             raise (too_large if size > bounds.MAX_BODY else late) from None
         if message["type"] == "http.disconnect":
-            raise Refusal(400, "incomplete", "the body is incomplete")
+            raise RefusedRequest(400, "incomplete", "the body is incomplete")
         size += len(message.get("body", b""))
         if size > bounds.MAX_BODY:
             # read on for a while, and keep nothing: most clients look for an answer when they have sent all
@@ -112,7 +112,7 @@ async def _read_body(receive: Receive, headers: dict[str, str]) -> bytes:
             return bytes(body)
 
 
-async def refuse(send: Send, refusal: Refusal) -> None:
+async def refuse(send: Send, refusal: RefusedRequest) -> None:
     """Sends a refusal as every error is sent. The connection ends: what is left of the body is not read."""
     error = {"error": {"code": refusal.code, "message": refusal.message, "near": []}}
     headers = [(b"content-type", b"application/json"), (b"connection", b"close")]

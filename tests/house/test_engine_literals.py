@@ -28,6 +28,7 @@ NAMED: dict[tuple[str, str], str] = {
 # (module, text) -> why it is no version of an engine, or has to stand in code
 VERSIONS: dict[tuple[str, str], str] = {
     ("advisor/__init__.py", "0.1.0"): "our own version",
+    ("advisor/web/openapi.py", "3.1.0"): "the version of OpenAPI that is written",
     ("advisor/checks/report/format_sarif.py", "2.1.0"): "the version of SARIF that is written",
     ("advisor/checks/report/format_sarif.py", "8.0"): "a security severity of GitHub's code scanning",
     ("advisor/checks/report/format_sarif.py", "5.0"): "a security severity of GitHub's code scanning",
