@@ -100,15 +100,18 @@ class CheckReport(Record, frozen=True, kw_only=True):
     files: int = 0
     rules: int = 0  # rules in force
     asked_fit: bool = True
+    fail_on: str = "error"
+    strict: bool = False
 
-    def status(self, fail_on: str = "error", strict: bool = False) -> int:
+    def status(self) -> int:
         """Exit status: 1 does not fit or findings at or above the threshold, 2 cannot tell, 0 all well."""
-        least = ORDER["warning" if strict and fail_on == "error" else fail_on] if fail_on != "none" else -1
+        threshold = "warning" if self.strict and self.fail_on == "error" else self.fail_on
+        least = ORDER[threshold] if threshold != "none" else -1
         if any(ORDER[f.severity] <= least for f in self.findings if f.phase != CONFIGURATION):
             return 1
         if self.asked_fit and any(d.fits is False for d in self.deployments):
             return 1
-        if any(strict or not p.passed_over for p in self.problems) or (
+        if any(self.strict or not p.passed_over for p in self.problems) or (
             self.asked_fit and any(d.fits is None for d in self.deployments)
         ):
             return 2

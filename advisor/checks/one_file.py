@@ -35,6 +35,7 @@ class CheckOptions(NamedTuple):
     ignore: tuple[str, ...] = ()
     suppressions: bool = True
     speed: bool = False
+    fail_on: str = "error"  # least severity that makes the exit status 1, or "none"
     strict: bool = False  # rules that are errors only then (`strict` of their entries)
     root: str | None = None  # no file outside of this folder is read, whatever a file names
     named: frozenset[str] = frozenset()  # files that were named one by one, not found in a folder

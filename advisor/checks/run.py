@@ -143,4 +143,6 @@ def collect_report(results: Sequence[FileResult], rules: int, options: CheckOpti
         files=files,
         rules=rules,
         asked_fit=options.fit,
+        fail_on=options.fail_on,
+        strict=options.strict,
     )

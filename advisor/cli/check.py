@@ -103,6 +103,7 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
         select=_words(given["select"]) or tuple(settings.get("select", ())),
         ignore=(*_words(given["ignore"]), *settings.get("ignore", ())),
         suppressions=not given["no_suppressions"],
+        fail_on=given["fail_on"],
         strict=given["strict"],
         named=frozenset(paths),
     )
@@ -142,7 +143,7 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
             click.echo("advise: no launch of an inference engine was found", err=True)
         if given["must_find"] and not given["exit_zero"]:
             return 2
-    return 0 if given["exit_zero"] else found.status(given["fail_on"], given["strict"])
+    return 0 if given["exit_zero"] else found.status()
 
 
 def load_rules() -> Any:

@@ -166,3 +166,26 @@ def test_metrics(local: server.Server) -> None:
     before = count()
     server.ask(local, "/v1/explain", {"model": "8B"})
     assert count() == before + 1
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (
+            "services: {s: {image: 'ghcr.io/ggml-org/llama.cpp:server-cuda', gpus: all,"
+            " command: [-hf, 'bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M', -c, '4096']}}",
+            0,
+        ),
+        (
+            "services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: [meta-llama/Llama-3.3-70B-Instruct], gpus: all}}\n",
+            1,
+        ),
+        ("services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: [somebody/nobody-knows], gpus: all}}\n", 2),
+    ],
+)
+def test_a_gate_reads_the_exit_status(local: server.Server, text: str, status: int, tmp_path: Path) -> None:
+    answer = server.ask(local, "/v1/check", {"text": text, "name": "compose.yaml", "hardware": "RTX 4090"})[1]
+    (tmp_path / "compose.yaml").write_text(text)
+    done = commands.advise("check", "compose.yaml", "--on", "RTX 4090", "--json", folder=tmp_path)
+    assert done.returncode == answer["summary"]["exit_status"] == status
+    assert json.loads(done.stdout)["summary"]["exit_status"] == status

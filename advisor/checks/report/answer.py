@@ -37,6 +37,7 @@ class CheckSummary(Record, frozen=True, kw_only=True):
     warnings: int
     infos: int
     rules_skipped: int
+    exit_status: int  # 0 starts and fits, 1 does not, 2 cannot tell
 
 
 class CheckAnswer(Record, frozen=True, kw_only=True):
@@ -66,6 +67,7 @@ def as_json(report: CheckReport) -> CheckAnswer:
             warnings=levels.count("warning"),
             infos=levels.count("info"),
             rules_skipped=len(report.skipped),
+            exit_status=report.status(),
         ),
     )
 
