@@ -19,6 +19,7 @@ from advisor.advice.money import Money
 from advisor.advice.types import Advice
 from advisor.catalog import Catalog, catalog
 from advisor.checks.findings import CheckReport
+from advisor.decoding import convert
 from advisor.deployment import Deployment, Estimate, Workload
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest
@@ -234,7 +235,7 @@ def _load(fields: Mapping[str, Any]) -> Workload:
 
 def _request(fields: Mapping[str, Any]) -> HardwareRequest:
     try:
-        return msgspec.convert(fields, HardwareRequest)
+        return convert(fields, HardwareRequest)
     except msgspec.ValidationError as e:
         raise BadInput(f"hardware: {e}") from None
 

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from advisor.catalog import Catalog
+from advisor.decoding import decode_json
 from advisor.deployment import Estimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import MOST_BYTES, EstimateRequest, LoadSpec, error_as_json
@@ -14,8 +15,6 @@ from advisor.files import MAX_DEPTH, nesting
 from advisor.machines.types import Machine
 from advisor.near import unknown_options
 from advisor.planning.estimates import answer_request
-
-_DECODER = msgspec.json.Decoder(EstimateRequest)
 
 
 def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> dict[str, Any]:
@@ -46,7 +45,7 @@ def estimate_line(
 def request(line: bytes) -> EstimateRequest:
     """A request in JSON. Raises BadInput."""
     try:
-        return _DECODER.decode(line)
+        return decode_json(line, EstimateRequest)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
         unknown = _unknown(line) if "unknown field" in str(e) else None  # msgspec's words
         raise unknown or BadInput(f"not a deployment: {e}") from None
@@ -55,7 +54,7 @@ def request(line: bytes) -> EstimateRequest:
 def _unknown(line: bytes) -> BadInput | None:
     """The error for a request with fields that no request has; None for text that is wrong otherwise, too."""
     try:
-        given = msgspec.json.decode(line, type=dict[str, Any])
+        given = decode_json(line, dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeError):
         return None
     load = given.get("workload")

@@ -16,6 +16,7 @@ import msgspec
 from advisor import engines
 from advisor.catalog.roots import data_dir
 from advisor.catalog.types import Engine
+from advisor.decoding import decode_json
 from advisor.deployment import Correction, Deployment
 from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.engines.versions import version_key
@@ -95,7 +96,7 @@ def load_residuals() -> tuple[MemoryResidual, ...]:
     if not where.exists():
         return ()
     try:
-        return msgspec.json.decode(read_bytes(where, LIMIT), type=ResidualHistory).residuals
+        return decode_json(read_bytes(where, LIMIT), ResidualHistory).residuals
     except (msgspec.MsgspecError, RecursionError) as e:
         raise BadFile(
             where, f"is no file of `advise calibrate` ({e}); `advise calibrate --forget` removes it"

@@ -9,6 +9,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.types import Accelerator, Engine, Quantization
+from advisor.decoding import convert
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate_memory
@@ -103,7 +104,7 @@ def _smallest_number(
 
 def _vendor(card: Accelerator) -> Vendor:
     try:
-        vendor: Vendor = msgspec.convert(card.vendor, Vendor)
+        vendor: Vendor = convert(card.vendor, Vendor)
         return vendor
     except msgspec.ValidationError:
         return "unknown"

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.decoding import convert
 from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.near import near_matches
@@ -36,7 +37,7 @@ FURTHER = (
 def with_fields(base: Workload, fields: Mapping[str, Any]) -> Workload:
     """The workload with other values of some fields. Raises BadInput naming the field whose value is wrong."""
     try:
-        return msgspec.convert({**msgspec.structs.asdict(base), **fields}, Workload)
+        return convert({**msgspec.structs.asdict(base), **fields}, Workload)
     except msgspec.ValidationError as e:
         raise BadInput(f"workload: {e}") from None
 

@@ -19,6 +19,7 @@ from zlib import crc32
 import msgspec
 
 from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipped_root
+from advisor.decoding import decode_json
 from advisor.errors import AdvisorError
 from advisor.files import read_bytes, read_cache
 from advisor.record import Record
@@ -73,7 +74,7 @@ def load_compiled_rules(roots: Sequence[Path]) -> CompiledRules:
     found = _decoded(read_cache(cached, _LIMIT))
     if found is not None and found.stamp == mark:
         return found
-    built = _shipped(roots) or msgspec.json.decode(compile_rules(roots), type=CompiledRules)
+    built = _shipped(roots) or decode_json(compile_rules(roots), CompiledRules)
     if _settled(roots, began):
         _keep(cached, msgspec.json.encode(msgspec.structs.replace(built, stamp=mark)))
     return built
@@ -179,7 +180,7 @@ def _settled(roots: Sequence[Path], began: int) -> bool:
 
 def _decoded(data: bytes | None) -> CompiledRules | None:
     try:
-        found = None if data is None else msgspec.json.decode(data, type=CompiledRules)
+        found = None if data is None else decode_json(data, CompiledRules)
     except (msgspec.MsgspecError, ValueError):
         return None
     if found is None:

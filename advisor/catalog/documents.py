@@ -8,6 +8,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from advisor.catalog.store import Catalog
+from advisor.decoding import convert
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 
@@ -25,6 +26,6 @@ def decode_document(rules: Catalog, path: str, kind: type[T]) -> T:
 @memoize_by_identity
 def _typed(rules: Catalog, path: str, kind: Any) -> object:
     try:
-        return msgspec.convert(rules.document(path), kind)
+        return convert(rules.document(path), kind)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/{path}: {e}") from None

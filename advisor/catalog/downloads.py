@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from advisor.decoding import decode_json
 from advisor.meanings import ModelId, SourceKey
 from advisor.models.types import Download, Model
 from advisor.record import Record
@@ -29,14 +30,14 @@ def index_downloads(files: Iterable[bytes | msgspec.Raw]) -> dict[str, list[msgs
     """Undecoded entries by model id; those of later files stand first."""
     index: dict[str, list[msgspec.Raw]] = {}
     for file in files:
-        for model, raw in msgspec.json.decode(file, type=_RawFile).downloads.items():
+        for model, raw in decode_json(file, _RawFile).downloads.items():
             index.setdefault(model, []).insert(0, raw)
     return index
 
 
 def join_downloads(model: Model, entries: Iterable[msgspec.Raw]) -> Model:
     """The model with these repositories behind those of its own entry."""
-    found = [d for raw in entries for d in msgspec.json.decode(raw, type=tuple[Download, ...])]
+    found = [d for raw in entries for d in decode_json(raw, tuple[Download, ...])]
     if not found:
         return model
     gguf = (*model.gguf_repos, *(d.repository for d in found if d.gguf))

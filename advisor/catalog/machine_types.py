@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.decoding import convert
 from advisor.errors import BadInput
 from advisor.meanings import AcceleratorId, HardwareWords, SourceKey
 from advisor.near import simplify_name
@@ -38,7 +39,7 @@ def index_machines(documents: Mapping[str, Any]) -> dict[str, NamedMachine]:
     index: dict[str, NamedMachine] = {}
     for path, document in documents.items():
         try:
-            file = msgspec.convert(document, MachinesFile)
+            file = convert(document, MachinesFile)
         except msgspec.ValidationError as e:
             raise BadInput(f"rules/{path}: {e}") from None
         for machine in file.machines:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from advisor.decoding import convert
 from advisor.errors import BadFile
 
 At = tuple["str | int", ...]
@@ -18,7 +19,7 @@ At = tuple["str | int", ...]
 def validate_entry(data: object, kind: type, path: Path, at: At) -> None:
     """Raise BadFile with the line when `data`, found at `at` in the file, is no valid `kind`."""
     try:
-        msgspec.convert(data, kind)
+        convert(data, kind)
     except msgspec.ValidationError as e:
         problem, inner = _split(str(e), data, kind)
         raise make_fault(path, at + inner, _reworded(problem), _wrong_word(problem, kind)) from None
@@ -120,7 +121,7 @@ def _guilty(data: object, kind: type, at: list[str | int], mapping: dict[str, An
     """The key of `mapping` (at `at` in `data`) whose value makes the conversion fail."""
     for key, value in mapping.items():
         try:
-            msgspec.convert(_replaced(data, at, {key: value}), kind)
+            convert(_replaced(data, at, {key: value}), kind)
         except msgspec.ValidationError:
             return key
     return next(iter(mapping))

@@ -15,6 +15,7 @@ from advisor.catalog.machine_types import NamedMachine, index_machines
 from advisor.catalog.names import find_id, find_quantization
 from advisor.catalog.roots import rule_roots
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.decoding import convert, decode_json
 from advisor.errors import BadInput, UnknownName
 from advisor.models.gguf_architecture import GgufArchitectures, find_architecture
 from advisor.models.types import Model
@@ -93,7 +94,7 @@ class Catalog:
             hit = find_id("model", name, names, known)
         model = self._decoded.get(hit)
         if model is None:  # the same object every time: estimates keep what they derive from it
-            read = join_downloads(msgspec.json.decode(self._models[hit], type=Model), self._downloads.get(hit, ()))
+            read = join_downloads(decode_json(self._models[hit], Model), self._downloads.get(hit, ()))
             model = self._decoded.setdefault(hit, self.name_gguf(read))
         return model
 
@@ -112,7 +113,7 @@ class Catalog:
         if not self.has_document("gguf.yaml"):  # an overlay alone
             return GgufArchitectures(source="none", architectures={})
         try:
-            return msgspec.convert(self.document("gguf.yaml"), GgufArchitectures)
+            return convert(self.document("gguf.yaml"), GgufArchitectures)
         except msgspec.ValidationError as e:
             raise BadInput(f"rules/gguf.yaml: {e}") from None
 
@@ -127,7 +128,7 @@ class Catalog:
 
     def read_document(self, path: str, kind: type[T]) -> T:
         """What a type holds of a rule file; all else is passed over, which takes far less time than `document`."""
-        return msgspec.json.decode(self._documents[path], type=kind)
+        return decode_json(self._documents[path], kind)
 
     def has_document(self, path: str) -> bool:
         """Whether there is such a rule file."""
@@ -176,7 +177,7 @@ class Catalog:
 
     @cached_property
     def _cloud_offers(self) -> tuple[CloudOffer, ...]:
-        return msgspec.json.decode(self._source.cloud_offers, type=tuple[CloudOffer, ...])
+        return decode_json(self._source.cloud_offers, tuple[CloudOffer, ...])
 
     @cached_property
     def _model_names(self) -> dict[str, str]:
@@ -184,23 +185,23 @@ class Catalog:
 
     @cached_property
     def _models(self) -> dict[str, msgspec.Raw]:
-        return msgspec.json.decode(self._source.models, type=dict[str, msgspec.Raw])
+        return decode_json(self._source.models, dict[str, msgspec.Raw])
 
     @cached_property
     def _model_index(self) -> tuple[ModelRow, ...]:
-        return msgspec.json.decode(self._source.model_index, type=tuple[ModelRow, ...])
+        return decode_json(self._source.model_index, tuple[ModelRow, ...])
 
     @cached_property
     def _documents(self) -> dict[str, msgspec.Raw]:
-        return msgspec.json.decode(self._source.documents, type=dict[str, msgspec.Raw])
+        return decode_json(self._source.documents, dict[str, msgspec.Raw])
 
 
 def _table(raw: msgspec.Raw, kind: type[T]) -> dict[str, T]:
-    return msgspec.json.decode(raw, type=dict[str, kind])  # type: ignore[valid-type]  # a type made at run time
+    return decode_json(raw, dict[str, kind])  # type: ignore[valid-type]  # a type made at run time
 
 
 def _names(raw: msgspec.Raw) -> dict[str, str]:
-    return msgspec.json.decode(raw, type=dict[str, str])
+    return decode_json(raw, dict[str, str])
 
 
 def _share_like(card: Accelerator, twin: Accelerator | None) -> Accelerator:

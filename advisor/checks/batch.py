@@ -23,6 +23,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_machines
 from advisor.checks.read.references import reads_others
 from advisor.checks.rules.evaluate import Rulebook
+from advisor.decoding import decode_json
 from advisor.files import read_cache
 from advisor.memo import memoize_by_identity
 from advisor.record import Record
@@ -59,7 +60,7 @@ class ResultCache:
     def _load(self) -> dict[str, msgspec.Raw]:
         data = read_cache(self.path, _LIMIT)
         try:
-            return msgspec.json.decode(data, type=dict[str, msgspec.Raw]) if data is not None else {}
+            return decode_json(data, dict[str, msgspec.Raw]) if data is not None else {}
         except (msgspec.MsgspecError, ValueError):
             return {}
 
@@ -81,7 +82,7 @@ class ResultCache:
         if key is None or raw is None:
             return None
         try:
-            cached_result = msgspec.json.decode(raw, type=_CachedResult)
+            cached_result = decode_json(raw, _CachedResult)
         except msgspec.MsgspecError:
             return None
         self.new[key] = raw
@@ -201,7 +202,7 @@ class _Worker(NamedTuple):
 
 @memoize_by_identity
 def _worker(rules: Catalog, asked: bytes) -> _Worker:
-    knowledge, options = Knowledge(rules), msgspec.json.decode(asked, type=CheckOptions)
+    knowledge, options = Knowledge(rules), decode_json(asked, CheckOptions)
     book = Rulebook(knowledge, options.select, options.ignore, strict=options.strict)
     return _Worker(knowledge, book, options, find_machines(options, rules))
 

@@ -15,6 +15,7 @@ from advisor.decision.fields import FIELDS, Field, FieldType, Scalar, find_value
 from advisor.decision.nodes import NodeContext, parse_nodes, read_text_or_none, read_words
 from advisor.decision.reach import find_unreachable
 from advisor.decision.types import AllOf, Condition, Guide, GuideSource, Order, Role, Tree
+from advisor.decoding import convert
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.near import near_matches
 
@@ -221,7 +222,7 @@ def _entries(data: Mapping[str, Any], key: str, required: bool = False) -> list[
 
 def _convert(raw: object, kind: type[GuideSource], path: Path) -> GuideSource:
     try:
-        return msgspec.convert(raw, kind)
+        return convert(raw, kind)
     except msgspec.ValidationError as e:
         raise GuideFault(path, str(e)) from None
 

@@ -12,6 +12,7 @@ from advisor.catalog.types import Engine
 from advisor.decision.conditions import FactValues, GuideFault, Path, evaluate_condition, parse_condition, suggest_names
 from advisor.decision.fields import FIELDS
 from advisor.decision.types import Condition, Reason
+from advisor.decoding import convert
 from advisor.errors import BadFile
 
 
@@ -78,7 +79,7 @@ def read_policy_rules(name: str, raw: Any, engines: Mapping[str, Engine]) -> lis
     """The entries of one policy file, checked. Raises BadFile."""
     where = f"rules/{name}"
     try:
-        file = msgspec.convert(raw or {}, PolicyFile)
+        file = convert(raw or {}, PolicyFile)
     except msgspec.ValidationError as e:
         raise BadFile(where, str(e)) from None
     out = []

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar, cast
 import msgspec
 
 from advisor.catalog.types import Engine, Quantization
+from advisor.decoding import convert
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
@@ -49,7 +50,7 @@ def own_defaults(entry: Engine, kind: type[T]) -> T:
 @memoize_by_identity
 def _own_defaults(entry: Engine, kind: type[object]) -> object:
     try:
-        return msgspec.convert({"slots": entry.default_slots, **entry.defaults}, kind)
+        return convert({"slots": entry.default_slots, **entry.defaults}, kind)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, defaults: {e}") from None
 

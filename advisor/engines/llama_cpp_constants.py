@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from advisor.catalog.types import Engine
+from advisor.decoding import convert
 from advisor.engines.base import own_defaults
 from advisor.engines.llama_cpp_settings import LlamaDefaults
 from advisor.errors import BadInput
@@ -54,7 +55,7 @@ class LlamaConstants(MemoryBlock, frozen=True, kw_only=True, eq=False):
 def read_constants(entry: Engine) -> LlamaConstants:
     """The engine's memory constants from the rules. Raises BadInput when an overlay spoiled them."""
     try:
-        return msgspec.convert(
+        return convert(
             {**entry.memory, "usual": msgspec.to_builtins(own_defaults(entry, LlamaDefaults))}, LlamaConstants
         )
     except msgspec.ValidationError as e:

@@ -13,6 +13,7 @@ import msgspec
 
 from advisor.catalog.launch_types import Concept, Concepts
 from advisor.catalog.types import Engine, Quantization
+from advisor.decoding import convert
 from advisor.deployment import Deployment, DeviceMemory, KvCache, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import DecidedSetting, get_integer, get_setting
@@ -58,7 +59,7 @@ def read_constants(entry: Engine) -> PlainConstants:
     if not entry.memory:
         raise BadInput(f"{entry.name}: its memory behaviour is not in the rules, so memory cannot be told")
     try:
-        made = msgspec.convert(entry.memory, PlainConstants)
+        made = convert(entry.memory, PlainConstants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
     return msgspec.structs.replace(made, names=entry.concepts)

@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
+from advisor.decoding import convert
 from advisor.errors import BadInput
 from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, Version
 from advisor.memo import memoize_by_identity
@@ -117,7 +118,7 @@ class PoolConstants(Record, frozen=True, kw_only=True):
 def read_constants(entry: Engine) -> PoolConstants:
     """The engine's memory constants. Raises BadInput when an overlay spoiled them."""
     try:
-        made = msgspec.convert(entry.memory, PoolConstants)
+        made = convert(entry.memory, PoolConstants)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/engines/{entry.id}.yaml, memory: {e}") from None
     return msgspec.structs.replace(made, names=entry.concepts)

@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from advisor.advice.model_choice import ALLOWED as LICENCES
 from advisor.catalog import Catalog
+from advisor.decoding import convert
 from advisor.deployment import UseCase, Workload
 from advisor.errors import BadFile, BadInput, UnknownName
 from advisor.files import read_yaml
@@ -102,7 +103,7 @@ def _read_entry(raw: Any, number: int, path: Path, rules: Catalog, inside: Path 
             near = near_matches(str(key), known)
             raise BadFile(path, f"{where}: unknown key {str(key)[:40]!r}" + (f" ({near[0]}?)" if near else ""))
     try:
-        entry = msgspec.convert(raw, DemandEntry)
+        entry = convert(raw, DemandEntry)
     except msgspec.ValidationError as e:
         raise BadFile(path, f"{where}: {e}") from None
     if entry.trace is not None and inside is not None:

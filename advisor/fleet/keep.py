@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from advisor.decoding import convert
 from advisor.errors import BadFile
 from advisor.files import parse_json, read_bytes
 from advisor.fleet.capacity import Confidence
@@ -39,7 +40,7 @@ def read_plan(path: str) -> tuple[RunningReplica, ...]:
     """The replicas of a plan in JSON. Raises BadFile for what is none."""
     data = parse_json(read_bytes(path, MOST_BYTES), Path(path))
     try:
-        return msgspec.convert(data, RunningPlan).replicas
+        return convert(data, RunningPlan).replicas
     except msgspec.ValidationError as e:
         raise BadFile(path, f"is no fleet plan (`advise fleet plan --json` writes one): {e}") from None
 

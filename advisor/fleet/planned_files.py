@@ -10,6 +10,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import resolve_model
+from advisor.decoding import convert
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.errors import BadFile, BadInput
 from advisor.estimation import find_machine
@@ -70,7 +71,7 @@ def read_plan_file(path: str) -> PlanFile:
     """A plan in JSON. Raises BadFile for what is none."""
     data = parse_json(read_bytes(path, MOST_BYTES), Path(path))
     try:
-        return msgspec.convert(data, PlanFile)
+        return convert(data, PlanFile)
     except msgspec.ValidationError as e:
         raise BadFile(path, f"is no fleet plan (`advise fleet plan --json` writes one): {e}") from None
 

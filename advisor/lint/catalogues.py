@@ -12,6 +12,7 @@ from advisor.catalog.compiled_rules import CompiledRules, encode_rules, load_com
 from advisor.catalog.load import RuleSet, read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
+from advisor.decoding import decode_json
 from advisor.errors import BadFile
 
 
@@ -26,7 +27,7 @@ def catalogue(roots: Sequence[Path], sound: Mapping[Path, Any], whole: bool) -> 
     rules = read_rules(roots, lambda _: None, read)
     if not whole and shipped_root() not in roots:
         rules = _over(_shipped(), rules)
-    return Catalog(msgspec.json.decode(encode_rules(rules), type=CompiledRules), tuple(roots))
+    return Catalog(decode_json(encode_rules(rules), CompiledRules), tuple(roots))
 
 
 def _shipped() -> RuleSet:

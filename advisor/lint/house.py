@@ -10,12 +10,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, get_type_hints
 
-import msgspec
-
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.catalog.tables import TYPES, MisplacedDocument, TableEntry, read_entries
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.decoding import convert
 from advisor.engines import FAMILIES, module_name
 from advisor.lint.catalogues import catalogue
 from advisor.lint.faults import Fault, nearest_names
@@ -257,7 +256,7 @@ def _entries(
         if entry.table == "engines":
             yield from _memory_flaws(data, whole)
             data = _with_sound_memory(data, house)
-        item = TableItem(msgspec.convert(data, kind), whole._replace(data=data), data)
+        item = TableItem(convert(data, kind), whole._replace(data=data), data)
         if entry.table == "cloud_offers":
             offers.setdefault(entry.id, []).append(item)
         else:
@@ -272,14 +271,14 @@ def _entries(
 
 
 def _memory_flaws(data: dict[str, Any], place: EntryPlace) -> Iterator[Fault]:
-    kind = memory_type(msgspec.convert(data, Engine)) if data.get("memory") else None
+    kind = memory_type(convert(data, Engine)) if data.get("memory") else None
     for flaw in find_flaws(data["memory"], kind) if kind is not None else ():
         yield place.field(flaw.code, ("memory", *flaw.at), flaw.problem, flaw.near)
 
 
 def _with_sound_memory(data: dict[str, Any], house: House) -> dict[str, Any]:
     """The entry without what is faulty in its `memory`; where that leaves nothing, others stand in for the engine."""
-    kind = memory_type(msgspec.convert(data, Engine)) if data.get("memory") else None
+    kind = memory_type(convert(data, Engine)) if data.get("memory") else None
     left = prune_flaws(data["memory"], kind) if kind is not None else data.get("memory")
     if left is None and kind is not None:
         house.hopeless.add(("engines", data["id"]))
@@ -318,6 +317,6 @@ def _document(file: RuleFile, kind: RuleFileKind, house: House) -> Iterator[Faul
     if not found or file.name not in house.flawless:  # else that of a lower folder holds for others
         house._sound[file.root / file.name] = sound
     house.documents.pop(file.name, None)
-    house.documents[file.name] = RuleDocument(msgspec.convert(sound, wanted), file, sound, wanted)
+    house.documents[file.name] = RuleDocument(convert(sound, wanted), file, sound, wanted)
     if not found:
         house.flawless[file.name] = house.documents[file.name]

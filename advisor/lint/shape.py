@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import inspect
 
+from advisor.decoding import convert
 from advisor.lint.faults import Code, nearest_names
 from advisor.lint.rule_types import (
     LISTS,
@@ -59,7 +60,7 @@ def find_flaws(value: Any, kind: Any) -> list[Flaw]:
             return found
         if not any(says(t, PUT_IN) for t in list_types(kind)):
             try:
-                msgspec.convert(value, kind)
+                convert(value, kind)
             except msgspec.ValidationError as e:
                 return [Flaw((), "wrong_value", str(e))]
     return [flaw for v in list_visits(value, kind) for flaw in _meaning(v)] if _has_meanings(kind) else []
@@ -67,7 +68,7 @@ def find_flaws(value: Any, kind: Any) -> list[Flaw]:
 
 def _converts(value: Any, kind: Any) -> bool:
     try:
-        msgspec.convert(value, kind)
+        convert(value, kind)
     except msgspec.ValidationError:
         return False
     return True

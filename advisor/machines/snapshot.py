@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from advisor.decoding import convert
 from advisor.errors import BadFile
 from advisor.files import parse_json, read_bytes
 from advisor.machines.types import Machine
@@ -38,7 +39,7 @@ def load_snapshot(path: Path | str) -> Machine:
     if data["schema"] != SCHEMA:
         raise BadFile(path, f"has snapshot schema {str(data['schema'])[:20]!r}; this program reads schema {SCHEMA}")
     try:
-        machine = msgspec.convert(data, Machine)
+        machine = convert(data, Machine)
     except msgspec.ValidationError as e:
         raise BadFile(path, f"is not a machine snapshot: {e}") from None
     for problem in _problems(machine):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from advisor.decoding import decode_json
 from advisor.errors import BadFile
 from advisor.files import Stamp, stamp_files
 from advisor.record import Record
@@ -40,7 +41,7 @@ def _read(mark: Path, seen: Stamp) -> HeaderOrigin:
     from advisor.files import read_bytes
 
     try:
-        return msgspec.json.decode(read_bytes(mark, _LIMIT), type=HeaderOrigin)
+        return decode_json(read_bytes(mark, _LIMIT), HeaderOrigin)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as e:
         raise BadFile(mark, f"is not what --online writes: {str(e)[:200]}; delete the folder and ask again") from None
 

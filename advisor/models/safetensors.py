@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from advisor.decoding import decode_json
 from advisor.errors import BadFile
 from advisor.files import parse_json, read_bytes
 from advisor.models.headers import full_size
@@ -78,7 +79,7 @@ def _read_dir(directory: Path) -> tuple[TensorInfo, ...]:
 def _read_index(index: Path) -> tuple[TensorInfo, ...]:
     data = read_bytes(index, MAX_INDEX)
     try:
-        weights = msgspec.json.decode(data, type=_ShardIndex).weight_map
+        weights = decode_json(data, _ShardIndex).weight_map
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         parse_json(data, index)  # says where the JSON is wrong, if it is
         raise BadFile(index, "has no `weight_map` of tensor names to file names") from None
@@ -132,14 +133,13 @@ def _tensors(path: Path, header: bytes, data_bytes: int) -> tuple[TensorInfo, ..
         raise BadFile(path, "is not a safetensors file (its header is not a JSON object)")
     name = ""
     try:
-        raw = msgspec.json.decode(header, type=dict[str, msgspec.Raw])
+        raw = decode_json(header, dict[str, msgspec.Raw])
         raw.pop("__metadata__", None)
         entries: list[tuple[int, str, _TensorEntry]] = []
-        decoder = msgspec.json.Decoder(_TensorEntry)
         for name, value in raw.items():
             if memoryview(value).nbytes > MAX_ENTRY:
                 raise BadFile(path, f"tensor {name[:80]!r} has a description of more than {MAX_ENTRY} bytes")
-            entry = decoder.decode(value)
+            entry = decode_json(value, _TensorEntry)
             entries.append((entry.data_offsets[0], name, entry))
     except (msgspec.DecodeError, UnicodeDecodeError) as e:
         at = f" (tensor {name[:80]!r})" if name else ""

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
-
+from advisor.decoding import convert
 from advisor.meanings import PUT_IN, Pattern, QuantizationName, SourceKey
 from advisor.memo import MemoRecord
 from advisor.models.gguf_architecture import GgufArchitecture
@@ -207,4 +206,4 @@ class Model(MemoRecord, frozen=True, kw_only=True):
 
 def decode_model(data: object) -> Model:
     """Plain dicts as a Model. Raises msgspec.ValidationError with the path of what is wrong."""
-    return msgspec.convert(data, Model)
+    return convert(data, Model)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from advisor.catalog.local_models import are_local_models_refused
+from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.operations.types import Json, OperationContext
 
@@ -169,4 +170,4 @@ def to_json(answer: Any) -> Json:
     import msgspec
 
     body = answer.to_dict() if hasattr(answer, "to_dict") else answer
-    return msgspec.json.decode(msgspec.json.encode(body), type=dict[str, Any])
+    return decode_json(msgspec.json.encode(body), dict[str, Any])

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.files import read_bytes
 from advisor.record import Record
@@ -138,7 +139,7 @@ def _json_rows(text: str, path: Path) -> Iterator[TraceRequest]:
             continue
         where = f"{path}:{number}"
         try:
-            row = msgspec.json.decode(line, type=dict[str, Any])
+            row = decode_json(line, dict[str, Any])
         except (msgspec.DecodeError, RecursionError) as e:
             raise BadInput(f"{where}: {e}") from None
         if "input_length" not in row or "output_length" not in row:

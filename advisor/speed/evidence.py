@@ -17,6 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from advisor.catalog.roots import data_dir
+from advisor.decoding import decode_json
 from advisor.deployment import Deployment
 from advisor.errors import BadFile
 from advisor.files import read_bytes, replace_file
@@ -224,7 +225,7 @@ def load_measurements() -> MeasuredSpeeds:
     data = read_bytes(where, LIMIT)
     try:
         try:
-            return msgspec.json.decode(data, type=MeasuredSpeeds)
+            return decode_json(data, MeasuredSpeeds)
         except msgspec.ValidationError:
             return _read_earlier(data)
     except (msgspec.MsgspecError, RecursionError) as e:
@@ -234,7 +235,7 @@ def load_measurements() -> MeasuredSpeeds:
 def _read_earlier(data: bytes) -> MeasuredSpeeds:
     """Runs that an earlier version kept: their factors upon decoding and prompts."""
     out = []
-    for run in msgspec.json.decode(data, type=_EarlierFile).runs:
+    for run in decode_json(data, _EarlierFile).runs:
         for kind, ratio, bound in (("decode", run.decode, 1.2), ("prefill", run.prefill, 1.7)):  # bounds of then
             out.append(
                 SpeedMeasurement(

@@ -11,6 +11,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.local_models import refuse_local_models
+from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.files import MAX_DEPTH, nesting
 from advisor.machines.types import Machine
@@ -90,7 +91,7 @@ def _read_object(name: str, body: bytes) -> Json:
     if nesting(body) > MAX_DEPTH:
         raise BadInput(f"{name}: the body is nested too deeply")
     try:
-        return msgspec.json.decode(body, type=dict[str, Any])
+        return decode_json(body, dict[str, Any])
     except (msgspec.DecodeError, RecursionError, UnicodeError) as e:
         raise BadInput(f"{name}: the body is no JSON object: {e}") from None
 

@@ -13,6 +13,7 @@ TESTS = Path(__file__).resolve().parents[1]
 CLOCKS = {"perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "thread_time", "timeit"}
 # what may read a clock, and why
 MAY = {
+    "benchmarks/load.py": "a benchmark: rates of two ways in one run; its test asks for a ratio, three times at most",
     "benchmarks/recommend.py": "a benchmark: it prints what it saw",
     "benchmarks/sweep.py": "a benchmark: it prints what it saw",
     "benchmarks/soak.py": "runs for as long as it is told, and judges nothing by it",

@@ -176,10 +176,7 @@ def test_metrics(local: server.Server) -> None:
             " command: [-hf, 'bartowski/Llama-3.2-1B-Instruct-GGUF:Q4_K_M', -c, '4096']}}",
             0,
         ),
-        (
-            "services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: [meta-llama/Llama-3.3-70B-Instruct], gpus: all}}\n",
-            1,
-        ),
+        (COMPOSE.replace("Qwen/Qwen3-8B", "meta-llama/Llama-3.3-70B-Instruct"), 1),
         ("services: {v: {image: 'vllm/vllm-openai:v0.33.0', command: [somebody/nobody-knows], gpus: all}}\n", 2),
     ],
 )

@@ -13,6 +13,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.rules import match_finders
 from advisor.decision.conditions import GuideFault, parse_condition
 from advisor.decision.types import Condition
+from advisor.decoding import convert
 from advisor.errors import BadInput
 from advisor.meanings import EngineId, Version, one_of
 from advisor.memo import memoize_by_identity
@@ -76,7 +77,7 @@ def load_check_rules(rules: Catalog, knowledge: Knowledge) -> tuple[CheckRule, .
     seen: set[str] = set()
     for path, body in sorted(rules.documents("checks/rules/").items()):
         try:
-            entries = msgspec.convert(body, CheckRulesFile).rules
+            entries = convert(body, CheckRulesFile).rules
         except msgspec.ValidationError as e:
             raise BadInput(f"rules/{path}: {e}") from None
         for entry in entries:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from advisor.decoding import convert, decode_json
 from advisor.errors import BadFile
 from advisor.files import MAX_DEPTH, nesting, read_bytes
 
@@ -38,7 +39,7 @@ def read_source(source: str) -> bytes:
 def decode_as(data: bytes | msgspec.Raw, shape: type[T], where: object) -> T:
     """JSON as a value of a shape. Raises BadFile (no JSON, other types, nested too deeply)."""
     try:
-        return msgspec.json.decode(data, type=shape)
+        return decode_json(data, shape)
     except RecursionError:
         raise BadFile(where, "is nested too deeply to be a real file") from None
     except UnicodeDecodeError:
@@ -54,7 +55,7 @@ def decode_as(data: bytes | msgspec.Raw, shape: type[T], where: object) -> T:
 def as_shape(value: Any, shape: type[T], where: object) -> T:
     """Plain values, as YAML has them, as a value of a shape. Raises BadFile."""
     try:
-        return msgspec.convert(value, shape)
+        return convert(value, shape)
     except (msgspec.ValidationError, RecursionError) as e:
         raise BadFile(where, f"is not what it looks like: {e}") from None
 

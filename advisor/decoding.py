@@ -1,0 +1,44 @@
+"""Typed values from JSON and plain data, for many threads at once.
+
+msgspec makes what it knows of a type when the type is first used, and lets other threads see it half made: two threads
+that decode the same new type at once may end the process (seen with 0.22). So a type is made under a lock before
+its first use, and all typed decoding of the package goes through this module.
+"""
+
+from __future__ import annotations
+
+from threading import RLock
+from typing import Any, TypeVar, overload
+
+import msgspec
+
+T = TypeVar("T")
+_making = RLock()
+_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+
+
+def _find_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+    decoder = _decoders.get(kind)
+    if decoder is None:
+        with _making:
+            decoder = _decoders[kind] = msgspec.json.Decoder(kind)
+    return decoder
+
+
+@overload
+def decode_json(data: bytes | str | msgspec.Raw, kind: type[T]) -> T: ...
+@overload
+def decode_json(data: bytes | str | msgspec.Raw, kind: Any) -> Any: ...
+def decode_json(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
+    """JSON as a value of a type. Raises msgspec.DecodeError, its kin ValidationError among them."""
+    return _find_decoder(kind).decode(data)
+
+
+@overload
+def convert(value: object, kind: type[T]) -> T: ...
+@overload
+def convert(value: object, kind: Any) -> Any: ...
+def convert(value: object, kind: Any) -> Any:
+    """Plain data as a value of a type. Raises msgspec.ValidationError."""
+    _find_decoder(kind)
+    return msgspec.convert(value, kind)
