@@ -7,6 +7,7 @@ its first use, and all typed decoding of the package goes through this module.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from threading import RLock
 from typing import Any, TypeVar, overload
 
@@ -14,15 +15,12 @@ import msgspec
 
 T = TypeVar("T")
 _making = RLock()
-_decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
 
 
+@lru_cache(maxsize=1024)
 def _find_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
-    decoder = _decoders.get(kind)
-    if decoder is None:
-        with _making:
-            decoder = _decoders[kind] = msgspec.json.Decoder(kind)
-    return decoder
+    with _making:
+        return msgspec.json.Decoder(kind)
 
 
 @overload

@@ -94,7 +94,7 @@ def make_environment() -> Any:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        autoescape=lambda name: bool(name and name.endswith(".html")),
+        autoescape=lambda name: bool(name and name.endswith((".html", ".svg"))),
     )
     env.filters["cut"] = _cut
     env.globals.update(draw_bars=draw_bars, draw_plot=draw_plot)

@@ -59,9 +59,27 @@ class _Axis:
         return 4 + 92 * (self._scaled(value) - self.low) / (self.high - self.low)
 
     def list_ticks(self) -> list[tuple[float, str]]:
-        """(percent, text) of the marks."""
-        steps = [self.low + (self.high - self.low) * i / TICKS for i in range(TICKS + 1)]
-        return [(4 + 92 * i / TICKS, f"{10**s if self.log else s:.3g}") for i, s in enumerate(steps)]
+        """(percent, text) of the marks: round values within the axis."""
+        low, high = (10**self.low, 10**self.high) if self.log else (self.low, self.high)
+        values = _list_round_logs(low, high) if self.log else _list_round_steps(low, high)
+        return [(self.place(v), f"{v:,.10g}") for v in values]
+
+
+def _list_round_logs(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of every decade, or 1 alone where that is enough."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for steps in ((1,), (1, 3), (1, 2, 5)):
+        found = [s * 10.0**d for d in decades for s in steps if low * 0.999 <= s * 10.0**d <= high * 1.001]
+        if len(found) >= TICKS:
+            break
+    return found
+
+
+def _list_round_steps(low: float, high: float) -> list[float]:
+    """Multiples of 1, 2, 2.5 or 5 times a power of ten: the finest that gives at most TICKS + 1 of them."""
+    power = 10.0 ** math.floor(math.log10((high - low) / TICKS))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10, 20) if (high - low) / (s * power) <= TICKS + 0.001)
+    return [i * step for i in range(math.ceil(low / step - 0.001), math.floor(high / step + 0.001) + 1)]
 
 
 def draw_plot(plot: Plot) -> dict[str, Any] | None:

@@ -1,0 +1,93 @@
+"""Pictures of the documentation: figures of answers as SVG files, written where they are kept.
+
+python -m advisor.page.pictures [TOP]        TOP: the checkout (default: the current folder)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from advisor.page.blocks import Bars, Block, Json, Plot
+from advisor.page.build import find_kind, make_environment, make_page
+from advisor.page.draw import COLOURS
+
+FOLDER = "docs/pictures"
+
+
+class Picture(NamedTuple):
+    """A figure of an answer: the command that is asked, and which figure of its page it is, counted from 0."""
+
+    command: str  # as it stands in the page that shows the picture
+    figure: int = 0
+
+
+PICTURES = {
+    "memory.svg": Picture('advise recommend --on "RTX 4090, 64GB RAM, linux" --model 70B'),
+    "contexts.svg": Picture("advise explain --model qwen3:32b --quant AWQ --engine vllm --on L40S"),
+    "alternatives.svg": Picture('advise recommend --on "2x RTX 3090, 128GB RAM, linux" --model 70B --concurrency 4', 1),
+    "cost.svg": Picture("advise hardware --model 70B --users 4 --rent 3000USD/month"),
+}
+
+
+def make_pictures() -> dict[str, str]:
+    """The text of every picture by its name."""
+    return {name: draw_picture(picture) for name, picture in PICTURES.items()}
+
+
+def draw_picture(picture: Picture) -> str:
+    """A picture as SVG. Raises ValueError where the page of the answer has no such figure."""
+    answer = ask(picture.command)
+    figures = list_figures(shlex.split(picture.command)[1:], answer)
+    if picture.figure >= len(figures):
+        raise ValueError(f"{picture.command}: the page has {len(figures)} figures")
+    block = figures[picture.figure]
+    env = make_environment()
+    text: str = env.get_template(f"page/{block.kind}.svg").render(
+        block=block, colours=COLOURS, style=env.get_template("page/figures.css").render(), command=picture.command
+    )
+    return text
+
+
+def ask(command: str) -> Json:
+    """The JSON of a command line, as somebody gets it who has no rules and measurements of their own."""
+    words = [sys.executable, "-m", "advisor", *shlex.split(command)[1:], "--json"]
+    with tempfile.TemporaryDirectory() as home:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("ADVISOR_", "XDG_"))}
+        done = subprocess.run(words, stdout=subprocess.PIPE, env={**kept, "HOME": home}, check=True)  # noqa: S603
+    answer: Json = json.loads(done.stdout)
+    return answer
+
+
+def list_figures(words: Sequence[str], answer: Json) -> list[Bars | Plot]:
+    """Figures of the page of an answer, in its order."""
+    page = make_page(find_kind(words), answer)
+    blocks: list[Block] = [b for section in page.sections for b in section.blocks]
+    return [b for b in blocks if isinstance(b, Bars | Plot) and (isinstance(b, Plot) or b.bars)]
+
+
+def main(argv: Sequence[str]) -> int:
+    """Write all pictures into a checkout, and take away those that are no longer made."""
+    folder = (Path(argv[0]) if argv else Path.cwd()) / FOLDER
+    if len(argv) > 1 or not folder.parent.is_dir():
+        sys.stderr.write("usage: python -m advisor.page.pictures [TOP]\n")
+        return 2
+    folder.mkdir(exist_ok=True)
+    made = make_pictures()
+    for name, text in made.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    for old in folder.glob("*.*"):
+        if old.name not in made:
+            old.unlink()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
