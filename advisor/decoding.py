@@ -18,7 +18,7 @@ _making = RLock()
 
 
 @lru_cache(maxsize=1024)
-def _find_decoder(kind: Any) -> msgspec.json.Decoder[Any]:
+def _find_decoder(kind: type) -> msgspec.json.Decoder[Any]:
     with _making:
         return msgspec.json.Decoder(kind)
 
