@@ -29,6 +29,8 @@ MARKED = {
         "speed/test_calibration.py",
     ),
     "documents": (
+        "test_commands_of_docs.py",
+        "page/test_pictures.py",
         "test_docs.py",
         "test_sweeps.py",
         "check/test_reference.py",
