@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -149,3 +150,55 @@ def test_a_command_answers(line: Line, reader_files: Path, tmp_path: Path) -> No
 
 def test_every_pipe_is_known() -> None:
     assert {line.producer for line in HERE if line.producer} == set(PRODUCERS)
+
+
+# console blocks are checked by the test that has their files: page -> test
+CHECKED = {
+    "README.md": "test_docs.py",
+    "fleet.md": "fleet/test_fleet_page.py",
+    "sweeps.md": "test_sweeps.py",
+    "rules.md": "test_commands_of_docs.py",
+}
+
+
+def test_every_shown_output_is_checked() -> None:
+    for page in [*PAGES, TOP / "README.md"]:
+        text = page.read_text(encoding="utf-8")
+        shown = len(re.findall(r"(?m)^```console$", text))
+        assert shown == len(re.findall(r"(?m)^<!-- checked output -->\n```console$", text)), page.name
+        code = len(re.findall(r"(?m)^```python$", text))
+        assert code == len(re.findall(r"(?m)^<!-- (?:checked python|recipe \w+) -->\n```python$", text)), page.name
+        if shown:
+            assert "checked output" in (TOP / "tests" / CHECKED[page.name]).read_text(encoding="utf-8")
+
+
+def test_faults_of_rules_are_as_shown(reader_files: Path, tmp_path: Path) -> None:
+    """docs/rules.md, "Faults": each of four mistakes in the rules of the page."""
+    shutil.copytree(reader_files / "my-rules", tmp_path / "my-rules")
+    mistakes = (
+        ("hardware/mine.yaml", "memory_bytes: 51539607552", "memory_bytes: 48000000000"),
+        ("models/mine.yaml", "params_total: 8030261248", "params_total: 8993892597"),
+        ("policy/house.yaml", "engine: ollama", "engine: olama"),
+    )
+    for name, right, wrong in mistakes:
+        file = tmp_path / "my-rules" / name
+        text = file.read_text()
+        assert right in text
+        file.write_text(text.replace(right, wrong))
+    (tmp_path / "my-rules/prizes.yaml").write_text("a: 1\n")
+    text = (TOP / "docs/rules.md").read_text(encoding="utf-8")
+    ((line, shown),) = re.findall(r"(?ms)^<!-- checked output -->\n```console\n\$ (advise .*?)\n(.*?)^```", text)
+    done = commands.advise(*shlex.split(line)[1:], folder=tmp_path)
+    assert (done.stdout + done.stderr).splitlines() == shown.splitlines()
+
+
+@pytest.mark.parametrize("page", ["check.md"])
+def test_python_of_a_page_runs(page: str, reader_files: Path) -> None:
+    (code,) = re.findall(
+        r"(?ms)^<!-- checked python -->\n```python\n(.*?)^```", (TOP / "docs" / page).read_text(encoding="utf-8")
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=reader_files, capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()

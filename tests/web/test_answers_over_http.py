@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,13 @@ def test_a_gate_reads_the_exit_status(local: server.Server, text: str, status: i
     done = commands.advise("check", "compose.yaml", "--on", "RTX 4090", "--json", folder=tmp_path)
     assert done.returncode == answer["summary"]["exit_status"] == status
     assert json.loads(done.stdout)["summary"]["exit_status"] == status
+
+
+def test_questions_of_the_page_are_answered(local: server.Server) -> None:
+    """docs/serving.md and the help of the command: what curl sends there."""
+    texts = [(ROOT / "docs/serving.md").read_text(), commands.advise("serve", "--help").stdout]
+    sent = [m for t in texts for m in re.findall(r"127.0.0.1:8642(/v1/\S+).*?\\\n\s+-d '([^']+)'", t)]
+    assert len(sent) == 2
+    for path, body in sent:
+        status, answer = server.ask(local, path, body.encode())
+        assert status == 200, answer
