@@ -36,6 +36,7 @@ ELSEWHERE = {
     "advise estimate --quiet --jsonl": "lines of scripts: tests/test_sweeps.py",
     "advise explain --online": "needs the hub: tests/models",
     "advise fleet show --slurm": "tests/fleet/test_inventory_live.py",
+    "advise check deploy --on": "after the files are written: tests/test_commands_of_docs.py",
     "advise estimate --jsonl deployments.jsonl --shard": "tests/test_sweeps.py",
 }
 
@@ -158,6 +159,7 @@ CHECKED = {
     "fleet.md": "fleet/test_fleet_page.py",
     "sweeps.md": "test_sweeps.py",
     "rules.md": "test_commands_of_docs.py",
+    "tutorial.md": "test_commands_of_docs.py",
 }
 
 
@@ -202,3 +204,23 @@ def test_python_of_a_page_runs(page: str, reader_files: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+def test_tutorial_word_by_word(tmp_path: Path) -> None:
+    """docs/tutorial.md: its commands in their order, in one folder; what it shows is printed."""
+    text = (TOP / "docs/tutorial.md").read_text(encoding="utf-8")
+    statuses = []
+    for block in re.findall(r"(?ms)^```(?:sh|console)\n(.*?)^```", text):
+        line, _, shown = block.removeprefix("$ ").partition("\n")
+        if line.startswith("sed "):
+            subprocess.run(["bash", "-c", line], cwd=tmp_path, check=True)
+        if not line.startswith("advise "):
+            continue
+        env = {"HOME": str(tmp_path), "COLUMNS": "80", "ADVISOR_DATA_DIR": str(tmp_path / "kept")}
+        done = commands.advise(*shlex.split(line)[1:], folder=tmp_path, env=env)
+        statuses.append(done.returncode)
+        printed = iter(done.stdout.splitlines())
+        for wanted in shown.splitlines():
+            if wanted.strip() not in ("", "..."):
+                assert wanted in printed, f"`{line}` does not print: {wanted}"
+    assert statuses == [0, 0, 0, 0, 0, 1]
