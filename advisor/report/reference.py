@@ -15,6 +15,8 @@ from advisor.catalog.types import Engine, Floor, Quantization, Support
 from advisor.report.concept_page import concepts
 from advisor.report.constants_page import make_constants_page
 from advisor.report.facts_page import make_facts_page
+from advisor.report.json_page import make_json_page
+from advisor.report.library_page import make_library_page
 from advisor.report.markdown import escape_cell as escape_cell
 from advisor.report.markdown import make_markdown_table as make_markdown_table
 
@@ -34,6 +36,8 @@ def make_reference_pages(rules: Catalog) -> dict[str, str]:
         "quantizations.md": make_quantizations_page(rules.quantizations()),
         "fields.md": make_fields_page(),
         "guides.md": make_guides_page(rules),
+        "json.md": make_json_page(),
+        "library.md": make_library_page(),
     }
     return {name: _NOTE + text for name, text in made.items()}
 
