@@ -1,4 +1,4 @@
-"""The batch door: requests in, answers out, in order; over several processes with bounded memory."""
+"""The batch entry point: requests in, answers out, in order; over several processes with bounded memory."""
 
 from __future__ import annotations
 

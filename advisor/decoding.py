@@ -28,7 +28,7 @@ def decode_json(data: bytes | str | msgspec.Raw, kind: type[T]) -> T: ...
 @overload
 def decode_json(data: bytes | str | msgspec.Raw, kind: Any) -> Any: ...
 def decode_json(data: bytes | str | msgspec.Raw, kind: Any) -> Any:
-    """JSON as a value of a type. Raises msgspec.DecodeError, its kin ValidationError among them."""
+    """JSON as a value of a type. Raises msgspec.DecodeError, ValidationError among them."""
     return _find_decoder(kind).decode(data)
 
 

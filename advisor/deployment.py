@@ -1,7 +1,7 @@
 """The value everything turns on: this model, in this quantization, on this engine, with these settings, on these
 devices.
 
-Also what is said about one: MemoryEstimate, SpeedEstimate, and both as an Estimate. Bytes are int, rates tokens a
+Also what is reported about one: MemoryEstimate, SpeedEstimate, and both as an Estimate. Bytes are int, rates tokens a
 second, times seconds.
 """
 
@@ -34,7 +34,7 @@ class KvType(Record, frozen=True, kw_only=True):
 
 
 class Draft(Record, frozen=True, kw_only=True):
-    """The draft model of speculative decoding, loaded beside the model."""
+    """The draft model of speculative decoding, loaded next to the model."""
 
     model: Model
     quantization: Quantization
@@ -69,7 +69,7 @@ class Deployment(MemoRecord, frozen=True, kw_only=True):
     model_path: str | None = None  # local file or directory, when the weights are on disk
     draft: Draft | None = None
     largest_draft: Draft | None = None  # no larger than this where the draft itself is not known
-    uncounted: tuple[str, ...] = ()  # what is loaded beside the model and whose size is not known
+    uncounted: tuple[str, ...] = ()  # what is loaded next to the model and whose size is not known
     correction: Correction | None = None  # by what was logged on the machine
     served_name: str | None = None
     host: str | None = None  # None = loopback
@@ -158,7 +158,7 @@ class Holds(Record, frozen=True, kw_only=True):
     typical: int  # of typical length, for sure
     full_length: int  # of the whole context, for sure
     waiting: int  # of the asked ones
-    wait_s: Interval | None  # until a waiting request is taken; None where nobody waits or it cannot be told
+    wait_s: Interval | None  # until a waiting request is taken; None where nobody waits or it cannot be determined
     shared_prefix: float  # share of a prompt that the engine keeps once for all
     ladder: tuple[HeldRequests, ...]
 
@@ -188,12 +188,12 @@ class Estimate(Record, frozen=True, kw_only=True):
     refused: bool = False  # the engine refuses these sizes of tensor parallelism: there is no such launch
     calibration: str | None = None  # the start-up log of this machine that is in the memory's figures
     starts: bool | None = None  # weights, scratch and one longest request find room
-    holds: Holds | None = None  # None where it cannot be told
+    holds: Holds | None = None  # None where it cannot be determined
     schema_version: int = SCHEMA_VERSION
 
 
 class Workload(Record, frozen=True, kw_only=True):
-    """What the deployment is for. None = not said."""
+    """What the deployment is for. None = not stated."""
 
     use_case: UseCase = "chat"
     concurrency: Positive = 1

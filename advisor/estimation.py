@@ -1,4 +1,5 @@
-"""The one door to every estimate: names in, MemoryEstimate out. Every command asks here, so none can disagree."""
+"""The one entry point to every estimate: names in, MemoryEstimate out. Every command asks here, so none can
+disagree."""
 
 from __future__ import annotations
 
@@ -144,7 +145,7 @@ def resolve_request(
         raise BadInput(f"context_length: {shown!r} is not a number of tokens like 8192 or 32k") from None
     for name, count in (("context_length", context), ("sequences", estimate_request.sequences)):
         if count is not None and not 1 <= count <= LARGEST_LENGTH:
-            raise BadInput(f"{name}: a number from 1 to {LARGEST_LENGTH:,} is wanted")
+            raise BadInput(f"{name}: a number from 1 to {LARGEST_LENGTH:,} is expected")
     made = Deployment(
         model=found.model,
         engine=entry.id,
@@ -219,7 +220,7 @@ def join_estimates(
     starts: bool | None = None,
     holds: Holds | None = None,
 ) -> Estimate:
-    """Memory and speed of a deployment as the one answer that every door gives."""
+    """Memory and speed of a deployment as the one answer that every entry point gives."""
     machine_notes = deployment.machine.notes if deployment.machine and deployment.machine.source == "text" else ()
     return Estimate(
         id=request_id,

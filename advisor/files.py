@@ -18,7 +18,7 @@ def read_bytes(path: Path | str, limit: int = MAX_TEXT) -> bytes:
     p = Path(path)
     try:
         if p.is_dir():
-            raise BadFile(p, "is a directory, a file is wanted")
+            raise BadFile(p, "is a directory, a file is expected")
         if p.exists() and not p.is_file():  # a FIFO or device would block or never end
             raise BadFile(p, "is not a regular file")
         with p.open("rb") as f:
@@ -75,7 +75,7 @@ def write_report(path: Path | str, text: str) -> None:
 def stamp_files(path: Path) -> Stamp:
     """Name, bytes and time of change (ns) of a file, or of each file in a folder: another text means other content.
 
-    What was read from a file is kept under it, so that a file that is written anew is read anew. Empty where there is
+    What was read from a file is kept under it, so that a file that is written again is read again. Empty where there is
     nothing to see.
     """
     try:

@@ -102,7 +102,8 @@ def choose_format(name: str | None, entry: Engine, model: Model, catalog: Catalo
 
 
 def _describe_unpublished(quantization: Quantization, kin: str, entry: Engine, model: Model) -> str | None:
-    """What is said of a format of a model that is published quantized, where no checkpoint in that format is known."""
+    """What is reported about a format of a model that is published quantized, where no checkpoint in that format
+    is known."""
     native = native_format(model)
     if kin != "hf" or native is None or native == quantization.id or quantization.family == "none":
         return None

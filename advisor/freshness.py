@@ -128,7 +128,7 @@ def tell_ages(rules: Catalog, day: datetime.date) -> FactAges:
 
 def find_stale_note(answer: Answer, rules: Catalog, day: datetime.date) -> str | None:
     """One line that names the facts behind an answer that are older than their shelf life; None where none is."""
-    if not rules.has_document(FILE):  # rules of one's own alone
+    if not rules.has_document(FILE):  # rules of your own alone
         return None
     families = decode_document(rules, FILE, FreshnessFile).families
     old = [a for f in families if answer in f.answers and (a := _age(f, 0, rules, day)).stale]

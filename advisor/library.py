@@ -1,7 +1,7 @@
 """The library interface: the same answers as the commands, as frozen values with `to_dict()`.
 
 What the commands read from text (`advisor/cli/`) and what is given here become the same typed requests. Amounts of
-memory are bytes, times seconds, rates tokens a second; None = not known, or not said.
+memory are bytes, times seconds, rates tokens a second; None = not known, or not stated.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def hardware(
 ) -> HardwareAdvice:
     """What to buy (`budget="3000EUR"`) or rent (`rent="1500EUR/month"`) for a model and a number of users.
 
-    `context`: tokens of one request, prompt and output together. `prices`: a file with a price list of one's own.
+    `context`: tokens of one request, prompt and output together. `prices`: a file with a price list of your own.
     `exchange_rates`: units for one US dollar. `duty`: share of the time at load. `api_price`: of a hosted API, per
     million output tokens. `workload`: further fields of Workload. Raises UnknownName, BadFile, BadInput.
     """

@@ -36,7 +36,7 @@ MOST_NAMED = 8  # unknown names in a message
 def unknown_options(
     of: str, names: Sequence[str], known: Iterable[str], spellings: Mapping[str, str] | None = None
 ) -> BadInput:
-    """The error for options, fields or keywords that `of` does not take: all doors refuse them in these words.
+    """The error for options, fields or keywords that `of` does not take: all entry points refuse them in these words.
 
     `spellings`: what another word for an option means.
     """

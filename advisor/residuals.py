@@ -1,6 +1,6 @@
 """What `advise calibrate` read from start-up logs of a machine, and how later estimates for that machine use it.
 
-A log tells what an engine took that the rules did not predict: of the weights, and of everything beside weights and
+A log tells what an engine took that the rules did not predict: of the weights, and of everything except weights and
 cache. Both are kept as residuals, logged less predicted, by machine, engine, release and class of model. What was read
 for the model itself counts before what was read for another model of its class, which says nothing of its weights.
 """
@@ -75,7 +75,7 @@ def classify_model(model: Model) -> str:
 
 
 def describe_launch(deployment: Deployment, entry: Engine) -> dict[str, str]:
-    """What of a launch decides which parts there are beside weights and cache, in plain words: no path, no name."""
+    """What of a launch decides which parts there are other than weights and cache, in plain words: no path, no name."""
     out = {}
     for name in _SWITCHES:
         if get_flag(deployment.settings, *getattr(entry.concepts, name).flags):
@@ -149,7 +149,7 @@ def find_residual(
 
     `entry` is the engine's, or that of the engine beneath.
 
-    A version that is not said is the one that was logged: it is what runs on the machine.
+    A version that is not stated is the one that was logged: it is what runs on the machine.
     """
     if deployment.machine is None:
         return None
@@ -180,7 +180,7 @@ def make_correction(residual: MemoryResidual, deployment: Deployment) -> Correct
     weights = residual.weights_bytes if own else 0
     of = " ".join(w for w in (residual.engine, residual.engine_version) if w)
     what = f"{residual.model} {residual.quantization}" if own else f"{residual.model}, a model of its class"
-    parts = [f"{_signed(residual.beside_bytes)} beside weights and cache"]
+    parts = [f"{_signed(residual.beside_bytes)} in addition to weights and cache"]
     parts += [f"{_signed(weights)} of weights"] if weights else []
     return Correction(
         weights_bytes=weights,

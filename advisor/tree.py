@@ -34,5 +34,5 @@ def leads_out(path: Path | str) -> bool:
 
 
 def describe_link(path: Path | str) -> str:
-    """What is said of a file that a link puts elsewhere."""
+    """What is reported about a file that a link puts elsewhere."""
     return f"is reached by a link that leads out of {find_tree_root(path)}: name the file itself"

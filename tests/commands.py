@@ -27,7 +27,7 @@ class Finished(NamedTuple):
 
 
 def advise(*words: str, folder: Path | None = None, stdin: str = "", env: dict[str, str] | None = None) -> Finished:
-    """Run one command line: in `folder`, with `stdin` on standard input, and with `env` beside the environment."""
+    """Run one command line: in `folder`, with `stdin` on standard input, and with `env` next to the environment."""
     out, err = _stream(), _stream()
     before = Path.cwd()
     try:

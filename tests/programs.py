@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 APT = Path(__file__).parent.parent / ".ci" / "apt.txt"
-# what pip brings (extra `test`), and the names it is known under: beside this Python, or anywhere on PATH
+# what pip brings (extra `test`), and the names it is known under: next to this Python, or anywhere on PATH
 OF_PIP = {"shellcheck": ("shellcheck",), "llama-server": ("llama-server-vulkan", "llama-server")}
 CI = bool(os.environ.get("CI"))
 

@@ -1,4 +1,5 @@
-"""The batch door: the same answers whatever the number of processes, in order, taking lines only as answers go out."""
+"""The batch entry point: the same answers whatever the number of processes, in order, taking lines only as answers
+go out."""
 
 from __future__ import annotations
 

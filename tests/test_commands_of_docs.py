@@ -1,4 +1,4 @@
-"""Every command line of the documents is run as it stands, beside the files that it names, and answers."""
+"""Every command line of the documents is run as it stands, next to the files that it names, and answers."""
 
 from __future__ import annotations
 

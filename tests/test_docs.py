@@ -82,7 +82,7 @@ def test_cells_cannot_break_a_table() -> None:
 
 @pytest.mark.slow
 def test_one_command_writes_every_generated_page(tmp_path: Path) -> None:
-    """A spoiled page is put right, one of an engine that is gone is taken away, nothing else is touched."""
+    """A spoiled page is corrected, one of an engine that is gone is taken away, nothing else is touched."""
     for folder in ("docs", "advisor/schemas"):
         shutil.copytree(TOP / folder, tmp_path / folder)
     (tmp_path / "tests").mkdir()
@@ -175,7 +175,7 @@ ALONE = ("cards", "counts in other words", "whole machines", "cloud instances", 
 
 
 def hardware_examples() -> list[str]:
-    """The examples of docs/hardware.md; what is no hardware on its own is said of a card."""
+    """The examples of docs/hardware.md; what is no hardware on its own is reported of a card."""
     part = (TOP / "docs/hardware.md").read_text(encoding="utf-8").split("## The probe")[0]
     out = []
     for row, cell in re.findall(r"(?m)^\| ([a-z][\w ]*) \| (.*) \|$", part):

@@ -1,4 +1,5 @@
-"""The batch door: one answer a line, in order, errors on their own line; and nothing that a line can do to the rest."""
+"""The batch entry point: one answer a line, in order, errors on their own line; and nothing that a line can do to
+the rest."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_deployment_files_are_found_by_their_posix_form(path: PureWindowsPath | 
 
 
 def test_what_others_read_is_written_with_the_line_ends_of_unix() -> None:
-    """Text that Python writes has the system's line ends unless it is told; a shell does not read those of Windows."""
+    """Text that Python writes has the system's line ends unless it is given; a shell does not read those of Windows."""
     wanted = {"render/files.py", "files.py", "report/pages.py"}
     for file in wanted:
         calls = [

@@ -1,4 +1,4 @@
-"""The README's command lines are run as they stand, beside the files they name, and answer."""
+"""The README's command lines are run as they stand, next to the files they name, and answer."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def _logit(text: str, board: Board) -> float | None:
 
 
 def _thinks(row: dict[str, str], rules: Catalog) -> bool:
-    """Whether the score is one of thinking answers: as said; else as the model does unless told otherwise."""
+    """Whether the score is one of thinking answers: as stated; else as the model does unless it is set otherwise."""
     said = f"{row['setting']} {row['name_in_source']}".lower()
     if re.search(r"non-?thinking|no[- ]thinking|thinking off|without thinking", said):
         return False

@@ -1,4 +1,4 @@
-"""What is said of the engines that are offered: ties, what the user has to bring or do, copies that lie here."""
+"""What is reported about the engines that are offered: ties, what the user has to bring or do, copies that lie here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""`compare_engines`: engines side by side on this hardware; and the source documents' tables beside today's answers."""
+"""`compare_engines`: engines side by side on this hardware; and the source documents' tables next to today's
+answers."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class ComparisonCell(Record, frozen=True, kw_only=True):
     value: str
     note: str | None = None
     source: str | None = None
-    said: str | None = None  # what the source document said, in its tables
+    said: str | None = None  # what the source document stated, in its tables
     changed: bool = False
 
 
@@ -131,7 +132,7 @@ def compare_engines(names: Sequence[str], machine: Machine | None, rules: Catalo
 
 
 def source_tables(rules: Catalog) -> tuple[Comparison, ...]:
-    """The tables of the source documents with today's cell beside each of the author's."""
+    """The tables of the source documents with today's cell next to each of the author's."""
     file = decode_document(rules, FILE, ComparisonsFile)
     out = []
     for source_table in file.tables:

@@ -39,7 +39,7 @@ class FasterPair(Record, frozen=True, kw_only=True):
 
 
 class EngineSpeeds(Record, frozen=True, kw_only=True):
-    """Engines at one load. `faster` is empty where all bounds overlap: then nothing is said of an order."""
+    """Engines at one load. `faster` is empty where all bounds overlap: then no order is stated."""
 
     model: str
     hardware: str

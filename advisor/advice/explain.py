@@ -49,7 +49,7 @@ class Explanation(Record, frozen=True, kw_only=True):
     estimates: tuple[MemoryEstimate, ...]
     holdings: tuple[Holding, ...]  # of each estimate
     asked: int
-    verdict: bool | None  # None without a machine, or when it cannot be told
+    verdict: bool | None  # None without a machine, or when it cannot be determined
     has_machine: bool
     fits_on: tuple[CardFit, ...]
     changes: tuple[MemoryChange, ...]
@@ -296,7 +296,7 @@ def _changes(
 def _verified(
     deployment: Deployment, length: int, entry: Engine, estimate: MemoryEstimate, rules: Catalog
 ) -> EngineVerification:
-    """The engine's own estimate beside ours. Raises BadInput where the engine cannot be asked."""
+    """The engine's own estimate compared with ours. Raises BadInput where the engine cannot be asked."""
     module, inner = engines.find_engine_module(entry.id, rules.engines())
     ask = getattr(module, "verify_estimate", None)
     if ask is None:

@@ -1,4 +1,4 @@
-"""Answers of the source documents' own guides, beside the advisor's advice."""
+"""Answers of the source documents' own guides, next to the advisor's advice."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def trace_named_guide(
 
 
 def add_guide_answer(advice: Advice, name: str, tree: str | None, answers: Mapping[str, str], rules: Catalog) -> Advice:
-    """The advice with what the guide's own tree says in `guide`; filters do not change that, they stand beside it."""
+    """The advice with what the guide's own tree says in `guide`; filters do not change that, they stand next to it."""
     guide = load_named_guide(name, rules)
     if guide.kind == "advice":
         if answers:

@@ -32,7 +32,7 @@ from advisor.planning.workload_rules import load_workload_defaults
 from advisor.units import format_gib
 
 MOST_SHOWN = 40  # options and refusals in the answer
-NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # what "several machines" is told with
+NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # what "several machines" is given with
 _AXES: tuple[Axis, Axis] = ("buy", "rent")
 
 
@@ -255,7 +255,7 @@ def _order(option: HardwareOption, request: Ask, budget_rules: BudgetRules, rule
 
 
 def _nearest(rejected: list[RejectedHardware]) -> list[RejectedHardware]:
-    """Refusals that say most first: what fits but costs too much is told by `beyond`; small counts come first."""
+    """Refusals that say most first: what fits but costs too much is given by `beyond`; small counts come first."""
     order = {"too_slow": 0, "no_native_format": 1, "does_not_fit": 2, "over_budget": 3, "more_than_needed": 4}
     return sorted(rejected, key=lambda r: (order.get(r.code, 2), r.count))
 

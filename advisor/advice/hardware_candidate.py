@@ -77,7 +77,7 @@ class HardwareSearch:
         return self._machines[key]
 
     def engine(self, offer: DeviceOffer, count: int) -> Engine | HardwareRejection:
-        """The engine asked for, or the first that the guide puts forward and nothing forbids."""
+        """The engine asked for, or the first that the guide recommends and nothing forbids."""
         key = (offer.accelerator, count)
         if key not in self._engines:
             self._engines[key] = self._engine(offer, count)
@@ -97,7 +97,7 @@ class HardwareSearch:
             if not verdict.reasons:
                 return entry
             first = first or HardwareRejection(verdict.reasons[0].code, verdict.reasons[0].text)
-        return first or HardwareRejection("vendor_not_supported", "no engine is put forward for it")
+        return first or HardwareRejection("vendor_not_supported", "no engine is recommended for it")
 
     def facts(self, offer: DeviceOffer, count: int) -> dict[str, Any]:
         """What the guide sees of these cards."""
@@ -207,7 +207,7 @@ class HardwareSearch:
     def _slow(
         self, deployment: Deployment, estimate: MemoryEstimate, speed: SpeedEstimate | None
     ) -> HardwareRejection | None:
-        """Whether a wanted rate is missed; None when it is met, or when nothing is known of the speed."""
+        """Whether a required rate is missed; None when it is met, or when nothing is known of the speed."""
         request, share = self.request, self.budget.slowest_share
         if speed is None:
             return None
@@ -216,14 +216,14 @@ class HardwareSearch:
             said = max(said or 0, 1 / request.tpot_s)
         wanted = self.budget.slowest_decode_tps.get(request.workload.use_case, 0.0) if said is None else said
         if wanted and speed.decode_tps is not None and speed.decode_tps.value < share * wanted:
-            why = "are wanted" if said is not None else f"are the least for {request.workload.use_case}"
+            why = "are required" if said is not None else f"are the least for {request.workload.use_case}"
             rate = _rate(speed.decode_tps.value)
             return HardwareRejection(
                 "too_slow", f"{rate} tokens/s where {wanted:g} {why}: {self._bandwidth(deployment, estimate)}"
             )
         if request.ttft_s is not None and speed.ttft_s is not None and speed.ttft_s.value > request.ttft_s / share:
             return HardwareRejection(
-                "too_slow", f"first token after {speed.ttft_s.value:.1f} s where {request.ttft_s:g} s are wanted"
+                "too_slow", f"first token after {speed.ttft_s.value:.1f} s where {request.ttft_s:g} s are required"
             )
         return None
 

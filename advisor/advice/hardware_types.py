@@ -87,7 +87,7 @@ Sort = Literal["price", "speed", "value"]
 
 
 class HardwareRequest(Record, frozen=True, kw_only=True):
-    """What is asked of `advise hardware`, by names. Rates a second are per request; None = not said."""
+    """What is asked of `advise hardware`, by names. Rates a second are per request; None = not stated."""
 
     model: str  # name, hub id, .gguf file or folder with config.json
     workload: Workload = Workload()  # users = its concurrency
@@ -97,7 +97,7 @@ class HardwareRequest(Record, frozen=True, kw_only=True):
     rent: Money | None = None  # spent a month
     currency: str | None = None  # of the answer; None = the budget's, else the rent's, else EUR
     exchange_rates: dict[str, float] = {}  # units for one US dollar, before those of the rules
-    prices: str | None = None  # file: a closed price list of one's own
+    prices: str | None = None  # file: a closed price list of your own
     online: bool = False  # rentals as clouds offer them now
     hours_per_month: float | None = None  # that a rental runs; None = as the rules have it
     min_decode_tps: float | None = None
@@ -111,7 +111,7 @@ class HardwareRequest(Record, frozen=True, kw_only=True):
 
 
 class Ask(NamedTuple):
-    """The question with prices read and names resolved. Rates a second are per request unless said otherwise."""
+    """The question with prices read and names resolved. Rates a second are per request unless stated otherwise."""
 
     model: str
     workload: Workload

@@ -18,7 +18,7 @@ class InstalledPlan(NamedTuple):
     """A server that can be started here."""
 
     engine: str
-    model: str  # as the engine is told it: a file, or a name
+    model: str  # as the engine is given it: a file, or a name
     quantization: str | None
     command: str
     url: str

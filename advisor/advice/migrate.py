@@ -34,7 +34,7 @@ def migrate(
     request: MigrationRequest | None = None,
 ) -> Migration:
     """What changes from engine `source` to `target`; `given` is the launch that is to be migrated, `request` what the
-    user says beside it.
+    user says next to it.
 
     Raises UnknownName for an engine, BadInput where both are the same or the target is none to move to.
     """

@@ -29,7 +29,7 @@ class SettingConcept(Record, frozen=True, kw_only=True):
     shares: dict[EngineId, str] = {}  # what it is a share of
     only: tuple[EngineId, ...] = ()  # engines whose setting means the same; none = all
     inverted: tuple[EngineId, ...] = ()  # whose switch turns it off
-    all_devices: tuple[EngineId, ...] = ()  # that take every device unless told otherwise
+    all_devices: tuple[EngineId, ...] = ()  # that take every device unless it is set otherwise
     refuses: dict[EngineId, str] = {}  # characters that no value may hold
     least: dict[EngineId, int] = {}  # what is taken unasked on the smallest device
 

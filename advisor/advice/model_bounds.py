@@ -7,7 +7,7 @@ from advisor.catalog.compiled_rules import ModelRow
 from advisor.machines.types import Machine
 from advisor.speed.rates import UNKNOWN_HOST_GBS, device_bandwidth, machine_host_bandwidth
 
-LEAST_BYTES = 0.5  # of a parameter in the narrowest format that is put forward unasked
+LEAST_BYTES = 0.5  # of a parameter in the narrowest format that is recommended unasked
 USABLE_HOST = 0.9  # of host memory, where experts and layers can lie
 HOST_SHARE = 0.5  # of the weights on the host that a token reads at least: attention and shared parts are put on cards
 

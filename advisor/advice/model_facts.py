@@ -1,4 +1,4 @@
-"""What is known of a model beside how it runs: ability for a use, what the format costs, licences."""
+"""What is known about a model apart from how it runs: ability for a use, what the format costs, licences."""
 
 from __future__ import annotations
 

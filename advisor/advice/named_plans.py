@@ -1,4 +1,5 @@
-"""Other plans beside the chosen one, by name: the fastest, the widest weights, the simplest to run; and near misses."""
+"""Other plans next to the chosen one, by name: the fastest, the widest weights, the simplest to run; and near
+misses."""
 
 from __future__ import annotations
 
@@ -101,7 +102,7 @@ def find_widest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catal
 
 
 def find_simplest(offered: Sequence[RankedDeployment], search: SearchRequest) -> int | None:
-    """Index among the alternatives of what the guide puts forward where ease matters most."""
+    """Index among the alternatives of what the guide recommends where ease matters most."""
     if search.workload.priority == "ease":
         return None
     easy = evaluate_guide(search.guide, {**search.facts, "workload.priority": "ease"}).engines

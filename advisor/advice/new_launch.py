@@ -18,7 +18,7 @@ SHELLS = ("shell", "slurm")
 
 
 class Translation(NamedTuple):
-    """The new launch, what it writes for each concept, and what is to be said of each."""
+    """The new launch, what it writes for each concept, and what is reported about each."""
 
     launch: NewLaunch
     written: dict[str, str]

@@ -191,7 +191,7 @@ def _ranked(
     if entry.id in guide_result.decision.engines:
         reasons = describe_leaf(guide_result)
     else:
-        reasons = ("runs here too, though the guide does not put it forward for this workload",)
+        reasons = ("runs here too, though the guide does not recommend it for this workload",)
     use = str(guide_result.facts.get("workload.use_case") or "chat")
     prominent = position < 4 or entry.id in guide_result.decision.engines
     has_command = shown and prominent and "command" in list_targets(entry.id, rules)

@@ -47,14 +47,14 @@ class RecommendRequest(NamedTuple):
     quantization: str | None = None
     engine: str | None = None
     models: int = 1
-    others: tuple[str, ...] = ()  # models beside the one that is sized
+    others: tuple[str, ...] = ()  # models next to the one that is sized
     port_offset: int = 0  # added to the engine's own port: servers side by side
     choice: ChoiceLimits = ChoiceLimits()
     every_command: bool = True  # False: only the choice's, for answers that show no other
 
 
 def set_os(machine: Machine, system: Os) -> Machine:
-    """The machine with its operating system said. Raises BadInput where it is known to be another."""
+    """The machine with the operating system that was given. Raises BadInput where it is known to be another."""
     here = "windows" if machine.wsl and system == "windows" else machine.os
     if here not in (None, system):
         raise BadInput(f"--os {system} contradicts the machine, which is {machine.os}")

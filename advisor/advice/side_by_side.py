@@ -32,7 +32,7 @@ def recommend_side_by_side(request: RecommendRequest, rules: Catalog, recommend:
     for advice, name in zip(shared, names, strict=True):
         if advice.chosen is None:
             others = ", ".join(n for n in names if n != name)
-            note = f"{name} finds no room beside {others}; alone it does"
+            note = f"{name} finds no room next to {others}; alone it does"
             return msgspec.structs.replace(advice, warnings=(note, *advice.warnings))
     first = shared[0]
     assert first.chosen is not None

@@ -1,4 +1,4 @@
-"""Models of the catalogue that lie on this machine already, and what is said of them."""
+"""Models of the catalogue that lie on this machine already, and what is reported about them."""
 
 from __future__ import annotations
 

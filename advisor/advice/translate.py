@@ -34,7 +34,7 @@ SHORTEST = 2048
 
 
 class MigrationRequest(NamedTuple):
-    """What the user says beside the launch."""
+    """What the user says next to the launch."""
 
     model: str | None = None
     quantization: str | None = None
@@ -239,7 +239,7 @@ def _fits(deployment: Deployment, rules: Catalog) -> bool | None:
 
 
 def _fit(deployment: Deployment, parts: _Parts) -> tuple[Deployment, bool | None, list[str]]:
-    """The deployment with a length that fits, where none was said; whether it fits; what is to be said of that."""
+    """The deployment with a length that fits, where none was stated; whether it fits; what is reported about that."""
     if not parts.model.known:
         return deployment, None, [f"{deployment.model.id} is not in the catalogue, so nothing is known of its size"]
     rules, trained = parts.rules, deployment.model.max_context

@@ -23,7 +23,7 @@ class TranslatedValues(NamedTuple):
     notes: dict[str, str]  # concept -> what became of its value, where it is not simply the same
     length: int | None = None  # tokens of one request
     requests: int | None = None
-    ranks: int | None = None  # cards of one copy, as said
+    ranks: int | None = None  # cards of one copy, as stated
     all_devices: bool = False  # it takes every card that it sees
     cache_type: str | None = None
     served_name: str | None = None
@@ -41,7 +41,7 @@ class _Way(NamedTuple):
 
 
 def list_names(setting_concept: SettingConcept, entry: Engine, rules: Catalog) -> tuple[str, ...]:
-    """Every name under which an engine may be told a concept."""
+    """Every name under which an engine may be given a concept."""
     ids = (entry.id, *entry.runs[:1])
     said = [n for i in ids for n in setting_concept.names.get(i, "").split(", ") if n and not n.startswith("(")]
     if setting_concept.concept is not None:
@@ -56,7 +56,7 @@ def list_names(setting_concept: SettingConcept, entry: Engine, rules: Catalog) -
 def translate_values(
     launch: LaunchValues, source: Engine, target: Engine, file: MigrationsFile, rules: Catalog
 ) -> TranslatedValues:
-    """The settings of a launch for another engine, and what is to be said of them."""
+    """The settings of a launch for another engine, and what is reported about them."""
     names = tuple(e.runs[0] if e.runs and e.kind != "engine" else e.id for e in (source, target))
     way = _Way(source, target, (names[0], names[1]), load_flag_table(names[1], rules), rules)
     settings: dict[str, Setting] = {}

@@ -70,7 +70,7 @@ class ModelOption(Record, frozen=True, kw_only=True):
 
 
 class TargetAnswer(Record, frozen=True, kw_only=True):
-    """The targets that were named, and whether the plan is predicted to meet them; None = it cannot be told."""
+    """The targets that were named, and whether the plan is predicted to meet them; None = it cannot be determined."""
 
     ttft_s: float | None
     tpot_s: float | None
@@ -116,7 +116,7 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     holds: Holds | None = None
     on_time: bool | None = None  # whether the targets are met
     targets: TargetAnswer | None = None  # None: none was named
-    also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded beside it
+    also: tuple[RankedDeployment, ...] = ()  # of the other models that stay loaded next to it
     gains: tuple[str, ...] = ()  # what it has over the chosen one
 
     def to_dict(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from advisor.agents.short_answers import LIMIT, Json, KeptAnswers, measure
 from advisor.errors import BadInput, UnknownName
 from advisor.near import near_matches
 
-ROOM = LIMIT - 700  # of a piece, beside what is said about it
+ROOM = LIMIT - 700  # of a piece, next to what is reported about it
 
 
 def read_details(kept: KeptAnswers, handle: str, pointer: str = "", start: int = 0) -> Json:

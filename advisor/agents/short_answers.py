@@ -79,7 +79,7 @@ def _texts(reasons: Any, most: int) -> list[str]:
 
 
 def shorten_memory(memory: Mapping[str, Any] | None) -> list[Json]:
-    """Each device: what is wanted, its bounds and what is there, GiB."""
+    """Each device: what is needed, its bounds and what is there, GiB."""
     return [
         {
             "device": d.get("name"),

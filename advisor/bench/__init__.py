@@ -1,1 +1,1 @@
-"""Measuring a server that runs, beside what was predicted for it."""
+"""Measuring a server that runs, compared with what was predicted for it."""

@@ -129,7 +129,7 @@ def _base(url: str) -> str:
     given = url.strip()
     given = (given if "://" in given else f"http://{given}").rstrip("/").removesuffix("/v1")
     if not re.fullmatch(r"https?://[\w.\[\]:%~-]{1,300}(/[^\s\"'<>\\]{0,500})?", given):
-        raise BadInput(f"{url[:80]!r} is no address; one like http://127.0.0.1:8000 is wanted")
+        raise BadInput(f"{url[:80]!r} is no address; one like http://127.0.0.1:8000 is expected")
     return given
 
 

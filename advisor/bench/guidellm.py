@@ -25,7 +25,7 @@ from advisor.errors import BadInput
 from advisor.record import Record
 
 GRACE = 120  # seconds beyond its own limit until it is stopped
-# torch's CPU build is enough, and is taken from its own index alone: a second index beside the usual one could put
+# torch's CPU build is enough, and is taken from its own index alone: a second index next to the usual one could put
 # any package of the same name in place of ours
 INSTALL = f"pip install torch --index-url https://download.pytorch.org/whl/cpu && {install_command('bench')}"
 _PROGRESS = re.compile(r"successful=(\d+) errored=(\d+)")
@@ -83,7 +83,7 @@ class LoadTest(NamedTuple):
 
 
 def find_guidellm() -> list[str] | None:
-    """guidellm beside this Python or on PATH; None where there is none."""
+    """guidellm next to this Python or on PATH; None where there is none."""
     beside = Path(sys.executable).parent / "guidellm"
     found = str(beside) if beside.exists() else shutil.which("guidellm")
     return [found] if found else None

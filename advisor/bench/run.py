@@ -1,4 +1,4 @@
-"""`advise bench`: a server measured by a load generator, beside what the one speed model predicts for it."""
+"""`advise bench`: a server measured by a load generator, next to what the one speed model predicts for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`advise calibrate`: what a file tells of memory, of speed, or of both."""
+"""`advise calibrate`: what a file reports about memory, about speed, or about both."""
 
 from __future__ import annotations
 

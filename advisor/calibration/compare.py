@@ -1,4 +1,5 @@
-"""A start-up log beside the estimate of the same deployment, part by part, and the residual that is kept of it."""
+"""A start-up log compared with the estimate of the same deployment, part by part, and the residual that is kept of
+it."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ class ComparedPart(Record, frozen=True, kw_only=True):
 
 
 class LogCalibration(Record, frozen=True, kw_only=True):
-    """What a log says beside what was predicted, and what is kept of it."""
+    """What a log says compared with what was predicted, and what is kept of it."""
 
     engine: str
     engine_version: str | None
@@ -53,7 +54,7 @@ class LogCalibration(Record, frozen=True, kw_only=True):
 
 
 def calibrate_memory(request: CalibrationRequest, rules: Catalog) -> LogCalibration:
-    """Reads the log, estimates the deployment that it tells of without earlier logs, compares, and keeps the residual.
+    """Reads the log, estimates the deployment that it describes without earlier logs, compares, and keeps the residual.
 
     Raises BadInput where the log has no figures, or does not tell its model or hardware; UnknownName.
     """
@@ -84,7 +85,7 @@ def calibrate_memory(request: CalibrationRequest, rules: Catalog) -> LogCalibrat
 
 
 class _Comparison:
-    """Logged figures by place beside an estimate's rows."""
+    """Logged figures by place compared with an estimate's rows."""
 
     def __init__(self, log: StartupLog, entry: Engine, rules: Catalog, predicted: MemoryEstimate) -> None:
         self.log = log
@@ -229,7 +230,7 @@ class _NotKept(Exception):
 
 
 def _of_pool(predicted: MemoryEstimate, compared: _Comparison) -> tuple[int, int]:
-    """(weights, beside) logged less predicted: what the pool is smaller by is taken by one of them."""
+    """(weights, everything else) logged less predicted: what the pool is smaller by is taken by one of them."""
     pool, available = compared.pool(), predicted.kv_cache.available_bytes
     row = max(predicted.devices, key=lambda d: d.weights_bytes or 0)
     if pool is None or available is None:
@@ -243,7 +244,7 @@ def _of_pool(predicted: MemoryEstimate, compared: _Comparison) -> tuple[int, int
 
 
 def _of_buffers(compared: _Comparison) -> tuple[int, int]:
-    """(weights, beside) of the devices, without any of the host; a mean where there are several."""
+    """(weights, everything else) of the devices, without any of the host; a mean where there are several."""
     rows = [x for x in compared.rows() if x[0] is not None] or compared.rows()
     deltas = []
     for index, row in rows:

@@ -1,4 +1,4 @@
-"""A result file beside the predictions for the same deployment, and the measurements that are kept of it."""
+"""A result file compared with the predictions for the same deployment, and the measurements that are kept of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from advisor.speed.measured_load import ComparedSpeed, compare_loads, predict_af
 
 
 class SpeedCalibration(Record, frozen=True, kw_only=True):
-    """What a result file says beside what was predicted, before and after it was kept."""
+    """What a result file says compared with what was predicted, before and after it was kept."""
 
     tool: str
     engine: str

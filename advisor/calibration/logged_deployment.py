@@ -1,4 +1,4 @@
-"""The deployment that a start-up log tells of: model, format, settings and machine by the names of the catalogue."""
+"""The deployment that a start-up log describes: model, format, settings and machine by the names of the catalogue."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class CalibrationRequest(NamedTuple):
 def find_logged_deployment(
     request: CalibrationRequest, log: StartupLog, rules: Catalog
 ) -> tuple[Deployment, dict[str, str], tuple[str, ...]]:
-    """The deployment that the log tells of, the settings it rests on, and what was taken for granted.
+    """The deployment that the log describes, the settings it rests on, and what was taken for granted.
 
     Raises BadInput where the log does not tell its model or hardware, or leaves a setting open; UnknownName.
     """

@@ -66,7 +66,7 @@ class _LinePatterns(NamedTuple):
 
 
 def read_startup_log(text: str, engines: Mapping[str, Engine], engine: str | None = None) -> StartupLog:
-    """The last start that `text` tells of. `engine` insists on one. Raises BadInput where no engine's log is seen."""
+    """The last start that `text` describes. `engine` insists on one. Raises BadInput where no engine's log is seen."""
     lines = [_COLOUR.sub("", x[:MOST_LINE]) for x in text.splitlines()]
     known = {e.id: e.startup_log for e in engines.values() if e.startup_log is not None}
     chosen = engine or _tell_engine(lines, known)

@@ -32,7 +32,7 @@ class ResultFile(NamedTuple):
     model: str | None = None  # as the tool calls it: a path, a served name
     model_type: str | None = None  # llama.cpp's description: `llama 8B Q4_K - Medium`
     settings: Mapping[str, str] = {}
-    log: bool = False  # of a server's run: its start may be told, too
+    log: bool = False  # of a server's run: its start may be described, too
     notes: tuple[str, ...] = ()  # what was taken for granted
 
 

@@ -2,7 +2,7 @@
 
 It cannot be stale. The copy in the user's cache holds the stamp it was made under: path, size, modification and change
 time of every rule file and of the code that defines the types, and serves that very stamp only. The copy that ships in
-a package is used only while its recorded hash over the YAML bytes is right. Otherwise it is built anew;
+a package is used only while its recorded hash over the YAML bytes is right. Otherwise it is rebuilt;
 `python -m advisor.catalog.compiled_rules OUT` writes the copy to ship.
 """
 

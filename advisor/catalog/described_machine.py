@@ -153,7 +153,7 @@ def _total(
         return (total // card_count.entry.devices_per_card if total is not None else None), basis
     ram = said.ram_bytes
     if ram is None and said.wired_bytes is None and said.gtt_bytes is None:
-        notes.append(f"{card_count.entry.name} uses the machine's memory, and how much that is was not said")
+        notes.append(f"{card_count.entry.name} uses the machine's memory, and how much that is was not stated")
     elif ram is not None and card_count.entry.memory_options_gb and ram / GIB not in card_count.entry.memory_options_gb:
         sold = ", ".join(f"{gb:g}" for gb in card_count.entry.memory_options_gb)
         notes.append(
@@ -185,7 +185,7 @@ def _sold(entry: Accelerator) -> tuple[int, int] | None:
 
 
 def _host_sold(cards: list[CardCount]) -> tuple[int, int] | None:
-    """Usable bytes of the processors' memory that superchips come with, least and most; None beside other cards."""
+    """Usable bytes of the processors' memory that superchips come with, least and most; None next to other cards."""
     sizes = [(c.number, c.entry.host_memory_options_gb) for c in cards if not c.mig]
     if not sizes or len(sizes) < len(cards) or not all(gb for _, gb in sizes):
         return None
@@ -198,7 +198,7 @@ def mig_bytes(profile: str) -> int:
     nvidia-smi lists for A100 and H100 slices (1g.10gb 9.5, 3g.40gb 39.25, 7g.80gb 78.75 GiB)."""
     m = MIG.fullmatch(profile)
     if m is None:
-        raise BadInput(f"MIG profile {profile!r}: e.g. `3g.40gb` is wanted")
+        raise BadInput(f"MIG profile {profile!r}: e.g. `3g.40gb` is expected")
     return int((int(m[2]) * 0.99 - 0.45) * GIB)
 
 
@@ -239,7 +239,7 @@ def _arch(cards: list[CardCount]) -> str | None:
 
 
 def _interconnect(said: HardwareDetails, cards: list[CardCount]) -> str | None:
-    """As said; else NVLink for several cards of a form that only exists on NVLink boards."""
+    """As stated; else NVLink for several cards of a form that only exists on NVLink boards."""
     if said.links:
         return "+".join(said.links)
     if sum(c.number for c in cards) > 1 and cards and all(c.entry.form in ("sxm", "superchip") for c in cards):

@@ -229,7 +229,8 @@ def _read_machine(part: str, reading: _Reading) -> bool:
 
 
 def _choose_chip(count: int, line: NamedMachine, reading: _Reading) -> None:
-    """The chip of a line of products: the one that was named beside it, else the one with the memory that was said."""
+    """The chip of a line of products: the one that was named next to it, else the one with the memory that was
+    stated."""
     if any(c.entry.vendor == "apple" or c.entry.id in line.chips for c in reading.cards):
         return
     known, ram = reading.catalogue.accelerators(), reading.said.ram_bytes
@@ -278,7 +279,7 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
     sizes = {c.entry.memory_bytes or 0 for c in cards} | {sum(c.number * (c.entry.memory_bytes or 0) for c in cards)}
     if all(c.entry.memory_bytes for c in cards) and not any(abs(vram - s) <= 0.02 * s for s in sizes):
         had = " and ".join(f"{c.entry.name} {format_gib(c.entry.memory_bytes, 0)}" for c in cards)
-        raise BadInput(f"{format_gib(vram, 0)} of VRAM were said, and the cards have other sizes: {had}")
+        raise BadInput(f"{format_gib(vram, 0)} of VRAM were stated, and the cards have other sizes: {had}")
 
 
 # words that name no card alone
@@ -309,7 +310,8 @@ def _distinct(machines: Mapping[str, NamedMachine]) -> Iterator[NamedMachine]:
 
 
 def _place(size: int, card: CardCount | None, said: HardwareDetails) -> None:
-    """A size on its own is RAM beside a chip that shares memory or a bare CPU; beside a card it must be the card's."""
+    """A size on its own is RAM next to a chip that shares memory or a bare CPU; next to a card it must be the
+    card's."""
     if card is None or takes_ram(card.entry) or card.entry.unified:
         said.ram_bytes = size
         return

@@ -29,10 +29,10 @@ class Concept(Record, frozen=True, kw_only=True):
     flags: tuple[FlagName, ...] = ()
     launch: FlagName | None = None  # the one that launches write, where it is not the first
     environment: tuple[str, ...] = ()  # variables that set it
-    default: tuple[VersionedNumber, ...] = ()  # what holds when nothing is said, by version; empty = by device, or none
-    accepts: tuple[str, ...] = ()  # values it takes beside those of the flags table; neither = any, or not known
-    unset: tuple[str, ...] = ()  # values that are as if nothing was said
-    beside: tuple[FlagName, ...] = ()  # switches that must stand beside it
+    default: tuple[VersionedNumber, ...] = ()  # what holds when nothing is set, by version; empty = by device, or none
+    accepts: tuple[str, ...] = ()  # values it takes besides those of the flags table; neither = any, or not known
+    unset: tuple[str, ...] = ()  # values that are as if nothing was given
+    beside: tuple[FlagName, ...] = ()  # switches that must stand next to it
     joined_by: str | None = None  # given again it adds to what was given, as if written with this between
     positional: bool = False  # also the first word that belongs to no flag
 
@@ -139,7 +139,7 @@ class EnvFile(Record, frozen=True, kw_only=True):
 class ConfigFile(Record, frozen=True, kw_only=True):
     """A file of the engine's settings, told by its keys (dashes for underscores).
 
-    It is one where half of the keys are the engine's and some of them are `telling`: two, or one beside `model`; with
+    It is one where half of the keys are the engine's and some of them are `telling`: two, or one next to `model`; with
     `any_of`, where two are telling and one of these blocks is there. `nested` is a block whose keys count as settings.
     """
 
@@ -151,11 +151,11 @@ class ConfigFile(Record, frozen=True, kw_only=True):
 
 
 class Recognition(Record, frozen=True, kw_only=True):
-    """How an engine is told from any other program."""
+    """How an engine is distinguished from any other program."""
 
     programs: dict[str, EngineProgram] = {}
     modules: dict[str, EngineProgram] = {}
-    program_of: EngineId | None = None  # whose program it extends, from which it is told by flags of its own
+    program_of: EngineId | None = None  # whose program it extends, from which flags of its own distinguish it
     own_flags: tuple[FlagName, ...] = ()
     installed_programs: tuple[str, ...] = ()  # on PATH = the engine is installed
     version_program: str | None = None  # prints the engine's version, which stands nowhere else
@@ -164,7 +164,7 @@ class Recognition(Record, frozen=True, kw_only=True):
     images: tuple[ImagePattern, ...] = ()
     image_words: tuple[str, ...] = ()  # in the name of a variable that holds an image
     image_is_program: bool = False  # the images' entry point is the program, so their first argument is its command
-    image_needs_model: bool = False  # a derived image that is told no model starts nothing by itself
+    image_needs_model: bool = False  # a derived image that is given no model starts nothing by itself
     model_in_image: bool = False  # the image's name says which model it serves
     profiles: dict[str, EngineId] = {}  # words of a launch that name the engine inside -> that engine
     model_variables: tuple[str, ...] = ()  # variables that say that an image which is built here starts this engine
@@ -175,7 +175,7 @@ class Recognition(Record, frozen=True, kw_only=True):
 
 
 class ApiKeySetting(Record, frozen=True, kw_only=True):
-    """How a server is told the key that its clients must show: a flag or an environment variable."""
+    """How a server is given the key that its clients must show: a flag or an environment variable."""
 
     flag: str | None = None
     variable: str | None = None
@@ -216,11 +216,11 @@ class ImageStart(Record, frozen=True, kw_only=True):
 
 
 class ModelTags(Record, frozen=True, kw_only=True):
-    """An engine that is told models by the tags of its maker's library."""
+    """An engine that is given models by the tags of its maker's library."""
 
     formats: tuple[str, ...]  # weight formats that a plain tag of the library holds
     repository: str  # the tag of a GGUF file on the hub; `{download}` is repository:format
-    told_later: tuple[str, ...] = ()  # launch files whose server is told its model once it runs
+    told_later: tuple[str, ...] = ()  # launch files whose server is given its model once it runs
     source: str
 
 
@@ -244,7 +244,7 @@ class EngineStart(Record, frozen=True, kw_only=True):
     image: ImageStart | None = None
     before: tuple[str, ...] = ()  # a command that is run first; {model} and {name} are filled in
     after: tuple[str, ...] = ()  # run once the server answers
-    tags: ModelTags | None = None  # None = models are told by path or repository
+    tags: ModelTags | None = None  # None = models are given by path or repository
     extra: tuple[str, ...] = ()  # words behind the model
     detailed_log: tuple[str, ...] = ()  # words that make it log its memory in full
     needs: dict[str, str] = {}  # variables the user has to set -> what they hold
@@ -276,7 +276,8 @@ class Installation(Record, frozen=True, kw_only=True):
 
 
 class ServerSelfReport(Record, frozen=True, kw_only=True):
-    """What a server tells of itself beside /v1/models: keys of the JSON at `path`, those of parts joined by dots."""
+    """What a server reports about itself in addition to /v1/models: keys of the JSON at `path`, those of parts
+    joined by dots."""
 
     path: str
     version: str
@@ -306,7 +307,7 @@ class CheckpointCache(Record, frozen=True, kw_only=True):
 
 
 class SpeedTraits(Record, frozen=True, kw_only=True):
-    """What speed estimates need to know of an engine beside its memory behaviour."""
+    """What speed estimates need to know of an engine in addition to its memory behaviour."""
 
     family: str | None = None  # engines whose kernels are alike share efficiencies; None = as its memory behaves
     admits: int | None = None  # requests admitted at once by default, where more than the memory constants say

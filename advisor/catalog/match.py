@@ -1,7 +1,7 @@
 """Joins what a probe found with the catalogue: which Accelerator a Device is, which platform a processor is.
 
 Order: PCI id (with subsystem), exact driver name, name pattern, gfx, GPU cores, nearest memory size, wording. Each step
-only narrows what the steps before left; what stays ambiguous stays unknown and is said.
+only narrows what the steps before left; what stays ambiguous stays unknown and is stated.
 """
 
 from __future__ import annotations

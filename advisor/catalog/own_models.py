@@ -1,4 +1,4 @@
-"""Models of one's own: entries in the user's rules folder, made from the headers of a repository or from files."""
+"""Models of your own: entries in the user's rules folder, made from the headers of a repository or from files."""
 
 from __future__ import annotations
 

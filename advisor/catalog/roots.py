@@ -1,4 +1,4 @@
-"""Where rule files are: the shipped folder and the user's own folders that are laid over it."""
+"""Where rule files are: the shipped folder and the user's own folders that are layered over it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PACKAGE = Path(__file__).resolve().parent.parent
 
 
 def shipped_root() -> Path:
-    """The rules that came with the program: inside an installed package, else beside it in a checkout."""
+    """The rules that came with the program: inside an installed package, else next to it in a checkout."""
     inside = _PACKAGE / "_data" / "rules"
     return (inside if inside.is_dir() else _PACKAGE.parent / "rules").resolve()
 

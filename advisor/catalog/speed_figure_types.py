@@ -26,9 +26,9 @@ class MetricNames(Record, frozen=True, kw_only=True):
 
 
 class SpeedFigures(Record, frozen=True, kw_only=True):
-    """What tells of its speed.
+    """Which lines report its speed.
 
-    The named groups of a timing's pattern say what a line tells of a request: prompt_tokens, prompt_time,
+    The named groups of a timing's pattern say what a line reports about a request: prompt_tokens, prompt_time,
     output_tokens, output_time; times as `12.5 ms`, `1m2.5s` (`_ms` without a unit).
     """
 

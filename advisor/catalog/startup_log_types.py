@@ -31,7 +31,7 @@ LogPart = Literal[
     "consumed",  # weights and what lies outside
     "graphs",  # captured graphs, inside the budget
     "captured",  # captured graphs as they were measured
-    "unaccounted",  # what the device has in use beside all of it
+    "unaccounted",  # what the device has in use next to all of it
     "free",  # before anything was loaded
     "total",  # of the device
 ]
@@ -43,7 +43,7 @@ SETTING = "set_"
 
 
 class NewPlan(Record, frozen=True, kw_only=True):
-    """A line after which figures are told anew: those of `parts` that stood before count no more."""
+    """A line after which figures are given anew: those of `parts` that stood before count no more."""
 
     match: Pattern
     parts: tuple[LogPart, ...]

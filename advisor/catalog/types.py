@@ -71,7 +71,7 @@ class Accelerator(Record, frozen=True, kw_only=True):
     vendor: str
     name: str
     aliases: tuple[str, ...] = ()
-    default_of: tuple[str, ...] = ()  # names for which this memory size is the one taken (and said)
+    default_of: tuple[str, ...] = ()  # names for which this memory size is the one taken (and reported)
     only_with_size: bool = False  # memory changed by a workshop: meant only where its size is written
     form: Form | None = None
     kind: str | None = None  # discrete, integrated, ...
@@ -244,7 +244,7 @@ class CapabilityRange(Record, frozen=True, kw_only=True):
 
 
 class DraftSettings(Record, frozen=True, kw_only=True):
-    """Where an engine is told the draft model of speculative decoding."""
+    """Where an engine is given the draft model of speculative decoding."""
 
     model: tuple[FlagName, ...] = ()  # settings whose value is the model
     json: tuple[FlagName, ...] = ()  # settings that hold a JSON object with the keys `model` and `method`
@@ -283,11 +283,11 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     own_format: str | None = None  # the one it is made for; None = its special one, else safetensors
     default_for: tuple[str, ...] = ()  # families of weight formats whose usual engine it is, where none is named
     any_architecture: bool = False  # runs whatever a checkpoint's own code says: nothing has to be ported to it
-    only_asked_for: str | None = None  # why no guide puts it forward by itself
+    only_asked_for: str | None = None  # why no guide recommends it by itself
     remote: Literal["endpoint", "hosted"] | None = None  # nothing runs here: a server that is there, or a provider's
     quantization: dict[str, Support] = {}
     quantization_on: tuple[QuantOnHardware, ...] = ()
-    loads_float32_as: QuantizationName | None = None  # where nothing is said; None = as it is, or not known
+    loads_float32_as: QuantizationName | None = None  # where nothing is set; None = as it is, or not known
     kv_cache_quantization: Support | None = None
     features: dict[str, Support] = {}
     floors: dict[str, Floor] = {}  # lane -> floor; "default" applies to all lanes
@@ -295,7 +295,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     port: int | None = None
     health_path: str | None = None
     owned_by: str | None = None  # what its server writes into `owned_by` at /v1/models
-    told: ServerSelfReport | None = None  # what else its server tells of itself
+    told: ServerSelfReport | None = None  # what else its server reports about itself
     draft: DraftSettings | None = None  # None = the engine takes no draft model, or how is not known
     parsers: tuple[AnswerParser, ...] = ()  # the first that matches counts
     default_slots: int | None = None  # requests at once without any setting
@@ -305,8 +305,8 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     installation: Installation | None = None
     targets: tuple[str, ...] = ()  # launch files it has (rules/targets.yaml)
     no_target: dict[str, str] = {}  # others -> why it has none
-    memory_settings: tuple[FlagName, ...] = ()  # settings beside the concepts on which its memory depends
-    loads_on_request: bool = False  # its server is told the model by requests, not when it starts
+    memory_settings: tuple[FlagName, ...] = ()  # other settings on which its memory depends
+    loads_on_request: bool = False  # its server is given the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
     tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known

@@ -1,7 +1,8 @@
 """Many files: over several processes, and without reading again what has not changed.
 
 A result is kept under the hash of everything it depends on: the file's name and content, the options, the rules, the
-program. Files whose meaning depends on others beside them (`.env`, `extends`, `env_file`, scripts, `source`) are always
+program. Files whose meaning depends on others next to them (`.env`, `extends`, `env_file`, scripts, `source`) are
+always
 read.
 """
 

@@ -1,7 +1,7 @@
 """Configuration: `[tool.advisor.check]` in pyproject.toml, or `[check]` in advisor.toml, of the current folder.
 
 A proposed change may bring its own configuration: `--config-from REF` takes the one of another commit, and what a
-configuration leaves out is said in every report.
+configuration leaves out is reported in every report.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def describe_left_out(configuration: Configuration) -> tuple[Finding, ...]:
         return ()
     message = f"the configuration {' and '.join(said)}: other rules were not asked"
     fix = (
-        "Nothing, if that is wanted; --no-config asks all rules, --config-from REF takes another commit's configuration"
+        "Nothing, if you mean that; --no-config asks all rules, --config-from REF takes another commit's configuration"
     )
     return (
         Finding(

@@ -9,7 +9,7 @@ from advisor.record import Record
 
 Severity = Literal["error", "warning", "info"]
 ORDER: dict[str, int] = {"error": 0, "warning": 1, "info": 2}
-CONFIGURATION = "configuration"  # phase of what is said of the check itself: it fails nothing
+CONFIGURATION = "configuration"  # phase of what is reported about the check itself: it fails nothing
 
 
 class FileEdit(Record, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ class ConcurrentSpeed(Record, frozen=True, kw_only=True):
 
 
 class CheckedDeployment(Record, frozen=True, kw_only=True):
-    """One deployment of a file with its verdict; `fits` None = cannot be told, `why` says why."""
+    """One deployment of a file with its verdict; `fits` None = cannot be determined, `why` says why."""
 
     source: str
     line: int

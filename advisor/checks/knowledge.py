@@ -260,5 +260,5 @@ def _negates(alias: str, name: str) -> bool:
 
 
 def is_told_by_variables(table: FlagLookup | None) -> bool:
-    """Whether the server has no flags: variables and the parameters of a model's own file are all it is told."""
+    """Whether the server has no flags: variables and the parameters of a model's own file are all it is given."""
     return table is not None and not table.table.flags and bool(table.table.modelfile_parameters)

@@ -1,6 +1,6 @@
-"""`advise.lock`: dimensions of private models, committed beside the deployment files.
+"""`advise.lock`: dimensions of private models, committed next to the deployment files.
 
-The file has the form of `rules/models/*.yaml`, so it is read as a rules folder laid over the others.
+The file has the form of `rules/models/*.yaml`, so it is read as a rules folder layered over the others.
 """
 
 from __future__ import annotations

@@ -105,7 +105,7 @@ def check_files(
 ) -> CheckReport:
     """The report on a list of files, over `jobs` processes; with `keep` unchanged files are not read again."""
     knowledge = Knowledge(rules)
-    find_machines(options, rules)  # hardware that means nothing is the caller's mistake, said at once
+    find_machines(options, rules)  # hardware that means nothing is the caller's mistake, stated at once
     book = Rulebook(knowledge, options.select, options.ignore, strict=options.strict)
     cache = batch.ResultCache(rules, options) if keep else None
     results = batch.check_many(

@@ -74,7 +74,7 @@ def command(
     as_json: bool,
     quiet: bool,
 ) -> int:
-    """Measure a server that runs, beside what was predicted for it."""
+    """Measure a server that runs, compared with what was predicted for it."""
     from advisor.errors import BadInput
     from advisor.speed import evidence
 
@@ -94,7 +94,7 @@ def command(
     if url is None and export is not None:
         return _export(export)
     if url is None:
-        raise BadInput("an address is wanted: advise bench http://127.0.0.1:8000")
+        raise BadInput("an address is expected: advise bench http://127.0.0.1:8000")
     from advisor.bench.run import BenchRequest, measure_server
     from advisor.catalog import catalog
 

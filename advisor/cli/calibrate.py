@@ -84,7 +84,7 @@ def command(
             options.print_text(f"{describe_residuals(kept)}\n\n{describe_measurements(speeds)}")
         return 0
     if file is None:
-        raise BadInput("a file is wanted: advise calibrate FILE, or - for standard input")
+        raise BadInput("a file is expected: advise calibrate FILE, or - for standard input")
     from advisor.calibration.calibrate import calibrate
     from advisor.calibration.logged_deployment import CalibrationRequest
     from advisor.catalog import catalog
@@ -118,7 +118,7 @@ def _read_setting(text: str) -> tuple[str, str]:
 
     name, equals, value = text.lstrip("-").partition("=")
     if not name or not equals:
-        raise BadInput(f"--set {text[:60]}: NAME=VALUE is wanted, e.g. --set tensor-parallel-size=2")
+        raise BadInput(f"--set {text[:60]}: NAME=VALUE is expected, e.g. --set tensor-parallel-size=2")
     return name, value
 
 

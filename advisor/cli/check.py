@@ -191,7 +191,7 @@ def _variables(values: tuple[str, ...]) -> dict[str, str]:
     for v in values:
         name, eq, value = v.partition("=")
         if not eq or not name:
-            raise BadInput(f"--set {v}: NAME=VALUE is wanted")
+            raise BadInput(f"--set {v}: NAME=VALUE is expected")
         out[name] = value
     return out
 

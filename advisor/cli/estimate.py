@@ -1,4 +1,4 @@
-"""`advise estimate`: the batch door."""
+"""`advise estimate`: the batch entry point."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ fleet.yaml:
 SOURCE is what kubectl, scontrol (with -d: what jobs have taken), sinfo or ray.nodes()
 say, a folder of snapshots or a file of your own; which one it is, is found out from
 what is in it. Nodes that are drained, cordoned, not ready, or whose cards are handed
-out in shares are set aside, and the reason is said. Nothing is changed on a cluster:
+out in shares are set aside, and the reason is stated. Nothing is changed on a cluster:
 --probe starts a short job on each node of Slurm and a task on each node of Ray; for
 Kubernetes it prints Jobs for you to apply.
 Exit status: 0, or 2 for an inventory that cannot be read.

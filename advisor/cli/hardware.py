@@ -57,9 +57,9 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
 @click.option("--currency", metavar="CUR", help="Currency of the answer (default: the budget's, else EUR).")
 @click.option("--rate", "rates", multiple=True, metavar="CUR=X", help="Exchange rate: units for one US dollar.")
 @click.option("--hours", type=options.POSITIVE, metavar="H", help="Hours a month that a rental runs (default 730).")
-@click.option("--tokens-per-second", "decode", type=options.POSITIVE, metavar="N", help="Wanted rate of one request.")
-@click.option("--ttft", type=options.POSITIVE, metavar="S", help="Wanted time to first token, seconds.")
-@click.option("--tpot", type=options.POSITIVE, metavar="S", help="Wanted time per output token, seconds.")
+@click.option("--tokens-per-second", "decode", type=options.POSITIVE, metavar="N", help="Required rate of one request.")
+@click.option("--ttft", type=options.POSITIVE, metavar="S", help="Required time to first token, seconds.")
+@click.option("--tpot", type=options.POSITIVE, metavar="S", help="Required time per output token, seconds.")
 @click.option("--electricity", type=float, metavar="EUR", help="Price of one kWh in EUR.")
 @click.option("--duty", type=options.SHARE, metavar="SHARE", help="Share of the time at load, 0 to 1.")
 @click.option(

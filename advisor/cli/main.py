@@ -21,7 +21,7 @@ COMMANDS = {
     "migrate": ("advisor.cli.migrate", "What changes from one engine to another, flag by flag."),
     "run": ("advisor.cli.run", "Start what recommend says, and measure one answer."),
     "render": ("advisor.cli.render", "Write ready-to-run launch files."),
-    "bench": ("advisor.cli.bench", "Measure a server that runs, beside what was predicted for it."),
+    "bench": ("advisor.cli.bench", "Measure a server that runs, compared with what was predicted for it."),
     "calibrate": ("advisor.cli.calibrate", "Compare an engine's start-up log with the prediction, and use it later."),
     "check": ("advisor.cli.check", "Will this deployment file start and fit? The gate for CI."),
     "diff": ("advisor.cli.diff", "What a change of a deployment file does to memory, speed and findings."),

@@ -1,4 +1,4 @@
-"""`advise models`: models of one's own."""
+"""`advise models`: models of your own."""
 
 from __future__ import annotations
 

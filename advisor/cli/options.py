@@ -90,7 +90,7 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Machine-readable
 
 
 class _Number(click.ParamType):  # type: ignore[type-arg,unused-ignore]  # generic in newer releases only
-    """A finite number for which `fits` holds; `words` say what is wanted."""
+    """A finite number for which `fits` holds; `words` say what is expected."""
 
     name = "number"
 

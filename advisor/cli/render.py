@@ -160,7 +160,7 @@ def _several(given: dict[str, Any], rules: Any) -> int:
 
 
 def _swapped(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any] | None:
-    """(deployments of models of which one runs at a time, workload); None, and said, where one does not fit."""
+    """(deployments of models of which one runs at a time, workload); None, and reported, where one does not fit."""
     import msgspec
 
     from advisor import formats
@@ -178,7 +178,7 @@ def _swapped(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tupl
 
 
 def _resident(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any] | None:
-    """(deployments of models that stay loaded together, workload); None, and said, where one finds no room."""
+    """(deployments of models that stay loaded together, workload); None, and reported, where one finds no room."""
     import msgspec
 
     advice = _advice({**given, "model": wanted[0]}, rules, wanted[1:])

@@ -69,7 +69,7 @@ def _run(words: list[str], quiet: bool = False) -> tuple[int, str]:
 
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.ExitStack() as stack:
-        # of an error the JSON is read; the line for a terminal is said once, by the caller
+        # of an error the JSON is read; the line for a terminal is stated once, by the caller
         stack.enter_context(contextlib.redirect_stderr(io.StringIO())) if quiet else None
         status = run_command_line(words)
     return status, out.getvalue()

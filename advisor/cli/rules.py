@@ -32,7 +32,8 @@ def command() -> None:
 def lint_folders(folders: tuple[str, ...], as_json: bool, quiet: bool) -> int:
     """Everything that is wrong with rules: keys, references, totals, units, sources, examples, missing places.
 
-    DIR are folders of your own, laid over the shipped rules in this order. Without one, the rules in force are checked:
+    DIR are folders of your own, layered over the shipped rules in this order. Without one, the rules in force are
+    checked:
     the shipped ones, and those of $ADVISOR_RULES and of your configuration.
 
     One line a fault, with file and line. Exit status 0 without faults, 1 with faults.

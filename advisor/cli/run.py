@@ -21,7 +21,7 @@ Examples:
   advise run --model qwen3:8b --download
 
 Starts what `advise recommend` says for the same options, waits until it answers,
-asks one request, shows what it logged and measured beside what was predicted, and
+asks one request, shows what it logged and measured compared with what was predicted, and
 leaves it running in the foreground: Ctrl-C stops it. Only engines that are
 installed; nothing is installed, and nothing is downloaded without --download.
 Exit status: that of the server, 130 on Ctrl-C; 1 nothing fits; 2 it cannot be
@@ -42,7 +42,7 @@ started.
 @options.as_json
 @options.quiet
 def command(**given: Any) -> int:
-    """Start what `recommend` says, and show what it measures beside the prediction."""
+    """Start what `recommend` says, and show what it measures compared with the prediction."""
     from advisor.advice.installed_plan import choose_installed
     from advisor.advice.recommend_request import RecommendRequest
     from advisor.catalog import catalog
@@ -103,7 +103,7 @@ def _log_path(name: str | None) -> Path:
 
 
 def _watch(process: Any, plan: Any, given: dict[str, Any], log: Path, said: Any, rules: Any) -> dict[str, Any]:
-    """Wait for the server, ask it once, and put what it says beside the prediction."""
+    """Wait for the server, ask it once, and put what it says compared with the prediction."""
     from advisor.bench.endpoint import ask_server
     from advisor.calibration.compare import calibrate_memory
     from advisor.calibration.logged_deployment import CalibrationRequest

@@ -63,7 +63,7 @@ _END = (
     ".SH ENVIRONMENT",
     ".TP",
     "ADVISOR_RULES, ADVISOR_TEMPLATES",
-    "Folders laid over the shipped rules and templates.",
+    "Folders layered over the shipped rules and templates.",
     ".TP",
     "ADVISOR_TODAY",
     "The day to go by where facts may be too old, such as 2026\\-11\\-24.",

@@ -103,7 +103,7 @@ def cuda_version(drivers: Mapping[str, str]) -> str | None:
 
 
 def main_devices(machine: Machine, accelerators: Mapping[str, Accelerator]) -> tuple[Device, ...]:
-    """The devices that count: usable ones, without integrated graphics where there is a card beside them."""
+    """The devices that count: usable ones, without integrated graphics where there is a card next to them."""
     usable = machine.usable_devices
     cards = tuple(d for d in usable if not _integrated(d, accelerators))
     return cards or usable
@@ -157,7 +157,7 @@ def _pairs(devices: tuple[Device, ...], entries: list[Accelerator | None]) -> li
 
 
 def _vendor(device: Device, entry: Accelerator | None) -> str:
-    """The vendor as engines tell platforms apart: Gaudi is a platform of its own beside Intel's GPUs."""
+    """The vendor as engines tell platforms apart: Gaudi is a platform of its own next to Intel's GPUs."""
     gaudi = entry is not None and (entry.architecture or "").startswith("Gaudi")
     return "habana" if gaudi else device.vendor
 

@@ -57,7 +57,7 @@ _ALL = (
     _field("nodes", "int", "machines of this kind"),
     _field("orchestrator", "str", "cluster orchestrator: kubernetes"),
     _field(
-        "gpu.vendor", "enum", "vendor of the usable accelerators; integrated ones are left out beside cards", VENDORS
+        "gpu.vendor", "enum", "vendor of the usable accelerators; integrated ones are left out next to cards", VENDORS
     ),
     _field("gpu.count", "int", "usable accelerators per node"),
     _field("gpu.accelerator", "str", "catalogue id, when all accelerators are the same"),
@@ -98,7 +98,7 @@ _ALL = (
     _field("workload.structured_output", "bool", "output must follow a schema or grammar"),
     _field("workload.tool_calling", "bool", "tool calls are used"),
     _field("workload.vision", "bool", "images are sent"),
-    _field("workload.api", "str", "HTTP interface wanted: openai, anthropic"),
+    _field("workload.api", "str", "HTTP interface that is needed: openai, anthropic"),
     _field("workload.lora_adapters", "int", "LoRA adapters to serve"),
     _field("workload.models", "int", "models to serve on this machine (given by the caller)"),
     _field("workload.priority", "enum", "what matters most", ("ease", "throughput", "latency")),

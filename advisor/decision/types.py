@@ -97,7 +97,7 @@ class Tree(Record, frozen=True, kw_only=True):
     role: Role = "engine"
     order: Order
     title: str | None = None
-    remark: str | None = None  # said with every answer of the tree
+    remark: str | None = None  # stated with every answer of the tree
     gaps: str | None = None  # why not every path has an answer
     questions: dict[str, Field] = msgspec.field(default_factory=dict)
     nodes: tuple[TreeNode, ...]
@@ -140,7 +140,7 @@ class TraceStep(Record, frozen=True, kw_only=True):
 
 
 class Reason(Record, frozen=True, kw_only=True):
-    """Why an engine is refused, held back or warned about."""
+    """Why an engine is refused, ranked last or warned about."""
 
     code: str
     rule: str

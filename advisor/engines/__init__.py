@@ -49,7 +49,7 @@ def find_engine_module(engine_id: str, entries: Mapping[str, Engine]) -> tuple[E
     where nothing runs locally.
     """
     module, entry = _answering(engine_id, entries)
-    bind = getattr(module, "bind", None)  # reads the entry's own names and defaults beside those constants
+    bind = getattr(module, "bind", None)  # reads the entry's own names and defaults next to those constants
     inner = entries[entry.runs[0]] if entry.runs and not entry.memory else entry
     return bind(entry) if bind else module, inner
 

@@ -61,7 +61,7 @@ def _in_pool(
     plans = plan_caches(deployment, settings, constants)
     rows: Sequence[DeviceMemory] = estimate.devices or ([estimate.host] if estimate.host is not None else [])
     left = [_left(row) for row in rows]
-    if constants.fraction_of != "total" and estimate.devices:  # of what the weights leave, and activations beside it
+    if constants.fraction_of != "total" and estimate.devices:  # of what the weights leave, and activations next to it
         pool_bytes = estimate.kv_cache.available_low_bytes
         left = [None if x is None or pool_bytes is None else min(x, pool_bytes) for x in left]
     known = [x for x in left if x is not None]

@@ -1,4 +1,4 @@
-"""The draft model of speculative decoding: which one the settings name, and a deployment of it beside the model."""
+"""The draft model of speculative decoding: which one the settings name, and a deployment of it next to the model."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _config(settings: dict[str, Setting], where: DraftSettings) -> dict[str, obj
 
 
 class LlamaDraft(NamedTuple):
-    """llama-server's spellings of what the draft context may be told apart from the model's."""
+    """llama-server's spellings of what the draft context may be distinguished from the model's."""
 
     type_k: tuple[str, ...] = ("spec-draft-type-k", "cache-type-k-draft", "ctkd")
     type_v: tuple[str, ...] = ("spec-draft-type-v", "cache-type-v-draft", "ctvd")
@@ -63,7 +63,7 @@ def make_draft_deployment(
     """The draft as a llama-server deployment of its own: same context and slots, its own layers and cache types.
 
     Source: llama-server makes the draft's context from the model's own parameters with the `-draft` ones put over them
-    (`--help` of b11434: draft context follows the model's, cache types f16 unless said).
+    (`--help` of b11434: draft context follows the model's, cache types f16 unless stated).
     """
     if deployment.draft is None:
         return None

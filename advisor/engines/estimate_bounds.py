@@ -14,7 +14,7 @@ def bound_estimate(least: MemoryEstimate, most: MemoryEstimate, what: str) -> Me
     """The estimate whose bounds reach from `least` to `most`; `what` is the part whose size is not known.
 
     It fits where even the larger one does, it does not where even the smaller one does not. Parts are the middle of
-    both, and the cache holds what is left beside the larger one.
+    both, and the cache holds what is left next to the larger one.
     """
     rows = tuple(_row(a, b) for a, b in zip(least.devices, most.devices, strict=True))
     host = _row(least.host, most.host) if least.host and most.host else least.host
@@ -36,7 +36,7 @@ def bound_estimate(least: MemoryEstimate, most: MemoryEstimate, what: str) -> Me
 
 def _open(rows: tuple[DeviceMemory, ...], what: str) -> list[str]:
     said = [
-        f"{r.name}: {format_gib(r.low_bytes)} to {format_gib(r.high_bytes)} wanted, {format_gib(r.budget_bytes)} "
+        f"{r.name}: {format_gib(r.low_bytes)} to {format_gib(r.high_bytes)} needed, {format_gib(r.budget_bytes)} "
         f"there: {what} may be large"
         for r in rows
         if r.low_bytes is not None and r.high_bytes is not None and r.budget_bytes is not None

@@ -147,7 +147,7 @@ def row_fits(row: DeviceMemory) -> bool | None:
 
 
 def fits_as_sold(row: DeviceMemory, device: Device) -> bool | None:
-    """The verdict where a chip's memory was not said: what fits the smallest one sold fits."""
+    """The verdict where a chip's memory was not stated: what fits the smallest one sold fits."""
     if row.budget_bytes is not None or device.sold_bytes is None or row.low_bytes is None or row.high_bytes is None:
         return row_fits(row)
     least, most = device.sold_bytes
@@ -157,7 +157,7 @@ def fits_as_sold(row: DeviceMemory, device: Device) -> bool | None:
 
 
 def host_fits(row: DeviceMemory, deployment: Deployment) -> bool | None:
-    """The host's verdict: where its size was not said but a superchip brings it, what fits the smallest sold fits."""
+    """The host's verdict: where its size was not stated but a superchip brings it, what fits the smallest sold fits."""
     sold = deployment.machine.memory.sold_bytes if deployment.machine else None
     if row.budget_bytes is not None or sold is None or row.low_bytes is None or row.high_bytes is None:
         return row_fits(row)
@@ -203,9 +203,9 @@ def judge_fit(
             last = (row, a, [], [])
             _say(row, a, last[2], last[3])
             if a is True and row.budget_bytes is None and device is not None and device.sold_bytes is not None:
-                last[3].append(f"{row.name}: its memory was not said; this fits the smallest it is sold with")
+                last[3].append(f"{row.name}: its memory was not stated; this fits the smallest it is sold with")
         answers.append(last[1])
-        short += last[2]  # equal devices may share a row, and each is told of
+        short += last[2]  # equal devices may share a row, and each is reported
         warnings += last[3]
     if host is not None:
         a = host_fits(host, deployment)
@@ -219,7 +219,7 @@ def judge_fit(
         elif a is False:
             # the files are mapped, so a small host slows loading down but does not stop it
             warnings.append(
-                f"host memory: {format_gib(host.total_bytes)} wanted, {format_gib(host.budget_bytes)} there"
+                f"host memory: {format_gib(host.total_bytes)} needed, {format_gib(host.budget_bytes)} there"
             )
     if any(a is False for a in answers):
         return FitVerdict(fits=False, short=tuple(short), warnings=tuple(warnings))
@@ -235,11 +235,11 @@ def _say_host(
     if sold is None or row.total_bytes is None:
         _say(row, fits, short, warnings)
         return
-    sizes = f"the processor comes with {format_gib(sold[0])} to {format_gib(sold[1])}, and its size was not said"
+    sizes = f"the processor comes with {format_gib(sold[0])} to {format_gib(sold[1])}, and its size was not stated"
     if fits is False:
-        short.append(f"host memory: {format_gib(row.total_bytes)} wanted; {sizes}")
+        short.append(f"host memory: {format_gib(row.total_bytes)} needed; {sizes}")
     elif fits is None:
-        warnings.append(f"host memory: {format_gib(row.low_bytes)} to {format_gib(row.high_bytes)} wanted; {sizes}")
+        warnings.append(f"host memory: {format_gib(row.low_bytes)} to {format_gib(row.high_bytes)} needed; {sizes}")
     else:
         warnings.append(f"host memory: {format_gib(row.high_bytes)} at most; {sizes}")
 
@@ -248,17 +248,17 @@ def _say(row: DeviceMemory, fits: bool | None, short: list[str], warnings: list[
     if fits is False:
         over = (row.total_bytes or 0) - (row.budget_bytes or 0)
         short.append(
-            f"{row.name}: {format_gib(row.total_bytes)} wanted, {format_gib(row.budget_bytes)} there: "
+            f"{row.name}: {format_gib(row.total_bytes)} needed, {format_gib(row.budget_bytes)} there: "
             f"{format_gib(over)} short"
         )
     elif fits is None:
         if row.budget_bytes is None:
             what = "host RAM" if row.name == "host memory" else f"the memory of {row.name}"
-            warnings.append(f"{what} is not known, so whether it fits cannot be told")
+            warnings.append(f"{what} is not known, so whether it fits cannot be determined")
         elif row.total_bytes is None:
-            warnings.append(f"{row.name}: not every part is known, so whether it fits cannot be told")
+            warnings.append(f"{row.name}: not every part is known, so whether it fits cannot be determined")
         else:
             warnings.append(
-                f"{row.name}: too close to call: {format_gib(row.low_bytes)} to {format_gib(row.high_bytes)} wanted, "
+                f"{row.name}: too close to call: {format_gib(row.low_bytes)} to {format_gib(row.high_bytes)} needed, "
                 f"{format_gib(row.budget_bytes)} there"
             )

@@ -1,4 +1,5 @@
-"""What is known of llama.cpp's memory beside its arithmetic: the typed `memory:` block of its rules, with sources."""
+"""What is known of llama.cpp's memory in addition to its arithmetic: the typed `memory:` block of its rules, with
+sources."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def plan_allocation(
     weights = read_file_weights(deployment)
     layers = cache_layers(model)
     if not layers:
-        raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be told")
+        raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be determined")
     by_layer = gguf_weights.sum_by_layer(weights)
     n_file = max(len(by_layer), len(layers))  # an MTP block counts as layers when sharing out
     shares = settings.tensor_split[: len(devices)] or _shares(deployment)
@@ -168,7 +168,7 @@ def _repacked(
 ) -> tuple[RepackedBytes | None, int]:
     """(weights in host memory, where they are rearranged for the processor; what that may add where it is not known).
 
-    Beside accelerators the engine keeps what stays in host memory as it is in the file.
+    Next to accelerators the engine keeps what stays in host memory as it is in the file.
     """
     if not settings.repack or fitting.used_devices(deployment):
         return None, 0

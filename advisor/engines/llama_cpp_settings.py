@@ -21,7 +21,7 @@ CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq
 
 
 class LlamaDefaults(msgspec.Struct, frozen=True):
-    """What llama-server takes when nothing is said: of `defaults` in rules/engines/llama.cpp.yaml, and its slots."""
+    """What llama-server takes when nothing is set: of `defaults` in rules/engines/llama.cpp.yaml, and its slots."""
 
     batch_size: int
     ubatch_size: int
@@ -156,5 +156,5 @@ def _split(value: Setting | None) -> tuple[float, ...]:
     except ValueError:
         shares = (math.nan,)
     if not all(0 <= x < math.inf for x in shares) or not any(shares):
-        raise BadInput("setting tensor-split: a list of numbers like 3,1 is wanted, none below 0 and not all 0")
+        raise BadInput("setting tensor-split: a list of numbers like 3,1 is expected, none below 0 and not all 0")
     return shares

@@ -1,7 +1,7 @@
-"""llama.cpp's own answer beside our estimate: its planner sizes a file without allocating anything.
+"""llama.cpp's own answer next to our estimate: its planner sizes a file without allocating anything.
 
 llama-server plans before it loads (`--fit`) and prints a memory breakdown, at which it is stopped; llama-fit-params
-prints the same plan for a library caller. Both are looked for on PATH and beside the Python in use, and are run only
+prints the same plan for a library caller. Both are looked for on PATH and next to the Python in use, and are run only
 when asked for. Source of the outputs: llama.cpp b10434 (server) and b11434 (`common_fit_print`), whole MiB.
 """
 
@@ -47,7 +47,7 @@ class VerifiedPart(Record, frozen=True, kw_only=True):
 
 
 class EngineVerification(Record, frozen=True, kw_only=True):
-    """The engine's estimate beside ours."""
+    """The engine's estimate compared with ours."""
 
     program: str
     command: tuple[str, ...]

@@ -34,7 +34,7 @@ class ReservedCache(Record, frozen=True, kw_only=True):
 
     setting: FlagName
     step: int  # tokens it comes in
-    default: int  # tokens when nothing is said
+    default: int  # tokens when nothing is set
 
 
 class PlainConstants(Record, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class PlainConstants(Record, frozen=True, kw_only=True):
     family: Literal["plain"] = "plain"
     kv_bytes: Annotated[dict[str, float], ONE_AT_LEAST]  # accepted KV cache types -> bytes per element
     kv_bits: tuple[int, int] | None = None  # least and most bits, where the type is a number of them
-    kv_scale_bits: float = 0.5  # beside each value that is stored in so many bits
+    kv_scale_bits: float = 0.5  # next to each value that is stored in so many bits
     reserved: ReservedCache | None = None
     experts_on_host: bool = False  # routed experts stay in host memory, but those of experts_on_device
     names: Annotated[Concepts, PUT_IN] = Concepts()  # the entry's own
@@ -57,7 +57,7 @@ class PlainConstants(Record, frozen=True, kw_only=True):
 def read_constants(entry: Engine) -> PlainConstants:
     """The engine's memory constants. Raises BadInput when there are none or an overlay spoiled them."""
     if not entry.memory:
-        raise BadInput(f"{entry.name}: its memory behaviour is not in the rules, so memory cannot be told")
+        raise BadInput(f"{entry.name}: its memory behaviour is not in the rules, so memory cannot be determined")
     try:
         made = convert(entry.memory, PlainConstants)
     except msgspec.ValidationError as e:
@@ -214,7 +214,9 @@ def _cache(deployment: Deployment, entry: Engine, constants: PlainConstants, len
     keys, values = _kv_bytes(deployment, entry, constants)
     layers = cache_layers(deployment.model)
     if not layers:
-        raise BadInput(f"{deployment.model.id}: the layer layout is not in the catalogue, so memory cannot be told")
+        raise BadInput(
+            f"{deployment.model.id}: the layer layout is not in the catalogue, so memory cannot be determined"
+        )
     per_token = cache = state = 0.0
     for layer in layers:
         for part in (layer, *layer.extra):

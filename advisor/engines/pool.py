@@ -24,7 +24,7 @@ from advisor.memory.paged_cache import PagedCache
 from advisor.record import Record
 from advisor.units import MIB
 
-# host memory of an engine process beside the GPUs, and of one that runs on the processor: MiB, assumed
+# host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
 HOST_BESIDE_MIB = (1024, 3072, 8192)
 HOST_ALONE_MIB = (512, 2048, 6144)
 # of offloaded weights: torch pins blocks of the next power of two (1.78x, 1.9x measured: vLLM issues 56410 and 58178)
@@ -111,7 +111,7 @@ def _left_out(deployment: Deployment, settings: PoolSettings, constants: PoolCon
     if deployment.model.vision and constants.images_gib is None:
         out.append("multimodal profiling of image inputs")
     if settings.lora_slots and settings.lora_rank is None:
-        out.append("LoRA adapters, whose rank is not said")
+        out.append("LoRA adapters, whose rank is not stated")
     elif settings.lora_slots and constants.lora is not None and not constants.lora.experts and deployment.model.is_moe:
         out.append("LoRA buffers of routed experts")
     if get_setting(deployment.settings, *constants.names.speculative.flags) is not None:
@@ -217,7 +217,7 @@ def _pool(
 def _host(
     deployment: Deployment, settings: PoolSettings, sizes: RankBytes, requests: list[tuple[int, int]], alone: bool
 ) -> DeviceMemory:
-    """Host memory: beside GPUs only the process itself, without GPUs everything."""
+    """Host memory: next to GPUs only the process itself, without GPUs everything."""
     if not alone:
         offloaded = (
             sum(sizes.weights.stages[k] - weights_on_device(settings, sizes, k) for k in range(settings.pp))

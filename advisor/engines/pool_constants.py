@@ -69,7 +69,7 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     hidden: float = 0  # of the hidden size, a token
     sampler_bytes: float  # of the vocabulary, a request
     sampler_hidden: float = 0  # of the hidden size, a token, in the sampler
-    expert_workspace: bool = False  # routed experts keep a workspace of their own beside the peak
+    expert_workspace: bool = False  # routed experts keep a workspace of their own next to the peak
     workspace_freed: bool = False  # it is gone when the sampler runs
     low: float  # multiples of the value
     high: float
@@ -94,7 +94,7 @@ class PoolConstants(Record, frozen=True, kw_only=True):
     wants_budget_free: bool = False  # refuses to start when less than the budget is free
     experts_over_dp: bool = False  # routed experts are spread over the ranks of all replicas
     kv_bytes: Annotated[dict[str, float], ONE_AT_LEAST]  # accepted KV cache types -> bytes per element
-    packed_kv: dict[str, PackedCacheType] = {}  # types whose vectors are packed, with something beside them
+    packed_kv: dict[str, PackedCacheType] = {}  # types whose vectors are packed, with something next to them
     tiers: Annotated[tuple[DeviceDefaults, ...], ONE_AT_LEAST]
     activation: Annotated[tuple[ActivationPeak, ...], ONE_AT_LEAST]
     graphs_gib: tuple[RangeGib, ...]  # those inside the budget

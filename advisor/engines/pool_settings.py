@@ -115,7 +115,7 @@ def _prediction(deployment: Deployment, names: Concepts) -> bool:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         config = None
     if not isinstance(config, dict):
-        raise BadInput(f'setting {names.speculative.flags[0]}: a JSON object is wanted, like {{"method": "mtp"}}')
+        raise BadInput(f'setting {names.speculative.flags[0]}: a JSON object is expected, like {{"method": "mtp"}}')
     return "mtp" in str(config.get("method", "")).lower()
 
 
@@ -134,7 +134,7 @@ def _lora(
 
 
 def _usual(concept: Concept, version: str | None) -> int | None:
-    """What an engine takes when nothing is said; None where that is not a number of its own."""
+    """What an engine takes when nothing is set; None where that is not a number of its own."""
     return int(pick_version(concept.default, version).number) if concept.default else None
 
 
@@ -150,7 +150,7 @@ def _count(deployment: Deployment, names: tuple[str, ...]) -> int | None:
 
 
 def _usual_share(entry: Engine, version: str | None) -> float:
-    """The share of the device that the engine takes when nothing is said. Raises BadInput where the rules have none."""
+    """The share of the device that the engine takes when nothing is set. Raises BadInput where the rules have none."""
     usual = entry.concepts.memory_share.default
     if not usual:
         raise BadInput(f"rules/engines/{entry.id}.yaml: concepts.memory_share has no default")

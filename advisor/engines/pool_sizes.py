@@ -276,7 +276,7 @@ def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolC
     """KV cache of one rank of each pipeline stage. Raises BadInput for a model whose layers are not known."""
     if not cache_layers(deployment.model):
         raise BadInput(
-            f"{deployment.model.id}: the layer layout is not in the catalogue, so its KV cache cannot be told"
+            f"{deployment.model.id}: the layer layout is not in the catalogue, so its KV cache cannot be determined"
         )
     state = 4.0 if deployment.model.model_type in constants.fp32_state_model_types else constants.state_bytes
     extra = deployment.model.mtp.layers if settings.prediction and deployment.model.mtp else 0

@@ -38,7 +38,7 @@ class DemandEntry(Record, frozen=True, kw_only=True):
     output_tokens: Tokens | None = None
     output_p95: Tokens | None = None
     shared_prefix: Annotated[float, Meta(ge=0, le=1)] | None = None
-    trace: str | None = None  # file beside this one, instead of rate and tokens
+    trace: str | None = None  # file next to this one, instead of rate and tokens
     ttft_s: Seconds | None = None
     tpot_s: Seconds | None = None
     percentile: Annotated[float, Meta(ge=0.5, lt=1)] | None = None  # of the requests that keep the targets

@@ -22,7 +22,7 @@ from advisor.fleet.problem import (
 
 ROUNDS = 4  # of improvement
 MOST = 10_000  # replicas in one step
-SEVERAL = 8  # pools beside which single ones are tried alone, too
+SEVERAL = 8  # pools next to which single ones are tried alone, too
 
 
 def solve_greedily(problem: FleetProblem) -> Solution:

@@ -80,7 +80,7 @@ def _overlaps(one: KeptReplica, others: Sequence[KeptReplica]) -> bool:
 
 
 def _list_matches(replica: RunningReplica, offers: PoolOffers, confidence: Confidence) -> Iterator[KeptReplica]:
-    """What of the offers a running replica is. One over several nodes is none: it is planned anew."""
+    """What of the offers a running replica is. One over several nodes is none: it is planned again."""
     if len(replica.nodes) != 1:
         return
     for (d, p), offer in offers.offers.items():

@@ -171,7 +171,7 @@ def _keep_replica(
 def compare_plans(
     running: Sequence[RunningReplica], chosen: ChosenPlan, money: float | None
 ) -> tuple[ChosenPlan, Changes, float | None]:
-    """A plan that was made anew, beside what runs."""
+    """A plan that was made again, next to what runs."""
     left = [(r.model, r.engine, r.quantization, r.nodes, r.devices) for r in running]
     replicas = []
     for replica in chosen.replicas:

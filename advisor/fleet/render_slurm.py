@@ -56,7 +56,7 @@ def _with_places(text: str, nodes: Sequence[str], count: int, pool: PlannedPool 
 
 
 def _within_share(text: str, kind: ReplicaKind, replica: PlannedReplica) -> str:
-    """No more memory than the replica's share of its node, so that all find room beside each other."""
+    """No more memory than the replica's share of its node, so that all find room next to each other."""
     machine = kind.deployment.machine
     total = machine.memory.total_bytes if machine is not None else None
     cards = len(machine.usable_devices) if machine is not None else 0

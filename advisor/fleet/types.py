@@ -1,4 +1,4 @@
-"""What a fleet is: nodes as a source tells of them, and pools of equal nodes, which plans are made for.
+"""What a fleet is: nodes as a source describes them, and pools of equal nodes, which plans are made for.
 
 Unknown is `None` everywhere, never 0. A node's price is for the whole node.
 """

@@ -1,4 +1,5 @@
-"""What advice needs of an accelerator beside its memory: rates for speed, a price, a generation, a name of its own."""
+"""What advice needs of an accelerator in addition to its memory: rates for speed, a price, a generation, a name of
+its own."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ from advisor.lint.house import House
 from advisor.lint.reading import EntryPlace
 
 LOST = {
-    "tflops": "no speed is told of it (dense rates: {fp16: ..., bf16: ...})",
-    "bandwidth_gbs": "no speed is told of it (GB/s)",
+    "tflops": "no speed is known of it (dense rates: {fp16: ..., bf16: ...})",
+    "bandwidth_gbs": "no speed is known of it (GB/s)",
     "price": "`advise hardware` never lists it (or `msrp`, or a rental offer in rules/prices)",
 }
 

@@ -51,7 +51,7 @@ def _shipped() -> RuleSet:
 
 
 def _over(base: RuleSet, top: RuleSet) -> RuleSet:
-    """Rules laid over others, entry by entry."""
+    """Rules layered over others, entry by entry."""
     out = RuleSet()
     for table, rows in top.tables.items():
         out.tables[table] = base.tables[table] | rows

@@ -33,7 +33,7 @@ class LocatedRule(NamedTuple):
 
 
 def load_knowledge(house: House) -> Knowledge | None:
-    """The tables that rules ask; None where they cannot be read, which is said of their files."""
+    """The tables that rules ask; None where they cannot be read, which is reported of their files."""
     try:
         return Knowledge(house.catalog)
     except (AdvisorError, re.error):
@@ -114,7 +114,7 @@ def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
         yield place.fault("missing_key", "needs `when` (a condition) or `each` (what it looks at one by one)")
     for field in ("bad", "good"):
         if not (getattr(entry, field) or "").strip():
-            what = "a snippet that it finds fault with" if field == "bad" else "the same snippet, put right"
+            what = "a snippet that it finds fault with" if field == "bad" else "the same snippet, corrected"
             yield place.fault("missing_key", f"`{field}` is missing: {what}")
     if entry.each is None:
         for field in ("message", "fix"):

@@ -89,7 +89,7 @@ def _ranking(house: House, document: RuleDocument) -> Iterator[Fault]:
     p = document.value.points
     for field in ("asked", "policy"):
         if getattr(p, field) >= 0:
-            said = f"{getattr(p, field):g}: least points go first, so what is wanted has fewer than none"
+            said = f"{getattr(p, field):g}: least points go first, so what is preferred has fewer than none"
             yield document.place.field("range", ("points", field), said)
 
 

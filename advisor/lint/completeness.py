@@ -21,7 +21,7 @@ TABLES = {
     "hardware": ("what it runs on", "nvidia", "every device"),
     "formats": ("the checkpoint formats it loads", "hf_safetensors", "every checkpoint"),
 }
-# what a model is filled in as, and what a server is told of where it listens
+# what a model is filled in as, and what a server is given of where it listens
 MODEL_WORDS = ("{model}", "{download}", "{absolute}", "{tag}", "{name}")
 HOST_WORDS = ("{host}", "{address}")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -70,12 +70,14 @@ def _start(entry: Engine, start: EngineStart, place: EntryPlace) -> Iterator[Fau
             yield place.field("missing_key", at, "says nowhere which model: {model} is missing in its words")
     elsewhere = start.tags is not None or own or entry.loads_on_request or not start.settings
     if not told and not elsewhere and not _holds((*start.program, *start.before, *start.extra), MODEL_WORDS):
-        said = "does not say under `start.model` how it is told the model (model: ['--model', '{model}'])"
+        said = "does not say under `start.model` how it is given the model (model: ['--model', '{model}'])"
         yield place.fault("missing_key", said, ("start",))
     if start.listen and not _holds(start.listen, ("{port}",)):
-        yield place.field("missing_key", ("start", "listen"), "{port} is missing: it would listen elsewhere than said")
+        yield place.field(
+            "missing_key", ("start", "listen"), "{port} is missing: it would listen elsewhere than stated"
+        )
     elif not start.listen and start.address is None and not own:
-        said = "does not say under `start.listen` how it is told where to listen (listen: ['--port', '{port}'])"
+        said = "does not say under `start.listen` how it is given where to listen (listen: ['--port', '{port}'])"
         yield place.fault("missing_key", said, ("start",))
 
 
@@ -95,7 +97,7 @@ def _images(entry: Engine, start: EngineStart, place: EntryPlace) -> Iterator[Fa
         if not any(re.search(pattern.match, image.repository) for image in entry.images):
             continue
         if pattern.entry == SERVES and program != ():
-            said = "its image starts the server by itself, so the program would stand there twice: [] is wanted"
+            said = "its image starts the server by itself, so the program would stand there twice: [] is expected"
             yield place.field("contradiction", _program(start), f"{said} (recognition.images[{i}].entry is serve)")
         elif pattern.entry == STARTS_NOTHING and program == ():
             said = "its image starts nothing by itself, and [] says that its entry point is the program"
@@ -103,7 +105,7 @@ def _images(entry: Engine, start: EngineStart, place: EntryPlace) -> Iterator[Fa
 
 
 def _program(start: EngineStart) -> At:
-    """Where the program inside the image is told, or would be."""
+    """Where the program inside the image is given, or would be."""
     if start.image is None:
         return ("start",)
     return ("start", "image") if start.image.program is None else ("start", "image", "program")

@@ -56,7 +56,7 @@ def _concept(house: House, item: TableItem, name: str, concept: Concept) -> Iter
     if table is not None and concept.flags and concept.flags[0] in table.flags:
         entry = table.flags[concept.flags[0]]
         choices = (*entry.c, *entry.v)
-        for i, word in enumerate(concept.accepts):  # older versions may have taken more: only slips are told
+        for i, word in enumerate(concept.accepts):  # older versions may have taken more: only slips can be found
             alike = [x for x in choices if x != word and SequenceMatcher(None, x, word).ratio() >= MISSPELT]
             if word not in choices and alike:
                 said = f"--{concept.flags[0]} does not take {word!r}"

@@ -151,7 +151,7 @@ def _parsers(house: House, item: TableItem) -> Iterator[Fault]:
         try:
             matched = any(re.search(p.models, m) for m in house.ids["models"])
         except re.error:
-            continue  # said of the pattern itself
+            continue  # stated of the pattern itself
         if not matched and not house.hidden:
             said = f"{p.models!r} matches no model of the catalogue"
             yield item.place.field("unknown_name", ("parsers", i, "models"), said)
@@ -165,7 +165,7 @@ def _memory(item: TableItem) -> Iterator[Fault]:
     if kind is None:
         runs = f"{entry.id} runs {entry.runs[0]}, whose constants count" if entry.runs else ""
         said = (
-            f"nothing reads `memory`: {runs or 'it says no `family` (pool or plain: no Python is wanted)'}, and there "
+            f"nothing reads `memory`: {runs or 'it says no `family` (pool or plain: no Python is needed)'}, and there "
             f"is no advisor/engines/{module_name(entry.id)}.py"
         )
         yield item.place.fault("missing_place", said, ("memory",))

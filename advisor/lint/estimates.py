@@ -48,7 +48,7 @@ def _told(name: str, item: TableItem, problem: str) -> Iterator[Fault]:
 
 
 def _refused(house: House, engine: str, model: Model, card: Accelerator) -> Iterator[str]:
-    """What is said when a small model is sized and its launch decided."""
+    """What is stated when a small model is sized and its launch decided."""
     asked = EstimateRequest(model=model.id, engine=engine, hardware=f"1x {card.name}", context_length=2048)
     try:
         deployment, _ = resolve_request(asked, house.catalog)

@@ -58,7 +58,7 @@ def _policy(name: str, document: RuleDocument, house: House) -> Iterator[Fault]:
 
 
 def _contradictions(place: EntryPlace, entries: list[tuple[str, int, PolicyRule]]) -> Iterator[Fault]:
-    """Engines that one file forbids and prefers (or pins) under the same condition, and entries said twice."""
+    """Engines that one file forbids and prefers (or pins) under the same condition, and entries stated twice."""
     forbidden = {(r.engine, r.condition) for kind, _, r in entries if kind == "forbid"}
     seen: set[tuple[str, str, object]] = set()
     for kind, i, rule in entries:

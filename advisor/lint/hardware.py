@@ -105,7 +105,7 @@ def _memory(accelerator: Accelerator, place: EntryPlace) -> Iterator[Fault]:
     at: At = ("memory_bytes",)
     if accelerator.memory_bytes is None:
         if not accelerator.unified and not accelerator.memory_options_gb and accelerator.confidence != DOUBTFUL:
-            yield place.fault("missing_key", "`memory_bytes` is missing: without it nothing can be said to fit")
+            yield place.fault("missing_key", "`memory_bytes` is missing: without it nothing can be known to fit")
         return
     if not MEMORY[0] <= accelerator.memory_bytes <= MEMORY[1]:
         yield place.field("unit", at, f"{accelerator.memory_bytes:,} bytes are no device's memory")

@@ -1,4 +1,4 @@
-"""Rule folders laid over each other: every entry and document with its place, and a catalogue of what is sound."""
+"""Rule folders layered over each other: every entry and document with its place, and a catalogue of what is sound."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class House:
     def unknown(
         self, place: EntryPlace, at: At, what: str, name: str, known: Container[str] | None = None, table: str = ""
     ) -> Iterator[Fault]:
-        """A fault where `name` is none of `known` (default: ids of `table`); a list or tuple of them is told."""
+        """A fault where `name` is none of `known` (default: ids of `table`); a list or tuple of them is given."""
         have: Any = self.ids[table] if known is None else known
         if name not in have and not (name and name in self.hidden):
             there = f"; there are {', '.join(map(str, have))}" if isinstance(have, (list, tuple)) else ""
@@ -306,7 +306,7 @@ def _document(file: RuleFile, kind: RuleFileKind, house: House) -> Iterator[Faul
     assert kind.type is not None
     wanted = kind.type()
     data = {} if file.data is None else file.data
-    place = EntryPlace(file, ())  # faults of shape are told by the file as it is
+    place = EntryPlace(file, ())  # faults of shape are given by the file as it is
     found = find_flaws(data, wanted)
     yield from (place._replace(label=_name_at(data, f.at)).field(f.code, f.at, f.problem, f.near) for f in found)
     sound = prune_flaws(data, wanted)

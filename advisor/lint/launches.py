@@ -19,11 +19,11 @@ from advisor.render.matrix import TargetsFile
 
 FILE = "targets.yaml"
 INSTALL = "install"
-# what is filled into words of a launch (advisor/render/context.py), beside the variables a user has to set (`needs`)
+# what is filled into words of a launch (advisor/render/context.py), next to the variables a user has to set (`needs`)
 FILLED_IN = frozenset(("model", "download", "absolute", "tag", "served", "host", "address", "port", "name"))
 OF_NODES = frozenset(("count", "rank", "head"))
 IN_NAMES = frozenset(("name",))
-PAGES = ("readme",)  # templates of files that stand beside the targets
+PAGES = ("readme",)  # templates of files that stand next to the targets
 
 
 def find_faults(house: House) -> Iterator[Fault]:

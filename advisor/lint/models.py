@@ -36,7 +36,7 @@ STORED_TOLERANCE, STORED_UNVERIFIED = 0.0001, 0.01
 NAME_RANGE = (0.6, 1.7)  # of a stub's parameters over the size in its name; 0.94 to 1.67 in 363 counted models
 # bits of a weight that a download may take over the definition's, by kind of download
 DOWNLOAD_RANGE = (0.6, 2.2)
-DOWNLOAD_BITS = (1.4, 36.0)  # where the format is not said
+DOWNLOAD_BITS = (1.4, 36.0)  # where the format is not stated
 STATES = (GatedDeltaNet, Kda, Lightning, Mamba1, Mamba2, NoMixer, ShortConv)
 LONGEST_CONTEXT = (128, 100_000_000)  # tokens
 
@@ -60,7 +60,7 @@ def find_faults(house: House) -> Iterator[Fault]:
             yield from _stub(model, item.place)
             continue
         if item.place.written(("layout",)) != item.data["layout"]:
-            continue  # something of it cannot be read, which is said: what is left does not add up
+            continue  # something of it cannot be read, which is reported: what is left does not add up
         wrong = list(_layers(model.layout, item.place))
         yield from wrong
         if not wrong:

@@ -33,7 +33,7 @@ def find_faults(house: House) -> Iterator[Fault]:
         if targets is not None:
             yield from _launch(entry, item.place)
         if entry.only_asked_for is not None and entry.id in named:
-            said = f"a leaf of rules/{GUIDE} puts it forward"
+            said = f"a leaf of rules/{GUIDE} recommends it"
             yield item.place.field("contradiction", ("only_asked_for",), said)
         if guide is not None and _wants_leaf(entry) and entry.id not in named:
             said = (
@@ -46,7 +46,7 @@ def find_faults(house: House) -> Iterator[Fault]:
 
 
 def _wants_leaf(entry: Engine) -> bool:
-    """Whether advice is to put it forward by itself."""
+    """Whether advice is to recommend it by itself."""
     return entry.kind == ENGINE and entry.health.status != ARCHIVED and entry.only_asked_for is None
 
 
@@ -67,7 +67,7 @@ def _memory(item: TableItem) -> Iterator[Fault]:
     also = "" if there else f"; {module} only where its arithmetic is its own"
     said = (
         "what it takes is not told: it needs constants in `memory` (`family: pool` reserves a share of each device, "
-        f"`family: plain` grows with use: no Python is wanted{also}), or `runs` with the engine inside"
+        f"`family: plain` grows with use: no Python is needed{also}), or `runs` with the engine inside"
     )
     yield item.place.fault("missing_place", said, ("id",))
 
@@ -93,7 +93,7 @@ def _recognised(entry: Engine) -> bool:
 
 
 def _named_in_guide(raw: Any) -> set[str]:
-    """Engines that any leaf puts forward."""
+    """Engines that any leaf recommends."""
     if isinstance(raw, list):
         return {x for inner in raw for x in _named_in_guide(inner)}
     if not isinstance(raw, dict):

@@ -1,6 +1,6 @@
 """Rules without what is faulty in them, so that the rest can be looked at, and where things stood before.
 
-An entry (what has an `id`) that lacks a key is filled up, so that its other faults are told as well.
+An entry (what has an `id`) that lacks a key is filled up, so that its other faults are reported as well.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def with_key(entry: dict[str, Any], key: str, value: Any) -> dict[str, Any]:
 
 
 def is_stand_in(value: Any, at: At) -> bool:
-    """Whether a path leads through a key that was filled in: what is said of it follows from its absence."""
+    """Whether a path leads through a key that was filled in: what is reported about it follows from its absence."""
     for part in at:
         if isinstance(value, CompletedEntry) and part in value.stand_ins:
             return True

@@ -62,7 +62,7 @@ class EntryPlace(NamedTuple):
     def fault(self, code: Code, problem: str, at: At = (), near: Iterable[str] = ()) -> Fault:
         """A fault of the entry, or of the value at `at` in its data; the message begins with the entry's name.
 
-        None (`NO_FAULT`) where the value was filled in: that it is missing has been said.
+        None (`NO_FAULT`) where the value was filled in: that it is missing has been stated.
         """
         if is_stand_in(self.data, at):
             return NO_FAULT

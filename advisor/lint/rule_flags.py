@@ -42,7 +42,7 @@ def find_slips(house: House, entry: RuleEntry) -> Iterator[FlagSlip]:
             yield from _fact(entry, tables, (field,), name)
     known = {n for t in tables for n in list_setting_names(t)}
     places = _places(house)
-    for i, name in enumerate(entry.at):  # a variable, a key of the file, or a flag: only slips can be told
+    for i, name in enumerate(entry.at):  # a variable, a key of the file, or a flag: only slips can be found
         if name.isupper() or places[name] > 1 or any(is_known_setting(name, t) for t in tables):
             continue
         plain = name.replace("_", "-")

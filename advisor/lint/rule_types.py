@@ -57,7 +57,7 @@ def list_types(kind: Any) -> Iterator[inspect.Type]:
 
 
 def strip_annotations(t: inspect.Type) -> inspect.Type:
-    """The type without what is only said about it."""
+    """The type without what is only stated about it."""
     while isinstance(t, inspect.Metadata):
         t = t.type
     return t

@@ -62,7 +62,7 @@ CONCERNS: tuple[Callable[[House], Iterator[Fault]], ...] = (
 
 
 def lint(roots: Sequence[Path], today: datetime.date | None = None) -> tuple[Fault, ...]:
-    """Everything that is wrong with these folders laid over each other, lowest first; empty when all is well.
+    """Everything that is wrong with these folders layered over each other, lowest first; empty when all is well.
 
     `today` is the day after which a date lies in the future (default: the system's).
     """

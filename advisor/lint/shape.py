@@ -107,7 +107,7 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
     yield from _meaning(Visit(at, t, value))
     t = strip_annotations(t)
     if isinstance(value, (list, dict)) and len(value) < (getattr(t, "min_length", None) or 0):
-        yield Flaw(at, "wrong_value", "at least one row is wanted")
+        yield Flaw(at, "wrong_value", "at least one row is expected")
     elif isinstance(t, inspect.UnionType):
         yield from _union(value, t, at)
     elif isinstance(t, inspect.StructType) and isinstance(value, dict):
@@ -122,13 +122,13 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
             yield from _flaws(inner, t.item_type, (*at, i))
     elif isinstance(t, inspect.TupleType) and isinstance(value, list):
         if len(value) != len(t.item_types):
-            yield Flaw(at, "wrong_value", f"has {len(value)} values; {len(t.item_types)} are wanted")
+            yield Flaw(at, "wrong_value", f"has {len(value)} values; {len(t.item_types)} are expected")
         for i, (inner, kind) in enumerate(zip(value, t.item_types, strict=False)):
             yield from _flaws(inner, kind, (*at, i))
     elif isinstance(t, inspect.LiteralType):
         yield from _literal(value, t, at)
     elif not accepts(t, value):
-        yield Flaw(at, "wrong_value", f"{_shown(value)}; {_wanted(t)} is wanted{_hint(t, value)}")
+        yield Flaw(at, "wrong_value", f"{_shown(value)}; {_wanted(t)} is expected{_hint(t, value)}")
 
 
 def _literal(value: Any, t: inspect.LiteralType, at: At) -> Iterator[Flaw]:
@@ -193,7 +193,7 @@ def _union(value: Any, t: inspect.UnionType, at: At) -> Iterator[Flaw]:
         yield from _flaws(value, fitting[0] if len(fitting) == 1 else options[0], at)
     elif not fitting:
         wanted = " or ".join(dict.fromkeys(_wanted(x) for x in options))
-        yield Flaw(at, "wrong_value", f"{_shown(value)}; {wanted} is wanted")
+        yield Flaw(at, "wrong_value", f"{_shown(value)}; {wanted} is expected")
 
 
 def _wanted(t: inspect.Type) -> str:

@@ -1,6 +1,6 @@
 """AMD GPUs from sysfs (amdgpu and KFD), without a library and without root; amdsmi only adds names where it works.
 
-amdsmi is an extra (`amd`), not a dependency: programs beside us (Ray) import it wherever it is installed,
+amdsmi is an extra (`amd`), not a dependency: programs next to us (Ray) import it wherever it is installed,
 and without ROCm's library its import fails.
 
 APUs: what the runtime can allocate is the BIOS carve-out plus GTT, not the carve-out that the management tools print.
@@ -243,7 +243,7 @@ def _smi_would_name() -> str:
 def load_amdsmi(root: Path) -> Any | None:
     """The amdsmi module where it and ROCm's library are installed, else None.
 
-    Its import prints on standard output and raises KeyError without the library, so it is only tried beside one.
+    Its import prints on standard output and raises KeyError without the library, so it is only tried next to one.
     """
     if not has_smi_library(root):
         return None

@@ -36,7 +36,7 @@ _APPLE = {"FEAT_DotProd": "asimddp", "FEAT_I8MM": "i8mm", "FEAT_BF16": "bf16", "
 
 
 def read_linux(root: Path) -> Cpu:
-    """The processor from /proc/cpuinfo and /sys/devices/system/cpu; what is not said stays None."""
+    """The processor from /proc/cpuinfo and /sys/devices/system/cpu; what is not stated stays None."""
     body = system_access.read_system_text(root / "proc/cpuinfo") or ""
     first = system_access.parse_fields(body.split("\n\n")[0], ":")
     listed = first.get("flags") or first.get("Features")

@@ -1,4 +1,4 @@
-"""What the words of one hardware string said, before a machine is made of it."""
+"""What the words of one hardware string say, before a machine is made of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class HardwareDetails(msgspec.Struct):
-    """What the phrases of one string said. None = not said."""
+    """What the phrases of one string say. None = not stated."""
 
     ram_bytes: int | None = None
     bare_bytes: int | None = None  # a size on its own: RAM, or the memory of the card before it

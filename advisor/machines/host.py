@@ -117,7 +117,7 @@ def read_docker(root: Path, env: Mapping[str, str], system: str) -> bool:
 
 
 def read_npu(root: Path, system: str, run: RunCommand) -> str | None:
-    """The NPU beside the CPU: amdxdna or intel_vpu in /sys/class/accel; on Windows by device name."""
+    """The NPU next to the CPU: amdxdna or intel_vpu in /sys/class/accel; on Windows by device name."""
     base = root / "sys/class/accel"
     for name in system_access.list_names(base):
         driver = system_access.parse_fields(system_access.read_system_text(base / name / "device/uevent"), "=").get(

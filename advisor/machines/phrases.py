@@ -233,7 +233,7 @@ def _number(name: str) -> Callable[[HardwareDetails, re.Match[str]], None]:
 def _cpu_limit(said: HardwareDetails, m: re.Match[str]) -> None:
     said.cpu_limit = float(m[1])
     if not 0 < said.cpu_limit <= 100_000:
-        raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is wanted")
+        raise BadInput(f"cpu limit {m[1]}: a number of cores above 0 is expected")
 
 
 def _visible(said: HardwareDetails, m: re.Match[str]) -> None:

@@ -46,7 +46,7 @@ class Device(Record, frozen=True, kw_only=True, omit_defaults=False):
     pcie_generation: int | None = None
     pcie_width: int | None = None
     driver_missing: bool = False  # the card is on the bus but nothing can drive it
-    visible: bool = True  # False: hidden by CUDA_VISIBLE_DEVICES and its kin
+    visible: bool = True  # False: hidden by CUDA_VISIBLE_DEVICES and similar ones
     processes: int | None = None  # compute processes on it
     notes: tuple[str, ...] = ()
 
@@ -71,8 +71,8 @@ class HostMemory(Record, frozen=True, kw_only=True):
     available_bytes: int | None = None
     limit_bytes: int | None = None  # cgroup or container limit, None = no limit known
     sold_bytes: tuple[int, int] | None = None  # where the total is not known: smallest and largest that is sold
-    transfers_mts: int | None = None  # million transfers a second, where it was said
-    channels: int | None = None  # over all sockets, where it was said
+    transfers_mts: int | None = None  # million transfers a second, where it was stated
+    channels: int | None = None  # over all sockets, where it was stated
 
     @property
     def usable_bytes(self) -> int | None:
@@ -86,7 +86,7 @@ class InstalledEngine(Record, frozen=True, kw_only=True):
 
     engine: str  # engine id of the catalogue
     version: str | None = None  # in the catalogue's numbering; None = it does not say
-    build: str | None = None  # as the program said it
+    build: str | None = None  # as the program stated it
     path: str | None = None  # program, or None for a Python package
     package: str | None = None  # Python distribution name
 

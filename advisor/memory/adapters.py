@@ -1,4 +1,4 @@
-"""Weights beside the model's own: slots for LoRA adapters, and the model's own prediction (MTP) block.
+"""Weights in addition to the model's own: slots for LoRA adapters, and the model's own prediction (MTP) block.
 
 Source: shapes of low-rank adapters (two matrices a linear layer); vLLM keeps A whole and B sliced on column-parallel
 layers, A sliced and B whole on row-parallel ones, and both whole on replicated ones, routers among them. Its buffers

@@ -2,7 +2,7 @@
 
 The graph of one step is laid out layer by layer and placed as ggml's allocator places it, so that nothing is fitted:
 see ggml_layers and ggml_graph. Equal to the byte with the planner of v0.5.0 (CUDA) for most architectures
-(docs/accuracy.md); layers of a kind that is not laid out are sized like the dense layers beside them.
+(docs/accuracy.md); layers of a kind that is not laid out are sized like the dense layers next to them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ HOST_ALIGNMENT = 32
 
 
 class Scratch(Record, frozen=True, kw_only=True):
-    """Bytes on one device and beside it in host memory; whether every kind of layer is known."""
+    """Bytes on one device and next to it in host memory; whether every kind of layer is known."""
 
     device: int
     host: int
@@ -54,7 +54,7 @@ def count_scratch(
     """
     if not shape.flash or shape.quantized_k or shape.quantized_v or model.layout is None or borrowed:
         return _count(model, shape, begin, end, borrowed, copies)
-    # the mask lies beside everything else for as long as the step lasts: count it apart, and keep the rest
+    # the mask lies next to everything else for as long as the step lasts: count it apart, and keep the rest
     rest = _count(model, shape.without_cells(), begin, end, borrowed, copies)
     masks = [
         (_round_up(F16 * shape.tokens * cells, ALIGNMENT), there) for cells, there in _masks(model, shape, begin, end)
@@ -102,7 +102,7 @@ def _place(model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], share: Sha
         known = False
         tensors, inputs = build_step(model, shape, [_like(layer) for layer in layers], share)
     sizes = sum(_round_up(x.size, HOST_ALIGNMENT) for x in inputs)
-    # beside them the tokens, and room for embeddings that come instead of tokens, with further rows for images
+    # next to them the tokens, and room for embeddings that come instead of tokens, with further rows for images
     deep = model.gguf_architecture.graph.deepstack if model.gguf_architecture is not None else 0
     row = F32 * shape.tokens * lay.hidden_size
     host = sizes + _round_up(row * (1 + deep), HOST_ALIGNMENT) + _round_up(F32 * shape.tokens, HOST_ALIGNMENT)
@@ -176,7 +176,7 @@ def _is_plain(model: t.Model) -> bool:
 def split_scratch(model: t.Model, shape: StepShape, places: Sequence[tuple[int, int]]) -> list[int]:
     """Bytes of each device where layers are shared out; `places` are the layers of each, from the first to the last.
 
-    Several batches are under way at once, each with copies of its inputs, which lie beside everything else. Source:
+    Several batches are under way at once, each with copies of its inputs, which lie next to everything else. Source:
     ggml_backend_sched_split_graph of llama.cpp b11434.
     """
     return [count_scratch(model, shape, begin, end, copies=COPIES).device for begin, end in places]

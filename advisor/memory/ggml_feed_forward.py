@@ -19,7 +19,7 @@ from advisor.memory.ggml_step import (
 )
 from advisor.models import types as t
 
-FUSED_ROUTERS = (288, 576)  # numbers of experts with a fused router, beside powers of two up to 512
+FUSED_ROUTERS = (288, 576)  # numbers of experts with a fused router, next to powers of two up to 512
 FUSED_SUMS = range(2, 16)  # numbers of chosen experts whose weighted sum is one kernel
 
 

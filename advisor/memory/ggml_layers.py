@@ -143,7 +143,7 @@ def _add_own_embedding(step: Step, tensor: Tensor, each: Tensor) -> Tensor:
 
 
 def _pick(step: Step, tensor: Tensor) -> Tensor:
-    """The rows whose logits are wanted."""
+    """The rows whose logits are needed."""
     return compute((step.hidden, step.shape.outputs), tensor, step.get_output_rows())
 
 
@@ -183,7 +183,7 @@ def _mix(step: Step, tensor: Tensor, mixer: t.AttentionGroup, number: int, resid
     if isinstance(mixer, t.Parallel):
         first, *others = mixer.parts
         mixed = _mix(step, tensor, first, number, residual)
-        for part in others:  # each part norms the layer's input anew
+        for part in others:  # each part norms the layer's input again
             mixed = change(mixed, _mix(step, step.normalize(residual), part, number, residual))
         return mixed
     if isinstance(mixer, t.Softmax):

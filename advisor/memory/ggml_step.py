@@ -17,11 +17,11 @@ F16, I32, I64 = 2, 4, 8
 
 
 class StepShape(Record, frozen=True, kw_only=True):
-    """What the graph of one step depends on, beside the model."""
+    """What the graph of one step depends on, next to the model."""
 
     tokens: int  # of the step, a multiple of `sequences`
     sequences: int  # that share the step
-    outputs: int  # tokens whose logits are wanted
+    outputs: int  # tokens whose logits are needed
     cells: int  # of the cache, per stream
     window_cells: int  # of windowed layers; 0 without
     streams: int  # caches of their own
@@ -109,7 +109,7 @@ class Step:
         return self.get_input(f"mask {window}", (F16 if shape.flash else F32) * cells * self.tokens)
 
     def get_output_rows(self) -> Tensor:
-        """The tokens whose logits are wanted."""
+        """The tokens whose logits are needed."""
         return self.get_input("output rows", I32 * self.shape.outputs)
 
     def borrow_cache(self, key_width: int, value_width: int, cells: int) -> tuple[Tensor, ...]:

@@ -92,7 +92,7 @@ def rank_weights(
     """
     quantization = as_stored(model, quantization)
     try:
-        # on one stage equal tensors of different layers lie together, unless layers are told apart by name
+        # on one stage equal tensors of different layers lie together, unless layers are distinguished by name
         groups = _group_tensors(model, quantization, pp > 1 or quantization.id in model.kept_16bit)
     except NoLayout:
         return _from_count(model, quantization, tp, pp, ep)

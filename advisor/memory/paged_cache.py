@@ -15,13 +15,13 @@ from advisor.record import Record
 
 BLOCK = 16
 STATE_BLOCKS = 3  # blocks a running sequence holds per group of state layers, where the rules say nothing of the kind
-LATENT_ALIGNMENT = 128  # tokens of a block beside states, where the attention is latent (vLLM _align_hybrid_block_size)
+LATENT_ALIGNMENT = 128  # tokens of a block next to states, with latent attention (vLLM _align_hybrid_block_size)
 PADDED_BELOW = 1.5  # layers of the commonest kind per layer of the rarest, from which groups are cut (vLLM 0.33.0)
 
 
 class StateBlocks(Record, frozen=True, kw_only=True):
     """How states of one kind of layer are kept, prefix caching on: blocks a running sequence holds per group of such
-    layers, and tokens that the attention blocks beside them must be a multiple of."""
+    layers, and tokens that the attention blocks next to them must be a multiple of."""
 
     mixer: StateKind
     blocks: int
@@ -86,7 +86,7 @@ def _blocks(group: CacheGroup, tokens: int, batched_tokens: int) -> int:
 
 
 class PackedCacheType(Record, frozen=True, kw_only=True):
-    """A cache type whose vectors are packed: bits of an element, and bytes beside each vector of a head."""
+    """A cache type whose vectors are packed: bits of an element, and bytes next to each vector of a head."""
 
     k_bits: int
     v_bits: int

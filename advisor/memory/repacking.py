@@ -1,6 +1,6 @@
 """Weights that llama.cpp rearranges for a processor's own kernels: a second copy in memory of its own.
 
-The file stays mapped; the rearranged matrices lie beside it, so that their pages of the file are read once and can be
+The file stays mapped; the rearranged matrices lie next to it, so that their pages of the file are read once and can be
 taken back. Which types are rearranged follows from the instruction sets; `memory.repacking` of llama.cpp's entry has
 them, in the order in which the engine tries them. Source: ggml/src/ggml-cpu (amx/amx.cpp, repack.cpp), and the planner
 of llama.cpp v0.5.0 run with one processor variant at a time.
@@ -28,7 +28,7 @@ class RepackingKernel(Record, frozen=True, kw_only=True, eq=False):
 
 
 class RepackedBytes(NamedTuple):
-    """Bytes of weights in host memory: read from the mapped file, and rearranged beside it."""
+    """Bytes of weights in host memory: read from the mapped file, and rearranged next to it."""
 
     mapped: int
     repacked: int

@@ -106,7 +106,7 @@ def _alignment(cursor: Cursor, metadata: dict[str, Value]) -> int:
 def _read_one(path: Path, limit: int) -> GgufFile:
     try:
         if path.is_dir():
-            raise BadFile(path, "is a directory, a .gguf file is wanted")
+            raise BadFile(path, "is a directory, a .gguf file is expected")
         if path.exists() and not path.is_file():  # a FIFO would block
             raise BadFile(path, "is not a regular file")
         size = full_size(path)
@@ -182,7 +182,7 @@ def part_paths(path: Path) -> list[Path]:
     missing = [p.name for p in parts if not p.exists()]
     if missing:
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise BadFile(path, f"is one of {count} parts; missing beside it: {', '.join(missing[:3])}{more}")
+        raise BadFile(path, f"is one of {count} parts; missing next to it: {', '.join(missing[:3])}{more}")
     return parts
 
 

@@ -70,7 +70,7 @@ class GraphTraits(Record, frozen=True, kw_only=True):
     routes_normed: bool = True  # weights of the chosen experts sum to one
     routes_scaled: bool = False
     weights_first: bool = False  # experts see inputs that are weighted already
-    keeps_all_rows: bool = False  # the last layer computes all tokens, not only those whose logits are wanted
+    keeps_all_rows: bool = False  # the last layer computes all tokens, not only those whose logits are needed
     residual_first: bool = False  # sums begin with what the layer was given
     whole: bool = True  # every part that takes scratch is followed; else scratch is near, not exact
 

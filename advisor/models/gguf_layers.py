@@ -46,7 +46,7 @@ class GgufMetadata:
         if isinstance(value, tuple):
             if layer is None or layer >= len(value):
                 raise BadFile(
-                    self.path, f"`{key}` has {len(value)} entries where one number (or one per layer) is wanted"
+                    self.path, f"`{key}` has {len(value)} entries where one number (or one per layer) is expected"
                 )
             value = value[layer]
         if value is None:

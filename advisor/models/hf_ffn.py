@@ -86,7 +86,7 @@ def _standard(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGro
 
 
 def _gemma4(config: ConfigSection, traits: ModelTraits, n: int) -> list[FfnGroup]:
-    """Experts beside a dense MLP; layers that share a cache may have an MLP of twice the width."""
+    """Experts next to a dense MLP; layers that share a cache may have an MLP of twice the width."""
     width = config.whole("intermediate_size")
     if config.flag("enable_moe_block"):
         experts = config.whole("num_experts")

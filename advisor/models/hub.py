@@ -45,7 +45,7 @@ def parse_hub_reference(name: str) -> HubReference | None:
 def fetch_headers(name: str, quantization: str | None, cache: Path, say: ProgressPrinter = lambda _: None) -> Path:
     """The folder (or the GGUF file in it) with config and headers of hub repository `name`.
 
-    `quantization` chooses among the GGUF files of a repository. `say` is told what is being read. Raises BadInput
+    `quantization` chooses among the GGUF files of a repository. `say` is given what is being read. Raises BadInput
     (no hub name, no library, no such file), AdvisorError `hub` (unreachable, unknown or gated repository), BadFile.
     """
     ask = parse_hub_reference(name)
@@ -167,7 +167,7 @@ class _HubClient:
 
 
 def _keep(hub: _HubClient, at: _RepositoryListing, folder: Path, names: list[str], say: ProgressPrinter) -> None:
-    """Write the headers of `names` beside what is there; files appear whole or not at all."""
+    """Write the headers of `names` next to what is there; files appear whole or not at all."""
     folder.mkdir(parents=True, exist_ok=True)
     work = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".part-"))
     try:

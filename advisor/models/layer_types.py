@@ -200,7 +200,7 @@ class Moe(_Group, frozen=True, kw_only=True, tag="moe"):
     n_shared: int = 0
     shared_intermediate: int = 0  # total width of the shared experts
     shared_gate: bool = False
-    parallel_dense: int = 0  # width of a dense MLP beside the experts
+    parallel_dense: int = 0  # width of a dense MLP next to the experts
     latent: int | None = None  # experts work in this width
     router_width: int | None = None
     router_bias: bool = False

@@ -88,7 +88,8 @@ def _blob(store: Path, manifest: Path) -> Path:
             m = _DIGEST.fullmatch(str(layer.get("digest")))
             if not m:
                 raise BadFile(
-                    manifest, f"names the digest {str(layer.get('digest'))[:80]!r}, sha256 and 64 hex digits are wanted"
+                    manifest,
+                    f"names the digest {str(layer.get('digest'))[:80]!r}, sha256 and 64 hex digits are expected",
                 )
             for blob in (store / "blobs" / f"sha256-{m[1]}", store / "blobs" / f"sha256:{m[1]}"):
                 if _is_file(blob):

@@ -70,7 +70,7 @@ def _read_dir(directory: Path) -> tuple[TensorInfo, ...]:
         return _read_file(directory / files[0])
     wanted = f"{INDEX_NAME} or model.safetensors"
     if not files:
-        raise BadFile(directory, f"holds no safetensors files ({wanted} is wanted)")
+        raise BadFile(directory, f"holds no safetensors files ({wanted} is expected)")
     raise BadFile(
         directory, f"holds {len(files)} safetensors files but neither {wanted}, so what belongs together is unknown"
     )

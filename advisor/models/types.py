@@ -134,7 +134,7 @@ class PerLayerEmbedding(Record, frozen=True, kw_only=True):
     width: int  # elements per token and layer
     rows: int  # of the table
     streams: int = 1  # parallel hidden states (AltUp)
-    laurel_rank: int = 0  # low-rank residual beside attention
+    laurel_rank: int = 0  # low-rank residual next to attention
 
 
 class Layout(Record, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ class Model(MemoRecord, frozen=True, kw_only=True):
     aliases: tuple[str, ...] = ()
     architecture: str | None = None
     model_type: str | None = None
-    own_code: bool = False  # of an architecture that nobody here knows, run by code beside the weights
+    own_code: bool = False  # of an architecture that nobody here knows, run by code next to the weights
     params_total: int
     params_active: int | None = None  # weights read per decoded token
     params_text: int | None = None

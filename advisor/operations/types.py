@@ -13,7 +13,7 @@ Json = dict[str, Any]
 
 
 class OperationContext(NamedTuple):
-    """What an answer rests on beside the arguments."""
+    """What an answer rests on in addition to the arguments."""
 
     rules: Catalog
     folder: Path  # the only one that files are read from

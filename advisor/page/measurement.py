@@ -1,4 +1,4 @@
-"""The page of `advise bench`: measured speed beside the prediction."""
+"""The page of `advise bench`: measured speed compared with the prediction."""
 
 from __future__ import annotations
 

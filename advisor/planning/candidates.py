@@ -44,7 +44,7 @@ class EngineTools(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A format with a cache type, on the cards alone or with host memory beside them."""
+    """A format with a cache type, on the cards alone or with host memory next to them."""
 
     chosen: formats.FormatChoice
     cache: str

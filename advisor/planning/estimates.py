@@ -1,4 +1,4 @@
-"""Memory, speed and what is held of one deployment as the one answer that every door gives."""
+"""Memory, speed and what is held of one deployment as the one answer that every entry point gives."""
 
 from __future__ import annotations
 

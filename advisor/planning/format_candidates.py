@@ -120,7 +120,7 @@ def list_cache_types(entry: Engine, search: SearchRequest) -> list[str]:
     width that was asked for (`kv_bits` of the workload)."""
     small = list_smaller_caches(entry)[:1]
     asked = search.workload.extra.get("kv_bits")
-    width = asked.split(".")[0] if asked else None  # 8.5 and 4.5 with the scales beside them
+    width = asked.split(".")[0] if asked else None  # 8.5 and 4.5 with the scales next to them
     if width == "8" and small:
         return list(small)
     if width == "4":

@@ -94,7 +94,7 @@ def find_holding(
 def with_one_request(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, rules: Catalog
 ) -> tuple[Deployment, MemoryEstimate] | None:
-    """The deployment with one longest request, and its memory; None where that cannot be told."""
+    """The deployment with one longest request, and its memory; None where that cannot be determined."""
     if estimate.fits or deployment.sequences == 1 or capacity.has_fixed_slots(deployment, entry):
         return deployment, estimate
     one = msgspec.structs.replace(deployment, sequences=1)

@@ -85,9 +85,9 @@ def list_units(base: Deployment, entry: Engine) -> Iterator[Unit]:
 
 
 def _staged(base: Deployment, entry: Engine) -> Deployment:
-    """The deployment with what the engine wants beside stages."""
+    """The deployment with what the engine wants next to stages."""
     needed = find_concept(entry, "pipeline_parallel").beside
-    because = {**base.because, **dict.fromkeys(needed, "the engine wants it beside stages of layers")}
+    because = {**base.because, **dict.fromkeys(needed, "the engine wants it next to stages of layers")}
     return msgspec.structs.replace(with_settings(base, dict.fromkeys(needed, True)), because=because)
 
 

@@ -194,6 +194,6 @@ def _share_out(sums: RunningTotals, rooms: Sequence[int], each: float, staying: 
 
 
 def left_to_engine(estimate: MemoryEstimate) -> bool:
-    """Whether a good part of the weights runs from host memory beside devices."""
+    """Whether a good part of the weights runs from host memory next to devices."""
     host = (estimate.host.weights_bytes or 0) if estimate.host else 0
     return bool(estimate.devices) and host > 0.3 * (host + sum(r.weights_bytes or 0 for r in estimate.devices))

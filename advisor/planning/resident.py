@@ -10,7 +10,7 @@ from advisor.deployment import MemoryEstimate
 from advisor.machines.types import Device, Machine
 from advisor.planning.traffic import Traffic
 
-LEFT = 0.97  # of what is free: the rest is for what servers take beside their share
+LEFT = 0.97  # of what is free: the rest is for what servers take next to their share
 
 
 def count_need(memory: MemoryEstimate, traffic: Traffic) -> int:

@@ -34,7 +34,7 @@ from advisor.planning.traffic import P99_OF_NORMAL
 from advisor.planning.trial import Trial, ask, note_failure
 from advisor.planning.types import Plan, Rejection, TriedFormat
 
-SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is wanted
+SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is asked for
 MOST_USERS = 4096  # at once, that a rate may come to
 
 
@@ -51,7 +51,9 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
 
     low, high, found = 0, 1, _find(entry, _with_users(search, 1), rules)
     if isinstance(found, Plan) and answers_rate(found, search, spare) is None:
-        note = f"how fast {entry.name} answers here is not known: whether it keeps up with the rate cannot be told"
+        note = (
+            f"how fast {entry.name} answers here is not known: whether it keeps up with the rate cannot be determined"
+        )
         return found._replace(on_time=None, notes=(*found.notes, note))
     while isinstance(found, Plan) and not enough(found) and high < MOST_USERS and found.holds_all:
         low, high = high, 2 * high

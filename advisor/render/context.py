@@ -149,7 +149,7 @@ def _refuse_what_is_no_text(deployment: Deployment) -> None:
 
 
 def _sizes(deployment: Deployment, rules: Catalog) -> tuple[int | None, int | None]:
-    """(bytes of all weights, bytes of host memory); None where they cannot be told."""
+    """(bytes of all weights, bytes of host memory); None where they cannot be determined."""
     try:
         estimate = estimate_bytes(deployment, rules)
     except BadInput:
@@ -178,7 +178,7 @@ def make_slug(name: str) -> str:
 
 
 def _model_words(ref: ModelRef, start: EngineStart, repository: tuple[str, ...] | None, path: str | None) -> ModelWords:
-    """The form in which the program is told the model, and what goes into it."""
+    """The form in which the program is given the model, and what goes into it."""
     local = ref.path is not None
     asked = start.path if local else (repository or start.repository)
     told = ref.path if local else ref.repository
@@ -306,7 +306,7 @@ def _lengths(deployment: Deployment, work: Workload | None) -> dict[str, int]:
 
 
 def _starts(seen: Mapping[str, Any], start: EngineStart, ref: ModelRef, inside: bool) -> dict[str, Any]:
-    """The words of the program outside and inside a container, and how it is told the key of its clients."""
+    """The words of the program outside and inside a container, and how it is given the key of its clients."""
     own = {n: LaunchWord(variable=n, help=what) for n, what in start.needs.items()}
     here = {
         "host": plain_word(seen["host"]),

@@ -144,7 +144,7 @@ def quote_published_address(host: str) -> str:
     try:
         return f"[{name}]" if ipaddress.ip_address(name).version == 6 else name
     except ValueError:
-        raise ValueError(f"host {host!r} cannot be published on: an address such as 127.0.0.1 is wanted") from None
+        raise ValueError(f"host {host!r} cannot be published on: an address such as 127.0.0.1 is expected") from None
 
 
 def swap_scalar(value: object) -> str:

@@ -155,7 +155,7 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
 
 def _refuse_what_is_no_url(url: str) -> None:
     if not re.fullmatch(r"https?://[^\s\x00-\x20\"'<>\\]{1,500}", url):
-        raise BadInput(f"endpoint {url[:80]!r}: an address like http://host:8000/v1 is wanted")
+        raise BadInput(f"endpoint {url[:80]!r}: an address like http://host:8000/v1 is expected")
 
 
 def _comes_as_image(engine_id: str, system: str | None, rules: Catalog) -> bool:

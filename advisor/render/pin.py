@@ -101,7 +101,7 @@ def split_reference(image: str) -> tuple[str, str, str]:
     if not slash or not (first == "localhost" or "." in first or ":" in first):
         first, rest = "registry-1.docker.io", name if slash else f"library/{name}"
     if not HOST.fullmatch(first) or not re.fullmatch(r"[a-z0-9._/-]+", rest) or not TAG.fullmatch(tag):
-        raise BadInput(f"{image[:120]}: an image with a tag is wanted")
+        raise BadInput(f"{image[:120]}: an image with a tag is expected")
     return first, rest, tag
 
 

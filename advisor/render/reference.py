@@ -1,4 +1,4 @@
-"""How an engine is told which model: a path, a repository of the hub, or a tag."""
+"""How an engine is given which model: a path, a repository of the hub, or a tag."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from advisor.record import Record
 
 
 class ModelRef(Record, frozen=True, kw_only=True):
-    """How the engine is told which model: path, repository or tag; `missing` says what the user must bring."""
+    """How the engine is given which model: path, repository or tag; `missing` says what the user must bring."""
 
     id: str
     quantization: str

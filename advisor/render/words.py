@@ -26,7 +26,7 @@ Line = list[LaunchWord]
 
 
 class ModelWords(NamedTuple):
-    """How the model is said to the program."""
+    """How the model is stated to the program."""
 
     form: tuple[str, ...]
     values: Mapping[str, LaunchWord]

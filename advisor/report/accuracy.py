@@ -52,7 +52,7 @@ def architecture_kind(model: Model) -> str:
 def _version(comparison: RowComparison, rules: Catalog) -> str:
     """Versions between the changes of the engine's activation peak."""
     if comparison.version is None:
-        return "not said"
+        return "not stated"
     bounds = sorted(
         {
             a.before
@@ -148,7 +148,7 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
         "## Activation peak of vLLM",
         "",
         f"{len(found)} measured peaks. With the coefficients in `rules/engines/vllm.yaml` the median error is",
-        f"{median_error(plain):.0f} %. Fitted anew without each group in turn, it is {median_error(held_out):.0f} %",
+        f"{median_error(plain):.0f} %. Fitted again without each group in turn, it is {median_error(held_out):.0f} %",
         "on the group left out.",
         "",
         "| measured on | ours, GiB | fitted without it, GiB | measured, GiB |",

@@ -11,7 +11,7 @@ from advisor.units import format_rate
 
 
 def describe_bench(result: BenchResult) -> str:
-    """What was measured beside what was predicted, and what becomes of it."""
+    """What was measured compared with what was predicted, and what becomes of it."""
     measured, speed = result.measured, result.predicted
     engine = " ".join(w for w in (result.engine or "engine not known", result.endpoint.engine_version) if w)
     named = f"{result.model} {result.quantization or ''}".strip() if result.model else result.endpoint.models[0]

@@ -14,7 +14,7 @@ from advisor.units import GIB, MIB
 
 
 def describe_calibrations(found: FileCalibration) -> str:
-    """What a file tells of memory and of speed."""
+    """What a file reports about memory and speed."""
     parts = []
     if found.memory is not None:
         parts.append(describe_calibration(found.memory))
@@ -24,7 +24,7 @@ def describe_calibrations(found: FileCalibration) -> str:
 
 
 def describe_speed_calibration(calibration: SpeedCalibration) -> str:
-    """Speeds that were measured beside those predicted before and now."""
+    """Speeds that were measured compared with those predicted before and now."""
     engine = " ".join(w for w in (calibration.engine, calibration.engine_version) if w)
     out = [
         paint(f"{calibration.model} {calibration.quantization} on {engine}, by {calibration.tool}", "bold"),
@@ -36,7 +36,7 @@ def describe_speed_calibration(calibration: SpeedCalibration) -> str:
 
 
 def describe_calibration(calibration: LogCalibration) -> str:
-    """What was predicted beside what was logged, and what becomes of it."""
+    """What was predicted compared with what was logged, and what becomes of it."""
     engine = " ".join(w for w in (calibration.engine, calibration.engine_version) if w)
     out = [
         paint(f"{calibration.model} {calibration.quantization} on {engine}", "bold"),

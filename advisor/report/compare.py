@@ -11,7 +11,7 @@ WIDTH = 78
 
 
 def describe_comparison(comparison: Comparison, verbose: bool = False) -> str:
-    """Tables that fit 80 columns: so many engines beside each other as go, then the next block."""
+    """Tables that fit 80 columns: so many engines next to each other as go, then the next block."""
     out = [
         paint(
             f"{comparison.title}{f' on {comparison.hardware}' if comparison.hardware else ''} (as of "
@@ -69,7 +69,7 @@ def make_comparison_tables(tables: Sequence[Comparison]) -> str:
 
 
 def _md(comparison_cell: ComparisonCell, notes: list[str], what: str) -> str:
-    """A cell; a changed one with what the author said and a numbered note on why."""
+    """A cell; a changed one with what the author stated and a numbered note on why."""
     value = comparison_cell.value.replace("|", "/")
     if not comparison_cell.changed:
         return value

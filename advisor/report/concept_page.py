@@ -12,14 +12,14 @@ from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.report.markdown import make_markdown_table
 
-HEADERS = ("concept", "flags", "variables", "default", "accepts", "as if not said")
+HEADERS = ("concept", "flags", "variables", "default", "accepts", "as if not given")
 
 
 def concepts(rules: Catalog) -> str:
     """One section an engine: its settings by concept, its programs, packages and images."""
     out = [
         "# What engines call things\n",
-        "Advice, estimates, launch files and checks share these concepts; what each means is said at `Concepts` in "
+        "Advice, estimates, launch files and checks share these concepts; what each means is stated at `Concepts` in "
         "`advisor/catalog/launch_types.py`. The first flag is the one that we write, unless another is named. What a "
         "version lacks stands in `rules/flags/`. A default without a version holds from the last change on; where none "
         "stands, it depends on the device, or there is none.\n",

@@ -14,7 +14,7 @@ from advisor.engines.pool_constants import PoolConstants
 from advisor.report.markdown import make_markdown_table
 
 PUT_IN = "put in"
-FAMILY = "family"  # which the types have a default for: of an engine with a module of its own it need not be said
+FAMILY = "family"  # which the types have a default for: of an engine with a module of its own it need not be stated
 HEADERS = ("key", "must be there", "unit", "meaning", "what to write")
 BOUNDS = ("low", "value", "high")
 UNITS = {
@@ -27,7 +27,7 @@ HOW = {
     "family": "`pool` where it takes a share of each device when it starts; `plain` where its cache grows with use",
     "source": "what was read or measured, which version, when; or which engine's numbers are taken over",
     "fraction_of": "`total` unless its documentation says that the share is of what the weights leave",
-    "wants_budget_free": "leave out, unless it refuses to start beside another program",
+    "wants_budget_free": "leave out, unless it refuses to start next to another program",
     "experts_over_dp": "leave out",
     "kv_bytes": "`{auto: 2}`, and a row for each further type that its flag takes",
     "packed_kv": "leave out: wants the engine's source",

@@ -10,7 +10,7 @@ WORDS = {"decode_tps": "one request", "output_tps": "all requests"}
 
 
 def describe_engine_speeds(speeds: EngineSpeeds) -> str:
-    """A table in the order that was asked for, and what can be said of an order."""
+    """A table in the order that was asked for, and which order is certain."""
     load = f"{speeds.concurrency} at once, {speeds.prompt_tokens} tokens of prompt and {speeds.output_tokens} of answer"
     rows = [
         [e.engine, e.quantization or "-", {True: "yes", False: "no", None: "?"}[e.fits], _interval(e.decode_tps, 1),

@@ -217,7 +217,7 @@ def _range(interval: Interval | None) -> str:
 
 
 def _verified(engine_verification: EngineVerification, unit: int) -> list[str]:
-    """The engine's figures beside ours."""
+    """The engine's figures compared with ours."""
     rows = [
         [p.place, p.part, _short(p.ours_bytes, unit), _short(p.engine_bytes, unit), "yes" if p.agrees else "NO"]
         for p in engine_verification.parts

@@ -48,7 +48,7 @@ def _nodes(nodes: Sequence[TreeNode], held: Mapping[str, bool | None], depth: in
 
 
 def describe_guide_answer(guide: dict[str, Any]) -> str:
-    """What the source's own tree says, and our verdict beside it."""
+    """What the source's own tree says, and our verdict next to it."""
     out = [paint(f"The guide {guide['name']} ({guide['tree']}) says:", "bold")]
     engines = ", ".join(guide["engines"])
     if engines:
@@ -57,7 +57,7 @@ def describe_guide_answer(guide: dict[str, Any]) -> str:
     out += bullets(guide["says"])
     for key, label in (
         ("later", "later"),
-        ("overlay", "beside it"),
+        ("overlay", "next to it"),
         ("hardware", "hardware"),
         ("quantizations", "formats"),
     ):

@@ -99,7 +99,7 @@ def _say_type(kind: dict[str, Any]) -> str:
 
 
 def _read_comments() -> dict[str, dict[str, str]]:
-    """Record -> field -> the comment that stands beside the field in the source."""
+    """Record -> field -> the comment that stands next to the field in the source."""
     out: dict[str, dict[str, str]] = {}
     for module in [m for name, m in sys.modules.items() if name.startswith("advisor.")]:
         for name, kind in inspect.getmembers(module, inspect.isclass):

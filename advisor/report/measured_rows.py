@@ -1,4 +1,4 @@
-"""Measured rows (tests/data) and our answer to each: the question a row asks, and the figures beside one another."""
+"""Measured rows (tests/data) and our answer to each: the question a row asks, and the figures next to one another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RowSettings = dict[str, Setting | dict[str, object] | list[object]]
 
 
 class RowComparison(NamedTuple):
-    """One measured row beside our answer; GiB. None where the row does not give the figure."""
+    """One measured row next to our answer; GiB. None where the row does not give the figure."""
 
     row: TableRow
     engine: str
@@ -72,7 +72,8 @@ def has_pool(engine: str, rules: Catalog) -> bool:
 
 
 def profiles_inside(engine: str, rules: Catalog) -> bool:
-    """Whether an engine's share of the device holds its activation peak: then all of the share but the pool is told."""
+    """Whether an engine's share of the device holds its activation peak: then all of the share but the pool is
+    given."""
     entry = find_engine_module(engine, rules.engines())[1]
     return takes_share_of_device(entry) and any(a.mlp for a in read_constants(entry).activation)
 

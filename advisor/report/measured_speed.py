@@ -1,4 +1,4 @@
-"""Measured speeds as text: beside their predictions, and those that are kept."""
+"""Measured speeds as text: next to their predictions, and those that are kept."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ def format_seconds(seconds: float) -> str:
 
 
 def list_command_lines(command: str, servers: int, verbose: bool) -> list[str]:
-    """The lines of a command; of equal servers the first, unless all are wanted."""
+    """The lines of a command; of equal servers the first, unless all are asked for."""
     lines = command.splitlines()
     if servers < 2 or verbose:
         return lines

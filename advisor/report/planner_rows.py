@@ -21,7 +21,7 @@ CARD = "H100"  # the pretended device
 
 
 class PlannerComparison(NamedTuple):
-    """Our answer beside the planner's, on all devices together; bytes (ours, theirs)."""
+    """Our answer compared with the planner's, on all devices together; bytes (ours, theirs)."""
 
     weights: tuple[int, int]
     context: tuple[int, int]  # cache and state
@@ -70,7 +70,7 @@ def make_planner_request(row: TableRow, model: str | None = None) -> EstimateReq
 
 
 def compare_planner_row(row: TableRow, rules: Catalog, model: str | None = None) -> PlannerComparison | None:
-    """Our answer beside the row's; None where we give none."""
+    """Our answer compared with the row's; None where we give none."""
     try:
         ours = estimate(resolve_request(make_planner_request(row, model), rules)[0], rules)
     except BadInput:

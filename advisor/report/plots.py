@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from advisor.deployment import Interval, MemoryEstimate
 
 KINDS = ("svg", "png")
-SHOWN = 24  # options of a figure: more cannot be told apart
+SHOWN = 24  # options of a figure: more cannot be distinguished
 
 
 def check_figure_path(name: str, force: bool) -> Path:
     """Where a figure goes. Raises BadInput before any work: another kind of file, one that is there, no matplotlib."""
     path = Path(name)
     if path.suffix.lower().lstrip(".") not in KINDS:
-        raise BadInput(f"--plot {name}: a name that ends in .svg or .png is wanted")
+        raise BadInput(f"--plot {name}: a name that ends in .svg or .png is expected")
     if path.exists() and not force:
         raise BadInput(f"--plot {name}: the file is there already; --force writes over it")
     if not path.absolute().parent.is_dir():
@@ -36,7 +36,7 @@ def check_figure_path(name: str, force: bool) -> Path:
 
 
 def plot_explanation(explanation: Explanation, curve: Sequence[MemoryEstimate], path: Path) -> None:
-    """Memory against context; with rates, throughput against the rate of each request beside it."""
+    """Memory against context; with rates, throughput against the rate of each request next to it."""
     fig, axes = _figure(2 if explanation.speed else 1)
     _memory(axes[0], explanation, curve)
     if explanation.speed:

@@ -8,7 +8,7 @@ from advisor.units import format_gib
 
 
 def describe_machine(machine: Machine) -> str:
-    """The machine, one fact a line; unknown is said."""
+    """The machine, one fact a line; unknown is stated."""
     out = []
 
     def line(name: str, value: object) -> None:

@@ -23,7 +23,7 @@ def describe_all(advice: Advice) -> str:
     if advice.alternatives:
         out += ["", "Alternatives:", _alternatives(advice.alternatives), *_named(advice)]
     if advice.overlay:
-        out.append(wrap_text(f"Beside it: {', '.join(advice.overlay)}", "  ", "    "))
+        out.append(wrap_text(f"With it: {', '.join(advice.overlay)}", "  ", "    "))
     if advice.rejected:
         out += ["", "Not these:"]
         out += bullets(f"{r.engine}: " + "; ".join(x.text for x in r.reasons) for r in advice.rejected)
@@ -100,7 +100,7 @@ def _chosen(ranked: RankedDeployment) -> list[str]:
             "",
         ]
     for other in ranked.also:
-        out += [f"  Beside it: {other.engine_name} with {other.model}, {other.quantization}", ""]
+        out += [f"  With it: {other.engine_name} with {other.model}, {other.quantization}", ""]
         out += [*(f"  {line}" for line in (other.command or "").splitlines()), ""]
     if ranked.install:
         out.append(f"  Install: {ranked.install}")
@@ -164,7 +164,7 @@ def _models(options: Sequence[ModelOption]) -> str:
 
 
 def describe_memory(estimate: MemoryEstimate, verbose: bool = False) -> str:
-    """A table of the places that hold something; host memory beside devices where a part of the model lies there."""
+    """A table of the places that hold something; host memory next to devices where a part of the model lies there."""
     rows, host = list(estimate.devices), estimate.host
     if host is not None and (not rows or verbose or (host.weights_bytes or 0) > GIB):
         rows.append(host)

@@ -77,7 +77,8 @@ def make_engines_page(entries: Mapping[str, Engine]) -> str:
     parts = [
         "# Engines\n",
         "`yes` supported, `part` with limits, `–` not supported, `?` not known, empty: nothing was found out. What the "
-        "limits are: [engine notes](engine-notes.md). The source of every cell stands beside it in `rules/engines/`.\n",
+        "limits are: [engine notes](engine-notes.md). The source of every cell stands next to it in "
+        "`rules/engines/`.\n",
         make_markdown_table(
             ("engine", "name", "kind", "assumed version", "newest seen", "health"),
             (

@@ -1,4 +1,4 @@
-"""`advise run` as text: what the server logged and measured beside the prediction."""
+"""`advise run` as text: what the server logged and measured compared with the prediction."""
 
 from __future__ import annotations
 

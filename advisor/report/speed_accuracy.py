@@ -1,4 +1,4 @@
-"""The speed section of docs/accuracy.md: errors on unseen rows by class, beside the simplest roofline."""
+"""The speed section of docs/accuracy.md: errors on unseen rows by class, compared with the simplest roofline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Start-up logs that people published (tests/data/startup_logs.csv) beside the pool that is predicted.
+"""Start-up logs that people published (tests/data/startup_logs.csv) compared with the pool that is predicted.
 
 Each source is also predicted without what it taught: a constant that rests on a kind of deployments is fitted again on
 the other sources, and where no other source has the kind, the next wider kind's constant is taken; so for the peak of a

@@ -30,7 +30,7 @@ WEIGHTS_SHARE, PADDED_SHARE = 0.005, 0.09  # the planner's weights are those bef
 
 
 class VllmComparison(NamedTuple):
-    """Our answer beside the planner's for one rank; bytes (ours, theirs), requests by length."""
+    """Our answer compared with the planner's for one rank; bytes (ours, theirs), requests by length."""
 
     weights: tuple[int, int]
     requests: dict[int, tuple[int, int]]

@@ -1,4 +1,4 @@
-"""What a started server logs and measures beside what was predicted for it."""
+"""What a started server logs and measures compared with what was predicted for it."""
 
 from __future__ import annotations
 

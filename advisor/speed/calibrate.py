@@ -3,8 +3,8 @@
     python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
 
 The efficiencies are fitted to all rows (coefficient_fit). The errors and bounds are those of rows whose model family
-was left out of the fit whole (held_out): what is said of a model that nobody measured. The errors with hardware
-classes and sources left out stand beside them.
+was left out of the fit whole (held_out): what is reported about a model that nobody measured. The errors with hardware
+classes and sources left out stand next to them.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from advisor.speed.rows import FitSample
 
 COVERED = 0.76  # share of rows of unseen model families that the bounds are made to hold; of seen ones some 0.88
-LENT = 15  # rows of the parent that count beside a class's own when its bounds are made
+LENT = 15  # rows of the parent that count next to a class's own when its bounds are made
 LEAST = 5  # rows a class needs for bounds of its own
 SMALL = 0.005  # logarithm below which a factor is not worth a line
 

@@ -25,7 +25,7 @@ CORNER = 16  # how sharply shares bend where they reach it: a fit gets stuck in 
 
 
 class Coefficient(msgspec.Struct, frozen=True):
-    """A base and factors upon it. `rows` measured rows stand behind it."""
+    """A base and factors on it. `rows` measured rows stand behind it."""
 
     unit: str
     means: str

@@ -86,7 +86,7 @@ class _EarlierFile(msgspec.Struct):
 
 
 class Adjustment(NamedTuple):
-    """What evidence does to a predicted rate: a factor upon it, and the factor of its bound."""
+    """What evidence does to a predicted rate: a factor on it, and the factor of its bound."""
 
     factor: float
     bound: float
@@ -115,7 +115,7 @@ class Evidence(NamedTuple):
         )
 
     def adjust(self, kind: str, load: RequestLoad, bound: float) -> Adjustment:
-        """The factor upon the predicted rate of `kind`, and the bound's factor, at most `bound`."""
+        """The factor on the predicted rate of `kind`, and the bound's factor, at most `bound`."""
         target = _Place(self.model, self.quantization, self.format, self.layout, kind, load, math.log(bound))
         places = [_place(m) for m in self.measurements]
         order = sorted(range(len(places)), key=lambda i: -_shared(target, places[i], self.rules))[:USED]
@@ -233,7 +233,7 @@ def load_measurements() -> MeasuredSpeeds:
 
 
 def _read_earlier(data: bytes) -> MeasuredSpeeds:
-    """Runs that an earlier version kept: their factors upon decoding and prompts."""
+    """Runs that an earlier version kept: their factors on decoding and prompts."""
     out = []
     for run in decode_json(data, _EarlierFile).runs:
         for kind, ratio, bound in (("decode", run.decode, 1.2), ("prefill", run.prefill, 1.7)):  # bounds of then

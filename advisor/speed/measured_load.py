@@ -1,4 +1,5 @@
-"""A load that was measured, beside what is predicted for it: by the rules alone, and with the measurement known."""
+"""A load that was measured, compared with what is predicted for it: by the rules alone, and with the measurement
+known."""
 
 from __future__ import annotations
 
@@ -66,7 +67,7 @@ class ComparedLoads(NamedTuple):
 def compare_loads(
     deployment: Deployment, memory: MemoryEstimate, rules: Catalog, loads: Sequence[MeasuredLoad]
 ) -> ComparedLoads:
-    """Each measured quantity beside its prediction by the rules alone.
+    """Each measured quantity compared with its prediction by the rules alone.
 
     Quantities that the model does not predict for this deployment are left out. Raises BadInput as `estimate_speed`.
     """

@@ -1,4 +1,4 @@
-"""Speed at the context a deployment is sized for: what `recommend` ranks and prints where no load is said."""
+"""Speed at the context a deployment is sized for: what `recommend` ranks and prints where no load is stated."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """One pass over tokens on the devices of a deployment: what each rank reads, multiplies and sends.
 
 Two kinds: a decode step (one new token of each running sequence) and a prefill pass (a chunk of prompt tokens). All
-figures are of one rank, the busiest, unless said; a layer split or a pipeline adds its stages up, since a token goes
+figures are of one rank, the busiest, unless stated; a layer split or a pipeline adds its stages up, since a token goes
 through one after the other.
 """
 

@@ -31,7 +31,7 @@ from advisor.web.workers import Workers
 JSON = "application/json"
 LINES = "application/x-ndjson"
 STATUS = {"busy": 503, "too_long": 504, "method": 405, "not_found": 404}  # of an error's code; 400 for all others
-ESTIMATES = 2  # threads for estimates: one works, one reads its request meanwhile
+ESTIMATES = 2  # threads for estimates: one works, one reads its request at the same time
 
 
 def make_application(rules: Catalog, limits: ServerLimits) -> Application:

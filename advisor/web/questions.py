@@ -113,7 +113,7 @@ def _write_checked(folder: Path, given: Json) -> Json:
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
         except (OSError, UnicodeError):
-            raise BadInput(f"check: {name[:80]!r} cannot be a file beside the others") from None
+            raise BadInput(f"check: {name[:80]!r} cannot be a file next to the others") from None
     return {**given, "files": list(files)}
 
 
@@ -132,7 +132,7 @@ WRITERS: dict[str, Callable[[Path, Json], Json]] = {"/v1/check": _write_checked,
 
 
 def _from_folder(value: Any, folder: str) -> Any:
-    """An answer without the place where its files lay meanwhile."""
+    """An answer without the place where its files lay while it was worked out."""
     if isinstance(value, dict):
         return {k: _from_folder(v, folder) for k, v in value.items()}
     if isinstance(value, list):

@@ -12,7 +12,7 @@ from advisor.web.limits import ServerLimits
 
 
 def serve(host: str, port: int, limits: ServerLimits, roots: Any, say: Any) -> None:
-    """Serves until it is interrupted. `say` is told the address. Raises BadInput where the extra is missing or the
+    """Serves until it is interrupted. `say` is given the address. Raises BadInput where the extra is missing or the
     address is taken."""
     try:
         import uvicorn

@@ -1,4 +1,4 @@
-"""Limits that `explain` states hold, and one step beyond them is not sure to: asked through the batch door."""
+"""Limits that `explain` states hold, and one step beyond them is not sure to: asked through the batch entry point."""
 
 from __future__ import annotations
 

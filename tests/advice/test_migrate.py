@@ -1,4 +1,4 @@
-"""`advise migrate`: every pair of engines is answered, names are real flags, what is said is true of the entries."""
+"""`advise migrate`: every pair of engines is answered, names are real flags, what is stated is true of the entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workload options: every field is reached by name, wrong values are named, unknown ones are said."""
+"""Workload options: every field is reached by name, wrong values are named, unknown ones are stated."""
 
 from __future__ import annotations
 

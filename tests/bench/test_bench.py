@@ -157,7 +157,7 @@ def test_what_servers_say_of_themselves(base: str) -> None:
     assert endpoint.ask_server(f"{base}/ollama", RULES.engines()).engine_version is None  # /api/version is not there
     mine = endpoint.ask_server(
         f"{base}/mine", RULES.engines()
-    )  # a build of one's own has no number that means something
+    )  # a build of your own has no number that means something
     assert (mine.engine, mine.engine_version, mine.slots) == ("llama.cpp", None, 1)
     odd = endpoint.ask_server(f"{base}/odd", RULES.engines())  # nothing where it is looked for
     assert (odd.engine, odd.engine_version, odd.context_length, odd.slots) == ("llama.cpp", None, None, None)

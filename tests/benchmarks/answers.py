@@ -76,7 +76,7 @@ class Questions:
         return words + (["--on", self.hardware()] if self.rng.random() < 0.7 else [])
 
     def estimate(self) -> list[str]:
-        """One line of the batch door."""
+        """One line of the batch entry point."""
         line = {
             "model": self.rng.choice(self.models),
             "engine": self.rng.choice(self.engines),

@@ -1,4 +1,4 @@
-"""A server of `advise serve` under load, beside `advise estimate --jsonl` with the same requests.
+"""A server of `advise serve` under load, next to `advise estimate --jsonl` with the same requests.
 
 python tests/benchmarks/load.py [REQUESTS [SEED [SECONDS]]]: 32 clients ask for one estimate at a time, for all requests
 and then again for as many seconds as are given. Prints a JSON line: answers, those that differ from what `estimate

@@ -1,4 +1,4 @@
-"""advisor as a part of a service: 32 threads and an event loop ask at once, for as long as is wanted.
+"""advisor as a part of a service: 32 threads and an event loop ask at once, for as long as is asked.
 
 python tests/benchmarks/soak.py SECONDS [SEED]: prints a JSON line with the answers given, those that differ from what
 the same request gets alone, and the memory at several times. Exit status 1 where one differs, or memory grows too far.

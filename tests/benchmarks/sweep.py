@@ -1,4 +1,4 @@
-"""Every model on every accelerator in the formats that make sense, through the batch door: time, memory, growth.
+"""Every model on every accelerator in the formats that make sense, through the batch entry point: time, memory, growth.
 
     python tests/benchmarks/sweep.py [JOBS] [--page docs/performance.md]
 

@@ -1,6 +1,6 @@
 """Hardware in people's own words: every spelling means what its canonical form means.
 
-The expectation of a generated spelling is built beside it, from the card's id, the number and the memory, never by the
+The expectation of a generated spelling is built next to it, from the card's id, the number and the memory, never by the
 reader under test.
 """
 

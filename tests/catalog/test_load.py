@@ -1,4 +1,4 @@
-"""Overlays and what is said about rule files that are wrong."""
+"""Overlays and what is reported about rule files that are wrong."""
 
 from __future__ import annotations
 

@@ -207,7 +207,7 @@ def test_a_version_that_is_none_is_said(tmp_path: Path) -> None:
 
 
 def test_a_fix_rests_on_a_version_that_is_stated(tmp_path: Path) -> None:
-    """--swap-space is right in releases that somebody may have: without a version it is left, and that is said."""
+    """--swap-space is right in releases that somebody may have: without a version it is left, and that is stated."""
     (tmp_path / "s.sh").write_text(SWAP)
     told = advise(tmp_path, "s.sh", "--no-fit", "--fix")
     assert (tmp_path / "s.sh").read_text() == SWAP

@@ -1,4 +1,4 @@
-"""Real deployment files of other projects, where they lie beside the checkout."""
+"""Real deployment files of other projects, where they lie next to the checkout."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ def test_no_launch_is_seen_where_there_is_none() -> None:
 # the model is known, and still no verdict: what keeps it open
 UNTOLD = {
     "d256": "compressed attention in GGUF files is not modelled",
-    "d257": "its draft model is in no catalogue, and has no method; and 18.1 to 21.7 GiB are wanted, 21.6 there",
-    "d284": "without its draft, which is in no catalogue, 16.3 to 22.9 GiB are wanted, 21.2 there",
+    "d257": "its draft model is in no catalogue, and has no method; and 18.1 to 21.7 GiB are expected, 21.6 there",
+    "d284": "without its draft, which is in no catalogue, 16.3 to 22.9 GiB are expected, 21.2 there",
     "d167": "a NIM that picks a profile, and with it the context length, by itself",
-    "d262": "19.2 to 31.0 GiB are wanted, 24.0 there: its draft is in no catalogue",
+    "d262": "19.2 to 31.0 GiB are expected, 24.0 there: its draft is in no catalogue",
 }  # fmt: skip
 
 

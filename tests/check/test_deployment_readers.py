@@ -148,7 +148,7 @@ def test_engine_and_model(case: str) -> None:
 
 @pytest.mark.parametrize("case", [c for c in CASES if c not in NAMES])
 def test_a_wrong_ending_does_not_matter(case: str) -> None:
-    """Files are told apart by what they hold, not by their names."""
+    """Files are distinguished by what they hold, not by their names."""
     source, engine, _ = CASES[case]
     assert {x.engine for x in launches(source, "deploy.txt")} == {engine}
 

@@ -1,7 +1,7 @@
 """`--fix` keeps the meaning of a file: read before and after, launches are equal but for the words that findings name.
 And what an engine's own parser took before, it takes afterwards.
 
-The files: launch lines of official pages (tests/data), and real files of other projects where they lie beside the
+The files: launch lines of official pages (tests/data), and real files of other projects where they lie next to the
 checkout (../shared/corpus, ../shared/gate).
 """
 

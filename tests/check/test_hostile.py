@@ -81,7 +81,7 @@ def test_numbers_without_end(tmp_path: Path) -> None:
     assert [d.engine for d in report.deployments] == ["vllm"]
 
 
-# what is changed, and what of it is told
+# what is changed, and what of it is given
 
 
 def test_edits_carry_the_changed_words_alone(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Kustomizations: objects as kubectl builds them, and what is said of the launches that one changes.
+"""Kustomizations: objects as kubectl builds them, and what is reported about the launches that one changes.
 
 tests/data/kustomize/built.yaml is what `kubectl kustomize over` of kubectl 1.20.2 (Debian 12) printed on 2026-11-23.
 """

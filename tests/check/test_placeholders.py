@@ -1,4 +1,4 @@
-"""Placeholders of envsubst, kustomize, Helm and their kin make their own word unknown, and nothing else."""
+"""Placeholders of envsubst, kustomize, Helm and similar ones make their own word unknown, and nothing else."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def test_a_leaf_taken_has_a_reason_and_a_source_that_exists() -> None:
                 assert set(node.source) <= set(GUIDE.sources), node.id
 
 
-# overlays, requirements, what is held back, quantizations and notes: (facts, what must come out)
+# overlays, requirements, what is ranked last, quantizations and notes: (facts, what must come out)
 ADDED: list[tuple[dict[str, Any], str, Any]] = [
     ({**ONE, **ADA, "workload.models": 2}, "overlay", ("llama-server-router", "llama-swap", "ollama-keep-alive")),
     ({**TEAM, **ADA, "workload.models": 2}, "overlay", ("vllm-sleep-mode", "llama-swap")),

@@ -132,8 +132,8 @@ def test_the_documents_answer(
     assert decision.overlay == tuple(overlay.split())
     if not engines and not decision.says:
         assert decision.rules == ()
-        assert decision.notes, "a gap in the document is said"
-    assert len(decision.verdicts) == len(decision.rules), "our verdict stands beside every leaf"
+        assert decision.notes, "a gap in the document is stated"
+    assert len(decision.verdicts) == len(decision.rules), "our verdict stands next to every leaf"
 
 
 @pytest.mark.parametrize(("guide", "tree", "answers", "words"), WORDS)

@@ -27,7 +27,7 @@ def compare(name: str, memory: dict, log: Reported) -> None:
     host = memory["host"]
     print(
         f"\n{name}: predicted / reported MiB: weights {host['weights_bytes'] / MIB:.2f} / {log.weights / MIB:.2f} "
-        f"(repacked beside {log.repacked / MIB:.2f}), KV {host['kv_cache_bytes'] / MIB:.2f} / {log.kv / MIB:.2f}, "
+        f"(repacked next to {log.repacked / MIB:.2f}), KV {host['kv_cache_bytes'] / MIB:.2f} / {log.kv / MIB:.2f}, "
         f"compute {host['compute_bytes'] / MIB:.2f} / {log.compute / MIB:.2f}"
     )
     assert log.kv == pytest.approx(host["kv_cache_bytes"], abs=ROUNDING)

@@ -1,4 +1,4 @@
-"""`advise run` with a real llama-server: started as recommended, asked once, beside the prediction, stopped."""
+"""`advise run` with a real llama-server: started as recommended, asked once, compared with the prediction, stopped."""
 
 from __future__ import annotations
 

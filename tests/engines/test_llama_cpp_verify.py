@@ -1,4 +1,5 @@
-"""`explain --verify`: the engine's own plan beside ours, from a program that prints what llama-fit-params prints."""
+"""`explain --verify`: the engine's own plan compared with ours, from a program that prints what llama-fit-params
+prints."""
 
 from __future__ import annotations
 

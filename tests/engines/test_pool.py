@@ -256,7 +256,7 @@ def test_packed_cache_keeps_the_outer_layers_of_models_that_only_attend() -> Non
 
 @pytest.mark.parametrize(("offload", "fits"), [(40, True), (70, None), (300, None)])
 def test_a_superchip_brings_host_memory_between_its_sizes(offload: int, fits: bool | None) -> None:
-    """120 or 480 GB beside a GH200, when nothing is said."""
+    """120 or 480 GB next to a GH200, when nothing is set."""
     e = asked("vllm", "llama3.3:70b", "GH200 96GB", quant="FP8", context=8192, cpu_offload_gb=offload)
     assert e.fits is fits
     assert any("the processor comes with" in w for w in e.warnings)

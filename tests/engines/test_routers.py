@@ -1,4 +1,4 @@
-"""Routers before servers: what their releases take, and what is said of their launches."""
+"""Routers before servers: what their releases take, and what is reported about their launches."""
 
 from __future__ import annotations
 

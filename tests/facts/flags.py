@@ -1,4 +1,4 @@
-"""The flag tables of rules/flags beside the engines' own parsers, in the environments of tests/e2e/engine_parsers.py.
+"""The flag tables of rules/flags next to the engines' own parsers, in the environments of tests/e2e/engine_parsers.py.
 
 python tests/facts/flags.py FOLDER [ENGINE...]: says what either lacks; exits with 1 where they differ.
 """
@@ -36,7 +36,7 @@ def ask(engine: str, folder: Path) -> list[Any] | None:
     done = subprocess.run([str(python), "-c", parser.code + DUMP], capture_output=True, text=True, check=False)
     said = [x.removeprefix("PARSER ") for x in done.stdout.splitlines() if x.startswith("PARSER ")]
     if not said:
-        raise SystemExit(f"{engine}: its parser said nothing: {done.stderr[-500:]}")
+        raise SystemExit(f"{engine}: its parser stated nothing: {done.stderr[-500:]}")
     rows: list[Any] = json.loads(said[0])
     return rows
 

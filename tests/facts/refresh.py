@@ -1,4 +1,4 @@
-"""Facts made anew from package registries and programs, with the difference: the one entry of `make facts`.
+"""Facts made again from package registries and programs, with the difference: the one entry of `make facts`.
 
     python tests/facts/refresh.py [STEP...] [--folder FOLDER]      without a step: what there is
 
@@ -41,7 +41,7 @@ STEPS = {
         (("tests/facts/versions.py",),), ("rules/releases.yaml",),
     ),
     "flags": Step(
-        "flag tables beside the engines' own parsers", "4 GB from pip's index",
+        "flag tables next to the engines' own parsers", "4 GB from pip's index",
         (("tests/e2e/engine_parsers.py", "{folder}", "vllm", "sglang"), ("tests/facts/flags.py", "{folder}"), LLAMA),
         (),
     ),

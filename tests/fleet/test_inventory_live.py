@@ -118,7 +118,7 @@ def test_a_node_that_is_full_is_kept_as_slurm_tells_of_it(lab: SlurmLab) -> None
 
 # --- Kubernetes
 class RecordedApi(BaseHTTPRequestHandler):
-    """Answers GET with what a cluster once said; anything else is refused, and remembered."""
+    """Answers GET with what a cluster once stated; anything else is refused, and remembered."""
 
     answers: dict[str, bytes] = {}
     others: list[str] = []

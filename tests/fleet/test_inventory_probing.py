@@ -24,7 +24,7 @@ MIB = 2**20
 
 
 def gpu(index: int, name: str, mib: int, **more: Any) -> Device:
-    """A card as NVML tells of it."""
+    """A card as NVML describes it."""
     said = {"vendor": "nvidia", "total_bytes": mib * MIB, "total_basis": "reported", "uuid": f"GPU-{index}", **more}
     return Device(index=index, name=name, **said)
 

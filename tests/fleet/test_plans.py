@@ -287,7 +287,7 @@ def test_a_format_below_four_bits_is_taken_where_it_is_named_only(tmp_path: Path
 
 
 def test_slices_are_served_one_by_one_and_unknown_use_is_no_verdict(tmp_path: Path) -> None:
-    """A node of MIG slices holds a replica on each; without pods nobody knows what is free, so nothing is told."""
+    """A node of MIG slices holds a replica on each; without pods nobody knows what is free, so nothing is given."""
     recorded = Path(__file__).parent.parent / "data" / "fleet" / "recorded"
     nodes = recorded / "k8s-nodes-constructed.json"
     (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": []}))

@@ -24,7 +24,7 @@ SECONDS = 600
 
 
 def plan_and_render(lab: SlurmLab, folder: Path) -> list[Path]:
-    """Jobs of a plan for the cluster as it is told: three models, one of them a file for the node without cards."""
+    """Jobs of a plan for the cluster as it is given: three models, one of them a file for the node without cards."""
     model = tiny_model.write(folder / "tiny.gguf")
     load = {"rate": 2, "prompt_tokens": 1000, "output_tokens": 300, "ttft_s": 5, "tpot_s": 0.1}
     demand = [

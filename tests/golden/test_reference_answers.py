@@ -87,7 +87,7 @@ def test_s4_attention_data_parallelism_holds_more_and_weighs_more() -> None:
 
 
 def test_s5_an_8b_model_in_16_bit_on_a_24_gb_card() -> None:
-    """4 x 8k fit; the full trained context does not, and the length that would is said.
+    """4 x 8k fit; the full trained context does not, and the length that would is stated.
 
     The reference pool is about 4.1 GiB; vLLM logged 5.29 GiB for this model on another card of 24 GB (RTX A5000).
     """

@@ -16,7 +16,7 @@ MAY = {
     "benchmarks/load.py": "a benchmark: rates of two ways in one run; its test asks for a ratio, three times at most",
     "benchmarks/recommend.py": "a benchmark: it prints what it saw",
     "benchmarks/sweep.py": "a benchmark: it prints what it saw",
-    "benchmarks/soak.py": "runs for as long as it is told, and judges nothing by it",
+    "benchmarks/soak.py": "runs for as long as it is given, and judges nothing by it",
     "e2e/conftest.py": "waits for a server, and gives up after minutes",
     "fuzz/mutate_check.py": "processor time, against a bound some twenty times what is usual",
     "fuzz/mutate_readers.py": "processor time, against a bound some twenty times what is usual",

@@ -74,7 +74,7 @@ def test_listed_versions_are_there() -> None:
 
 
 def test_no_default_of_an_engine_is_written_out() -> None:
-    """Shares of memory by default that are told from others by their digits: 0.92 is one, 0.9 may be anything."""
+    """Shares of memory by default that their digits distinguish from others: 0.92 is one, 0.9 may be anything."""
     engines = catalog([shipped_root()]).engines().values()
     numbers = {x.number for e in engines for x in e.concepts.memory_share.default}
     telling = {n for n in numbers if round(n, 1) != n}

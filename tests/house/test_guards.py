@@ -38,7 +38,7 @@ def test_home_allowed():
 """
 
 
-EXPECTED = {  # test -> its outcomes: a test that passes and what judges it afterwards are told apart
+EXPECTED = {  # test -> its outcomes: a test that passes and what judges it afterwards are distinguished
     "test_skip_refused": {"FAILED"},
     "test_skipif_refused": {"ERROR"},
     "test_network_refused": {"FAILED", "ERROR"},

@@ -60,9 +60,9 @@ SEEDS = (
     Seed("ranking.yaml", "tie: 0.05", "tie: 0.05\nties: 0.05", "unknown_key", "`ties` is not a key", at="ties: 0.05"),
     Seed("budgets.yaml", "hours_per_month: 730", "hours_per_month: 730\nhours_per_month: 731", "duplicate_key", "stands twice",
          at="hours_per_month: 731"),
-    Seed("drafts.yaml", "hidden_states: 3", "hidden_states: three", "wrong_value", "a whole number is wanted"),
+    Seed("drafts.yaml", "hidden_states: 3", "hidden_states: three", "wrong_value", "a whole number is expected"),
     Seed("engines/exllamav3.yaml", "chunk_size: 2048", "chunk_size: many", "wrong_value", "expected `int`, got `str`"),
-    Seed("engines/lmdeploy.yaml", "\nlicense:", "\nonly_asked_for: it is a test\nlicense:", "contradiction", "puts it forward"),
+    Seed("engines/lmdeploy.yaml", "\nlicense:", "\nonly_asked_for: it is a test\nlicense:", "contradiction", "recommends it"),
     # check rules
     Seed("checks/rules/flags.yaml", "  except_because: a rule of its own says it\n", "", "missing_key", "`except_because` is missing",
          at="  except_engines: [ollama]"),
@@ -123,11 +123,11 @@ NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
             ("missing_key", "`os` is missing"),
             ("missing_key", "`hardware` is missing"),
             ("missing_key", "`formats` is missing"),
-            ("missing_key", "does not say under `start.model` how it is told the model"),
-            ("missing_key", "does not say under `start.listen` how it is told where to listen"),
+            ("missing_key", "does not say under `start.model` how it is given the model"),
+            ("missing_key", "does not say under `start.listen` how it is given where to listen"),
             (
                 "missing_place",
-                "nothing reads `memory`: it says no `family` (pool or plain: no Python is wanted), and there is no advisor/engines/othserve.py",
+                "nothing reads `memory`: it says no `family` (pool or plain: no Python is needed), and there is no advisor/engines/othserve.py",
             ),
             ("missing_place", "docker needs a container image, and there are no `images`"),
             ("missing_place", "`installation` does not say how it is installed"),
@@ -162,10 +162,10 @@ NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
             ("missing_key", "start.listen: {host} is missing: in its image (docker) it listens on 127.0.0.1"),
             ("contradiction", "start.image.program: its image starts the server by itself"),
             ("unknown_name", "unknown target 'composed'; there are command,"),
-            ("wrong_value", "memory.kv_bytes: at least one row is wanted"),
+            ("wrong_value", "memory.kv_bytes: at least one row is expected"),
             ("missing_key", "memory.tiers[0]: `batched_tokens` is missing"),
-            ("wrong_value", "memory.activation: at least one row is wanted"),
-            ("wrong_value", "memory.outside_gib: at least one row is wanted"),
+            ("wrong_value", "memory.activation: at least one row is expected"),
+            ("wrong_value", "memory.outside_gib: at least one row is expected"),
         ),
     ),
     "engines/poolserve.yaml": (  # all of it decodes, and nothing can be estimated
@@ -219,8 +219,8 @@ NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
         "   tflops: {fp16: 400}, unknown: [price, tflops], name_pattern: '.*RTX ?(7090|5090)\\b', source: data sheet}\n",
         (
             ("missing_key", "`memory_bytes` is missing"),
-            ("missing_key", "`tflops` is missing, so no speed is told of it"),
-            ("missing_key", "`bandwidth_gbs` is missing, so no speed is told of it"),
+            ("missing_key", "`tflops` is missing, so no speed is known of it"),
+            ("missing_key", "`bandwidth_gbs` is missing, so no speed is known of it"),
             ("missing_key", "`price` is missing, so `advise hardware` never lists it"),
             ("probe", "`compute_capability` is missing"),
             ("probe", "no `name_pattern`, `reported_names` or `pci_ids`"),
@@ -257,7 +257,7 @@ NEW: dict[str, tuple[str, tuple[tuple[str, str], ...]]] = {
             ("missing_key", "bare-rule: `good` is missing"),
         ),
     ),
-    # its engine has flags, and no rule of its own is wanted for them
+    # its engine has flags, and no rule of its own is expected for them
     "checks/rules/otherengine.yaml": (
         "as_of: '2026-11-22'\nrules:\n- {id: strange-rule, engines: [sglang], severity: error, phase: start, when: {field: given.tp-size, is: true},\n"
         "   message: m, fix: f, source: s, bad: vllm serve Qwen/Qwen3-8B --tp 2, good: sglang serve --model-path Qwen/Qwen3-8B}\n",

@@ -157,7 +157,7 @@ def test_many_faults_of_one_entry_are_all_told(tmp_path: Path) -> None:
     text = text.replace("confidence: 1src", "confidence: [1src]", 1).replace("  id: card-b\n", "")
     found = faults(mini(tmp_path, hardware__cards=text.replace("25000000000", "29000000000")))
     said = " ".join(f.text() for f in found)
-    for part in ("Did you mean: bandwidth_gbs?", "'fast' is text; a number is wanted", "is a list; text is wanted"):
+    for part in ("Did you mean: bandwidth_gbs?", "'fast' is text; a number is expected", "is a list; text is expected"):
         assert part in said, said
 
 

@@ -1,4 +1,4 @@
-"""CUDA_VISIBLE_DEVICES and its kin, which the management libraries ignore."""
+"""CUDA_VISIBLE_DEVICES and similar ones, which the management libraries ignore."""
 
 from __future__ import annotations
 

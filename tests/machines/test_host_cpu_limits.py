@@ -105,12 +105,12 @@ def test_cpu_lists_that_are_none(text: str) -> None:
     assert limits.count_listed_cpus(text) is None
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason=f"{ELSEWHERE}/proc is wanted")
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason=f"{ELSEWHERE}/proc is expected")
 def test_affinity_agrees_with_the_kernel_call() -> None:
     assert limits.read_limits(Path("/")).affinity == len(os.sched_getaffinity(0))
 
 
-@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason=f"{ELSEWHERE}/proc is wanted")
+@pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason=f"{ELSEWHERE}/proc is expected")
 def test_meminfo_agrees_with_psutil() -> None:
     import psutil
 

@@ -99,7 +99,7 @@ def test_unknown_stays_unknown_in_json(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(
     sys.platform != "linux" or Path("/dev/nvidiactl").exists(),
-    reason=f"{ELSEWHERE}Linux without NVIDIA's driver is wanted",
+    reason=f"{ELSEWHERE}Linux without NVIDIA's driver is expected",
 )
 def test_without_a_gpu_nothing_heavy_is_loaded() -> None:
     code = (

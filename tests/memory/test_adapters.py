@@ -1,4 +1,4 @@
-"""LoRA slots and prediction blocks beside the model's own weights."""
+"""LoRA slots and prediction blocks in addition to the model's own weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_sglang_counts_linear_layers_of_the_rank_that_is_said() -> None:
     assert (lora.devices[0].weights_bytes or 0) - (plain.devices[0].weights_bytes or 0) == 8 * 16 * 32 * (a + b) * 2
     open_ = asked("sglang", L8, H100, quant="BF16", context=8192, lora_paths="a=/adapters/a")
     assert open_.devices[0].weights_bytes == plain.devices[0].weights_bytes
-    assert "LoRA adapters, whose rank is not said" in open_.not_modelled
+    assert "LoRA adapters, whose rank is not stated" in open_.not_modelled
 
 
 def test_ranks_share_the_long_side() -> None:

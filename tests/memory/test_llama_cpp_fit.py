@@ -1,4 +1,5 @@
-"""Placements beside those of llama.cpp's own `--fit` on the same cards: tests/data/llamacpp_fit.csv (tests/planner)."""
+"""Placements next to those of llama.cpp's own `--fit` on the same cards: tests/data/llamacpp_fit.csv
+(tests/planner)."""
 
 from __future__ import annotations
 

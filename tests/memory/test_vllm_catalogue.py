@@ -47,7 +47,7 @@ def test_weights_are_those_of_the_engines_own_classes(found: Found) -> None:
 
 
 def test_states_of_every_kind_are_among_the_rows() -> None:
-    """Blocks beside states were once right for one kind only."""
+    """Blocks next to states were once right for one kind only."""
     kinds = {
         type(part).__name__
         for name in {r["name"] for r in ROWS if not r["name"].endswith(".json")}

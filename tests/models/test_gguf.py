@@ -124,7 +124,7 @@ def test_missing_and_foreign_parts_are_named(tmp_path: Path) -> None:
     parts = split(tmp_path)
     kept = parts[1].read_bytes()
     parts[1].unlink()
-    with pytest.raises(BadFile, match=r"missing beside it: m-00002-of-00003\.gguf"):
+    with pytest.raises(BadFile, match=r"missing next to it: m-00002-of-00003\.gguf"):
         read_gguf(parts[0])
     parts[1].write_bytes(parts[2].read_bytes())
     with pytest.raises(BadFile, match="named part 2"):

@@ -97,4 +97,4 @@ def test_no_name_leaves_the_store(tmp_path: Path, name: str) -> None:
     pull(tmp_path, "registry.ollama.ai/library/a/latest")
     assert outside.exists()
     with contextlib.suppress(BadInput):
-        assert find_ollama_model(name, store) is None  # the store is empty; only the folder beside it has a model
+        assert find_ollama_model(name, store) is None  # the store is empty; only the folder next to it has a model

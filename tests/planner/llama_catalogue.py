@@ -1,4 +1,4 @@
-"""llama.cpp's own plan of every catalogue model beside ours. A developers' tool, not a test.
+"""llama.cpp's own plan of every catalogue model compared with ours. A developers' tool, not a test.
 
     python tests/planner/llama_catalogue.py FOLDER [--model ID ...] [--rows tests/data/llamacpp_catalogue.csv]
 

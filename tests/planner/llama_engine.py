@@ -38,7 +38,7 @@ HOST_DEFINES += "".join(f"#define {x}(n) __attribute__((aligned(n)))\n" for x in
 
 
 def install(folder: Path) -> None:
-    """Fetch the library (npm, pip) and build the pretended device beside it (gcc, nm)."""
+    """Fetch the library (npm, pip) and build the pretended device next to it (gcc, nm)."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "package.json").write_text('{"private": true}', encoding="utf-8")
     wanted = [f"{PACKAGE}{x}@{VERSION}" for x in ("", "-cuda")]

@@ -1,4 +1,4 @@
-"""vLLM's own plan of published configs and of every catalogue model beside ours. A developers' tool, not a test.
+"""vLLM's own plan of published configs and of every catalogue model compared with ours. A developers' tool, not a test.
 
     python tests/planner/vllm_catalogue.py FOLDER [--name NAME ...] [--rows tests/data/vllm_catalogue.csv]
 

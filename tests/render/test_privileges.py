@@ -176,7 +176,7 @@ def test_no_script_starts_a_server_that_anybody_may_use(target: str, tmp_path: P
         start = find_engine_start(engine, RULES)
         told = start.address or any("{host}" in w or "{address}" in w for w in start.listen)
         if target == "command" and not told:
-            continue  # it is told no address: this machine alone, or a file of its own that makes keys (TabbyAPI)
+            continue  # it is given no address: this machine alone, or a file of its own that makes keys (TabbyAPI)
         d = launch(engine, hardware="2x RTX 4090", host="0.0.0.0")
         try:
             (file,) = render_files(d, target, RULES)

@@ -174,7 +174,7 @@ def test_environment_reaches_the_program(tmp_path: Path) -> None:
 
 
 def other_files(engine: str, target: str, **more: Any) -> list[str] | None:
-    """The words in a file; None where the file cannot hold such a name, which is said."""
+    """The words in a file; None where the file cannot hold such a name, which is reported."""
     d = launch(engine, **more)
     if target == "llama-swap" and any(x in str(v) for v in more.values() for x in ("${", "\n", "\r")):
         with pytest.raises(BadInput, match="cannot stand in a llama-swap file"):

@@ -83,7 +83,7 @@ def said(value: Setting) -> str | None:
 
 
 def read_back(d: Deployment, target: str) -> Deployment | None:
-    """The deployment that the file of `d` starts; None where the file cannot hold its names, which is said."""
+    """The deployment that the file of `d` starts; None where the file cannot hold its names, which is reported."""
     try:
         (file,) = render_files(d, target, RULES)
     except BadInput as e:
@@ -115,7 +115,7 @@ def check(d: Deployment, target: str) -> None:
     table = KNOW.flags(d.engine)
     if table and {"served-model-name", "alias", "model-name"} & set(table.table.flags):
         assert back.served_name == d.served_name
-    if d.engine != "ollama" or target == "ollama":  # its server is told the path by the command that follows
+    if d.engine != "ollama" or target == "ollama":  # its server is given the path by the command that follows
         assert back.model_path == place_of(d, target, back.model_path)
     seen = make_template_context(d, RULES.engine(d.engine), RULES, target)
     if target in ("docker", "compose"):

@@ -1,4 +1,4 @@
-"""Speed through the batch door: fields, the load it is for, what is not known, bad input, overlays."""
+"""Speed through the batch entry point: fields, the load it is for, what is not known, bad input, overlays."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def flag_number(context: FactContext, *names: str) -> float | None:
 
 
 def usual_share(context: FactContext) -> float | None:
-    """The share of the device that the launch's engine takes when nothing is said, by version; None where not known."""
+    """The share of the device that the launch's engine takes when nothing is set, by version; None where not known."""
     entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
     usual = entry.concepts.memory_share.default if entry is not None else ()
     return pick_version(usual, context.checked.judged.engine_version).number if usual else None
@@ -298,7 +298,7 @@ def _parser(context: FactContext) -> bool | None:
     return False
 
 
-@FACTS.add("args.tgi_quantize", "str", "the quantization that TGI is told")
+@FACTS.add("args.tgi_quantize", "str", "the quantization that TGI is given")
 def _tgi(context: FactContext) -> str | None:
     word = context.checked.arguments.value("quantize")
     return str(word) if word else None

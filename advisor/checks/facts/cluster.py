@@ -110,7 +110,7 @@ def _deadline(context: FactContext) -> bool | None:
     return None if load is None else (context.checked.launch.setup.progress_deadline or 600) < load
 
 
-@FACTS.add("rollout.surges", "bool", "a rollout starts the new pod beside the old one, and both want the GPUs")
+@FACTS.add("rollout.surges", "bool", "a rollout starts the new pod next to the old one, and both want the GPUs")
 def _surge(context: FactContext) -> bool:
     setup = context.checked.launch.setup
     return setup.rolling is True and bool(setup.gpu_count)

@@ -22,7 +22,7 @@ def _exposure(context: FactContext) -> str | None:
 
 
 def address_variable(context: FactContext) -> str | None:
-    """The variable by which the launch's server is told host and port together; None for servers with flags."""
+    """The variable by which the launch's server is given host and port together; None for servers with flags."""
     entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
     return entry.start.address if entry is not None and entry.start is not None else None
 
@@ -62,7 +62,7 @@ def _published(context: FactContext) -> bool:
 
 
 def own_port(context: FactContext) -> int | None:
-    """The port the server listens on: as asked, else the engine's own; None where it cannot be told."""
+    """The port the server listens on: as asked, else the engine's own; None where it cannot be determined."""
     launch = context.checked.launch
     word = find_concept_value(context.checked.arguments, launch.engine, context.knowledge, "port")
     if word is not None:

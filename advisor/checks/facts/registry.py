@@ -1,4 +1,4 @@
-"""Where the facts of a launch are written down: a table for each concern, which the modules beside this one fill."""
+"""Where the facts of a launch are written down: a table for each concern, which the modules next to this one fill."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def _list_containers(values: Any) -> Iterator[tuple[str, Mapping[str, Any], dict
 
 
 def _list_mounts(values: Mapping[str, Any]) -> Iterator[Mount]:
-    """What is mounted: under the path that is said, else under the volume's name."""
+    """What is mounted: under the path that is stated, else under the volume's name."""
     for name, volume in as_mapping(values.get("persistence")).items():
         if not isinstance(volume, dict) or as_boolean(volume.get("enabled")) is False:
             continue

@@ -1,4 +1,4 @@
-"""Templates of a Helm chart, read with the values that stand beside them."""
+"""Templates of a Helm chart, read with the values that stand next to them."""
 
 from __future__ import annotations
 

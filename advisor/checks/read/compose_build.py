@@ -43,7 +43,7 @@ def find_built(
 
 
 def _read_stage(build: Any, ctx: ReaderContext) -> DockerStage | None:
-    """The stage that is built; None where its Dockerfile does not lie beside the file."""
+    """The stage that is built; None where its Dockerfile does not lie next to the file."""
     context = as_string(build) or as_string(value_at(build, "context")) or make_text(".")
     given, _ = read_environment(value_at(build, "args"))
     arguments = {k: str(v) for k, v in given.items() if not v.unknown}

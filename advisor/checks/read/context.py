@@ -26,8 +26,8 @@ class ReaderContext(NamedTuple):
 
     file: str
     know: Knowledge
-    variables: Mapping[str, str]  # given with --set, or from `.env` beside the file
-    folder: Path | None = None  # files beside it may be read; None = nothing else is read
+    variables: Mapping[str, str]  # given with --set, or from `.env` next to the file
+    folder: Path | None = None  # files next to it may be read; None = nothing else is read
     read_text: Callable[[str, str, int, ReaderContext], list[Launch]] | None = (
         None  # the dispatcher, for texts inside texts
     )
@@ -119,7 +119,7 @@ def make_launches(
 
 
 def make_finder(ctx: ReaderContext, read_script: Callable[[str], str | None] = lambda path: None) -> LaunchFinder:
-    """A finder for one file; `read_script`: what scripts beside it hold, by path."""
+    """A finder for one file; `read_script`: what scripts next to it hold, by path."""
     return LaunchFinder(ctx.know, read_script)
 
 

@@ -63,7 +63,7 @@ def read_pod(spec: Any, ctx: ReaderContext, name: str | None) -> list[Launch]:
 
 
 def parse_model_uri(value: Text | None) -> Text | None:
-    """`hf://org/name` and kin as a model name; storage paths stay as they are."""
+    """`hf://org/name` and the like as a model name; storage paths stay as they are."""
     if value is None:
         return None
     bare = re.sub(r"^(hf|huggingface|ollama|oci|docker)://", "", value)

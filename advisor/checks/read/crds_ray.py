@@ -92,7 +92,7 @@ def read_serve_config(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch
 
 
 def _referred(path: Text, ctx: ReaderContext) -> Any:
-    """The model's configuration in a file beside this one; None where it is not there."""
+    """The model's configuration in a file next to this one; None where it is not there."""
     from advisor.files import read_text
 
     file = find_inside(ctx.folder, str(path))

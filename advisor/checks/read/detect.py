@@ -189,7 +189,7 @@ def _document(doc: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
 
 
 def read_generic(doc: Any, ctx: ReaderContext) -> list[Launch]:
-    """Launches in YAML of an unknown kind: containers (`image` beside `args`), and texts that hold a command."""
+    """Launches in YAML of an unknown kind: containers (`image` next to `args`), and texts that hold a command."""
     out: list[Launch] = []
     taken: set[int] = set()
     for spec, above in pods.find_pod_specs(doc):

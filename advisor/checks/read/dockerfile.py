@@ -22,7 +22,7 @@ class DockerStage(NamedTuple):
     entrypoint: tuple[Text, ...] | None = None  # None = that of the base image; empty: none at all
     command: tuple[Text, ...] = ()
     env: dict[str, Text] = {}
-    copied: tuple[Mount, ...] = ()  # files beside the Dockerfile, as if they were mounted
+    copied: tuple[Mount, ...] = ()  # files next to the Dockerfile, as if they were mounted
     places: dict[str, int] = {}
     pulled: str | None = None  # an engine whose model is pulled where no server runs
     packages: tuple[Text, ...] = ()  # words of RUN lines, for the versions that they pin
@@ -118,7 +118,7 @@ def _join(folder: str, path: str) -> str:
 
 
 def _read_copy(rest: str, folder: str) -> list[Mount]:
-    """Files that a COPY takes from beside the Dockerfile."""
+    """Files that a COPY takes from next to the Dockerfile."""
     words = [str(w) for w in (_json_words(rest) or rest.split())]
     if any(w.startswith("--from") for w in words):
         return []

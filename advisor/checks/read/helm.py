@@ -1,5 +1,5 @@
 """Helm values of charts that serve models: vLLM production-stack, llm-d modelservice, llm-d benchmark scenarios, and
-charts whose values name a model beside an engine (`vllm: {LLM_MODEL_ID: ...}`)."""
+charts whose values name a model next to an engine (`vllm: {LLM_MODEL_ID: ...}`)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Kustomizations: the objects that one builds, and of them the launches that it changes.
 
 What it takes over as it stands is judged in its own file. Of a launch that it changes, `before` is the launch as it
-was, so that only what the change brings about is said again.
+was, so that only what the change brings about is stated again.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def read_kustomization(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launc
     changed = {id(b.made) for b in built if b.made != b.original}
     if not changed:
         return []
-    inside = ctx._replace(folder=None)  # what lies beside this file is not what lies beside theirs
+    inside = ctx._replace(folder=None)  # what lies next to this file is not what lies next to theirs
     out: list[Launch] = []
     around = [b.made for b in built if id(b.made) not in changed and b.made.get("kind") in _AROUND]
     for b in built:

@@ -14,7 +14,7 @@ ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the
 
 
 class Mount(Record, frozen=True, kw_only=True):
-    """Something mounted into the container. `size_bytes` of memory-backed mounts, None = not said."""
+    """Something mounted into the container. `size_bytes` of memory-backed mounts, None = not stated."""
 
     target: str
     kind: str = "volume"  # volume, bind, memory, pvc, host, config, secret
@@ -120,12 +120,12 @@ class Launch(Record, frozen=True, kw_only=True):
     quantization: str | None = None
     settings: dict[str, Text] = {}  # where fields of their own name them, under the engine's flags
     setup: LaunchSetup = LaunchSetup()
-    unresolved: tuple[str, ...] = ()  # what about the launch as a whole cannot be told
+    unresolved: tuple[str, ...] = ()  # what about the launch as a whole cannot be determined
     assumed: tuple[str, ...] = ()  # what the file leaves to its chart, and was taken from there
     resource: str | None = None  # what a baseline and an annotation call it
     declared: ModelDeclaration | None = None
     ignore: dict[str, str] = {}  # rules that the object's annotations suppress -> reason
-    before: Launch | None = None  # as it stands in another file, which this one changes: what is said there is enough
+    before: Launch | None = None  # as it stands in another file, which this one changes: what is stated there is enough
 
 
 def replace_setup(setup: LaunchSetup, **fields: object) -> LaunchSetup:

@@ -39,7 +39,7 @@ class LaunchFinder:
     """Finds launches in commands. Carries the pins (`pip install vllm==0.10`) seen so far in one script."""
 
     def __init__(self, knowledge: Knowledge, read_script: Callable[[str], str | None] = lambda path: None) -> None:
-        """`read_script` gives what a script holds that lies beside the file, by its path; None for any other."""
+        """`read_script` gives what a script holds that lies next to the file, by its path; None for any other."""
         self.know = knowledge
         self.read_script = read_script
         self.pins: dict[str, str] = {}
@@ -138,7 +138,7 @@ class LaunchFinder:
         return []
 
     def _beside(self, words: list[Text], env: Mapping[str, Text], depth: int) -> list[StartedEngine]:
-        """The launches of a script that lies beside the file. They stand where the script is started."""
+        """The launches of a script that lies next to the file. They stand where the script is started."""
         text = None if words[0].unknown or depth > MAX_NESTED else self.read_script(words[0])
         if text is None:
             return []
@@ -334,7 +334,7 @@ def _after(entry: EngineProgram, rest: Sequence[str]) -> int | None:
 
 
 def with_clients(found: list[StartedEngine], knowledge: Knowledge) -> list[StartedEngine]:
-    """A server (`ollama serve`) and the clients beside it (`ollama run`, `pull`): one server and the models it is to
+    """A server (`ollama serve`) and the clients next to it (`ollama run`, `pull`): one server and the models it is to
     load."""
     clients = [s for s in found if s.argv[:1] and s.argv[0] in knowledge.client_words(s.engine)]
     if not clients:

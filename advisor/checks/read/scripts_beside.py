@@ -1,4 +1,4 @@
-"""Scripts and variable files that lie beside a deployment file, and that it starts or reads in."""
+"""Scripts and variable files that lie next to a deployment file, and that it starts or reads in."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _READ_IN = re.compile(r"""^[ \t]*(?:source|\.)[ \t]+["']?(?:(?:\$\([^)]*\)|\$\{?
 
 
 def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None) -> Callable[[str], str | None]:
-    """What a script holds, by the path that a command names; None for what does not lie beside the file.
+    """What a script holds, by the path that a command names; None for what does not lie next to the file.
 
-    In a container (`mounts`) it is the file that is mounted there; elsewhere the file of that name beside this one.
+    In a container (`mounts`) it is the file that is mounted there; elsewhere the file of that name next to this one.
     """
 
     def read(path: str) -> str | None:
@@ -50,7 +50,7 @@ def _read(path: str) -> str | None:
 
 
 def read_sourced_variables(script: str, ctx: ReaderContext) -> dict[str, Text]:
-    """The variables of the files beside a script that it reads in (`source ./server.env`), the last one winning."""
+    """The variables of the files next to a script that it reads in (`source ./server.env`), the last one winning."""
     out: dict[str, Text] = {}
     for name in _READ_IN.findall(script)[:20]:
         file = find_inside(ctx.folder, name)

@@ -57,7 +57,7 @@ def remove_baseline(report: CheckReport, path: str) -> CheckReport:
                     phase="lint",
                     resource=resource or None,
                     message=f"the baseline holds {rule}, which is not found any more",
-                    fix="Write the baseline anew",
+                    fix="Write the baseline again",
                 )
             )
     return msgspec.structs.replace(report, findings=tuple(kept), suppressed=tuple(gone))

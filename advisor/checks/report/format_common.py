@@ -56,7 +56,7 @@ def verdict_findings(report: CheckReport) -> list[Finding]:
                         severity="info",
                         file=deployment.source,
                         line=deployment.line or 1,
-                        message=f"whether {deployment.model or 'the model'} fits cannot be told: {why}",
+                        message=f"whether {deployment.model or 'the model'} fits cannot be determined: {why}",
                         fix="Say what is missing, or ask for rules alone with --no-fit",
                         phase="memory",
                         resource=deployment.name,

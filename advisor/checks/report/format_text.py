@@ -11,7 +11,7 @@ WIDTH = 80
 
 
 def describe_report(report: CheckReport) -> str:
-    """Findings one a line, then the deployments as a table, then what cannot be told and what was left out."""
+    """Findings one a line, then the deployments as a table, then what cannot be determined and what was left out."""
     lines: list[str] = []
     for file_problem in report.problems:
         lines.append(f"{file_problem.file}:{file_problem.line or 1}:1: error unreadable {file_problem.message}")

@@ -32,7 +32,7 @@ class LaunchArgument(NamedTuple):
     off: bool = False
     abbreviated: bool = False
     stray: Text | None = None  # a value given to a flag that takes none
-    missing: bool = False  # a value is wanted and none was given
+    missing: bool = False  # a value is expected and none was given
     key: str | None = None  # `--speculative-config.method x`: the part after the dot
     extra: tuple[Text, ...] = ()  # further values of a flag that takes many
 
@@ -219,7 +219,7 @@ def parse_number(value: str | None) -> float | None:
 
 
 def convert_argument(argument: LaunchArgument, entry: FlagEntry | None) -> str | int | float | bool | None:
-    """The value an engine's module reads; None where it cannot be told."""
+    """The value an engine's module reads; None where it cannot be determined."""
     if argument.value is None:
         return not argument.off
     if argument.value.unknown:

@@ -123,7 +123,7 @@ def find_listening_address(
     launch: Launch, launch_arguments: LaunchArguments, knowledge: Knowledge
 ) -> tuple[str | None, int | None]:
     """Where clients reach it: a container's published port; in a cluster the port alone, since a service stands before.
-    None = not said, or the platform chooses."""
+    None = not stated, or the platform chooses."""
     setup = launch.setup
     if launch.kind == SWAP_FILE:
         return None, None

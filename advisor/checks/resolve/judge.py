@@ -48,7 +48,7 @@ class CheckedLaunch(NamedTuple):
 def check_launch(
     launch: Launch, knowledge: Knowledge, asked: LaunchCheckOptions, machines: dict[str, Any]
 ) -> CheckedLaunch:
-    """The verdict on a launch. Never raises for what a file says; what cannot be told is named in `why`."""
+    """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`."""
     if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
         launch = msgspec.structs.replace(launch, version=asked.engine_version, version_from="--engine-version")
     launch = placeholders.marked(launch)
@@ -79,7 +79,7 @@ def check_launch(
     if memory_estimate is not None and fits is False:
         why += memory_estimate.short or tuple(w for w in memory_estimate.warnings)
         if not is_length_given(launch_arguments, launch.engine, knowledge) and _shorter_fits(memory_estimate):
-            fits = None  # the engine refuses to start like this, which a finding says; what length is wanted is open
+            fits = None  # the engine refuses to start like this, as a finding says; the length that is meant is open
             tokens = pool_tokens(memory_estimate) or 0
             shorter = f"about {tokens:,} do" if tokens >= SHORTEST else "whether fewer do is too close to call"
             own = f"{memory_estimate.context_length:,} tokens, the model's own, do not fit"

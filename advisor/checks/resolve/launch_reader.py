@@ -33,7 +33,7 @@ class LaunchReading(NamedTuple):
     model: Text | None  # as the file writes it
     named: model_spellings.NamedModel | None  # what that is in the catalogue
     request: EstimateRequest | None
-    open: tuple[str, ...]  # why memory cannot be told, one reason each
+    open: tuple[str, ...]  # why memory cannot be determined, one reason each
     assumed: tuple[str, ...]
     by_path: bool = False  # the catalogue's model is taken from the name of a local folder or file
 
@@ -83,7 +83,7 @@ def _repository_or_file(launch: Launch, arguments: LaunchArguments, entry: Engin
 def read_launch(
     launch: Launch, arguments: LaunchArguments, knowledge: Knowledge, hardware: str | None
 ) -> LaunchReading:
-    """A launch as an EstimateRequest to the estimator, with what cannot be told and what was assumed."""
+    """A launch as an EstimateRequest to the estimator, with what cannot be determined and what was assumed."""
     reasons = list(launch.unresolved)
     assumed: list[str] = list(launch.assumed)
     entry = knowledge.rules.engines().get(launch.engine)
@@ -96,7 +96,7 @@ def read_launch(
     elif named is not None:
         assumed.append(f"the model is {named.name}, as a comment in the file says")
     elif model is None:
-        reasons.append("which models the server is to load is not said" if later else "the model is not named")
+        reasons.append("which models the server is to load is not stated" if later else "the model is not named")
     elif model.unknown:
         reasons.append(f"the model is {model[:80]}, and {say_what_is_open(model)}")
     else:
@@ -202,7 +202,8 @@ def _memory_flags(knowledge: Knowledge, engine: str) -> frozenset[str]:
 
 
 def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[dict[str, Any], list[str]]:
-    """(settings, what of them cannot be told) of a server that is told them by variables and a file of parameters."""
+    """(settings, what of them cannot be determined) of a server that is given them by variables and a file of
+    parameters."""
     out: dict[str, Any] = {}
     unread: list[str] = []
     concepts = [find_launch_concept(launch.engine, n, knowledge) for n in MEMORY_CONCEPTS]
@@ -219,7 +220,7 @@ def _by_variables(launch: Launch, knowledge: Knowledge) -> tuple[dict[str, Any],
 
 
 def read_settings(launch: Launch, arguments: LaunchArguments, knowledge: Knowledge) -> tuple[dict[str, Any], list[str]]:
-    """(settings for the estimator, what of them cannot be told)."""
+    """(settings for the estimator, what of them cannot be determined)."""
     table = knowledge.flags(launch.engine)
     if is_told_by_variables(table):
         return _by_variables(launch, knowledge)

@@ -27,7 +27,7 @@ def is_locked(name: str, rules: Catalog) -> bool:
 
 
 def describe_unknown(name: str) -> str:
-    """What is said of a model that the catalogue does not have."""
+    """What is reported about a model that the catalogue does not have."""
     if is_path(name):
         return f"what lies at {name} is not known here"
     return f"{name[:120]} is not in the catalogue (`advise lock` pins the dimensions of a private model)"

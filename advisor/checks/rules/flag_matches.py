@@ -228,11 +228,11 @@ def _wanted(entry: FlagEntry, value: str, cuts_numbers: bool) -> str | None:
     if n is None:
         if entry.t not in ("int", "float") or value.lower() in _NO_NUMBERS:
             return None
-        return "A whole number is wanted" if entry.t == "int" else "A number is wanted"
+        return "A whole number is expected" if entry.t == "int" else "A number is expected"
     if entry.t == "int" and not cuts_numbers and n != int(n):
-        return "A whole number is wanted"
+        return "A whole number is expected"
     wanted = entry.range_wanted(n)
-    return None if wanted is None else f"A number {wanted} is wanted"
+    return None if wanted is None else f"A number {wanted} is expected"
 
 
 def abbreviated(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge) -> Iterator[RuleMatch]:

@@ -1,6 +1,7 @@
 """Which card a foreign name means: names as drivers write them, and the short words of schedulers.
 
-A name is never taken for the nearest one. Sold with several sizes, a card is known and its memory is not, and is said.
+A name is never taken for the nearest one. Sold with several sizes, a card is known and its memory is not, and is
+stated.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _find_by_driver_name(
         return unknown._replace(notes=(f"{name}: {said}",))
     entry = found[0]
     if whole is not None and not _agrees(whole, entry):
-        said = f"{name}: its memory is said to be {format_gib(whole, 0)}, and {entry.name} has {_nominal(entry)}"
+        said = f"{name}: its memory is stated to be {format_gib(whole, 0)}, and {entry.name} has {_nominal(entry)}"
         if not exact:  # a card of a similar name
             return unknown._replace(notes=(f"{said}: taken as a card that is not in the catalogue",))
         return unknown._replace(total_bytes=None, notes=(f"{said}: neither is believed",))
@@ -162,7 +163,7 @@ def _find_by_words(lookup: CardLookup, text: str, vendor: Vendor, mig: str | Non
         if kind is not None:
             return kind
     total, basis = _slice_bytes(mig)
-    said = f"{text}: not in the catalogue of accelerators" if spaced else "which card it is, is not said"
+    said = f"{text}: not in the catalogue of accelerators" if spaced else "which card it is, is not stated"
     return CardKind(text or "GPU", vendor, None, total, basis, mig, notes=(said,))
 
 
@@ -220,7 +221,7 @@ def _taken_note(text: str, entry: Accelerator, candidates: Sequence[Accelerator]
 
 
 def _undecided(text: str, candidates: Sequence[Accelerator]) -> CardKind:
-    """A name of cards with several sizes: nothing is taken, and the sizes are said."""
+    """A name of cards with several sizes: nothing is taken, and the sizes are stated."""
     sizes = sorted({a.memory_bytes for a in candidates if a.memory_bytes})
     usable = sorted(u // a.devices_per_card for a in candidates if (u := usable_capacity_bytes(a)[0]) is not None)
     listed = " or ".join(f"{n / GIB:g}" for n in sizes)
@@ -242,7 +243,7 @@ def _of_entry(entry: Accelerator, vendor: Vendor, mig: str | None, notes: tuple[
     elif total is not None:
         total //= entry.devices_per_card
     if total is None:
-        notes = (*notes, f"{entry.name}: how much memory it may use is not said; a probe tells (--probe)")
+        notes = (*notes, f"{entry.name}: how much memory it may use is not stated; a probe tells (--probe)")
     name = f"{entry.name} MIG {mig}" if mig else entry.name
     return CardKind(name, _vendor(entry, vendor), entry.id, total, basis, mig, notes=notes)
 

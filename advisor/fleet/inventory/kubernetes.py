@@ -103,7 +103,7 @@ def read_kubernetes(data: bytes, where: object, lookup: CardLookup, pods: PodLis
     if pods is not None:
         others, taken = _split(_items(pods.data, pods.where), pods.where)
         if taken is None and (others or decode_as(pods.data, _List, pods.where).items != []):
-            raise BadFile(pods.where, "tells of no pods: kubectl get pods -A -o json")
+            raise BadFile(pods.where, "describes no pods: kubectl get pods -A -o json")
         taken = taken or {}
     return _make_inventory(nodes, where, lookup, taken)
 
@@ -153,7 +153,7 @@ def _count_pod(pod: _Item, taken: dict[str, dict[str, int]]) -> None:
             total[resource] = total.get(resource, 0) + count
     for container in spec.initContainers or ():
         for resource, count in _asked(container).items():
-            if container.restartPolicy == "Always":  # runs beside the others until the end
+            if container.restartPolicy == "Always":  # runs next to the others until the end
                 total[resource] = total.get(resource, 0) + count
             else:
                 total[resource] = max(total.get(resource, 0), count)
@@ -201,7 +201,7 @@ def _make_node(name: str, item: _Item, lookup: CardLookup, taken: Taken | None) 
         return Node(name=name, parts=(make_processor_part(lookup, host),), labels=selecting)
     notes = [*found.notes, *(f"not used: {p}" for p in found.problems)]
     if not any(c.type == "Ready" for c in status.conditions or ()):
-        notes.append("whether the node is ready is not said")
+        notes.append("whether the node is ready is not stated")
     parts = []
     for group in found.groups:
         busy = taken.get(name, {}).get(group.resource, 0) if taken is not None else None

@@ -1,4 +1,4 @@
-"""Devices that labels of a Kubernetes node tell of: what the readers of all makers share."""
+"""Devices that labels of a Kubernetes node describe: what the readers of all makers share."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def add_devices(
         return
     if labelled is not None and count > labelled:
         why = several or "cards of several kinds, or shares of them"
-        found.problems.append(f"its labels tell of {labelled}x {kind.name}, and {resource} counts {count}: {why}")
+        found.problems.append(f"its labels name {labelled}x {kind.name}, and {resource} counts {count}: {why}")
         return
     if count < there:
         found.notes.append(f"{there}x {kind.name} by its labels, and {count} can be allocated")

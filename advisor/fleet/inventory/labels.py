@@ -1,4 +1,4 @@
-"""What labels and resources of a Kubernetes node tell of its devices, each held against the others.
+"""What labels and resources of a Kubernetes node say about its devices, each held against the others.
 
 Sources: GPU feature discovery and device plugin of NVIDIA, AMD's node labeller, Intel's device plugins, Intel Gaudi's,
 GKE, EKS with Karpenter, AKS; their documentation as of 2026-11. Label values are what drivers say, with other marks.
@@ -94,7 +94,7 @@ def _read_neuron_cores(node: NodeLabels, lookup: CardLookup, found: Findings) ->
 
 
 def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None:
-    """Cards that labels tell of and no resource does: a driver or a device plugin is missing."""
+    """Cards that labels describe and no resource does: a driver or a device plugin is missing."""
     labels = node.labels
     named = next((labels[k] for k in _NAMING if labels.get(k)), None)
     if named is None and next((k for k in _PRESENT if labels.get(k) == "true"), None) is not None:
@@ -104,7 +104,7 @@ def _find_missing(node: NodeLabels, lookup: CardLookup, found: Findings) -> None
         named = kind.name if kind is not None else None
     if named is not None:
         found.problems.append(
-            f"its labels tell of {named[:60]}, and none can be allocated: no driver, no device plugin, or dynamic "
+            f"its labels name {named[:60]}, and none can be allocated: no driver, no device plugin, or dynamic "
             "resource allocation"
         )
 

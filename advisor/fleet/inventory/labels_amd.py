@@ -1,4 +1,4 @@
-"""Devices of AMD: the device plugin's resources beside the labels of the node labeller, old and new."""
+"""Devices of AMD: the device plugin's resources next to the labels of the node labeller, old and new."""
 
 from __future__ import annotations
 

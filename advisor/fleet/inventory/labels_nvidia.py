@@ -1,4 +1,4 @@
-"""Devices of NVIDIA: the device plugin's resources beside the labels of GPU feature discovery."""
+"""Devices of NVIDIA: the device plugin's resources next to the labels of GPU feature discovery."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _is_shared(node: NodeLabels, prefix: str, resource: str, found: Findings) ->
 
 
 def _labelled(node: NodeLabels) -> int | None:
-    """How many cards labels tell of: the driver's count first, then those of clouds."""
+    """How many cards labels describe: the driver's count first, then those of clouds."""
     keys = ("nvidia.com/gpu.count", *(f"{p}count" for p in INSTANCE_GPU), "cloud.google.com/gke-accelerator-count")
     return next((n for k in keys if (n := node.label_count(k)) is not None), None)
 

@@ -34,7 +34,7 @@ def ask_kubernetes(rules: Catalog) -> Inventory:
 
 
 def ask_slurm(rules: Catalog, probe: bool = False) -> Inventory:
-    """The nodes that scontrol tells of; with `probe`, what a job on each of them finds. Raises BadInput, BadFile."""
+    """The nodes that scontrol describes; with `probe`, what a job on each of them finds. Raises BadInput, BadFile."""
     made = slurm_text.read_scontrol(ask_program(SCONTROL), "scontrol show node", make_lookup(rules))
     return use_probes(made, probe_slurm(made.nodes, rules), rules) if probe else made
 

@@ -1,4 +1,5 @@
-"""The parts of a node: its equal devices beside its processors and memory, and words for them that read back."""
+"""The parts of a node: its equal devices in addition to its processors and memory, and words for them that read
+back."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class NodeHost(NamedTuple):
     os: Os | None = None
     arch: str | None = None
     orchestrator: str | None = None
-    links: tuple[str, ...] = ()  # between nodes or devices, where the source tells of them
+    links: tuple[str, ...] = ()  # between nodes or devices, where the source describes them
 
 
 def make_part(

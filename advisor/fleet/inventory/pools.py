@@ -1,6 +1,6 @@
 """Pools of equal nodes: the same devices, as many of them free, the same price, the same labels.
 
-Nodes that were bought as equal tell of sizes that differ by some pages of memory, so sizes within a percent are equal,
+Nodes that were bought as equal report sizes that differ by some pages of memory, so sizes within a percent are equal,
 and the pool has the least of them.
 """
 

@@ -53,7 +53,7 @@ def _probe_by_srun(node: Node) -> ProbeAnswer:
 
 
 def read_answer(data: bytes) -> ProbeAnswer:
-    """The machine that the output tells of; what was written before it (by a prolog, a shell) is passed over."""
+    """The machine that the output describes; what was written before it (by a prolog, a shell) is passed over."""
     begin = data.find(b"{")
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "probe.json"
@@ -120,7 +120,7 @@ def _find_device(part: NodePart, node: Node, machine: Machine, rules: Catalog, n
         return fitting[0]
     listed = ", ".join(d.name for d in list(seen.values())[:4])
     if len(seen) == 1 and len(node.parts) == 1:
-        notes.append(f"said to be {said.name}; the probe found {listed}, which is believed")
+        notes.append(f"stated to be {said.name}; the probe found {listed}, which is believed")
         return next(iter(seen.values()))
     if not seen:
         notes.append("the probe saw no device: they are hidden from jobs that have none, or a driver is missing")

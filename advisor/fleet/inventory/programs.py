@@ -18,7 +18,7 @@ SECONDS = 120.0  # that a program has to answer
 def ask_program(
     words: Sequence[str], seconds: float = SECONDS, limit: int = MAX_INVENTORY, more: Mapping[str, str] | None = None
 ) -> bytes:
-    """What a program prints on standard output, at most `limit` bytes; `more`: variables beside ours.
+    """What a program prints on standard output, at most `limit` bytes; `more`: variables in addition to ours.
 
     Raises BadInput where it is absent, fails (with the last line that it wrote about it), takes longer than `seconds`
     or prints more.

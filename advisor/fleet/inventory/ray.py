@@ -81,7 +81,7 @@ def read_probes(data: bytes, where: object) -> dict[str, dict[str, Any]]:
 
 
 def name_nodes(entries: list[_RayNode], where: object) -> list[str]:
-    """A name for each entry: its own, else its host's; where two have the same, the begin of their ids beside it."""
+    """A name for each entry: its own, else its host's; where two have the same, the begin of their ids next to it."""
     names = []
     for entry in entries:
         labels = entry.Labels or entry.labels or {}
@@ -107,7 +107,7 @@ def _make_node(name: str, entry: _RayNode, lookup: CardLookup) -> Node:
         alive = entry.state.upper() == "ALIVE"
     if not alive:
         why = (entry.DeathReasonMessage or entry.state_message or "").strip()
-        said = "is dead" if alive is False else "whether it is alive is not said"
+        said = "is dead" if alive is False else "whether it is alive is not stated"
         return Node(name=name, reason=f"{said}: {why[:200]}" if why else said)
     resources = entry.Resources if entry.Resources is not None else entry.resources_total
     if resources is None:

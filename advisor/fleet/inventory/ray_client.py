@@ -39,7 +39,7 @@ def probe_here() -> dict[str, Any]:
 
 
 def ask_ray(address: str, probe: bool) -> list[dict[str, Any]]:
-    """ray.nodes(), with `AvailableResources` and, where asked for, `Probe` beside each node."""
+    """ray.nodes(), with `AvailableResources` and, where asked for, `Probe` next to each node."""
     ray: Any = import_module("ray")
     state: Any = import_module("ray._private.state")
     strategies: Any = import_module("ray.util.scheduling_strategies")
@@ -65,7 +65,7 @@ def ask_ray(address: str, probe: bool) -> list[dict[str, Any]]:
             if node["NodeID"] in asked:
                 try:
                     node["Probe"] = ray.get(asked[node["NodeID"]], timeout=0)
-                except Exception as e:  # whatever kept the task from running is said beside its node
+                except Exception as e:  # whatever kept the task from running is reported next to its node
                     node["Probe"] = {"error": f"{type(e).__name__}: {str(e).splitlines()[0] if str(e) else ''}"[:300]}
     return nodes
 
@@ -78,7 +78,7 @@ def main(words: list[str]) -> int:
         import_module("ray")
     except ImportError:
         sys.stderr.write(
-            "the package ray is not installed beside this program: pip install ray, of the cluster's release\n"
+            "the package ray is not installed next to this program: pip install ray, of the cluster's release\n"
         )
         return 2
     try:

@@ -16,7 +16,7 @@ from advisor.units import MIB
 
 MOST_DEVICES = 4096  # of one node
 MAX_FEATURE = 80  # characters of one that may be a card's name
-DETAIL_HINT = "jobs run on it, and which of its cards they have taken is not said: `scontrol show node -o -d` says it"
+DETAIL_HINT = "jobs run on it, and which of its cards they have taken is not stated: `scontrol show node -o -d` says it"
 # base states and flags with which jobs are started on a node; every other one sets it aside
 WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING", "CLOUD", "DYNAMIC_NORM", "DYNAMIC_FUTURE", "PERFCTRS", "UNDRAIN",
            "POWERED_UP"}  # fmt: skip
@@ -45,7 +45,7 @@ class SlurmNode(NamedTuple):
 
 
 class Gres(NamedTuple):
-    """`gpu:h100:8(IDX:0-7)`: so many of a type, and their places where they are told."""
+    """`gpu:h100:8(IDX:0-7)`: so many of a type, and their places where they are given."""
 
     kind: str  # "gpu", "shard", "mps", "nic"
     type: str | None
@@ -99,7 +99,7 @@ def _places(rest: str) -> tuple[int, ...] | None:
 
 
 def make_node(seen: SlurmNode, lookup: CardLookup) -> Node:
-    """The node as all sources tell of nodes."""
+    """The node as all sources describe nodes."""
     labels = {"partition": seen.partitions[0]} if seen.partitions else {}
     if len(seen.partitions) > 1:
         labels["partitions"] = ",".join(seen.partitions)[:500]

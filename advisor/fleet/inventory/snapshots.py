@@ -42,10 +42,10 @@ def read_snapshot(file: Path, rules: Catalog) -> Inventory:
 
 
 def make_snapshot_node(name: str, machine: Machine, rules: Catalog) -> Node:
-    """The node that a snapshot tells of, joined to the catalogue of today."""
+    """The node that a snapshot describes, joined to the catalogue of today."""
     machine = join_catalogue(machine, rules.accelerators(), rules.cpu_platforms())
     if machine.nodes > 1:
-        return Node(name=name, reason=f"tells of {machine.nodes} nodes; a snapshot is of one")
+        return Node(name=name, reason=f"describes {machine.nodes} nodes; a snapshot is of one")
     if machine.devices and not machine.usable_devices:
         said = "; ".join(dict.fromkeys(x for d in machine.devices for x in d.notes)) or "its driver is missing"
         return Node(name=name, reason=f"none of its {len(machine.devices)} devices can be used: {said[:200]}")

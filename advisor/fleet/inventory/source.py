@@ -1,4 +1,4 @@
-"""The one door to all inventories: what a file is, is found out from what is in it."""
+"""The one entry point to all inventories: what a file is, is found out from what is in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _ABSENT = msgspec.Raw()
 
 
 class _Head(ForeignShape, frozen=True, kw_only=True):
-    """The keys by which JSON objects are told apart; what is in them is not looked at."""
+    """The keys by which JSON objects are distinguished; what is in them is not looked at."""
 
     kind: msgspec.Raw = _ABSENT
     items: msgspec.Raw = _ABSENT
@@ -60,12 +60,12 @@ def read_inventory(source: str, rules: Catalog, pods: str | None = None) -> Inve
         taken = PodList(read_source(pods), "standard input" if pods == STDIN else pods) if pods is not None else None
         made = parse_inventory(read_source(source), where, rules, taken)
     if pods is not None and made.kind != "kubernetes":
-        raise BadInput(f"--pods tells of Kubernetes, and the source is of another kind ({made.kind})")
+        raise BadInput(f"--pods describes Kubernetes, and the source is of another kind ({made.kind})")
     return made
 
 
 def parse_inventory(data: bytes, where: object, rules: Catalog, pods: PodList | None = None) -> Inventory:
-    """The nodes that the content of a file tells of. Raises as `read_fleet` does."""
+    """The nodes that the content of a file describes. Raises as `read_fleet` does."""
     lookup = make_lookup(rules)
     begin = data[:4096].lstrip()
     if not begin:
@@ -105,7 +105,7 @@ def _there(part: msgspec.Raw) -> bool:
 
 
 def _looks_like_slurm(nodes: msgspec.Raw, where: object) -> bool:
-    """Whether entries tell of states and generic resources, which our own files know nothing of."""
+    """Whether entries describe states and generic resources, which our own files know nothing of."""
     entries = decode_as(nodes, object, where)
     first = entries[0] if isinstance(entries, list) and entries else None
     return isinstance(first, dict) and "hardware" not in first and ("gres" in first or "state" in first)

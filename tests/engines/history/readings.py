@@ -59,7 +59,7 @@ def texts_of(node: ast.expr | None, names: Mapping[str, tuple[str, ...]]) -> tup
 def choices_of(
     annotation: ast.expr, names: Mapping[str, tuple[str, ...]], aliases: Iterable[str]
 ) -> tuple[str, ...] | None:
-    """What argparse lets through for a field of a dataclass: its Literals, whatever classes stand beside them; None
+    """What argparse lets through for a field of a dataclass: its Literals, whatever classes stand next to them; None
     where any text is let through. `aliases` are names of annotations."""
     if isinstance(annotation, ast.BinOp) and isinstance(annotation.op, ast.BitOr):
         sides = [choices_of(x, names, aliases) for x in (annotation.left, annotation.right)]

@@ -102,7 +102,7 @@ def _inside(name: str) -> str:
 
 
 def _bundle(project: str, version: str, at: Path) -> str | None:
-    """node-llama-cpp carries the sources of one build as a git bundle, and the build's name beside it."""
+    """node-llama-cpp carries the sources of one build as a git bundle, and the build's name next to it."""
     work = at / "package-of-npm"
     work.mkdir()
     subprocess.run(["npm", "pack", f"{project}@{version}", "--silent"], cwd=work, check=True, capture_output=True)
@@ -127,7 +127,7 @@ def _bundle(project: str, version: str, at: Path) -> str | None:
 
 
 def _tag(project: str, tag: str, at: Path) -> str | None:
-    """Files of a tag. The clone is kept beside the releases, one for each repository."""
+    """Files of a tag. The clone is kept next to the releases, one for each repository."""
     clone = at.parent / "clone.git"
     if not clone.exists():
         subprocess.run(["git", "clone", "-q", "--bare", f"https://github.com/{project}", str(clone)], check=True)
