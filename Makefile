@@ -6,7 +6,7 @@ STEPS ?= versions abilities speed
 INPUTS ?= 1000000
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci pages long fuzz sweep soak beside lock build times parsers bench planner history facts
+.PHONY: test slow ci pages site long fuzz sweep soak beside lock build times parsers bench planner history facts
 
 test: ## the default suite
 	$(PYTHON) -m pytest
@@ -26,6 +26,9 @@ lock: ## .ci/requirements.lock, the development environment with hashes, for Pyt
 	  --no-header -o .ci/requirements.lock
 	sed -i '1i # The development environment, locked: `make lock` makes it anew (uv pip compile, from pyproject.toml)' \
 	  .ci/requirements.lock
+
+site: ## the documents as a site, in site/ (mkdocs-material; strict: no link leads nowhere)
+	.ci/site site
 
 build: ## wheel and source distribution, built twice and compared, and the bill of materials
 	.ci/build dist
