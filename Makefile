@@ -4,9 +4,10 @@ ENGINES ?= .engines# environments with the parsers of other engines, some 4 GB
 JOBS ?= 2
 STEPS ?= versions abilities speed
 INPUTS ?= 1000000
+PLACES ?= 20
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci pages site long fuzz sweep soak beside lock build times parsers bench planner history facts
+.PHONY: test slow ci pages site mutants long fuzz sweep soak beside lock build times parsers bench planner history facts
 
 test: ## the default suite
 	$(PYTHON) -m pytest
@@ -26,6 +27,9 @@ lock: ## .ci/requirements.lock, the development environment with hashes, for Pyt
 	  --no-header -o .ci/requirements.lock
 	sed -i '1i # The development environment, locked: `make lock` makes it anew (uv pip compile, from pyproject.toml)' \
 	  .ci/requirements.lock
+
+mutants: ## which small faults in the code the tests notice: PLACES in each package (pip install cosmic-ray; an hour for 20)
+	$(PYTHON) tests/mutants/measure.py $(PLACES) $(SEED)
 
 site: ## the documents as a site, in site/ (mkdocs-material; strict: no link leads nowhere)
 	.ci/site site

@@ -10,9 +10,7 @@ from pathlib import Path
 TOP = Path(__file__).resolve().parents[2]
 STYLE = TOP / "docs/style.md"
 # where a word is a name, or somebody else's
-NAMES = re.compile(
-    r"make beside|beside_bytes|scripts_beside|\bsaid:|`said`|\bbeside:|name: beside|\banew:|\{[^{}]*\}"
-)
+NAMES = re.compile(r"make beside|beside_bytes|scripts_beside|\bsaid:|`said`|\bbeside:|name: beside|\banew:|\{[^{}]*\}")
 VOCABULARY = "level office door"  # words of synthetic prompts (advisor/bench/guidellm.py)
 
 

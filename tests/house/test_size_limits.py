@@ -21,7 +21,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = tomllib.loads((Path(__file__).parent / "
 PYPROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())
 LIMITS = {"complexity": 15, "lines": 350}
 # (entries, sum of their values) of the list, exactly. Whoever ends an exception lowers these; nobody raises them
-AT_MOST = {"complexity": (1, 21), "lines": (7, 2620)}
+AT_MOST = {"complexity": (0, 0), "lines": (7, 2620)}
 SLACK = {"complexity": 1, "lines": 25}  # what an entry may stand above the truth
 
 

@@ -17,7 +17,7 @@ from advisor.checks.read.context import (
     make_launches,
     read_environment,
 )
-from advisor.checks.read.docker_run import add_gpus, find_exposure, parse_container_size, parse_published_port
+from advisor.checks.read.docker_run import find_exposure, parse_container_size, parse_published_port, read_gpus
 from advisor.checks.read.envfile import read_variables
 from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
 from advisor.checks.read.located_text import (
@@ -249,7 +249,7 @@ def _gpus(setup: LaunchSetup, service: Mapping[str, Any]) -> LaunchSetup:
     all_ = str(service.get("gpus", ""))
     if all_:
         setup = (
-            add_gpus(setup, all_)
+            msgspec.structs.replace(setup, **read_gpus(all_))
             if isinstance(service.get("gpus"), Text)
             else _reserved(setup, as_sequence(service.get("gpus")), wrong)
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -131,75 +131,63 @@ def _add_privilege(setup: LaunchSetup, option: str, value: str) -> LaunchSetup:
     return setup
 
 
+_PLACES = {
+    "-p": "ports", "--publish": "ports", "--gpus": "gpu", "--device": "gpu", "--privileged": "privileged",
+    "--shm-size": "shm", "--net": "network", "--network": "network",
+}  # fmt: skip
+_GPU_DEVICE = re.compile(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana")
+
+
 def _setup(options: list[tuple[str, Text]]) -> LaunchSetup:
     setup = LaunchSetup(container=True, gpu_granted=False)
-    ports: list[tuple[str | None, int | None, int | None]] = []
-    mounts: list[Mount] = []
     places: dict[str, int] = {}
     for option, value in options:
-        word = {
-            "-p": "ports",
-            "--publish": "ports",
-            "--gpus": "gpu",
-            "--device": "gpu",
-            "--privileged": "privileged",
-            "--shm-size": "shm",
-            "--net": "network",
-            "--network": "network",
-        }.get(option)
-        if word:
-            places.setdefault(word, line_of(value))
-        if option in ("-p", "--publish"):
-            port = parse_published_port(value)
-            if port is not None:
-                ports.append(port)
-        elif option in ("-v", "--volume"):
-            parts = value.split(":")
-            if len(parts) > 1:
-                mounts.append(
-                    Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
-                )
-        elif option == "--mount":
-            fields = dict(p.partition("=")[::2] for p in _comma_separated(value))
-            target = fields.get("target") or fields.get("dst") or fields.get("destination")
-            if target:
-                mounts.append(
-                    Mount(
-                        target=target,
-                        kind=fields.get("type", "volume"),
-                        source=fields.get("source") or fields.get("src"),
-                    )
-                )
-        elif option == "--tmpfs":
-            mounts.append(Mount(target=value.partition(":")[0], kind="memory"))
-        elif option == "--gpus":
-            setup = add_gpus(setup, value)
-        elif option == "--device":
-            if re.search(r"/dev/(kfd|dri|nvidia|accel|davinci)|nvidia\.com/gpu|amd\.com/gpu|habana", value):
-                setup = msgspec.structs.replace(
-                    setup, gpu_granted=True, gpu_all=setup.gpu_all or "nvidia.com/gpu=all" in value
-                )
-            elif "/dev/infiniband" in value:
-                setup = msgspec.structs.replace(setup, fabric=(*setup.fabric, str(value)))
-        elif option == "--runtime" and value in ("nvidia", "habana"):
-            setup = msgspec.structs.replace(setup, gpu_granted=True)
-        elif option == "--shm-size":
-            setup = msgspec.structs.replace(setup, shm_bytes=parse_container_size(value))
-        elif option == "--ipc":
-            setup = msgspec.structs.replace(setup, ipc_host=value.startswith(("host", "shareable")))
-        elif option in ("--net", "--network"):
-            setup = msgspec.structs.replace(setup, host_network=value == "host")
-        elif option in ("-m", "--memory"):
-            setup = msgspec.structs.replace(setup, memory_limit=parse_container_size(value))
-        elif option == "--cpus":
-            setup = msgspec.structs.replace(setup, cpu_limit=_float(value))
-        elif option == "--restart":
-            setup = msgspec.structs.replace(setup, restart=str(value))
-        else:
-            setup = _add_privilege(setup, option, value)
+        if option in _PLACES:
+            places.setdefault(_PLACES[option], line_of(value))
+        changed = _CHANGES[option](setup, value) if option in _CHANGES else {}
+        setup = msgspec.structs.replace(setup, **changed) if changed else _add_privilege(setup, option, value)
+    ports = [p for option, value in options if option in ("-p", "--publish") if (p := parse_published_port(value))]
+    mounts = [m for option, value in options if (m := _read_mount(option, value))]
     return msgspec.structs.replace(
         setup, ports=tuple(ports), mounts=tuple(mounts), exposed=find_exposure(ports, setup.host_network), places=places
     )
+
+
+def _read_mount(option: str, value: str) -> Mount | None:
+    """What an option mounts into the container."""
+    if option in ("-v", "--volume"):
+        parts = value.split(":")
+        if len(parts) == 1:
+            return None
+        return Mount(target=parts[1], kind="bind" if parts[0][:1] in "/.~$" else "volume", source=parts[0])
+    if option == "--mount":
+        fields = dict(p.partition("=")[::2] for p in _comma_separated(value))
+        target = fields.get("target") or fields.get("dst") or fields.get("destination")
+        source = fields.get("source") or fields.get("src")
+        return Mount(target=target, kind=fields.get("type", "volume"), source=source) if target else None
+    return Mount(target=value.partition(":")[0], kind="memory") if option == "--tmpfs" else None
+
+
+def _read_device(setup: LaunchSetup, value: str) -> dict[str, Any]:
+    if _GPU_DEVICE.search(value):
+        return {"gpu_granted": True, "gpu_all": setup.gpu_all or "nvidia.com/gpu=all" in value}
+    return {"fabric": (*setup.fabric, str(value))} if "/dev/infiniband" in value else {}
+
+
+# option -> the fields that its value sets
+_CHANGES: dict[str, Callable[[LaunchSetup, str], dict[str, Any]]] = {
+    "--gpus": lambda _, v: read_gpus(v),
+    "--device": _read_device,
+    "--runtime": lambda _, v: {"gpu_granted": True} if v in ("nvidia", "habana") else {},
+    "--shm-size": lambda _, v: {"shm_bytes": parse_container_size(v)},
+    "--ipc": lambda _, v: {"ipc_host": v.startswith(("host", "shareable"))},
+    "--net": lambda _, v: {"host_network": v == "host"},
+    "--network": lambda _, v: {"host_network": v == "host"},
+    "-m": lambda _, v: {"memory_limit": parse_container_size(v)},
+    "--memory": lambda _, v: {"memory_limit": parse_container_size(v)},
+    "--cpus": lambda _, v: {"cpu_limit": _float(v)},
+    "--restart": lambda _, v: {"restart": str(v)},
+}
 
 
 def _comma_separated(value: str) -> list[str]:
@@ -210,17 +198,16 @@ def _comma_separated(value: str) -> list[str]:
         return value.split(",")
 
 
-def add_gpus(setup: LaunchSetup, value: str) -> LaunchSetup:
-    """A Setup with what `--gpus VALUE` hands over."""
+def read_gpus(value: str) -> dict[str, Any]:
+    """The fields of a LaunchSetup that `--gpus VALUE` sets."""
     plain = value.strip("\"'")
     if plain == "all" or "${" in plain:
-        return msgspec.structs.replace(setup, gpu_granted=True, gpu_all=True)
-    m = re.search(r'device=([^"\']+)', plain)
-    if m:
+        return {"gpu_granted": True, "gpu_all": True}
+    if m := re.search(r'device=([^"\']+)', plain):
         ids = tuple(x for x in m[1].split(",") if x and "=" not in x)
-        return msgspec.structs.replace(setup, gpu_granted=True, gpu_ids=ids, gpu_count=len(ids))
+        return {"gpu_granted": True, "gpu_ids": ids, "gpu_count": len(ids)}
     m = re.search(r"(?:count=)?(\d{1,4})\b", plain)
-    return msgspec.structs.replace(setup, gpu_granted=True, gpu_count=int(m[1]) if m else None)
+    return {"gpu_granted": True, "gpu_count": int(m[1]) if m else None}
 
 
 def parse_published_port(value: str) -> tuple[str | None, int | None, int | None] | None:
