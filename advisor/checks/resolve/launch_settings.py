@@ -19,6 +19,7 @@ from advisor.engines.flags import ConceptName
 from advisor.errors import BadInput
 from advisor.files import read_text as text_of
 from advisor.launch_values import LaunchValues
+from advisor.near import near_matches
 
 COUNTS: tuple[ConceptName, ...] = ("context_length", "total_context", "sequences", "batched_tokens")
 LIMIT = 4 * 2**20
@@ -39,7 +40,10 @@ def read_launch_text(source: str, name: str, rules: Catalog) -> LaunchValues:
     found = declarations.apply_declarations(found, source, name)
     launches = [x for x in found if x.engine in rules.engines()]
     if not launches:
-        raise BadInput(f"{name[:120]}: no launch of an engine was recognised in it")
+        shown = repr(" ".join(source.split())[:80]) if name == "-" else name[:120]
+        first = next(iter(source.split()), "")
+        near = near_matches(first, tuple(rules.engines())) if name == "-" else ()
+        raise BadInput(f"{shown}: no launch of an engine was recognised in it", near)
     return _values(launches[0], knowledge, len(launches) - 1)
 
 
