@@ -21,7 +21,7 @@ class AdvisorError(Exception):
         """The error as one line, near matches included."""
         text = " ".join(self.message.split())
         if self.near:
-            text += f" Did you mean: {', '.join(self.near)}?"
+            text += ("" if text.endswith((".", "?", "!")) else ".") + f" Did you mean: {', '.join(self.near)}?"
         return text
 
 
