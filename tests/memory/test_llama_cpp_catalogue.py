@@ -69,7 +69,7 @@ EXACT_ON_DEVICES, EXACT_ON_HOST = 350, 316
 
 
 def test_scratch_is_the_engines_own_bytes() -> None:
-    """Most rows to the byte. The planner's host scratch is without the logits of its slots, which it counts as output."""
+    """Most rows to the byte. The planner counts the logits of its slots as output, not as scratch of the host."""
     devices, hosts = 0, 0
     for row in SAMPLE:
         ours = estimate(resolve_request(make_planner_request(row), RULES)[0], RULES)
