@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -17,9 +17,10 @@ from advisor.advice.hardware_candidate import (
     find_tightest_device,
 )
 from advisor.advice.hardware_costs import find_break_even, find_power_cost
+from advisor.advice.hardware_notes import describe_here, list_notes
 from advisor.advice.hardware_picks import drop_spare_cards, name_picks
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules, HardwareAdvice, HardwareOption, RejectedHardware
-from advisor.advice.price_list import DeviceOffer, convert_offer_price, count_days_old
+from advisor.advice.price_list import DeviceOffer, convert_offer_price
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import resolve_model
@@ -29,7 +30,6 @@ from advisor.errors import BadInput
 from advisor.freshness import current_day, find_stale_note
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.workload_rules import load_workload_defaults
-from advisor.units import format_gib
 
 MOST_SHOWN = 40  # options and refusals in the answer
 NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # what "several machines" is given with
@@ -57,7 +57,7 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
         options += good
         rejected += bad
     options.sort(key=lambda o: _order(o, request, budget_rules, rules))
-    notes = [*request.prices.notes, *_notes(search, options, today or current_day())]
+    notes = [*request.prices.notes, *list_notes(search, options, today or current_day())]
     if found.note:
         notes.append(found.note)
     notes += filter(None, [find_stale_note("hardware", rules, today or current_day())])
@@ -73,7 +73,7 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
         options=tuple(options[:MOST_SHOWN]),
         rejected=tuple(_nearest(rejected)[:MOST_SHOWN]),
         beyond=tuple(_beyond(search)) if not any(o.fits for o in options) else (),
-        here=_here(search) if request.machine is not None else None,
+        here=describe_here(search) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
         named=name_picks(options[:MOST_SHOWN]),
     )
@@ -258,48 +258,6 @@ def _nearest(rejected: list[RejectedHardware]) -> list[RejectedHardware]:
     """Refusals that say most first: what fits but costs too much is given by `beyond`; small counts come first."""
     order = {"too_slow": 0, "no_native_format": 1, "does_not_fit": 2, "over_budget": 3, "more_than_needed": 4}
     return sorted(rejected, key=lambda r: (order.get(r.code, 2), r.count))
-
-
-def _notes(search: HardwareSearch, options: Iterable[HardwareOption], today: datetime.date) -> Iterator[str]:
-    request, budget_rules = search.request, search.budget
-    shown = [o for o in options if o.fits]
-    kinds = {o.axis for o in shown}
-    for axis in sorted(kinds):
-        widths = {o.quantization for o in shown if o.axis == axis}
-        if request.quantization is None and widths & set(budget_rules.formats["buy"]):
-            yield f"to {axis}: {', '.join(sorted(widths))} ({budget_rules.format_reasons[axis]}; --quant decides)"
-    if kinds == {"buy", "rent"} or (request.budget and request.rent):
-        yield "a price once (buy) and a cost per month (rent) are different axes: break-even hours join them"
-    if any(o.axis == "buy" for o in shown):
-        yield "prices are for the cards alone (or a whole computer): host, VAT and shipping are not included"
-    old = [o for o in shown[:5] if (count_days_old(o.price_date, today) or 0) > budget_rules.old_after_days]
-    if old:
-        dates = ", ".join(sorted({o.price_date for o in old}))
-        advice = "check them, or bring your own with --prices"
-        yield f"prices older than {budget_rules.old_after_days} days decide this order ({dates}): {advice}"
-    if any(o.currency != p.currency for o in shown for p in request.prices.prices if p.accelerator == o.accelerator):
-        yield f"exchange rates of {budget_rules.rates_as_of}, assumed (--rate)"
-    if any(o.fits is None for o in options):
-        yield "options marked `?` are too close to call: the interval of their memory straddles the limit"
-
-
-def _here(search: HardwareSearch) -> str:
-    """Whether the machine that is there holds it already."""
-    from advisor.advice.recommend import RecommendRequest, recommend
-
-    request = search.request
-    assert request.machine is not None
-    advice = recommend(
-        RecommendRequest(request.machine, request.workload, request.model, request.quantization, request.engine),
-        search.rules,
-    )
-    ranked = advice.chosen
-    if ranked is None or ranked.memory is None:
-        return f"on the machine that is there: no ({'; '.join(advice.remedies[:1]) or 'nothing fits'})"
-    needed, room = find_tightest_device(ranked.memory)
-    space = f", {format_gib(needed)} of {format_gib(room)} on the tightest card" if needed and room else ""
-    verdict = {True: "yes", False: "no", None: "cannot tell"}[ranked.memory.fits]
-    return f"on the machine that is there: {verdict}, {ranked.engine_name} with {ranked.quantization}{space}"
 
 
 def _beyond(search: HardwareSearch) -> Iterator[str]:

@@ -21,7 +21,7 @@ EXCEPTIONS: dict[str, dict[str, int]] = tomllib.loads((Path(__file__).parent / "
 PYPROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())
 LIMITS = {"complexity": 15, "lines": 350}
 # (entries, sum of their values) of the list, exactly. Whoever ends an exception lowers these; nobody raises them
-AT_MOST = {"complexity": (0, 0), "lines": (7, 2620)}
+AT_MOST = {"complexity": (0, 0), "lines": (1, 360)}
 SLACK = {"complexity": 1, "lines": 25}  # what an entry may stand above the truth
 
 
@@ -81,9 +81,9 @@ def test_limits_hold_but_for_the_list_which_only_shrinks(kind: str) -> None:
     ("change", "said"),
     [
         ({"advisor/new.py": 351}, "advisor/new.py: 351 lines, at most 350 are allowed"),
-        ({"advisor/render/context.py": 401}, "at most 400 are allowed"),
-        ({"advisor/render/context.py": 352}, "lower its number"),
-        ({"advisor/render/context.py": None}, "take it out"),
+        ({"advisor/decision/filters.py": 361}, "at most 360 are allowed"),
+        ({"advisor/decision/filters.py": 330}, "lower its number"),
+        ({"advisor/decision/filters.py": None}, "take it out"),
     ],
 )
 def test_what_is_refused(change: dict[str, int | None], said: str) -> None:

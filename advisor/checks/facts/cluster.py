@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from advisor.checks.facts.images import image_ref
 from advisor.checks.facts.model import weight_bytes
 from advisor.checks.facts.network import own_port
 from advisor.checks.facts.registry import FactContext, FactTable
-from advisor.checks.facts.setup import image_ref
 from advisor.checks.read.launch import PULL, SWAP_FILE, TAKEN_SERVICE_NAME, HealthProbe
 from advisor.units import GIB
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from advisor.checks.facts.images import image_ref
 from advisor.checks.facts.registry import FactContext, FactTable
-from advisor.checks.facts.setup import find_mount, image_ref
+from advisor.checks.facts.setup import find_mount
 
 FACTS = FactTable()
 

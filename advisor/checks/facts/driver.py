@@ -7,8 +7,8 @@ import re
 import msgspec
 
 from advisor.catalog.documents import decode_document
+from advisor.checks.facts.images import image_ref
 from advisor.checks.facts.registry import FactContext, FactTable
-from advisor.checks.facts.setup import image_ref
 from advisor.engines.versions import is_before, version_key
 from advisor.meanings import EngineId, Version
 

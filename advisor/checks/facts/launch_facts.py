@@ -12,7 +12,9 @@ from advisor.checks.facts import (
     downloads,
     driver,
     fit,
+    floors,
     gpu,
+    images,
     llama,
     model,
     network,
@@ -26,7 +28,22 @@ from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.decision.fields import Field, FieldType
 from advisor.memo import memoize_by_identity
 
-_CONCERNS = (arguments, batch, cluster, downloads, driver, fit, gpu, llama, model, network, parallel, setup)
+_CONCERNS = (
+    arguments,
+    batch,
+    cluster,
+    downloads,
+    driver,
+    fit,
+    floors,
+    gpu,
+    images,
+    llama,
+    model,
+    network,
+    parallel,
+    setup,
+)
 FACTS: Mapping[str, Fact] = {name: fact for concern in _CONCERNS for name, fact in concern.FACTS.items()}
 FIELDS: Mapping[str, Field] = {name: fact.field for name, fact in FACTS.items()}
 

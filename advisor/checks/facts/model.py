@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from advisor.catalog import Catalog
-from advisor.catalog.documents import decode_document
 from advisor.checks.facts.registry import Fact, FactContext, FactTable
-from advisor.checks.knowledge import Knowledge, MinimumVersions
+from advisor.checks.knowledge import Knowledge
 from advisor.checks.resolve import model_names
 from advisor.decision.facts import compute_facts as machine_facts
 from advisor.decision.fields import FIELDS as MACHINE_FIELDS
@@ -283,51 +281,6 @@ def weight_bytes(context: FactContext) -> int | None:
 def _load(context: FactContext) -> float | None:
     size = weight_bytes(context)
     return None if size is None else size / LOAD_BYTES_PER_SECOND + 60
-
-
-@FACTS.add("model.min_version", "version", "first version of the engine that recipes name for the model")
-def _min_version(context: FactContext) -> str | None:
-    name = context.checked.reading.model
-    found = _minimum_versions(context.knowledge.rules).get(str(name).lower()) if name is not None else None
-    return str(found) if found else None
-
-
-def _minimum_versions(rules: Catalog) -> Mapping[str, str]:
-    path = "checks/minimum_versions.yaml"
-    return decode_document(rules, path, MinimumVersions).versions if rules.has_document(path) else {}
-
-
-@FACTS.add("model.too_old", "bool", "the stated engine version is older than the model needs")
-def _too_old(context: FactContext) -> bool | None:
-    from advisor.engines.versions import version_key
-
-    wanted = context.facts["model.min_version"]
-    if context.checked.launch.version is None or wanted is None:
-        return False if wanted is None and context.checked.reading.model is not None else None
-    return version_key(context.checked.launch.version) < version_key(wanted)
-
-
-@FACTS.add("quant.floor_missed", "bool", "the quantization needs a newer GPU")
-def _floor(context: FactContext) -> bool | None:
-    lookup = context.knowledge.flags(context.checked.launch.engine)
-    return _below_floor(context, lookup.table.quantization_capability if lookup else {})
-
-
-def _below_floor(context: FactContext, floors: dict[str, float]) -> bool | None:
-    word = context.checked.arguments.value("quantization")
-    method = (
-        str(word).lower()
-        if word is not None and not word.unknown
-        else {"AWQ": "awq", "GPTQ": "gptq", "FP8": "fp8", "MXFP4": "mxfp4", "NVFP4": "modelopt_nvfp4"}.get(
-            str(context.facts["model.quantization"] or "")
-        )
-    )
-    if method is None or method not in floors:
-        return False if method is not None or context.facts["model.quantization"] is not None else None
-    if context.facts["gpu.vendor"] not in ("nvidia", None):
-        return False
-    have = context.facts["gpu.compute_capability"]
-    return None if have is None else have < floors[method]
 
 
 @FACTS.add("quant.flag_differs", "bool", "--quantization differs from the checkpoint's own method")

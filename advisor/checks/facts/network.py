@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
+from advisor.checks.facts.images import image_ref
 from advisor.checks.facts.registry import FactContext, FactTable
-from advisor.checks.facts.setup import image_ref
 from advisor.checks.resolve.concept_flags import find_concept_value, find_launch_concept
 
 FACTS = FactTable()

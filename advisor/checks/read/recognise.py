@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -15,24 +14,10 @@ from advisor.checks.read.image_engines import find_engine_inside, find_image_by_
 from advisor.checks.read.image_reference import ImageReference, image_version, parse_image
 from advisor.checks.read.launch import LaunchSetup
 from advisor.checks.read.located_text import Text, line_of, make_text
+from advisor.checks.read.started_engines import StartedEngine, with_clients
 
 MAX_NESTED = 6  # shells inside shells inside containers
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
-
-
-class StartedEngine(NamedTuple):
-    """An engine that something starts."""
-
-    engine: str
-    program: str | None
-    argv: tuple[Text, ...]
-    env: dict[str, Text]
-    version: str | None = None
-    version_from: str | None = None
-    setup: LaunchSetup = LaunchSetup()
-    unresolved: tuple[str, ...] = ()
-    line: int = 0
-    name: str | None = None
 
 
 class LaunchFinder:
@@ -331,23 +316,6 @@ def _after(entry: EngineProgram, rest: Sequence[str]) -> int | None:
         if list(rest[: len(parts)]) == parts:
             return len(parts) - (1 if parts[0] in entry.clients else 0)
     return None
-
-
-def with_clients(found: list[StartedEngine], knowledge: Knowledge) -> list[StartedEngine]:
-    """A server (`ollama serve`) and the clients next to it (`ollama run`, `pull`): one server and the models it is to
-    load."""
-    clients = [s for s in found if s.argv[:1] and s.argv[0] in knowledge.client_words(s.engine)]
-    if not clients:
-        return found
-    engine = clients[0].engine
-    servers = [s for s in found if s.engine == engine and s not in clients]
-    models = [w for s in clients for w in s.argv[1:2] if not w.startswith("-")]
-    rest = [s for s in found if s.engine != engine]
-    first = servers[0] if servers else clients[0]
-    out = []
-    for word in dict.fromkeys(models):
-        out.append(first._replace(argv=(make_text("run"), word), line=first.line))
-    return rest + (out or servers)
 
 
 __all__ = ["ImageReference", "LaunchFinder", "StartedEngine", "image_version", "parse_image"]
