@@ -7,7 +7,7 @@ INPUTS ?= 1000000
 PLACES ?= 20
 SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: test slow ci pages site mutants long fuzz sweep soak beside lock build times parsers bench planner history facts
+.PHONY: test slow ci pages site mutants long fuzz sweep soak load beside lock build times parsers bench planner history facts
 
 test: ## the default suite
 	$(PYTHON) -m pytest
@@ -36,6 +36,9 @@ site: ## the documents as a site, in site/ (mkdocs-material; strict: no link lea
 
 build: ## wheel and source distribution, built twice and compared, and the bill of materials
 	.ci/build dist
+
+load: ## `advise serve` under 32 clients for a minute, compared with `estimate --jsonl`
+	$(PYTHON) tests/benchmarks/load.py 1000 $(SEED) 60
 
 beside: ## installed beside ray, jupyter and what vLLM brings: no version changes, no import breaks
 	.ci/beside
