@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from checking import check_text, launches
-from effort import peak_bytes
+from effort import calls, peak_bytes
 
 from advisor.checks.one_file import CheckOptions
 from advisor.checks.run import check_paths
@@ -59,3 +59,12 @@ def test_unknown_never_passes() -> None:
         found = check_text(source)
         assert [d.fits for d in found.verdicts] == [None]
         assert found.verdicts[0].why
+
+
+def test_work_grows_with_the_number_of_flags_and_not_with_its_square() -> None:
+    def check(count: int) -> int:
+        text = "vllm serve Qwen/Qwen3-8B " + " ".join(f"--flag-{i} {i}" for i in range(count))
+        return calls(lambda: check_text(text, "x.sh", fit=False))
+
+    check(10)  # what is read once
+    assert check(1600) < 2.5 * check(800)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from advisor.checks.facts import (
@@ -23,6 +24,7 @@ from advisor.checks.facts import (
 )
 from advisor.checks.facts.registry import Fact, FactContext
 from advisor.checks.knowledge import Knowledge
+from advisor.checks.read.guards import Guard, find_guard
 from advisor.checks.resolve.arguments import parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.decision.fields import Field, FieldType
@@ -117,6 +119,16 @@ class LaunchFacts(Mapping[str, Any]):
         self.source = source
         engine = checked.launch.engine
         self.fields = _fields(knowledge, engine)
+
+    @cached_property
+    def guards(self) -> dict[tuple[int, int], Guard]:
+        """Place of an argument or variable -> the condition under which it is given, where that stays open."""
+        checked = self._seen.checked
+        found: dict[tuple[int, int], Guard] = {}
+        for word in (*(a.place for a in checked.arguments.given), *checked.launch.env.values()):
+            if word.line and (guard := find_guard(word)):
+                found.setdefault((word.line, word.column), guard)
+        return found
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._values:

@@ -10,7 +10,6 @@ import msgspec
 from advisor.checks.facts.launch_facts import ABSENT, FIELDS, LaunchFacts
 from advisor.checks.findings import Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read.guards import Guard, find_guard
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.rules import match_finders
 from advisor.checks.rules.edits import make_edits
@@ -125,7 +124,7 @@ class Rulebook:
             if facts["version.certain"] is not True:
                 severity = "warning" if severity == "error" else severity
             message += f" (version not pinned: {version} taken)" if version else ""
-        guard = _find_guard_at(place, checked)
+        guard = facts.guards.get(place)
         if guard is not None:
             severity = "warning" if severity == "error" else severity
             message += f" (where it is given: {guard})"
@@ -152,12 +151,6 @@ def says_it_is_rendered(source: str) -> bool:
     return "ALLOW_NO_KEY" not in source and any(
         line.lstrip().startswith("#") and WRITTEN_BY in line for line in source[:4000].splitlines()[:20]
     )
-
-
-def _find_guard_at(place: tuple[int, int], checked: CheckedLaunch) -> Guard | None:
-    """The condition under which the argument or variable at a place is given, where the file does not decide it."""
-    words = [*(a.place for a in checked.arguments.given), *checked.launch.env.values()]
-    return next((g for w in words if w.line and (w.line, w.column) == place and (g := find_guard(w))), None)
 
 
 def _applies(entry: RuleEntry, checked: CheckedLaunch) -> bool:
