@@ -111,7 +111,7 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
         (
             "hardware/cards.yaml",
             CARDS.replace("accelerators:", "acelerators:"),
-            "hardware/cards.yaml:3: acelerators: `acelerators` is not a key of this file Did you mean: accelerators?",
+            "hardware/cards.yaml:3: acelerators: `acelerators` is not a key of this file. Did you mean: accelerators?",
         ),
         (
             "hardware/cards.yaml",
@@ -137,7 +137,7 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
         (
             "engines/e.yaml",
             "id: e\nname: E\nkind: engine\nhealth: {status: actve}\n",
-            "engines/e.yaml:4: health.status: invalid enum value 'actve' Did you mean: active?",
+            "engines/e.yaml:4: health.status: invalid enum value 'actve'. Did you mean: active?",
         ),
         (
             "engines/e.yaml",
