@@ -91,7 +91,7 @@ def test_a_named_folder_that_is_not_there_is_an_error(tmp_path: Path, monkeypatc
             "hardware/cards.yaml",
             CARDS.replace("bandwidth_gbs", "bandwith_gbs"),
             "hardware/cards.yaml:6: accelerators[0].bandwith_gbs: object contains unknown field `bandwith_gbs`"
-            " Did you mean: bandwidth_gbs?",
+            ". Did you mean: bandwidth_gbs?",
         ),
         (
             "hardware/cards.yaml",
