@@ -32,7 +32,7 @@ from advisor.planning.layouts import spread_over_cards
 from advisor.planning.workload_rules import load_workload_defaults
 
 MOST_SHOWN = 40  # options and refusals in the answer
-NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # what "several machines" is given with
+NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # nodes that "several machines" is answered with
 _AXES: tuple[Axis, Axis] = ("buy", "rent")
 
 

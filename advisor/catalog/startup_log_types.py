@@ -43,7 +43,7 @@ SETTING = "set_"
 
 
 class NewPlan(Record, frozen=True, kw_only=True):
-    """A line after which figures are given anew: those of `parts` that stood before count no more."""
+    """A line after which figures are written again; those of `parts` that stood before count no more."""
 
     match: Pattern
     parts: tuple[LogPart, ...]

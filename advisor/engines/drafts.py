@@ -49,7 +49,7 @@ def _config(settings: dict[str, Setting], where: DraftSettings) -> dict[str, obj
 
 
 class LlamaDraft(NamedTuple):
-    """llama-server's spellings of what the draft context may be distinguished from the model's."""
+    """llama-server's spellings of settings that the draft's context may have of its own."""
 
     type_k: tuple[str, ...] = ("spec-draft-type-k", "cache-type-k-draft", "ctkd")
     type_v: tuple[str, ...] = ("spec-draft-type-v", "cache-type-v-draft", "ctvd")

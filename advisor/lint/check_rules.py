@@ -33,7 +33,7 @@ class LocatedRule(NamedTuple):
 
 
 def load_knowledge(house: House) -> Knowledge | None:
-    """The tables that rules ask; None where they cannot be read, which is reported of their files."""
+    """The tables that rules ask; None where they cannot be read, which is reported for their files."""
     try:
         return Knowledge(house.catalog)
     except (AdvisorError, re.error):

@@ -21,7 +21,7 @@ TABLES = {
     "hardware": ("what it runs on", "nvidia", "every device"),
     "formats": ("the checkpoint formats it loads", "hf_safetensors", "every checkpoint"),
 }
-# what a model is filled in as, and what a server is given of where it listens
+# what a model is filled in as, and where a server is asked to listen
 MODEL_WORDS = ("{model}", "{download}", "{absolute}", "{tag}", "{name}")
 HOST_WORDS = ("{host}", "{address}")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -151,7 +151,7 @@ def _parsers(house: House, item: TableItem) -> Iterator[Fault]:
         try:
             matched = any(re.search(p.models, m) for m in house.ids["models"])
         except re.error:
-            continue  # stated of the pattern itself
+            continue  # reported for the pattern itself
         if not matched and not house.hidden:
             said = f"{p.models!r} matches no model of the catalogue"
             yield item.place.field("unknown_name", ("parsers", i, "models"), said)

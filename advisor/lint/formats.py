@@ -101,4 +101,4 @@ def _known(house: House, name: str) -> Quantization | None:
     try:
         return house.catalog.quantization(name)
     except UnknownName:
-        return None  # stated of the name itself
+        return None  # reported for the name itself

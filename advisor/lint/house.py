@@ -306,7 +306,7 @@ def _document(file: RuleFile, kind: RuleFileKind, house: House) -> Iterator[Faul
     assert kind.type is not None
     wanted = kind.type()
     data = {} if file.data is None else file.data
-    place = EntryPlace(file, ())  # faults of shape are given by the file as it is
+    place = EntryPlace(file, ())  # faults of shape are reported from the file as it is
     found = find_flaws(data, wanted)
     yield from (place._replace(label=_name_at(data, f.at)).field(f.code, f.at, f.problem, f.near) for f in found)
     sound = prune_flaws(data, wanted)

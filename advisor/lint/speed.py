@@ -35,7 +35,7 @@ def list_factor_names(house: House) -> set[str]:
         device = Device(
             index=0,
             name=accelerator.name,
-            vendor=accelerator.vendor,  # type: ignore[arg-type]  # an unknown one is reported of the entry
+            vendor=accelerator.vendor,  # type: ignore[arg-type]  # an unknown one is reported for the entry
             accelerator=accelerator.id,
             compute_capability=accelerator.compute_capability,
             gfx=accelerator.gfx,

@@ -46,7 +46,7 @@ class Device(Record, frozen=True, kw_only=True, omit_defaults=False):
     pcie_generation: int | None = None
     pcie_width: int | None = None
     driver_missing: bool = False  # the card is on the bus but nothing can drive it
-    visible: bool = True  # False: hidden by CUDA_VISIBLE_DEVICES and similar ones
+    visible: bool = True  # False: hidden by CUDA_VISIBLE_DEVICES and similar variables
     processes: int | None = None  # compute processes on it
     notes: tuple[str, ...] = ()
 
