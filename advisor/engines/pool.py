@@ -85,7 +85,8 @@ def memory(
     if too_many is not None:
         refusals.append(too_many[1])
     sure = [x for x in refusals if too_many is None or too_many[0] or x != too_many[1]]
-    fits = False if sure else None if refusals and verdict.fits else verdict.fits
+    reports = pool_messages.list_reported_failures(deployment, constants, used)
+    fits = False if sure else None if (refusals or reports) and verdict.fits else verdict.fits
     return MemoryEstimate(
         fits=fits,
         devices=tuple(rows),
@@ -95,7 +96,7 @@ def memory(
         sequences=deployment.sequences,
         basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
         not_modelled=_left_out(deployment, settings, constants),
-        warnings=(*refusals, *verdict.warnings, *pool_messages.list_notes(deployment, settings, used)),
+        warnings=(*refusals, *reports, *verdict.warnings, *pool_messages.list_notes(deployment, settings, used)),
         short=verdict.short,
         message=pool_messages.find_length_refusal(settings, plans, requests, [p.value for p in pools])
         if fits is False

@@ -10,7 +10,7 @@ from advisor.catalog.launch_types import Concepts
 from advisor.catalog.types import Engine
 from advisor.decoding import convert
 from advisor.errors import BadInput
-from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, Version
+from advisor.meanings import ONE_AT_LEAST, PUT_IN, AcceleratorId, FlagName, ModelType, QuantizationName, Version
 from advisor.memo import memoize_by_identity
 from advisor.memory.captured_graphs import CapturedGraphs
 from advisor.memory.paged_cache import PackedCacheType, StateBlocks
@@ -76,6 +76,17 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     source: str
 
 
+class ReportedFailure(Record, frozen=True, kw_only=True):
+    """A kind of deployment that somebody saw fail for another reason than memory: whether it runs is not known."""
+
+    formats: Annotated[tuple[QuantizationName, ...], ONE_AT_LEAST]
+    generation: int  # of the card: first number of the compute capability
+    since: Version
+    before: Version  # the first release in which it is known to run
+    said: str  # what was seen, in one sentence
+    source: str
+
+
 class LoraSlots(Record, frozen=True, kw_only=True):
     """What adapter slots hold; the flags and their defaults are concepts."""
 
@@ -101,7 +112,9 @@ class PoolConstants(Record, frozen=True, kw_only=True):
     captured_graphs: tuple[CapturedGraphs, ...] = ()  # those inside the budget, where they follow from what is captured
     outside_gib: Annotated[tuple[RangeGib, ...], ONE_AT_LEAST]  # CUDA context, NCCL, libraries; by ranks
     lora: LoraSlots | None = None
+    reported_failures: tuple[ReportedFailure, ...] = ()
     images_gib: RangeGib | None = None  # profiling of image inputs, models with a vision tower
+    in_use_from: Version | None = None  # oldest release that people still run; None = constants of one release only
     planner: Literal["groups", "plain"]  # how layers of several kinds share the cache
     block: int = 16  # tokens that the cache is handed out in
     wide_heads: WideHeads | None = None

@@ -10,6 +10,7 @@ from advisor.engines.base import get_setting
 from advisor.engines.parallel import TensorParallelRefusal
 from advisor.engines.pool_constants import PoolConstants
 from advisor.engines.pool_settings import PoolSettings
+from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memory.paged_cache import PagedCache
 from advisor.units import format_gib
@@ -80,6 +81,22 @@ def find_state_shortage(
     return None
 
 
+def list_reported_failures(deployment: Deployment, constants: PoolConstants, used: Sequence[Device]) -> list[str]:
+    """What was seen to fail in the stated release, on such a card, in this weight format."""
+    version = deployment.engine_version
+    if version is None:
+        return []
+    generations = {(x.compute_capability or "").split(".")[0] for x in used}
+    return [
+        f"{x.said} ({x.source}): whether this runs is not known"
+        for x in constants.reported_failures
+        if deployment.quantization in x.formats
+        and str(x.generation) in generations
+        and is_before(version, x.before)
+        and not is_before(version, x.since)
+    ]
+
+
 def _floor(share: float) -> str:
     return f"{int(share * 100) / 100:g}"
 
@@ -89,6 +106,8 @@ def list_notes(deployment: Deployment, settings: PoolSettings, used: Sequence[De
     out = []
     if not settings.length_given:
         out.append(f"no context length given: {settings.length} tokens, the model's trained context")
+    if settings.oldest_version is not None:
+        out.append(f"no engine version given: bounds cover releases {settings.oldest_version} to {settings.version}")
     if deployment.sequences > settings.sequences * settings.dp:
         limit = settings.sequences * settings.dp
         out.append(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -10,19 +9,16 @@ import msgspec
 from advisor.catalog.types import Quantization
 from advisor.deployment import Correction, Deployment
 from advisor.engines import fitting
-from advisor.engines.base import get_integer
-from advisor.engines.pool_constants import GIB, ActivationPeak, PoolConstants, RangeGib
+from advisor.engines.pool_constants import GIB, ActivationPeak, PoolConstants
+from advisor.engines.pool_overheads import Bounds, join_bounds, list_parts
 from advisor.engines.pool_settings import PoolSettings
-from advisor.engines.versions import pick_version
+from advisor.engines.versions import list_open
 from advisor.errors import BadInput
-from advisor.machines.types import Device
 from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, checkpoint_weights, hf_weights, paged_cache
-from advisor.memory.captured_graphs import size_graphs
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.paged_cache import PagedCache, StateBlocks
-from advisor.memory.rotary_tables import size_rotary_tables
 from advisor.memory.weight_padding import expert_growth, pick_tiles
 from advisor.models.native import native_format
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
@@ -165,24 +161,9 @@ def size_ranks(
     weights = _with_extras(
         deployment, settings, constants, quantization, _weights(deployment, settings, constants, quantization)
     )
-    peak = pick_version(constants.activation, settings.version)
-    value = (
-        activation_bytes(deployment.model, settings, peak)
-        if deployment.model.layout is not None
-        else 0.03 * weights.stages[0]
-    )  # assumed: no width known
-    outside = list_overheads(constants, settings, fitting.used_devices(deployment))[0]
-    parts = [(outside.low, outside.value, outside.high), (size_rotary_tables(deployment.model) / GIB,) * 3]
-    graphs = [x for x in constants.graphs_gib if settings.sequences >= x.from_sequences]
-    if graphs and not settings.eager:
-        most = max(x.from_sequences for x in graphs)
-        graph = pick_version([x for x in graphs if x.from_sequences == most], settings.version)
-        parts.append((graph.low, graph.value, graph.high))
-    if constants.captured_graphs and not settings.eager:
-        parts.append(_captured(deployment, settings, constants))
-    if constants.images_gib is not None and deployment.model.vision is not None and not settings.text_only:
-        images = constants.images_gib
-        parts.append((images.low, images.value, images.high))
+    peaks = list_open(constants.activation, settings.version, settings.oldest_version)
+    activation = join_bounds([_bound_activation(deployment.model, settings, peak, weights) for peak in peaks])
+    parts = list_parts(deployment, settings, constants)
     low, usual, high = (
         (1.0, 1.0, 1.0)
         if _from_files(deployment, quantization)
@@ -191,7 +172,7 @@ def size_ranks(
     made = RankBytes(
         weights=weights,
         weights_range=(low / usual, high / usual),
-        activation=(int(value * peak.low), int(value), int(value * peak.high)),
+        activation=(int(activation[0]), int(activation[1]), int(activation[2])),
         overhead=(
             int(sum(low for low, _, _ in parts) * GIB),
             int(sum(value for _, value, _ in parts) * GIB),
@@ -199,6 +180,12 @@ def size_ranks(
         ),
     )
     return made if deployment.correction is None else correct_sizes(made, deployment.correction)
+
+
+def _bound_activation(model: Model, settings: PoolSettings, peak: ActivationPeak, weights: RankWeights) -> Bounds:
+    """Bytes of the peak; of a model whose widths are not known a share of its weights (assumed)."""
+    value = activation_bytes(model, settings, peak) if model.layout is not None else 0.03 * weights.stages[0]
+    return value * peak.low, value, value * peak.high
 
 
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
@@ -220,31 +207,6 @@ def correct_sizes(sizes: RankBytes, correction: Correction) -> RankBytes:
         activation=(sizes.activation[1],) * 3,
         overhead=(value - LEFT_OPEN, value, value + LEFT_OPEN),
     )
-
-
-def list_overheads(constants: PoolConstants, settings: PoolSettings, devices: Sequence[Device]) -> tuple[RangeGib, ...]:
-    """What lies outside the allocator: rows that hold for the deployment, the one that says most of it first."""
-    unified = any(x.unified for x in devices)
-    known = [float(x.compute_capability) for x in devices if x.compute_capability]
-    kinds: dict[tuple[bool, int, float], list[RangeGib]] = {}
-    for row in constants.outside_gib:
-        if row.unified <= unified and settings.tp >= row.from_ranks and min(known, default=0) >= row.from_capability:
-            kinds.setdefault((row.unified, row.from_ranks, row.from_capability), []).append(row)
-    return tuple(pick_version(kinds[k], settings.version) for k in sorted(kinds, reverse=True))
-
-
-def _captured(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[float, float, float]:
-    """(low, value, high) GiB of captured graphs of a rank."""
-    lay = deployment.model.layout
-    first = next(iter(fitting.used_devices(deployment)), None)
-    capability = float(first.compute_capability) if first and first.compute_capability else 0.0
-    asked = get_integer(deployment.settings, "max-cudagraph-capture-size", least=0)
-    layers = -(-(lay.n_layers if lay is not None else LAYERS_ASSUMED) // settings.pp)
-    graphs = pick_version(constants.captured_graphs, settings.version)
-    return size_graphs(graphs, layers, settings.sequences, capability, asked)
-
-
-LAYERS_ASSUMED = 40  # of a model whose layers are not known
 
 
 def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> float:

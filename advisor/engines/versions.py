@@ -32,6 +32,16 @@ def is_before(version: str, other: str) -> bool:
     return bool(mine and its) and version.startswith("b") == other.startswith("b") and mine < its
 
 
+def list_open(values: Sequence[V], version: str | None, oldest: str | None) -> tuple[V, ...]:
+    """Entries that may hold: the one for a version, last; before it, where `oldest` is given, those of all releases
+    from `oldest` on."""
+    chosen = pick_version(values, version)
+    if oldest is None:
+        return (chosen,)
+    in_use = [v for v in values if v.before is None or version_key(v.before) > version_key(oldest)]
+    return (*(v for v in in_use if v is not chosen), chosen)
+
+
 def pick_version(values: Sequence[V], version: str | None) -> V:
     """The entry for a version; the newest when the version is unknown (callers say which version they assume)."""
     bounded = sorted((v for v in values if v.before), key=lambda v: version_key(v.before or ""))

@@ -191,13 +191,8 @@ def _layer(name: str) -> int | None:
 @memoize_by_identity
 def weights_from_model(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`. Raises NoLayout, KeyError for a mix that is not known."""
-    note = None
-    known = mix
-    if mix.startswith("UD-"):
-        known = UD_BASE.get(mix, "")
-        if not known:
-            raise KeyError(mix)
-        note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
+    dynamic = mix.startswith("UD-")
+    known = UD_BASE.get(mix, mix.removeprefix("UD-"))
     all_tensors = gguf_tensors.list_file_tensors(model)
     kinds = gguf_mix.choose_types(model, known)
     weights = tuple(
@@ -213,9 +208,37 @@ def weights_from_model(model: Model, mix: str) -> GgufWeights:
         )
         for x, kind in zip(all_tensors, kinds, strict=True)
     )
-    return GgufWeights(weights=weights, exact=note is None, spread=UD_SPREAD if note else 0.0, note=note)
+    if not dynamic:
+        return GgufWeights(weights=weights, exact=True)
+    stated = _published_bytes(model, mix)
+    if stated is None:
+        note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
+        return GgufWeights(weights=weights, exact=False, spread=UD_SPREAD, note=note)
+    growth = stated / sum(w.file_bytes for w in weights)
+    note = f"{mix} is a vendor's own mix; sized by a published file of {stated / 2**30:.1f} GiB"
+    return GgufWeights(
+        weights=tuple(_grown(w, growth) for w in weights), exact=False, spread=PUBLISHED_SPREAD, note=note
+    )
 
 
+def _published_bytes(model: Model, mix: str) -> float | None:
+    """Bytes of a published file of this mix, without a projector, where a source states them."""
+    size = model.published.get(f"gguf:{mix}")
+    if size is None:
+        return None
+    whole = size.bytes or (size.gib * 2**30 if size.gib else size.gb * 1e9 if size.gb else None)
+    if whole is None or (size.with_mmproj and model.vision is None):
+        return None
+    return whole - (2 * model.vision.params if size.with_mmproj and model.vision else 0)
+
+
+def _grown(weight: TensorWeight, growth: float) -> TensorWeight:
+    return replace(
+        weight, file_bytes=round(weight.file_bytes * growth), device_bytes=round(weight.device_bytes * growth)
+    )
+
+
+PUBLISHED_SPREAD = 0.02  # publishers replace their files, and projectors are taken as 16 bit; assumed
 # Vendors' dynamic mixes: the listed mix is the nearest published size (models.md: UD-Q4_K_XL 4.63 to 6.46 bits)
 UD_SPREAD = 0.1
 UD_BASE = {

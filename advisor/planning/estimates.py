@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Estimate, MemoryEstimate
 from advisor.engines.unknown_settings import describe_unknown_settings
@@ -28,6 +30,8 @@ def answer_request(
     """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
     setting that the engine does not have, which is a warning otherwise."""
     deployment, notes = resolve_request(request, rules, machines)
+    if request.engine_version is None:  # the other commands mean the newest, which they install or pull
+        deployment = msgspec.structs.replace(deployment, any_release=True)
     unknown = describe_unknown_settings(request.settings, rules.engine(deployment.engine), rules)
     if unknown and strict:
         raise BadInput("; ".join(unknown))

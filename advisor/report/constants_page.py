@@ -44,6 +44,8 @@ HOW = {
     "graphs_gib": "`[]` where it captures no graphs; else the log at start, or low 0, value 0.3, high 1",
     "outside_gib": "what the device holds beyond the budget, by nvidia-smi; else low 0.1, value 0.4, high 1",
     "outside_gib[].from_ranks": "leave out in one row at least",
+    "in_use_from": "leave out where constants hold for one release only",
+    "reported_failures": "leave out; else what was seen to fail, with its source",
     "planner": "`plain`; `groups` only where the cache is planned as vLLM plans it",
     "block": "leave out (16), unless its documentation says",
     "state_bytes": "leave out (2)",

@@ -84,6 +84,8 @@ def compare_row(row: TableRow, rules: Catalog) -> RowComparison | None:
     if request is None:
         return None
     deployment, _ = resolve_request(request, rules)
+    if request.engine_version is None:
+        deployment = msgspec.structs.replace(deployment, any_release=True)
     memory_estimate = estimate(deployment, rules)
     ran = row["outcome"] in ("ok", "")
     pool = weights = inside = None

@@ -9,6 +9,7 @@ import commands
 import pytest
 
 import advisor
+from advisor.catalog import catalog
 
 FITS = "vllm serve Qwen/Qwen3-4B --max-model-len 4096\n"
 BIG = "vllm serve meta-llama/Llama-3.3-70B-Instruct --max-model-len 4096\n"
@@ -65,6 +66,7 @@ def test_verdict_is_the_estimators(tmp_path: Path) -> None:
         {
             "model": "Qwen/Qwen3-8B",
             "engine": "vllm",
+            "engine_version": catalog().engine("vllm").version,  # an unpinned command starts the newest
             "hardware": "1x RTX 4090",
             "settings": {"max-model-len": 8192, "gpu-memory-utilization": 0.9},
         }

@@ -105,6 +105,35 @@ def test_unknown_mix_is_a_key_error_and_dynamic_mixes_are_said_to_be_estimates()
     assert dynamic.note
 
 
+def test_a_vendor_s_mix_has_the_size_that_a_loader_stated_of_its_file() -> None:
+    """Llama-4-Scout's file of 57.728 GiB (llama-bench): every tensor alike, as nobody knows which are wider."""
+    model = RULES.find_model("meta-llama/Llama-4-Scout-17B-16E-Instruct")
+    stated = gguf_weights.weights_from_model(model, "UD-Q4_K_XL")
+    plain = gguf_weights.weights_from_model(model, "Q4_K_M")
+    assert stated.file_bytes == pytest.approx(57.728 * 2**30, rel=1e-6)
+    assert not stated.exact
+    assert 0 < stated.spread < 0.05
+    pairs = [(a.file_bytes, b.file_bytes) for a, b in zip(stated.weights, plain.weights, strict=True)]
+    shares = [a / b for a, b in pairs if b > 10**6]
+    assert max(shares) - min(shares) < 1e-6
+    assert "57.7 GiB" in (stated.note or "")
+
+
+def test_stated_sizes_of_two_sources_agree() -> None:
+    """A list of downloads has 23.3 GB with the projector, llama-bench stated 21.27 GiB of the file without."""
+    model = RULES.find_model("Qwen/Qwen3.6-35B-A3B")
+    stated = gguf_weights.weights_from_model(model, "UD-Q4_K_XL")
+    assert stated.file_bytes == pytest.approx(21.27 * 2**30, rel=stated.spread)
+
+
+def test_dynamic_mixes_without_a_name_of_their_own_are_their_plain_mix() -> None:
+    model = RULES.find_model("Qwen/Qwen3-8B")
+    named = gguf_weights.weights_from_model(model, "UD-Q3_K_S")
+    assert named.file_bytes == gguf_weights.weights_from_model(model, "Q3_K_S").file_bytes
+    assert not named.exact
+    assert named.spread == gguf_weights.UD_SPREAD
+
+
 def test_every_mix_gives_more_bytes_than_one_with_fewer_bits() -> None:
     model = RULES.find_model("meta-llama/Llama-3.1-8B-Instruct")
     size = {m: gguf_weights.weights_from_model(model, m).file_bytes for m in BASE if m != "MXFP4_MOE"}
