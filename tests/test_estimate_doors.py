@@ -95,7 +95,7 @@ def test_a_deployment_and_a_request_answer_alike() -> None:
     one, other = advisor.estimate(d).to_dict(), advisor.estimate(asked).to_dict()
     assert other["warnings"] == [*notes, *one["warnings"]]
     assert {**one, "warnings": []} == {**other, "warnings": []}
-    assert advisor.estimate(EstimateRequest(**GOOD)).to_dict() == other
+    assert advisor.estimate(EstimateRequest(**asked)).to_dict() == other
 
 
 @pytest.mark.parametrize("request_", [{**GOOD, "id": object()}, {**GOOD, "settings": {"a": {1j}}}, 7, "70B"])

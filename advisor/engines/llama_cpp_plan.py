@@ -12,8 +12,8 @@ from msgspec import structs
 
 from advisor.deployment import Basis, Deployment
 from advisor.engines import drafts, fitting
-from advisor.engines.base import get_flag, get_setting
 from advisor.engines.llama_cpp_constants import LlamaConstants
+from advisor.engines.llama_cpp_extras import list_extras
 from advisor.engines.llama_cpp_scratch import plan_scratch, uses_windows
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
 from advisor.engines.llama_cpp_weights import list_borrowed, place_weights
@@ -44,6 +44,7 @@ class AllocationPlan(Record, frozen=True, kw_only=True):
     cache: dict[int, int]
     state: dict[int, int]  # recurrent state, and what a CUDA buffer adds behind quantised cells
     compute: dict[int, int]
+    encoder: dict[int, tuple[int, int, int]]  # scratch of the image encoder: low, value, high
     where: tuple[int, ...]  # device of each layer, output last
     cells: ggml_cache.CacheCells
     bytes_per_token: float  # of the layers that grow, all devices together
@@ -101,13 +102,10 @@ def plan_allocation(
     repacked, more = _repacked(deployment, settings, constants, weights, has_output_matrix(model))
     if repacked is not None:
         placed[HOST] = repacked.mapped + repacked.repacked
-    projector = projector_bytes(deployment)
-    if projector:
-        at = 0 if devices and not get_flag(deployment.settings, "no-mmproj-offload") else HOST
-        placed[at] = placed.get(at, 0) + projector
-        notes.append("scratch of the image encoder")
-    elif projector is None or deployment.model.vision is not None:
-        notes.append("image projector (mmproj)")
+    extras = list_extras(deployment, where, settings.flash, bool(devices))
+    for at, size in extras.weights.items():
+        placed[at] = placed.get(at, 0) + size
+    notes += extras.notes
     if rows.indexed:
         notes.append("the sparse-attention index cache")
     if rows.other:
@@ -132,6 +130,7 @@ def plan_allocation(
         cache=cache,
         state=state,
         compute=compute,
+        encoder=extras.scratch,
         where=where,
         cells=cells,
         bytes_per_token=float(per_token),
@@ -235,16 +234,6 @@ def count_file_bytes(model: Model, quantization: str, whole: bool) -> int:
         raise BadInput(f"{model.id} in {quantization}: its tensors are not known") from None
     sums = gguf_weights.sum_running(weights)
     return weights.file_bytes if whole else sums.device[-1] + sums.expert_device[-1]
-
-
-def projector_bytes(deployment: Deployment) -> int | None:
-    """Bytes of the projector that `--mmproj` loads: the file's, else 16 bit a parameter; 0 without, None unknown."""
-    path = get_setting(deployment.settings, "mmproj", "mm")
-    if path is None:
-        return 0
-    if Path(str(path)).is_file():
-        return sum(x.file_bytes for x in gguf_weights.weights_from_file(Path(str(path))).weights)
-    return None if deployment.model.vision is None else 2 * deployment.model.vision.params
 
 
 def _shares(deployment: Deployment) -> tuple[float, ...]:
