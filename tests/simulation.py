@@ -18,11 +18,14 @@ class Arrival(NamedTuple):
     at: float
     prompt: int
     output: int
+    cached: int = 0  # tokens of the prompt that were read elsewhere
+    asked_at: float | None = None  # by the user, where that was earlier
 
 
 class Served(NamedTuple):
     ttft_s: float
     tpot_s: float
+    request: Arrival
 
 
 class _Running:
@@ -31,7 +34,7 @@ class _Running:
     def __init__(self, request: Arrival) -> None:
         self.request = request
         self.left_prompt, self.left_output = request.prompt, max(1, request.output)
-        self.tokens = request.prompt + request.output
+        self.tokens = request.prompt + request.output + request.cached
         self.first_at = self.last_at = 0.0
 
 
@@ -61,7 +64,7 @@ class Copy:
     def _admit(self) -> None:
         held = sum(r.tokens for r in self.running)
         while self.queue and len(self.running) < self.most_running:
-            wanted = self.queue[0].prompt + self.queue[0].output
+            wanted = self.queue[0].prompt + self.queue[0].output + self.queue[0].cached
             if self.running and held + wanted > self.cache_tokens:
                 break
             held += wanted
@@ -89,7 +92,8 @@ class Copy:
         for r in [r for r in self.running if not r.left_prompt and r.left_output <= 0]:
             self.running.remove(r)
             n = max(1, r.request.output - 1)
-            self.served.append(Served(r.first_at - r.request.at, (r.last_at - r.first_at) / n))
+            asked = r.request.at if r.request.asked_at is None else r.request.asked_at
+            self.served.append(Served(r.first_at - asked, (r.last_at - r.first_at) / n, r.request))
 
 
 def simulate(arrivals: Sequence[Arrival], copies: Sequence[Copy]) -> list[Served]:
@@ -103,3 +107,24 @@ def simulate(arrivals: Sequence[Arrival], copies: Sequence[Copy]) -> list[Served
     for copy in copies:
         copy.advance(float("inf"))
     return [s for c in copies for s in c.served]
+
+
+def simulate_split(
+    arrivals: Sequence[Arrival], readers: Sequence[Copy], writers: Sequence[Copy], handover_s: float
+) -> list[Served]:
+    """What every request saw where some servers read prompts and others write: the cache of a prompt that was read is
+    handed over (`handover_s` for each of its tokens), and a writer makes all tokens of the answer."""
+    outputs = {a: a.output for a in arrivals}
+    whole = {a._replace(output=1): a for a in arrivals}
+    assert len(whole) == len(outputs) == len(arrivals)  # no two are alike in time and prompt
+    handed = [
+        Arrival(
+            s.request.at + s.ttft_s + handover_s * s.request.prompt,
+            1,
+            whole[s.request].output,
+            s.request.prompt,
+            s.request.at,
+        )
+        for s in simulate(list(whole), readers)
+    ]
+    return simulate(sorted(handed), writers)

@@ -33,9 +33,14 @@ class GrowthStep(Record, frozen=True, kw_only=True):
 
 
 def find_growth_steps(
-    deployment: Deployment, facts: Mapping[str, Any], guide: Guide, decision: Decision, rules: Catalog
+    deployment: Deployment,
+    facts: Mapping[str, Any],
+    guide: Guide,
+    decision: Decision,
+    rules: Catalog,
+    cards: int | None = None,
 ) -> tuple[GrowthStep, ...]:
-    """Users, context and model size at which the deployment ends, and what follows it.
+    """Users, context and model size at which the deployment ends, and what follows it. `cards`: those of all copies.
 
     Limits are asked of the estimator (it surely fits at the limit, and is not sure one step beyond); the next engine is
     the guide's answer for more users.
@@ -58,7 +63,7 @@ def find_growth_steps(
     context = None if steps is None else max(CONTEXT_STEP * steps, length)
     out = list(_engine_steps(deployment, facts, guide, decision, users))
     if users is not None and users < MOST_USERS:
-        out.append(GrowthStep(what="users", limit=users, then=_more_users(deployment)))
+        out.append(GrowthStep(what="users", limit=users, then=_more_users(deployment, cards)))
     if context is not None and context < (deployment.model.max_context or 2**31):
         out.append(GrowthStep(what="context", limit=context, then=_more_context(deployment)))
     elif deployment.model.max_context:
@@ -158,11 +163,10 @@ def _next_engine(
     return None, None
 
 
-def _more_users(deployment: Deployment) -> str:
+def _more_users(deployment: Deployment, cards: int | None) -> str:
     """What holds more requests than these cards do."""
-    if deployment.machine is not None and len(deployment.machine.usable_devices) > (
-        deployment.device_count or len(deployment.machine.usable_devices)
-    ):
+    there = len(deployment.machine.usable_devices) if deployment.machine is not None else 0
+    if there > (cards or deployment.device_count or there):
         return "the unused cards (data or tensor parallel)"
     if deployment.kv_cache_type.k == "auto":
         return "8-bit KV cache, second machine"

@@ -34,12 +34,12 @@ from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.facts import FactValue
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Guide, Reason
-from advisor.deployment import Workload
+from advisor.deployment import Deployment, Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.freshness import current_day, find_stale_note
 from advisor.models.types import Model
-from advisor.planning.layouts import list_servers
+from advisor.planning.disaggregation import list_plan_servers
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.types import Plan
 
@@ -149,7 +149,9 @@ def _advice(
         growth=()
         if chosen is None or chosen.deployment is None
         else describe_growth_steps(
-            find_growth_steps(chosen.deployment, guide_result.facts, guide, guide_result.decision, rules),
+            find_growth_steps(
+                chosen.deployment, guide_result.facts, guide, guide_result.decision, rules, _count_cards(chosen)
+            ),
             chosen.deployment,
         ),
     )
@@ -184,7 +186,6 @@ def _ranked(
 ) -> RankedDeployment:
     from advisor import engines
     from advisor.render import list_targets
-    from advisor.render.copies import render_commands
     from advisor.render.quick_start import make_quick_start
 
     decided = engines.decide_settings(plan.deployment, rules.engines(), plan.quantization)
@@ -195,8 +196,9 @@ def _ranked(
     use = str(guide_result.facts.get("workload.use_case") or "chat")
     prominent = position < 4 or entry.id in guide_result.decision.engines
     has_command = shown and prominent and "command" in list_targets(entry.id, rules)
-    servers = list_servers(plan.deployment, plan.layout, plan.servers, entry.port or 8000)
-    quick = make_quick_start(servers[0], rules) if has_command else None
+    servers = list_plan_servers(plan, entry)
+    first = msgspec.structs.replace(servers[0], port=plan.deployment.port) if plan.layout.prefill else servers[0]
+    quick = make_quick_start(first, rules) if has_command else None
     return RankedDeployment(
         engine=entry.id,
         engine_name=entry.name,
@@ -205,7 +207,7 @@ def _ranked(
         quantization=plan.quantization.id,
         settings={d.name: d.value for d in decided},
         because={d.name: d.because for d in decided},
-        command=render_commands(servers, rules, plan.layout.nodes, alike=plan.servers > 1) if has_command else None,
+        command=_render_commands(servers, plan, entry, rules) if has_command else None,
         install=quick.install if quick else None,
         test=quick.test if quick else None,
         memory=plan.memory,
@@ -223,11 +225,27 @@ def _ranked(
         copies=plan.copies,
         servers=plan.servers,
         layout=plan.layout,
+        prefill=plan.prefill,
         starts=plan.starts,
         holds=plan.holds,
         on_time=plan.on_time,
         targets=_targets(search.workload, plan),
     )
+
+
+def _render_commands(servers: list[Deployment], plan: Plan, entry: Engine, rules: Catalog) -> str:
+    if plan.layout.prefill:
+        from advisor.render.roles import render_role_commands
+
+        return render_role_commands(servers, plan.layout.prefill, plan.deployment.port or entry.port or 8000, rules)
+    from advisor.render.copies import render_commands
+
+    return render_commands(servers, rules, plan.layout.nodes, alike=plan.servers > 1)
+
+
+def _count_cards(chosen: RankedDeployment) -> int | None:
+    """Cards of all copies on one node; None where they are not told."""
+    return len(chosen.layout.devices) or None if chosen.layout is not None else None
 
 
 def _targets(workload: Workload, plan: Plan) -> TargetAnswer | None:

@@ -112,6 +112,7 @@ class RankedDeployment(Record, frozen=True, kw_only=True):
     copies: int = 1  # equal copies, the engine's own data parallel included; `speed` is the whole plan's
     servers: int = 1  # of these, servers of their own behind a router
     layout: CardLayout | None = None
+    prefill: Deployment | None = None  # a server that reads prompts only, where `deployment` writes the answers
     starts: bool | None = None
     holds: Holds | None = None
     on_time: bool | None = None  # whether the targets are met

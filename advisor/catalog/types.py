@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from advisor.catalog.launch_types import Concepts, EngineStart, Installation, Recognition, ServerSelfReport, SpeedTraits
+from advisor.catalog.launch_types import (
+    Concepts,
+    Disaggregation,
+    EngineStart,
+    Installation,
+    Recognition,
+    ServerSelfReport,
+    SpeedTraits,
+)
 from advisor.catalog.speed_figure_types import SpeedFigures
 from advisor.catalog.startup_log_types import StartupLogTable
 from advisor.catalog.tensor_parallel_types import PipelineParallel, TensorParallel
@@ -309,6 +317,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     loads_on_request: bool = False  # its server is given the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
+    disaggregation: Disaggregation | None = None  # None = it has none, or its commands are not known
     tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
     pipeline_parallel: PipelineParallel | None = None  # None = what it refuses is not known
     memory: dict[str, object] = {}  # constants of the engine's memory behaviour, read by its module or its family's

@@ -102,11 +102,16 @@ def command(**given: Any) -> int:
 
 def _copies(advice: Any, deployment: Any, given: dict[str, Any], rules: Any) -> Any:
     """Files of several equal servers and the router before them."""
-    from advisor.planning.layouts import list_servers, share_devices
+    from advisor.planning.disaggregation import list_plan_servers
+    from advisor.planning.layouts import share_devices
     from advisor.render.copies import render_copies
+    from advisor.render.roles import render_roles
 
     chosen, port = advice.chosen, given["port"] or rules.engine(deployment.engine).port or 8000
-    servers = list_servers(deployment, chosen.layout, chosen.servers, port)
+    servers = list_plan_servers(chosen, rules.engine(deployment.engine), deployment, port)
+    if chosen.layout.prefill:
+        target = "command" if given["target"] == "all" else given["target"]
+        return render_roles(servers, chosen.layout.prefill, target, rules, port, advice.workload)
     target = "compose" if given["target"] == "all" else given["target"]
     devices = share_devices(chosen.layout, chosen.servers)
     return render_copies(servers, devices, target, rules, port, advice.workload)
@@ -183,7 +188,7 @@ def _resident(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tup
 
     advice = _advice({**given, "model": wanted[0]}, rules, wanted[1:])
     ranked = [advice.chosen, *advice.chosen.also] if advice.chosen is not None else []
-    if len(ranked) < len(wanted) or any(x.deployment is None or x.copies > 1 for x in ranked):
+    if len(ranked) < len(wanted) or any(x.deployment is None or x.servers > 1 or x.copies > 1 for x in ranked):
         click.echo(f"advise: {next(iter(advice.warnings), 'they do not fit together')}", err=True)
         return None
     port = given["port"]

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
 import msgspec
 
-from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
+from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines import capacity
 from advisor.engines.flag_tables import find_largest_value
 from advisor.engines.flags import find_own_flag
-from advisor.planning import objective
+from advisor.machines.types import Machine
+from advisor.planning import disaggregation, objective
 from advisor.planning.candidates import make_base
 from advisor.planning.layouts import copy_unit, count_copy_nodes, list_card_sets, list_units, with_settings
 from advisor.planning.objective import SizedUnit
@@ -29,6 +31,9 @@ from advisor.planning.trial import (
     note_failure,
 )
 from advisor.planning.types import CardLayout, Plan
+from advisor.speed.estimator import estimate_speed
+from advisor.speed.load import RequestLoad
+from advisor.speed.rates import link_gbs
 
 
 def plan_attempt(trial: Trial) -> Plan | None:
@@ -95,6 +100,10 @@ def _arrange(trial: Trial, base: Deployment) -> Plan | None:
     best = objective.choose_arrangement(
         found.sure, cards, machine.nodes, search.traffic, targets, priority, factors, rate
     )  # fmt: skip
+    if best is None or best.on_time is False:
+        split = _split_roles(trial, machine, found.sure, targets)
+        if split is not None:
+            return finish_split(trial, split)
     if best is not None:
         return finish_arrangement(trial, best)
     if found.unsure is not None:
@@ -102,6 +111,42 @@ def _arrange(trial: Trial, base: Deployment) -> Plan | None:
     if found.failed is not None:
         note_failure(trial, *found.failed)
     return None
+
+
+def _split_roles(
+    trial: Trial, machine: Machine, sized: Sequence[SizedUnit], targets: objective.Targets
+) -> disaggregation.Split | None:
+    """Servers for prompts and servers for answers that meet named targets, where the engine has them and one node."""
+    cards = machine.usable_devices
+    if not targets.named or trial.tools.entry.disaggregation is None or machine.nodes > 1 or len(cards) < 2:
+        return None
+    link = None if machine.interconnect is None else "nvlink" in machine.interconnect
+    gbs = link_gbs(cards[0], trial.tools.rules, link)[0]
+
+    def rate(unit: SizedUnit, load: RequestLoad) -> SpeedEstimate | None:
+        return estimate_speed(unit.unit.deployment, unit.memory, trial.tools.rules, load)
+
+    same = load_plan_rules(trial.tools.rules).same
+    return disaggregation.choose_split(sized, len(cards), trial.search.traffic, targets, gbs, same, rate)
+
+
+def finish_split(trial: Trial, split: disaggregation.Split) -> Plan:
+    """The chosen split as a plan. What it holds lies on the servers that write answers."""
+    traffic, tools = trial.search.traffic, trial.tools
+    machine = split.writer.unit.deployment.machine
+    assert machine is not None
+    each = -(-traffic.users // split.decode)
+    at_once = find_own_flag(tools.entry, "sequences")
+    most: dict[str, Setting] = {at_once: each} if at_once else {}
+    reader, deployment = (with_settings(s.unit.deployment, most) for s in (split.reader, split.writer))
+    one = ask(trial, deployment) or split.writer.memory
+    full = capacity.count_held(deployment, one, tools.inner, [capacity.RequestTokens(one.context_length)])[0] or 1
+    made = msgspec.structs.replace(deployment, sequences=max(1, min(each, full)))
+    devices = tuple(d.index for d in machine.usable_devices[: split.cards])
+    layout = msgspec.structs.replace(split.writer.unit.layout, devices=devices, prefill=split.prefill)
+    copy = PlannedCopy(made, ask(trial, made) or one, layout, split.speed, split.on_time, split.decode)
+    note = "prefill and decode on servers of their own: equal copies miss a target; no measurement is behind its times"
+    return make_plan(trial, copy)._replace(servers=split.prefill + split.decode, prefill=reader, notes=(note,))
 
 
 def finish_arrangement(trial: Trial, best: objective.Arrangement) -> Plan:

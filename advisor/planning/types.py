@@ -31,6 +31,7 @@ class CardLayout(Record, frozen=True, kw_only=True):
     data: int = 1
     expert: int = 1  # ranks that hold whole experts
     dp_attention: bool = False  # replicas attend for their own requests and share the experts
+    prefill: int = 0  # of the servers, those that read prompts only: the others write the answers
     nodes: int = 1
     devices: tuple[int, ...] = ()  # indices on the machine (of each node), all copies together
 
@@ -46,7 +47,8 @@ class Plan(NamedTuple):
     tried: tuple[TriedFormat, ...]
     added: tuple[str, ...] = ()  # what the guide says of the settings it added
     layout: CardLayout = CardLayout()
-    servers: int = 1  # equal servers behind a router
+    servers: int = 1  # servers behind a router, equal but for the roles of a split
+    prefill: Deployment | None = None  # one that reads prompts only, where `deployment` writes the answers
     starts: bool | None = True
     holds: Holds | None = None
     speed: SpeedEstimate | None = None  # of the whole plan under its traffic
@@ -54,8 +56,8 @@ class Plan(NamedTuple):
 
     @property
     def copies(self) -> int:
-        """Equal copies, the engine's own replicas included."""
-        return self.servers * (1 if self.layout.dp_attention else self.layout.data)
+        """Equal copies, the engine's own replicas included; of a split those that write answers."""
+        return (self.servers - self.layout.prefill) * (1 if self.layout.dp_attention else self.layout.data)
 
     @property
     def holds_all(self) -> bool:

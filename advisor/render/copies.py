@@ -35,7 +35,7 @@ def render_commands(servers: Sequence[Deployment], rules: Catalog, nodes: int = 
     return "\n".join([*lines, "wait"]) if len(lines) > 1 else render_command(servers[0], rules)
 
 
-def _ask_for_keys(servers: Sequence[Deployment], rules: Catalog) -> str:
+def ask_for_keys(servers: Sequence[Deployment], rules: Catalog) -> str:
     """Lines before commands whose servers other machines reach: without a key none starts. A key that is a flag stands
     in the command itself, which ends where it is missing."""
     lines: dict[str, None] = {}
@@ -69,7 +69,7 @@ def render_nodes_script(deployment: Deployment, nodes: int, rules: Catalog) -> L
     cases = _render_nodes(deployment, nodes, rules).split("# node ")[1:]
     body = "".join(f"{c.partition(chr(10))[0]})\n{c.partition(chr(10))[2].rstrip()}\n;;\n" for c in cases)
     text = "#!/bin/sh\n# One server over several nodes: run on each with HEAD (address of node 0) and NODE_RANK set.\n"
-    text += f"# {WRITTEN_BY}.\n{_ask_for_keys((deployment,), rules)}"
+    text += f"# {WRITTEN_BY}.\n{ask_for_keys((deployment,), rules)}"
     return LaunchFile(
         name="run.sh", content=f'{text}case "${{NODE_RANK:?0 on the first node}}" in\n{body}esac\n', executable=True
     )
@@ -108,7 +108,7 @@ def render_copies(
     if target == "command":
         first = render_files(servers[0], target, rules, work)[0]
         text = "#!/bin/sh\n# Equal servers side by side; put a router (nginx, LiteLLM) before their ports.\n"
-        text += f"# {WRITTEN_BY}.\n{_ask_for_keys(servers, rules)}"
+        text += f"# {WRITTEN_BY}.\n{ask_for_keys(servers, rules)}"
         return (LaunchFile(name=first.name, content=text + render_commands(servers, rules) + "\n", executable=True),)
     if target != "compose":
         raise BadInput(f"{len(servers)} equal servers: take --target command or compose, which writes a router, too")
@@ -130,9 +130,7 @@ def render_side_by_side(
     title = "Models side by side, each with its own share of the memory and its own port."
     if target == "command":
         first = render_files(models[0], target, rules, work)[0]
-        text = (
-            f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{_ask_for_keys(models, rules)}{render_commands(models, rules)}\n"
-        )
+        text = f"#!/bin/sh\n# {title}\n# {WRITTEN_BY}.\n{ask_for_keys(models, rules)}{render_commands(models, rules)}\n"
         return (LaunchFile(name=first.name, content=text, executable=True),)
     if target != "compose":
         raise BadInput(f"{len(models)} models side by side: take --target command or compose")

@@ -55,7 +55,9 @@ def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
         if holds.waiting:
             wait = f", about {format_seconds(holds.wait_s.value)} each" if holds.wait_s is not None else ""
             yield f"of {holds.asked:,} at once {holds.waiting:,} wait{wait}"
-    if ranked.copies > 1:
+    if ranked.prefill is not None:
+        yield describe_split(ranked)
+    elif ranked.copies > 1:
         own = "by the engine's own data parallel" if ranked.servers == 1 else "behind a router (LiteLLM, nginx, ...)"
         nodes = ranked.layout.nodes if ranked.layout and ranked.servers > 1 else 1
         cards = len(ranked.layout.devices) * nodes // ranked.copies if ranked.layout else 1
@@ -66,6 +68,14 @@ def describe_holding(ranked: RankedDeployment) -> Iterator[str]:
     if speed and (holds is None or not holds.asked == holds.typical == 1):
         yield speed
     yield from describe_targets(ranked)
+
+
+def describe_split(ranked: RankedDeployment) -> str:
+    """How many servers read prompts and how many write answers."""
+    reading = ranked.layout.prefill if ranked.layout is not None else 0
+    writing = ranked.servers - reading
+    read = "1 server reads prompts" if reading == 1 else f"{reading} servers read prompts"
+    return f"{read}, {writing} write{'s' if writing == 1 else ''} answers, behind a router of their own"
 
 
 def describe_targets(ranked: RankedDeployment) -> Iterator[str]:

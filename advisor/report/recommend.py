@@ -8,7 +8,13 @@ from typing import NamedTuple
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.deployment import DeviceMemory, Interval, MemoryEstimate
 from advisor.machines.types import Machine
-from advisor.report.plan_text import count_servers_of_node, describe_targets, format_seconds, list_command_lines
+from advisor.report.plan_text import (
+    count_servers_of_node,
+    describe_split,
+    describe_targets,
+    format_seconds,
+    list_command_lines,
+)
 from advisor.report.recommend_details import describe_all, describe_licences, describe_no_fit, summarise_machine
 from advisor.report.text import paint, wrap_text
 from advisor.units import GIB, format_rate, format_tokens
@@ -107,7 +113,7 @@ def _list_rows(advice: Advice, chosen: RankedDeployment) -> list[Row]:
         Row("Engine", (f"{chosen.engine_name}{version}", *chosen.reasons), 3, True),
         Row("Install", _install(advice.machine, chosen)),
         Row("Test", (chosen.test or "",), 1),
-        Row("Holds", (*_holds(chosen), _memory(chosen.memory), *_copies(chosen)), 3),
+        Row("Holds", (*_holds(chosen), *_split(chosen), _memory(chosen.memory), *_copies(chosen)), 3),
         Row("Speed", tuple(_speed(chosen)), 2),
         Row("Change", advice.growth, 3),
         Row("Else", tuple(_others(advice)), 3),
@@ -184,8 +190,13 @@ def _holds(chosen: RankedDeployment) -> Iterable[str]:
         yield f"{holds.waiting:,} of {holds.asked:,} wait{wait}"
 
 
+def _split(chosen: RankedDeployment) -> Iterable[str]:
+    if chosen.prefill is not None:
+        yield describe_split(chosen)
+
+
 def _copies(chosen: RankedDeployment) -> Iterable[str]:
-    if chosen.copies > 1:
+    if chosen.copies > 1 and chosen.prefill is None:
         own = "by the engine's own data parallel" if chosen.servers == 1 else "behind a router"
         yield f"{chosen.copies} equal copies {own}"
 

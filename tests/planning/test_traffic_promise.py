@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 import msgspec
 import pytest
-from simulation import Arrival, Copy, Served, simulate
+from simulation import Arrival, Copy, Served, simulate, simulate_split
 
 from advisor.advice.recommend import RecommendRequest, recommend
 from advisor.advice.types import RankedDeployment
 from advisor.catalog import catalog
-from advisor.deployment import Workload
+from advisor.deployment import Deployment, Workload
 from advisor.estimation import estimate, find_machine
 from advisor.planning.trace import TraceRequest, read_requests, summarise_requests
 from advisor.speed.efficiencies import load_speed_rules
@@ -67,15 +67,10 @@ def plan(question: Question, requests: list[TraceRequest]) -> RankedDeployment |
     return chosen if chosen is not None and chosen.targets is not None and chosen.targets.met else None
 
 
-def replay(chosen: RankedDeployment, requests: list[TraceRequest], question: Question, off: float) -> list[Served]:
-    """The trace on the plan, with every step `off` times as long as predicted."""
-    deployment, layout = chosen.deployment, chosen.layout
-    assert deployment is not None
-    assert layout is not None
-    assert chosen.holds is not None
+def make_copies(deployment: Deployment, count: int, requests: list[TraceRequest], off: float) -> list[Copy]:
+    """So many servers of a deployment, with every step `off` times as long as predicted."""
     flags = {k: v for k, v in deployment.settings.items() if k != "data-parallel-size"}
-    cards = len(layout.devices) // chosen.copies
-    one = msgspec.structs.replace(deployment, settings=flags, device_count=cards, sequences=1)
+    one = msgspec.structs.replace(deployment, settings=flags, sequences=1)
     memory = estimate(one, RULES)
     admitted = int(str(deployment.settings["max-num-seqs"]))
     mean = sum(r.prompt for r in requests) // len(requests)
@@ -93,12 +88,27 @@ def replay(chosen: RankedDeployment, requests: list[TraceRequest], question: Que
             steps[running] = 1 / speed.decode_tps.value
         return off * (steps[running] + tokens * reading)
 
-    copies = [Copy(step, admitted, memory.kv_cache.tokens or 10**9, 2048) for _ in range(chosen.copies)]
+    return [Copy(step, admitted, memory.kv_cache.tokens or 10**9, 2048) for _ in range(count)]
+
+
+def replay(chosen: RankedDeployment, requests: list[TraceRequest], question: Question, off: float) -> list[Served]:
+    """The trace on the plan, with every step `off` times as long as predicted."""
+    deployment, layout = chosen.deployment, chosen.layout
+    assert deployment is not None
+    assert layout is not None
+    assert chosen.holds is not None
     start = requests[0].at or 0.0
     arrivals = [
         Arrival(((r.at or 0.0) - start) / question.faster, max(1, r.prompt), max(1, r.output)) for r in requests
     ]
-    return simulate(arrivals, copies)
+    if chosen.prefill is not None:
+        readers = make_copies(chosen.prefill, layout.prefill, requests, off)
+        writers = make_copies(deployment, chosen.copies, requests, off)
+        return simulate_split(arrivals, readers, writers, 1e-5)
+    cards = len(layout.devices) // chosen.copies
+    return simulate(
+        arrivals, make_copies(msgspec.structs.replace(deployment, device_count=cards), chosen.copies, requests, off)
+    )
 
 
 @functools.cache
