@@ -73,15 +73,15 @@ def test_the_closed_line_answers_as_many_as_a_simulation(users: int, servers: in
         tokens = TokenSpread(mean=1000, p95=round(1000 * (1 + 1.645 * varied**0.5)))
         assert squared_variation(tokens) == pytest.approx(varied, abs=0.01)
         rate, wait = solve_closed(traffic(users, tokens, 101), servers, StageTimes(mean, 0.25, 0.05))
-        simulated, waited = simulate(users, servers, prompts, 0.25 + 100 * 0.05)
+        simulated, waited = simulate(users, servers, prompts, 0.25 + 101 * 0.05)
         assert rate == pytest.approx(simulated, rel=0.15)
-        assert rate * (wait + mean + 0.25 + 5) == pytest.approx(users, rel=1e-3)  # Little's law
+        assert rate * (wait + mean + 0.25 + 101 * 0.05) == pytest.approx(users, rel=1e-3)  # Little's law
         assert wait > 0.5 * waited
 
 
 def test_one_user_never_waits() -> None:
     rate, _ = solve_closed(traffic(1, TokenSpread(mean=1000, p95=1000), 11), 8, StageTimes(0.5, 0.1, 0.04))
-    assert rate == pytest.approx(1 / (0.5 + 0.1 + 10 * 0.04), rel=0.01)
+    assert rate == pytest.approx(1 / (0.5 + 0.1 + 11 * 0.04), rel=0.01)
 
 
 def test_no_more_is_read_than_the_servers_can() -> None:
