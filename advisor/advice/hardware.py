@@ -19,7 +19,15 @@ from advisor.advice.hardware_candidate import (
 from advisor.advice.hardware_costs import find_break_even, find_power_cost
 from advisor.advice.hardware_notes import describe_here, list_notes
 from advisor.advice.hardware_picks import drop_spare_cards, name_picks
-from advisor.advice.hardware_types import Ask, Axis, BudgetRules, HardwareAdvice, HardwareOption, RejectedHardware
+from advisor.advice.hardware_together import describe_resident, place_models, search_other
+from advisor.advice.hardware_types import (
+    Ask,
+    Axis,
+    BudgetRules,
+    HardwareAdvice,
+    HardwareOption,
+    RejectedHardware,
+)
 from advisor.advice.price_list import DeviceOffer, convert_offer_price
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
@@ -50,6 +58,7 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
     usual = min(load_workload_defaults(rules).context[request.workload.use_case], found.model.max_context or 2**31)
     context = whole_context(request.workload.context, found.model.max_context)
     search = HardwareSearch(request, found, context or usual, rules, budget_rules)
+    search.others = tuple(search_other(name, request, rules, budget_rules) for name in request.others)
     options: list[HardwareOption] = []
     rejected: list[RejectedHardware] = []
     for axis in _axes(request):
@@ -75,6 +84,7 @@ def find_hardware(request: Ask, rules: Catalog, today: datetime.date | None = No
         beyond=tuple(_beyond(search)) if not any(o.fits for o in options) else (),
         here=describe_here(search) if request.machine is not None else None,
         notes=tuple(dict.fromkeys(notes)),
+        others=tuple(s.found.model.id for s in search.others),
         named=name_picks(options[:MOST_SHOWN]),
     )
 
@@ -108,7 +118,7 @@ def _axis(search: HardwareSearch, axis: Axis) -> tuple[list[HardwareOption], lis
                 names = names * longest  # one format, whatever the step
             elif len(names) == 1 or step >= len(names):
                 continue
-            result = search.place(offer, n, names[step])
+            result = place_models(search, offer, n, names[step], axis)
             if isinstance(result, HardwareRejection):
                 bad[offer.accelerator, n] = _refusal(search, offer, n, axis, result)
                 continue
@@ -241,6 +251,7 @@ def _option(
         maturity=maturity.words if maturity else "how far software is on this vendor's hardware is not known",
         needs=host.words if host else "a host that takes this form; not known in detail",
         why=tuple(dict.fromkeys(why)),
+        also=tuple(describe_resident(c) for c in candidate.also),
     )
 
 
@@ -269,7 +280,7 @@ def _beyond(search: HardwareSearch) -> Iterator[str]:
             if limit is None or cost <= limit.amount:
                 continue
             for name in _formats(search, offer, n, axis)[-1:]:
-                result = search.place(offer, n, name) if name else None
+                result = place_models(search, offer, n, name, axis) if name else None
                 if isinstance(result, HardwareCandidate) and result.memory.fits:
                     per = "" if axis == "buy" else " a month"
                     what = _name(search.rules.accelerators()[offer.accelerator], n, offer)

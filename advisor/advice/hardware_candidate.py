@@ -38,6 +38,7 @@ class HardwareCandidate(NamedTuple):
     engine: Engine
     why: tuple[str, ...]
     plan: Plan
+    also: tuple[HardwareCandidate, ...] = ()  # of the other models that stay loaded next to it
 
 
 class HardwareRejection(NamedTuple):
@@ -57,6 +58,7 @@ class HardwareSearch:
         self.guide = load_main_guide(rules)
         work = msgspec.structs.replace(request.workload, context=context)
         self.traffic = read_traffic(work, found.model.max_context, rules)
+        self.others: tuple[HardwareSearch, ...] = ()  # of the models that stay loaded next to it
         self.engine_asked = rules.engine(request.engine) if request.engine else None
         self._machines: dict[tuple[str, int, float | None], Machine] = {}
         self._facts: dict[tuple[str, int, float | None], dict[str, Any]] = {}
@@ -136,10 +138,13 @@ class HardwareSearch:
         """The deployment in one format, remembered: prices do not change it."""
         key = (offer.accelerator, count, offer.memory_gb, quantization)
         if key not in self._placed:
-            self._placed[key] = self._place(offer, count, quantization)
+            self._placed[key] = self.place_on(offer, count, quantization, self.machine(offer, count))
         return self._placed[key]
 
-    def _place(self, offer: DeviceOffer, count: int, quantization: str) -> HardwareCandidate | HardwareRejection:
+    def place_on(
+        self, offer: DeviceOffer, count: int, quantization: str, machine: Machine, port_offset: int = 0
+    ) -> HardwareCandidate | HardwareRejection:
+        """The deployment in one format on these devices, or on a part of them."""
         entry = self.engine(offer, count)
         if isinstance(entry, HardwareRejection):
             return entry
@@ -158,7 +163,9 @@ class HardwareSearch:
         weight_only = next((w for w in verdict.warnings if w.code == "weight_only"), None)
         if weight_only is not None and own_choice:
             return HardwareRejection("no_native_format", weight_only.text)
-        search = self._search(offer, count, weight_format.id)
+        search = self._search(offer, count, weight_format.id)._replace(
+            machine=machine, port_offset=port_offset, whole=self.machine(offer, count)
+        )
         plan = find_best_plan(entry, search, self.rules)
         if isinstance(plan, Rejection):
             first = next(iter(plan.reasons), None)

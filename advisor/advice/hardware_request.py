@@ -36,6 +36,7 @@ def ask(request: HardwareRequest, rules: Catalog, called: Mapping[str, str] | No
     money.check_currency(currency, rates, names["currency"], names["exchange_rates"])
     return Ask(
         model=request.model,
+        others=request.others,
         workload=request.workload,
         prices=_prices(request, rules, budget_rules, rates, hours, names),
         quantization=request.quantization,

@@ -90,6 +90,7 @@ class HardwareRequest(Record, frozen=True, kw_only=True):
     """What is asked of `advise hardware`, by names. Rates a second are per request; None = not stated."""
 
     model: str  # name, hub id, .gguf file or folder with config.json
+    others: tuple[str, ...] = ()  # models that stay loaded next to it
     workload: Workload = Workload()  # users = its concurrency
     quantization: str | None = None
     engine: str | None = None
@@ -116,6 +117,7 @@ class Ask(NamedTuple):
     model: str
     workload: Workload
     prices: PriceList
+    others: tuple[str, ...] = ()  # models that stay loaded next to it
     quantization: str | None = None
     engine: str | None = None
     budget: Money | None = None  # once
@@ -131,6 +133,17 @@ class Ask(NamedTuple):
     machine: Machine | None = None  # what is there already
     sort: Sort = "price"
     rates: dict[str, float] | None = None  # units for one US dollar; None = those of the rules
+
+
+class ResidentModel(Record, frozen=True, kw_only=True):
+    """Another model that stays loaded on the same devices."""
+
+    model: str
+    engine: str
+    quantization: str
+    settings: dict[str, Setting]
+    holds: Holds | None
+    speed: SpeedEstimate | None
 
 
 class HardwareOption(Record, frozen=True, kw_only=True):
@@ -171,13 +184,17 @@ class HardwareOption(Record, frozen=True, kw_only=True):
     maturity: str
     needs: str
     why: tuple[str, ...]
+    also: tuple[ResidentModel, ...] = ()  # in parts of the devices; `memory` is the first model's part
 
     def to_dict(self) -> dict[str, Any]:
         """The public form: everything but the parts of the memory estimate that `advise estimate` prints."""
-        d = {f: getattr(self, f) for f in self.__struct_fields__ if f not in ("memory", "speed", "why", "holds")}
+        d = {
+            f: getattr(self, f) for f in self.__struct_fields__ if f not in ("memory", "speed", "why", "holds", "also")
+        }
         d["holds"] = self.holds.to_dict() if self.holds else None
         d["speed"] = self.speed.to_dict() if self.speed else None
         d["why"] = list(self.why)
+        d["also"] = [x.to_dict() for x in self.also]
         return d
 
 
@@ -211,6 +228,7 @@ class HardwareAdvice(Record, frozen=True, kw_only=True):
     beyond: tuple[str, ...]  # what it would take where nothing (or little) is within the budget
     here: str | None  # whether it fits the machine that is there
     notes: tuple[str, ...]
+    others: tuple[str, ...] = ()  # models that stay loaded next to it
     named: dict[str, int] = {}  # cheapest, value, fastest -> index of an option
 
     def to_dict(self) -> dict[str, Any]:
@@ -218,6 +236,7 @@ class HardwareAdvice(Record, frozen=True, kw_only=True):
         return {
             "schema_version": SCHEMA_VERSION,
             "model": self.model,
+            "others": list(self.others),
             "quantizations": list(self.quantizations),
             "context_length": self.context_length,
             "users": self.users,

@@ -49,6 +49,7 @@ class RecommendRequest(NamedTuple):
     models: int = 1
     others: tuple[str, ...] = ()  # models next to the one that is sized
     port_offset: int = 0  # added to the engine's own port: servers side by side
+    whole: Machine | None = None  # the machine whose part `machine` is
     choice: ChoiceLimits = ChoiceLimits()
     every_command: bool = True  # False: only the choice's, for answers that show no other
 
@@ -159,5 +160,6 @@ def build_search_request(
         asked=frozenset([asked.id] if asked else []),
         policy=load_policy(rules),
         port_offset=request.port_offset,
+        whole=request.whole,
         known={},
     )

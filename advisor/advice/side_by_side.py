@@ -26,7 +26,7 @@ def recommend_side_by_side(request: RecommendRequest, rules: Catalog, recommend:
     chosen = [a.chosen for a in alone if a.chosen is not None]
     machines = share_machine(request.machine, [_need(c, request, rules) for c in chosen])
     shared = [
-        _ask(request._replace(machine=m, port_offset=i), name, rules, recommend)
+        _ask(request._replace(machine=m, port_offset=i, whole=request.machine), name, rules, recommend)
         for i, (m, name) in enumerate(zip(machines, names, strict=True))
     ]
     for advice, name in zip(shared, names, strict=True):

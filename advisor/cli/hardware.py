@@ -26,6 +26,7 @@ Examples:
   advise hardware --model gpt-oss:120b --budget 9000USD --rent 1300USD/month
   advise hardware --model 70B --quant Q4_K_M --engine llama.cpp --tokens-per-second 20 --budget 10000EUR
   advise hardware --on "RTX 3060, 64GB RAM" --model qwen3:32b --budget 1500EUR
+  advise hardware --models qwen3:32b,bge-m3 --users 4 --budget 9000EUR
   advise hardware --model 70B --users 4 --budget 8000EUR --plot options.svg
   advise hardware --tiers
 
@@ -38,6 +39,7 @@ Exit status: 0 something fits, 1 nothing does, 2 cannot tell or usage error.
     callback=options.refuse_empty,
     help="Name, hub id, .gguf file or directory with config.json.",
 )
+@click.option("--models", metavar="M1,M2", help="Several models that stay loaded side by side; users ask each of them.")
 @click.option(
     "--users", "--concurrency", type=click.IntRange(min=1), default=1, show_default=True, help="Requests at once."
 )
@@ -110,8 +112,12 @@ def command(**given: Any) -> int:
         else:
             click.echo(describe_tiers(budget_rules, rules))
         return 0
-    if not given["model"]:
+    names = [n.strip() for n in (given["models"] or "").split(",") if n.strip()]
+    if given["model"] and given["models"] is not None:
+        raise BadInput("--model and --models exclude each other")
+    if not given["model"] and not names:
         raise BadInput("--model is missing: what should it run? (`advise hardware --tiers` needs none)")
+    given = {**given, "model": given["model"] or names[0], "others": tuple(names[1:])}
     from advisor.advice.hardware import find_hardware
     from advisor.advice.hardware_request import ask
 
@@ -164,6 +170,7 @@ def _request(given: dict[str, Any], machine: Machine | None, budget_rules: Budge
         more = {k: v for k, v in more.items() if SPELLINGS.get(k, k) != "context"}
     return HardwareRequest(
         model=given["model"],
+        others=given["others"],
         workload=build_workload({**{k: given[k] for k in TRAFFIC}, "concurrency": given["users"]}, more.items()),
         quantization=given["quant"],
         engine=engine,

@@ -152,20 +152,21 @@ def _several(given: dict[str, Any], rules: Any) -> int:
     found = _swapped(wanted, given, rules) if given["target"] == joint else _resident(wanted, given, rules)
     if found is None:
         return 1
-    deployments, workload = found
+    deployments, workload, devices = found
     if given["target"] == joint:
         from advisor.render import render_together
 
         made: Any = render_together(deployments, rules)
     else:
-        made = render_side_by_side(deployments, given["target"], rules, workload)
+        made = render_side_by_side(deployments, given["target"], rules, workload, devices)
     engines = dict.fromkeys(d.engine for d in deployments)
     what = joint if given["target"] == joint else ",".join(engines)
     return _out(made, given, {"engine": what, "model": ",".join(wanted), "quantization": None}, rules)
 
 
-def _swapped(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any] | None:
-    """(deployments of models of which one runs at a time, workload); None, and reported, where one does not fit."""
+def _swapped(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any, Any] | None:
+    """(deployments of models of which one runs at a time, workload, no cards of their own); None, and reported, where
+    one does not fit."""
     import msgspec
 
     from advisor import formats
@@ -179,12 +180,15 @@ def _swapped(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tupl
             return None
         out.append(msgspec.structs.replace(advice.chosen.deployment, host=given["host"], port=given["port"]))
         workload = advice.workload
-    return tuple(out), workload
+    return tuple(out), workload, ()
 
 
-def _resident(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any] | None:
-    """(deployments of models that stay loaded together, workload); None, and reported, where one finds no room."""
+def _resident(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tuple[Any, Any, Any] | None:
+    """(deployments of models that stay loaded together, workload, cards of each where it has cards of its own); None,
+    and reported, where one finds no room."""
     import msgspec
+
+    from advisor.machines.device_visibility import VISIBLE
 
     advice = _advice({**given, "model": wanted[0]}, rules, wanted[1:])
     ranked = [advice.chosen, *advice.chosen.also] if advice.chosen is not None else []
@@ -192,14 +196,21 @@ def _resident(wanted: tuple[str, ...], given: dict[str, Any], rules: Any) -> tup
         click.echo(f"advise: {next(iter(advice.warnings), 'they do not fit together')}", err=True)
         return None
     port = given["port"]
-    return tuple(
-        msgspec.structs.replace(
-            x.deployment,
-            host=given["host"],
-            port=(port or x.deployment.port or rules.engine(x.engine).port or 8000) + (i if port else 0),
-        )
-        for i, x in enumerate(ranked)
-    ), advice.workload
+    return (
+        tuple(
+            msgspec.structs.replace(
+                x.deployment,
+                host=given["host"],
+                port=(port or x.deployment.port or rules.engine(x.engine).port or 8000) + (i if port else 0),
+            )
+            for i, x in enumerate(ranked)
+        ),
+        advice.workload,
+        tuple(
+            x.layout.devices if x.layout and set(x.deployment.environment) & set(VISIBLE.values()) else ()
+            for x in ranked
+        ),
+    )
 
 
 def _warn(deployment: Any, files: Any, rules: Any) -> None:

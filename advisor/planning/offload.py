@@ -20,6 +20,7 @@ from advisor.engines.llama_cpp_plan import read_file_weights
 from advisor.engines.llama_cpp_settings import LlamaDefaults
 from advisor.errors import BadInput
 from advisor.memory.gguf_weights import RunningTotals, sum_running
+from advisor.models.types import Model
 from advisor.planning.layouts import with_settings
 from advisor.planning.types import Ask
 from advisor.units import MIB
@@ -193,7 +194,10 @@ def _share_out(sums: RunningTotals, rooms: Sequence[int], each: float, staying: 
     return counts
 
 
-def left_to_engine(estimate: MemoryEstimate) -> bool:
-    """Whether a good part of the weights runs from host memory next to devices."""
-    host = (estimate.host.weights_bytes or 0) if estimate.host else 0
+def left_to_engine(estimate: MemoryEstimate, model: Model) -> bool:
+    """Whether a good part of the weights runs from host memory next to devices. The token embedding, which GGUF engines
+    always keep there, is looked up and not multiplied."""
+    lay = model.layout
+    table = 2 * lay.vocab_size * lay.hidden_size if lay is not None else 0
+    host = max(0, (estimate.host.weights_bytes or 0) - table) if estimate.host else 0
     return bool(estimate.devices) and host > 0.3 * (host + sum(r.weights_bytes or 0 for r in estimate.devices))

@@ -110,7 +110,10 @@ class PlannedCopy(NamedTuple):
 
 def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
     """A plan with what it holds and how fast it is as a whole."""
-    traffic, deployment = trial.search.traffic, with_visible_devices(copy.deployment, trial.search.machine)
+    traffic, deployment = (
+        trial.search.traffic,
+        with_visible_devices(copy.deployment, trial.search.whole or trial.search.machine),
+    )
     holding = find_holding(deployment, copy.memory, traffic, trial.tools.rules, copy.servers)
     holds = holding.holds
     if holds is not None:
@@ -120,7 +123,7 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
         deployment=deployment,
         memory=copy.memory,
         quantization=trial.attempt.chosen.quantization,
-        offload=trial.attempt.offload or left_to_engine(copy.memory),
+        offload=trial.attempt.offload or left_to_engine(copy.memory, deployment.model),
         notes=(),
         tried=(),
         layout=copy.layout,

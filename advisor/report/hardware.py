@@ -19,7 +19,8 @@ def describe_hardware_advice(advice: HardwareAdvice, verbose: bool = False) -> s
     money = [
         f"{m.amount:,.0f} {m.currency} {word}" for m, word in ((advice.budget, "once"), (advice.rent, "a month")) if m
     ]
-    head = f"{advice.model} for {advice.users} at once, {format_tokens(advice.context_length)} tokens each"
+    beside = "".join(f", {m}" for m in advice.others)
+    head = f"{advice.model}{beside} for {advice.users} at once, {format_tokens(advice.context_length)} tokens each"
     out = [paint(head, "bold"), wrap_text(f"Budget: {' and '.join(money) if money else 'none named'}", "  ")]
     if advice.here:
         out.append(wrap_text(advice.here[0].upper() + advice.here[1:], "  "))
@@ -136,10 +137,13 @@ def _first(option: HardwareOption, advice: HardwareAdvice) -> list[str]:
     if option.axis == "buy":
         psu = f"; power supply from {option.psu_watts:.0f} W" if option.psu_watts else ""
         lines.append(f"needs {option.needs}{psu}")
+    lines += (f"next to it: {x.model} {x.quantization} on {x.engine}" for x in option.also)
     lines.append(f"software: {option.maturity}")
     lines += option.why
     out += bullets(lines)
     asked = f"--model {advice.model} --quant {option.quantization} --engine {option.engine}"
+    if option.also:
+        asked = f"--models {','.join((advice.model, *(x.model for x in option.also)))} --workload swap=resident"
     load = f"--concurrency {advice.users} --context {advice.context_length}"
     out.append(wrap_text(f'Its launch: advise recommend --on "{option.hardware}" {asked} {load}', "  ", "    "))
     return out

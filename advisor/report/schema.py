@@ -13,7 +13,7 @@ from advisor.advice.card_fits import CardFit
 from advisor.advice.compare import Comparison, ComparisonLine
 from advisor.advice.compare_speed import EngineSpeeds
 from advisor.advice.explain import MemoryChange
-from advisor.advice.hardware_types import Axis, RejectedHardware
+from advisor.advice.hardware_types import Axis, RejectedHardware, ResidentModel
 from advisor.advice.limits import DeploymentLimits
 from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate_types import Migration
@@ -204,12 +204,14 @@ class OptionAnswer(Record, frozen=True, kw_only=True):
     needs: str
     speed: SpeedEstimate | None
     why: list[str]
+    also: list[ResidentModel]
 
 
 class HardwareAnswer(Record, frozen=True, kw_only=True):
     """`advise hardware --json`. `options` is empty when nothing fits; `beyond` then says what would."""
 
     model: str
+    others: list[str]
     quantizations: list[str]
     context_length: int
     users: int

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given, settings
@@ -20,6 +21,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
 from advisor.errors import BadInput, UnknownName
 
+SCHEMA = Path(__file__).parents[2] / "advisor" / "schemas" / "hardware.json"
 RULES = catalog([shipped_root()])
 BUDGET = load_budget_rules(RULES)
 RATES = BUDGET.rates
@@ -249,3 +251,32 @@ def test_an_unknown_format_is_no_question_of_money() -> None:
     done = run("--model", "8B", "--quant", "Q4_KMM", "--budget", "3000EUR")
     assert isinstance(done.exception, UnknownName)
     assert "Q4_K_M" in done.exception.near
+
+
+def test_several_models_stay_loaded_on_what_is_bought(tmp_path: Path) -> None:
+    """Two cards hold two 8B models in 16 bit (2 x 16 GB of 24 GB cards), one of them does not."""
+    offers = {"unit": "EUR once", "counts": [1, 2], "prices": {"rtx-3090": 700}}
+    code, found = asked(tmp_path, offers, "--models", "qwen3:8b,llama3.1:8b", "--quant", "BF16", "--budget", "3000EUR")
+    assert code == 0
+    (option,) = found["options"]
+    assert (option["count"], option["fits"]) == (2, True)
+    (other,) = option["also"]
+    assert (other["model"], other["quantization"]) == ("meta-llama/Llama-3.1-8B-Instruct", "BF16")
+    assert found["others"] == ["meta-llama/Llama-3.1-8B-Instruct"]
+    refused = next(r for r in found["rejected"] if r["count"] == 1)
+    assert "finds no room next to" in refused["text"]
+    jsonschema.validate(found, json.loads(SCHEMA.read_text()))
+
+
+def test_a_model_alone_has_no_others(tmp_path: Path) -> None:
+    offers = {"unit": "EUR once", "counts": [1], "prices": {"rtx-3090": 700}}
+    _, found = asked(tmp_path, offers, "--models", "qwen3:8b", "--budget", "3000EUR")
+    assert found["others"] == []
+    assert all(o["also"] == [] for o in found["options"])
+
+
+def test_models_and_model_exclude_each_other() -> None:
+    done = run("--model", "qwen3:8b", "--models", "qwen3:8b", "--budget", "3000EUR")
+    assert isinstance(done.exception, BadInput)
+    unknown = run("--models", "qwen3:8b,nobody-knows-this", "--budget", "3000EUR")
+    assert isinstance(unknown.exception, UnknownName)

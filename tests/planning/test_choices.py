@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 from test_traffic_parts import make_traffic
 
+import advisor
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import DeviceMemory, Holds, Interval, KvCache, MemoryEstimate, SpeedEstimate, Workload
@@ -285,9 +287,17 @@ def test_a_layer_moves_from_the_fullest_card() -> None:
 
 def test_a_good_part_on_the_host() -> None:
     """30 bytes lie on the host: more than three tenths of all, or not."""
-    assert offload.left_to_engine(make_memory((100, 69)))
-    assert not offload.left_to_engine(make_memory((100, 70)))
-    assert not offload.left_to_engine(make_memory())
+    model = msgspec.structs.replace(RULES.find_model("llama3.1:8b"), layout=None)
+    assert offload.left_to_engine(make_memory((100, 69)), model)
+    assert not offload.left_to_engine(make_memory((100, 70)), model)
+    assert not offload.left_to_engine(make_memory(), model)
+
+
+def test_a_table_that_is_looked_up_is_not_offloaded() -> None:
+    """bge-m3: half of its bytes are the token embedding, which GGUF engines keep in host memory."""
+    found = advisor.hardware("BAAI/bge-m3", users=4, budget="2000EUR")
+    assert any(o.engine == "llama.cpp" for o in found.options if o.fits)
+    assert not any("host memory" in r.text for r in found.rejected)
 
 
 # --- formats

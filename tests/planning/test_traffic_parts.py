@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from advisor.advice.recommend import RecommendRequest, recommend
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Holds, Interval, Workload
@@ -152,12 +153,12 @@ def count_free(machine: Machine) -> list[int]:
 
 
 def test_a_machine_is_shared_by_need() -> None:
-    cards = find_machine("2x RTX 3090, 64GB RAM", RULES)
-    total = cards.devices[0].total_bytes
+    card = find_machine("1x RTX 3090, 64GB RAM", RULES)
+    total = card.devices[0].total_bytes
     assert total is not None
-    one, three = share_machine(cards, (1, 3))
-    assert count_free(one) == [int(0.97 * 1 / 4 * total)] * 2
-    assert count_free(three) == [int(0.97 * 3 / 4 * total)] * 2
+    one, three = share_machine(card, (1, 3))
+    assert count_free(one) == [int(0.97 * 1 / 4 * total)]
+    assert count_free(three) == [int(0.97 * 3 / 4 * total)]
     host = find_machine("cpu, 64GB RAM", RULES)
     half, other = share_machine(host, (5, 5))
     room = host.memory.available_bytes or host.memory.usable_bytes
@@ -165,7 +166,42 @@ def test_a_machine_is_shared_by_need() -> None:
     assert half.memory.available_bytes == other.memory.available_bytes == int(0.97 / 2 * room)
     unknown = find_machine("cpu", RULES)
     assert share_machine(unknown, (1, 1)) == [unknown, unknown]
-    assert count_free(share_machine(cards, (0, 0))[0]) == [0, 0]
+    assert count_free(share_machine(card, (0, 0))[0]) == [0]
+
+
+@pytest.mark.parametrize(
+    ("needs", "cards"),
+    [
+        ((10, 10), [{0: 0.97}, {1: 0.97}]),  # a card for each
+        ((20, 4), [{0: 0.97}, {1: 0.97}]),
+        ((10, 10, 5), [{0: 0.97 * 2 / 3}, {1: 0.97}, {0: 0.97 / 3}]),
+        ((30, 4), [{0: 0.97 * 15 / 19, 1: 0.97 * 15 / 19}, {0: 0.97 * 4 / 19}]),  # over both, and next to one half
+        ((40, 40), [{0: 0.485, 1: 0.485}, {0: 0.485, 1: 0.485}]),  # more than there is: by need, over all
+    ],
+)
+def test_models_side_by_side_get_cards_with_room(needs: tuple[int, ...], cards: list[dict[int, float]]) -> None:
+    machine = find_machine("2x RTX 3090, 64GB RAM", RULES)
+    total = machine.devices[0].total_bytes or 0
+    parts = share_machine(machine, [n * 2**30 for n in needs])
+    for part, wanted in zip(parts, cards, strict=True):
+        shown = {d.index: (d.free_bytes or 0) / total for d in part.usable_devices}
+        assert shown == pytest.approx(wanted, rel=0.01)
+    for i in range(2):
+        assert sum(d.free_bytes or 0 for p in parts for d in p.usable_devices if d.index == i) <= 0.97 * total + 1
+
+
+def test_models_with_cards_of_their_own_are_shown_them_only() -> None:
+    asked = RecommendRequest(
+        find_machine("2x RTX 3090, 64GB RAM, linux", RULES),
+        Workload(extra={"swap": "resident"}),
+        "qwen3:8b",
+        others=("llama3.1:8b",),
+    )
+    chosen = recommend(asked, RULES).chosen
+    assert chosen is not None
+    both = [x.deployment for x in (chosen, *chosen.also) if x.deployment is not None]
+    assert [x.environment.get("CUDA_VISIBLE_DEVICES") for x in both] == ["0", "1"]
+    assert all(x.command and x.command.startswith("CUDA_VISIBLE_DEVICES=") for x in (chosen, *chosen.also))
 
 
 def make_requests(times: list[float | None], prompts: list[int], outputs: list[int]) -> list[TraceRequest]:
