@@ -158,11 +158,17 @@ def resolve_request(
         settings={k: _flat(v) for k, v in estimate_request.settings.items()},
         model_path=found.path,
     )
-    draft, most, said = _draft(made, entry, rules)
-    if draft is not None or said is not None:
-        open_ = ("the draft model",) if most is None and said else ()
-        made = msgspec.structs.replace(made, draft=draft, largest_draft=most, uncounted=open_)
+    made, said = with_draft(made, entry, rules)
     return made, tuple(n for n in (found.note, chosen.note, said) if n)
+
+
+def with_draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Deployment, str | None]:
+    """The deployment with the draft model that its settings name, and what is not known of that."""
+    draft, most, said = _draft(deployment, entry, rules)
+    if draft is None and said is None:
+        return deployment, None
+    open_ = ("the draft model",) if most is None and said else ()
+    return msgspec.structs.replace(deployment, draft=draft, largest_draft=most, uncounted=open_), said
 
 
 def _draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Draft | None, Draft | None, str | None]:

@@ -10,6 +10,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
+from advisor.meanings import EngineId, QuantizationName
 from advisor.models import types as t
 from advisor.models.parameters import ffn_params
 from advisor.record import Record
@@ -27,21 +28,32 @@ class DraftMethod(Record, frozen=True, kw_only=True):
     source: tuple[str, ...]
 
 
+class SmallModels(Record, frozen=True, kw_only=True):
+    """Which small models draft for large ones."""
+
+    share: float  # of the parameters of a token's pass, at most
+    vocabulary_within: dict[EngineId, int]  # tokens by which vocabularies may differ; equal for other engines
+    gguf: QuantizationName  # format of a draft's GGUF file
+    source: tuple[str, ...]
+
+
 class DraftsFile(Record, frozen=True, kw_only=True):
     """rules/drafts.yaml."""
 
+    small_models: SmallModels
     feed_forward_width: int
     cache_rows: int
     methods: tuple[DraftMethod, ...]
 
 
-def _known(rules: Catalog) -> DraftsFile:
+def load_draft_rules(rules: Catalog) -> DraftsFile:
+    """rules/drafts.yaml. Raises BadInput when an overlay spoiled it."""
     return decode_document(rules, "drafts.yaml", DraftsFile)
 
 
 def find_method(name: str | None, draft: str, rules: Catalog) -> DraftMethod | None:
     """The method that a setting names, else the first whose name is part of the draft's; None where neither says."""
-    known = _known(rules).methods
+    known = load_draft_rules(rules).methods
     if name:
         plain = name.strip().lower().removeprefix("draft-")
         return next((m for m in known if plain in m.names), None)
@@ -57,7 +69,7 @@ def largest_draft_model(model: t.Model, method: DraftMethod, rules: Catalog) -> 
     lay = model.layout
     if lay is None or any(isinstance(g, t.Compressed) for g in lay.attention):
         return None
-    most = _known(rules)
+    most = load_draft_rules(rules)
     found = [_widths(g, most.cache_rows) for g in lay.attention]
     widths = [w for w in found if w is not None]
     if not widths:

@@ -19,6 +19,7 @@ from advisor.engines.base import EngineModule
 from advisor.engines.flags import find_own_flag, takes_share_of_device
 from advisor.engines.llama_cpp_plan import count_file_bytes
 from advisor.errors import BadInput
+from advisor.estimation import with_draft
 from advisor.machines.types import Machine
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY, list_cache_types, order_formats
 from advisor.planning.layouts import with_settings
@@ -83,6 +84,7 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         because=dict(added.because),
         port=(entry.port or 8000) + search.port_offset if search.port_offset else None,
     )
+    base = with_draft(base, entry, tools.rules)[0] if added.settings else base
     batch, step = find_own_flag(tools.named, "logical_batch"), find_own_flag(tools.named, "batched_tokens")
     if batch and step and search.model.kind != "chat":  # an input has to fit into one batch
         base = with_settings(base, {batch: context, step: context})
