@@ -14,6 +14,7 @@ from advisor.catalog import Catalog
 from advisor.decision.evaluate import evaluate_guide, list_thresholds
 from advisor.decision.types import Decision, Guide
 from advisor.deployment import Deployment, MemoryEstimate
+from advisor.engines.npu import limit_requests
 from advisor.errors import AdvisorError
 from advisor.planning.slots import on_all_layers
 from advisor.record import Record
@@ -54,6 +55,9 @@ def find_growth_steps(
     if now.devices and (offloaded or (movable and now.fits is not True)):  # more would only move layers to the host
         return _engine_steps(deployment, facts, guide, decision, None)
     users = _limit(lambda n: _asked(held, rules, sequences=n), now, deployment.sequences, MOST_USERS)
+    most = limit_requests(deployment, rules.engines()[deployment.engine])
+    if most is not None:
+        users = min(most, users or most)
     steps = _limit(
         lambda k: _asked(held, rules, context_length=CONTEXT_STEP * k),
         now if length % CONTEXT_STEP == 0 else None,

@@ -14,6 +14,7 @@ from advisor.catalog.launch_types import (
     Disaggregation,
     EngineStart,
     Installation,
+    NpuDevice,
     Recognition,
     ServerSelfReport,
     SpeedTraits,
@@ -317,6 +318,7 @@ class Engine(MemoRecord, frozen=True, kw_only=True):
     loads_on_request: bool = False  # its server is given the model by requests, not when it starts
     compute_capabilities: tuple[CapabilityRange, ...] = ()  # cards that its releases have kernels for, by version
     defaults: dict[str, object] = {}  # the engine's own defaults that decide memory use
+    npu: tuple[NpuDevice, ...] = ()
     disaggregation: Disaggregation | None = None  # None = it has none, or its commands are not known
     tensor_parallel: TensorParallel | None = None  # None = what it refuses is not known
     pipeline_parallel: PipelineParallel | None = None  # None = what it refuses is not known

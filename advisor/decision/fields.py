@@ -136,6 +136,8 @@ _ALL = (
     _field("model.mtp", "bool", "the checkpoint has a multi-token-prediction block"),
     _field("model.draft", "str", "a small model that can draft for this one on the engine under consideration"),
     _field("model.draft_gguf", "str", "the same as a GGUF repository with its format"),
+    _field("model.npu_build", "str", "what the engine under consideration has of this model for the NPU here"),
+    _field("model.npu_gb", "str", "GB of its files"),
     _field("model.tool_parser", "str", "tool-call parser of the engine under consideration for this model"),
     _field("deployment.tensor_parallel", "int", "tensor-parallel size of the launch (known once it is chosen)"),
     _field("deployment.kv_copies", "int", "copies of each KV head over the tensor-parallel ranks"),

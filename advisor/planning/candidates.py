@@ -18,6 +18,7 @@ from advisor.engines import fitting
 from advisor.engines.base import EngineModule
 from advisor.engines.flags import find_own_flag, takes_share_of_device
 from advisor.engines.llama_cpp_plan import count_file_bytes
+from advisor.engines.npu import with_longest_prompt
 from advisor.errors import BadInput
 from advisor.estimation import with_draft
 from advisor.machines.types import Machine
@@ -84,6 +85,10 @@ def make_base(tools: EngineTools, search: SearchRequest, attempt: Attempt, machi
         because=dict(added.because),
         port=(entry.port or 8000) + search.port_offset if search.port_offset else None,
     )
+    settings = with_longest_prompt(base.settings, entry, context)
+    if settings != base.settings:
+        new = dict.fromkeys(settings.keys() - base.settings.keys(), "the longest prompt is fixed at start")
+        base = msgspec.structs.replace(base, settings=settings, because={**base.because, **new})
     base = with_draft(base, entry, tools.rules)[0] if added.settings else base
     batch, step = find_own_flag(tools.named, "logical_batch"), find_own_flag(tools.named, "batched_tokens")
     if batch and step and search.model.kind != "chat":  # an input has to fit into one batch

@@ -7,6 +7,7 @@ from advisor.catalog.types import Engine
 from advisor.decision.additions import Additions, find_additions
 from advisor.engines.answer_parsers import find_tool_parser
 from advisor.engines.flag_tables import list_accepted_values
+from advisor.engines.npu import find_npu_build
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.small_drafts import find_small_draft
 
@@ -14,6 +15,9 @@ from advisor.planning.small_drafts import find_small_draft
 def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) -> Additions:
     """What the guide adds to this engine's launch, with the fields that depend on the engine filled in."""
     known = {**search.facts, "model.tool_parser": find_tool_parser(search.model, entry)}
+    if search.facts.get("workload.accelerator") == "npu":
+        build = find_npu_build(search.model, entry, search.facts.get("npu"))
+        known |= {"model.npu_build": build.name, "model.npu_gb": f"{build.gb:g}"} if build is not None else {}
     if search.facts.get("workload.speculative"):
         draft = find_small_draft(search.model, entry, rules)
         known |= {"model.draft": draft.model, "model.draft_gguf": draft.gguf} if draft is not None else {}

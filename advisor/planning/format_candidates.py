@@ -11,6 +11,7 @@ from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
 from advisor.engines.flags import list_smaller_caches
+from advisor.engines.npu import list_npu_formats
 from advisor.errors import BadInput
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.workload_rules import WorkloadDefaults, load_workload_defaults
@@ -32,7 +33,13 @@ def find_usable_formats(
     entry: Engine, search: SearchRequest, rules: Catalog, refused: list[Reason]
 ) -> Iterator[formats.FormatChoice]:
     """Weight formats worth trying, best first; unusable ones go to `refused`."""
+    npu = search.facts.get("npu") if search.facts.get("workload.accelerator") == "npu" else None
+    taken = list_npu_formats(entry, npu)
     for chosen in _wanted_formats(entry, search, rules):
+        if taken and chosen.quantization.id not in taken:
+            text = f"{entry.name} takes {', '.join(taken)} on the NPU, not {chosen.quantization.id}"
+            refused.append(Reason(code="quantization_not_supported", rule=f"{entry.id}/npu", text=text))
+            continue
         verdict = judge_engine(
             entry,
             search.facts,

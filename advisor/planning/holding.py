@@ -12,6 +12,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, HeldRequests, Holds, MemoryEstimate, UseCase, Workload
 from advisor.engines import capacity
+from advisor.engines.npu import limit_requests
 from advisor.errors import AdvisorError
 from advisor.estimation import estimate as estimate_memory_of
 from advisor.planning.traffic import Traffic, read_traffic
@@ -75,6 +76,10 @@ def find_holding(
     ]
     if not ladder:
         return Holding(smaller_estimate.fits, None)
+    most = limit_requests(deployment, entry)
+    if most is not None:
+        ladder = [msgspec.structs.replace(x, held=min(x.held, copies * most)) for x in ladder]
+        at_typical = min(at_typical, most)
     full, at_once = ladder[0].held, copies * at_typical
     taken = full if traffic.full_length else at_once
     return Holding(
