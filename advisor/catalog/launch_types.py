@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from advisor.meanings import EngineId, FlagName, ModelId, Pattern, QuantizationName, Version
+from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName, Version
 from advisor.record import Record
 
 
@@ -221,48 +221,6 @@ class ModelTags(Record, frozen=True, kw_only=True):
     formats: tuple[str, ...]  # weight formats that a plain tag of the library holds
     repository: str  # the tag of a GGUF file on the hub; `{download}` is repository:format
     told_later: tuple[str, ...] = ()  # launch files whose server is given its model once it runs
-    source: str
-
-
-class NpuBuild(Record, frozen=True, kw_only=True):
-    """A model made for a neural processing unit, as the engine calls it."""
-
-    name: str
-    gb: float  # of its files
-
-
-class NpuDevice(Record, frozen=True, kw_only=True):
-    """How an engine drives a neural processing unit."""
-
-    npu: Literal["intel", "ryzen_ai"]
-    settings: dict[FlagName, str] = {}  # that say that it is used
-    prompt_flag: FlagName | None = None  # of the longest prompt, which is fixed at start
-    requests: int | None = None  # at once, at most
-    formats: tuple[QuantizationName, ...] = ()  # weight formats it takes; empty = those of the engine
-    builds: dict[ModelId, NpuBuild] = {}
-    source: str
-
-
-class RoleRouter(Record, frozen=True, kw_only=True):
-    """The program before servers that read prompts and servers that write answers. `{host}`, `{port}` are its own."""
-
-    words: tuple[str, ...]
-    prefill: tuple[str, ...]  # for each server that reads prompts; `{url}`, `{handshake}` are the server's
-    decode: tuple[str, ...]  # for each of the others
-    pip: tuple[str, ...]  # packages that bring it, and what servers need to hand caches over
-    source: str
-
-
-class Disaggregation(Record, frozen=True, kw_only=True):
-    """How servers of one engine share prefill and decode: settings of each role, and the router before them."""
-
-    prefill: dict[FlagName, str]
-    decode: dict[FlagName, str]
-    handshake_flag: FlagName | None = None  # of the port on which servers that read prompts announce caches
-    handshake_variable: str | None = None  # the same as a variable, of every server
-    handshake_port: int  # of the first server
-    handshake_step: int = 1  # ports between two servers
-    router: RoleRouter
     source: str
 
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+from advisor.catalog.disaggregation_types import Disaggregation
 from advisor.catalog.launch_types import (
     Concepts,
-    Disaggregation,
     EngineStart,
     Installation,
-    NpuDevice,
     Recognition,
     ServerSelfReport,
     SpeedTraits,
 )
+from advisor.catalog.npu_types import NpuDevice
 from advisor.catalog.speed_figure_types import SpeedFigures
 from advisor.catalog.startup_log_types import StartupLogTable
 from advisor.catalog.tensor_parallel_types import PipelineParallel, TensorParallel

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from advisor.catalog.launch_types import NpuBuild, NpuDevice
+from advisor.catalog.npu_types import NpuBuild, NpuDevice
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
 from advisor.models.types import Model
