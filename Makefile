@@ -70,6 +70,7 @@ bench: ## `advise bench` against a real server (pip install 'guidellm>=0.8,<0.9'
 planner: ## the engines' own plans of every catalogue model beside ours (npm, gcc, 5 GB of vLLM; no GPU); writes tests/data/*_catalogue.csv
 	$(PYTHON) tests/planner/llama_catalogue.py $(ENGINES)/llama-planner --rows tests/data/llamacpp_catalogue.csv
 	$(PYTHON) tests/planner/vllm_catalogue.py $(ENGINES)/vllm-planner --rows tests/data/vllm_catalogue.csv
+	$(PYTHON) tests/planner/vllm_forward.py $(ENGINES)/vllm-planner --rows tests/data/vllm_forward.csv
 
 history: ## flags, values and variables of engines' releases, read out of their sources (1 GB into $(ENGINES)/history; npm); writes rules/flag-history
 	$(PYTHON) tests/engines/history/write.py --folder $(ENGINES)/history

@@ -55,6 +55,7 @@ STEPS = {
         (
             ("tests/planner/llama_catalogue.py", "{folder}/llama-planner", "--rows", f"{DATA}/llamacpp_catalogue.csv"),
             ("tests/planner/vllm_catalogue.py", "{folder}/vllm-planner", "--rows", f"{DATA}/vllm_catalogue.csv"),
+            ("tests/planner/vllm_forward.py", "{folder}/vllm-planner", "--rows", f"{DATA}/vllm_forward.csv"),
         ),
         ("tests/data",),
     ),

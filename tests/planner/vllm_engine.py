@@ -223,7 +223,7 @@ def plan(question: dict[str, Any], state: dict[str, bool]) -> dict[str, Any]:
     config = arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
     state["any_op"] = True
     with set_current_vllm_config(config):
-        network = _build(config, tp)
+        network = build_network(config, tp)
     torch.set_default_dtype(torch.float32)
     current_platform.update_block_size_for_backend(config)
     specs = _list_specs(config)
@@ -242,7 +242,7 @@ def plan(question: dict[str, Any], state: dict[str, bool]) -> dict[str, Any]:
     }
 
 
-def _build(config: Any, tp: int) -> Any:
+def build_network(config: Any, tp: int) -> Any:
     """The network of one of `tp` ranks on the meta device."""
     import torch
     from torch.overrides import TorchFunctionMode
