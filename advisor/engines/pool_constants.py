@@ -60,7 +60,7 @@ class WideHeads(Record, frozen=True, kw_only=True):
 class ActivationPeak(Record, frozen=True, kw_only=True):
     """Peak of the profiling run, in 2-byte elements per batched token: the layer or the sampler, whichever is larger.
 
-    layer = 2 x tokens x (mlp x widest MLP / tp + hidden x hidden size)
+    layer = 2 x tokens x (mlp x widest MLP / tp + hidden x hidden size), or by shapes (advisor/memory/forward_peak.py)
     sampler = sampler_bytes x sequences x vocabulary + 2 x tokens x sampler_hidden x hidden size
     """
 
@@ -70,6 +70,11 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
     sampler_bytes: float  # of the vocabulary, a request
     sampler_hidden: float = 0  # of the hidden size, a token, in the sampler
     expert_workspace: bool = False  # routed experts keep a workspace of their own next to the peak
+    by_shapes: bool = (
+        False  # the layer's part follows the shapes of the model, `beside_mib` and a hidden size next to it
+    )
+    not_by_shapes: tuple[QuantizationName, ...] = ()  # formats whose kernels hold other things than 16-bit ones
+    beside_mib: float = 0  # of the allocator next to a peak by shapes
     workspace_freed: bool = False  # it is gone when the sampler runs
     low: float  # multiples of the value
     high: float

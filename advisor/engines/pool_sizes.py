@@ -16,6 +16,7 @@ from advisor.engines.versions import list_open
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory import adapters, checkpoint_weights, hf_weights, paged_cache
+from advisor.memory.forward_peak import size_forward_peak, widest_experts
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.paged_cache import PagedCache, StateBlocks
@@ -23,6 +24,7 @@ from advisor.memory.weight_padding import expert_growth, pick_tiles
 from advisor.models.native import native_format
 from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
 from advisor.record import Record
+from advisor.units import MIB
 
 
 def widest_mlp(model: Model) -> int:
@@ -162,7 +164,9 @@ def size_ranks(
         deployment, settings, constants, quantization, _weights(deployment, settings, constants, quantization)
     )
     peaks = list_open(constants.activation, settings.version, settings.oldest_version)
-    activation = join_bounds([_bound_activation(deployment.model, settings, peak, weights) for peak in peaks])
+    activation = join_bounds(
+        [_bound_activation(deployment.model, settings, peak, weights, quantization.id) for peak in peaks]
+    )
     parts = list_parts(deployment, settings, constants)
     low, usual, high = (
         (1.0, 1.0, 1.0)
@@ -182,9 +186,11 @@ def size_ranks(
     return made if deployment.correction is None else correct_sizes(made, deployment.correction)
 
 
-def _bound_activation(model: Model, settings: PoolSettings, peak: ActivationPeak, weights: RankWeights) -> Bounds:
+def _bound_activation(
+    model: Model, settings: PoolSettings, peak: ActivationPeak, weights: RankWeights, format: str
+) -> Bounds:
     """Bytes of the peak; of a model whose widths are not known a share of its weights (assumed)."""
-    value = activation_bytes(model, settings, peak) if model.layout is not None else 0.03 * weights.stages[0]
+    value = activation_bytes(model, settings, peak, format) if model.layout is not None else 0.03 * weights.stages[0]
     return value * peak.low, value, value * peak.high
 
 
@@ -209,13 +215,17 @@ def correct_sizes(sizes: RankBytes, correction: Correction) -> RankBytes:
     )
 
 
-def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> float:
-    """Bytes of the profiling run's peak on one rank (Activation says the formula)."""
+def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak, format: str | None = None) -> float:
+    """Bytes of the profiling run's peak on one rank (ActivationPeak says the formula); `format`: of the weights."""
     lay = model.layout
     assert lay is not None
     tokens, hidden = settings.batched_tokens, lay.hidden_size
     rows = settings.sequences if model.kind == "chat" else 0  # encoders and embedding models sample nothing
     sampler = peak.sampler_bytes * rows * lay.vocab_size + 2 * tokens * peak.sampler_hidden * hidden
+    if peak.by_shapes and format not in peak.not_by_shapes:
+        cut = 1 if settings.ep > 1 else settings.tp  # whole experts on each rank
+        forward = size_forward_peak(model, tokens, settings.tp, cut) + 2 * tokens * hidden + peak.beside_mib * MIB
+        return max(forward, sampler + 2 * tokens * widest_experts(model, cut))
     workspace = 0.0
     if peak.expert_workspace:
         routed = max((_routed(g, hidden, settings.tp) for g in lay.ffn if isinstance(g, Moe)), default=0.0)

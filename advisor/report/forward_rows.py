@@ -1,7 +1,4 @@
-"""Peaks of vLLM's forward pass by shapes (tests/data/vllm_forward.csv), and what our formula gives for each.
-
-The formula's sampler is left out: the forward pass has none. Bytes of one rank.
-"""
+"""Peaks of vLLM's forward pass (tests/data/vllm_forward.csv) and ours by shapes; bytes of a rank."""
 
 from __future__ import annotations
 
@@ -16,14 +13,8 @@ from typing import NamedTuple
 from msgspec import structs
 
 from advisor.catalog import Catalog
-from advisor.deployment import Deployment
-from advisor.engines import find_engine_module
-from advisor.engines.pool_constants import read_constants
-from advisor.engines.pool_settings import resolve_pool_settings
-from advisor.engines.pool_sizes import activation_bytes
-from advisor.engines.versions import pick_version
 from advisor.errors import AdvisorError
-from advisor.estimation import find_machine
+from advisor.memory.forward_peak import size_forward_peak
 from advisor.models.hf_config import model_from_config
 from advisor.models.types import Model
 from advisor.report.measured_rows import TableRow
@@ -33,8 +24,6 @@ COLUMNS = (
     "name", "class", "tp", *(f"{how}_{n}" for how in ("compiled", "eager") for n in TOKENS), "engine", "version",
     "error",
 )  # fmt: skip
-LENGTH = 2048  # of a request: the formula does not depend on it
-CARD = "H100 80GB SXM"  # the pretended device
 
 
 class ForwardComparison(NamedTuple):
@@ -43,13 +32,11 @@ class ForwardComparison(NamedTuple):
     family: str  # the engine's class
     tp: int  # tensor-parallel ranks
     peaks: dict[int, tuple[float, int]]  # tokens in a batch -> bytes (ours, theirs with torch.compile)
-    low: float  # bounds of the rules, multiples of ours
-    high: float
 
     @property
-    def agrees(self) -> bool:
-        """Whether every peak lies within the bounds."""
-        return all(self.low <= theirs / ours <= self.high for ours, theirs in self.peaks.values())
+    def ratios(self) -> list[float]:
+        """Theirs over ours, of each size of batch."""
+        return [theirs / ours for ours, theirs in self.peaks.values()]
 
 
 @lru_cache(maxsize=256)
@@ -74,34 +61,14 @@ def compare_forward(row: TableRow, rules: Catalog, configs: Path) -> ForwardComp
     model = read_model(row["name"], rules, configs)
     if row["error"] or model is None:
         return None
-    entry = find_engine_module(row["engine"], rules.engines())[1]
-    constants = read_constants(entry)
-    peak = pick_version(constants.activation, row["version"])
-    alone = structs.replace(peak, sampler_bytes=0, sampler_hidden=0)
-    machine = find_machine(f"{row['tp']}x {CARD}", rules)
-    peaks = {}
-    for tokens in TOKENS:
-        deployment = Deployment(
-            model=model,
-            engine=row["engine"],
-            engine_version=row["version"],
-            quantization="BF16",
-            machine=machine,
-            sequences=1,
-            settings={
-                "tensor-parallel-size": int(row["tp"]),
-                "max-num-batched-tokens": tokens,
-                "max-model-len": LENGTH,
-            },
-        )
-        settings = resolve_pool_settings(deployment, entry, constants)
-        peaks[tokens] = (activation_bytes(model, settings, alone), int(row[f"compiled_{tokens}"]))
-    return ForwardComparison(row["class"], int(row["tp"]), peaks, peak.low, peak.high)
+    tp = int(row["tp"])
+    peaks = {n: (size_forward_peak(model, n, tp, tp), int(row[f"compiled_{n}"])) for n in TOKENS}
+    return ForwardComparison(row["class"], tp, peaks)
 
 
 def median_ratios(comparisons: Iterable[ForwardComparison]) -> dict[str, float]:
     """Median of theirs / ours, by class."""
     found: dict[str, list[float]] = defaultdict(list)
     for comparison in comparisons:
-        found[comparison.family] += [theirs / ours for ours, theirs in comparison.peaks.values()]
+        found[comparison.family] += comparison.ratios
     return {family: statistics.median(ratios) for family, ratios in sorted(found.items())}

@@ -40,6 +40,7 @@ class StartupRow(NamedTuple):
     low: float
     high: float
     model: Model
+    quantization: str
     settings: PoolSettings
     constants: PoolConstants
     overheads: tuple[RangeGib, ...]  # the first is in the prediction
@@ -82,7 +83,7 @@ def read_startup_rows(data: Path, rules: Catalog) -> list[StartupRow]:
             group=row["group"], engine=row["engine"], unified=any(x.unified for x in devices),
             logged=float(row["pool"]) + float(row["state"] or 0), predicted=found.available_bytes / GIB,
             low=(found.available_low_bytes or 0) / GIB, high=(found.available_high_bytes or 0) / GIB,
-            model=deployment.model, settings=settings, constants=constants,
+            model=deployment.model, quantization=deployment.quantization, settings=settings, constants=constants,
             overheads=list_overheads(constants, settings, devices),
             peak=pick_version(constants.activation, settings.version),
         ))  # fmt: skip
@@ -118,7 +119,7 @@ def _peak_without(row: StartupRow, others: Sequence[StartupRow]) -> ActivationPe
 
 
 def _activation(row: StartupRow, peak: ActivationPeak) -> float:
-    return activation_bytes(row.model, row.settings, peak) / GIB
+    return activation_bytes(row.model, row.settings, peak, row.quantization) / GIB
 
 
 class ErrorSummary(NamedTuple):
