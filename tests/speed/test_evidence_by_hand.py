@@ -1,0 +1,363 @@
+"""What measurements on a machine do to predictions, by the formulas; what is kept, exported and refused."""
+
+from __future__ import annotations
+
+import csv
+import math
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from speed_asking import ROWS, RULES, ask, made
+
+from advisor.deployment import Deployment, Interval, MemoryEstimate
+from advisor.errors import BadFile
+from advisor.speed import evidence
+from advisor.speed.engine_rules import EvidenceRules
+from advisor.speed.estimator import HOST_BOUND, estimate_speed, find_layout
+from advisor.speed.evidence import Evidence, SpeedMeasurement
+from advisor.speed.load import RequestLoad
+from advisor.speed.measured_load import MeasuredLoad, compare_loads, predict_after
+from advisor.speed.row_export import COLUMNS, export_rows
+from advisor.speed.rows import make_samples, read_measured_rows
+
+KNOWN = EvidenceRules(
+    source="s", engine=0.4, format=0.2, model=0.6, reach_of_load=5.0, same_pass=0.9, other_pass=0.2, noise=0.02,
+    reach=1.87,
+)  # fmt: skip
+LOAD = RequestLoad(concurrency=2, prompt=512, output=128, depth=16)
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADVISOR_DATA_DIR", str(tmp_path / "data"))
+
+
+def measured(ratio: float = 1.2, **more: Any) -> SpeedMeasurement:
+    given: dict[str, Any] = {
+        "date": "2026-01-02", "machine": "1x RTX 3090", "engine": "llama.cpp", "model": "m", "quantization": "Q4_K_M",
+        "format": "k-quant", "layout": "tp1", "kind": "decode", "concurrency": 2, "prompt_tokens": 512,
+        "output_tokens": 128, "depth_tokens": 16, "measured": 50.0, "ratio": ratio, "bound": 1.5, "tool": "bench",
+    }  # fmt: skip
+    return SpeedMeasurement(**given | more)
+
+
+def given(*measurements: SpeedMeasurement) -> Evidence:
+    return Evidence(measurements, "m", "Q4_K_M", "k-quant", "tp1", KNOWN)
+
+
+def test_what_is_left_out_of_a_measurement() -> None:
+    kept = SpeedMeasurement(
+        date="2026-01-02", machine="x", engine="e", model="m", quantization="q", format="f", kind="decode",
+        concurrency=1, prompt_tokens=1, output_tokens=1, measured=None, ratio=1.0, bound=1.1, tool="t",
+    )  # fmt: skip
+    assert (kept.engine_version, kept.layout, kept.depth_tokens, kept.settings) == (None, "", 0, {})
+    load = MeasuredLoad(tool="t", concurrency=1, prompt_tokens=1, output_tokens=1)
+    assert load.depth_tokens == 0
+    assert {load.decode_tps, load.prefill_tps, load.ttft_s, load.tpot_s, load.output_tps} == {None}
+
+
+@pytest.mark.parametrize(
+    ("more", "shared"),
+    [
+        ({}, 0.4 + 0.2 + 0.6),
+        ({"layout": "tp2"}, 0.4 + 0.2 + 0.6 * math.exp(-1 / 5)),
+        ({"concurrency": 4}, 0.4 + 0.2 + 0.6 * math.exp(-math.log(2) / 5)),
+        ({"model": "other"}, 0.4 + 0.2),
+        ({"quantization": "Q4_K_S"}, 0.4 + 0.2),
+        ({"model": "other", "format": "q8_0"}, 0.4),
+        ({"kind": "tpot"}, 0.9 * 1.2),
+        ({"kind": "closed"}, 0.9 * 1.2),
+        ({"kind": "prefill"}, 0.2 * 1.2),
+        ({"kind": "ttft"}, 0.2 * 1.2),
+    ],
+)
+def test_one_measurement_moves_a_prediction_by_what_both_share(more: dict[str, Any], shared: float) -> None:
+    """Both have a bound of 1.5: of a measured ratio of 1.2 the share c / (1.2 + 0.02) is expected again."""
+    found = given(measured(**more)).adjust("decode", LOAD, 1.5)
+    whole = 1.2 + 0.02
+    assert math.log(found.factor) == pytest.approx(math.log(1.2) * shared / whole)
+    left = whole - shared**2 / whole
+    width = math.log(1.5)
+    assert math.log(found.bound) == pytest.approx(min(width, 1.87 * width * math.sqrt(left)))
+
+
+def test_a_prompt_and_a_first_token_share_their_pass() -> None:
+    found = given(measured(kind="prefill")).adjust("ttft", LOAD, 1.5)
+    assert math.log(found.factor) == pytest.approx(math.log(1.2) * 0.9 * 1.2 / 1.22)
+
+
+def test_the_wider_of_two_bounds_has_a_part_of_its_own() -> None:
+    narrow, wide = math.log(1.2), math.log(1.5)
+    found = given(measured(bound=1.2)).adjust("decode", LOAD, 1.5)
+    assert math.log(found.factor) == pytest.approx(math.log(1.2) * 1.2 / 1.22)
+    assert math.log(found.bound) == pytest.approx(
+        min(wide, 1.87 * math.sqrt(1.22 * wide**2 - (1.2 * narrow**2) ** 2 / (1.22 * narrow**2)))
+    )
+
+
+def test_two_measurements_that_agree_say_more() -> None:
+    """Two equal ones: covariance 1.2, noise of each 0.02, so the share is 2.4 / 2.42."""
+    found = given(measured(), measured(date="2026-01-03")).adjust("decode", LOAD, 1.5)
+    assert math.log(found.factor) == pytest.approx(math.log(1.2) * 2.4 / 2.42)
+
+
+def test_the_nearest_forty_are_used() -> None:
+    near = [measured(1.1) for _ in range(40)]
+    far = [measured(9.0, model="other", format="q8_0", kind="prefill") for _ in range(9)]
+    alone, both = given(*near).adjust("decode", LOAD, 1.5), given(*far, *near).adjust("decode", LOAD, 1.5)
+    assert both == pytest.approx(alone)
+    assert given(*far, *near[:39]).adjust("decode", LOAD, 1.5).factor != pytest.approx(
+        given(*near[:39]).adjust("decode", LOAD, 1.5).factor, rel=1e-9
+    )
+
+
+def test_what_is_reported_of_the_evidence() -> None:
+    one = given(measured()).note
+    assert one == (
+        "calibrated by 1 measurement of this machine (bench; 1 of this model; the last of 2026-01-02, m Q4_K_M)"
+    )
+    more = given(measured(), measured(date="2026-03-04", model="other", tool="load"), measured(date="2026-02-03")).note
+    assert more == (
+        "calibrated by 3 measurements of this machine (bench, load; 2 of this model; the last of 2026-03-04, other "
+        "Q4_K_M)"
+    )
+
+
+# --- what is kept
+
+
+def test_the_newest_four_hundred_are_kept() -> None:
+    evidence.store_measurements([measured(prompt_tokens=i) for i in range(399)])
+    assert len(evidence.load_measurements().measurements) == 399
+    evidence.store_measurements([measured(prompt_tokens=1000), measured(prompt_tokens=1001)])
+    kept = evidence.load_measurements().measurements
+    assert len(kept) == 400
+    assert [m.prompt_tokens for m in kept[:2]] == [1, 2]
+    assert kept[-1].prompt_tokens == 1001
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{"machine": "x"}, {"engine": "x"}, {"model": "x"}, {"quantization": "x"}, {"layout": "x"}, {"kind": "tpot"},
+     {"concurrency": 9}, {"prompt_tokens": 9}, {"output_tokens": 9}, {"depth_tokens": 9}],
+)  # fmt: skip
+def test_only_the_same_quantity_of_the_same_load_is_replaced(more: dict[str, Any]) -> None:
+    evidence.store_measurements([measured()])
+    evidence.store_measurements([measured(**more)])
+    assert len(evidence.load_measurements().measurements) == 2
+    evidence.store_measurements([measured(9.0, date="2026-09-09", tool="x", format="x", bound=2.0)])
+    kept = evidence.load_measurements().measurements
+    assert [m.ratio for m in kept] == [1.2, 9.0]
+
+
+def test_runs_of_an_earlier_version_have_the_bounds_of_then() -> None:
+    run = {
+        "date": "2026-01-02", "machine": "x", "engine": "e", "model": "m", "quantization": "q", "format": "f",
+        "prompt_tokens": 7, "output_tokens": 8, "decode": 1.3, "prefill": 0.8, "tool": "t",
+    }  # fmt: skip
+    evidence.measurements_path().parent.mkdir(parents=True)
+    evidence.measurements_path().write_bytes(msgspec.json.encode({"runs": [run]}))
+    decode, prefill = evidence.load_measurements().measurements
+    assert (decode.kind, decode.ratio, decode.bound) == ("decode", 1.3, 1.2)
+    assert (prefill.kind, prefill.ratio, prefill.bound) == ("prefill", 0.8, 1.7)
+    for m in (decode, prefill):
+        assert (m.concurrency, m.prompt_tokens, m.output_tokens, m.measured, m.engine_version) == (1, 7, 8, None, None)
+    assert evidence.forget_measurements() == 2
+    assert evidence.forget_measurements() == 0
+
+
+def test_a_large_file_is_refused_and_nothing_is_no_evidence() -> None:
+    assert evidence.load_measurements().measurements == ()
+    evidence.measurements_path().parent.mkdir(parents=True)
+    evidence.measurements_path().write_bytes(b" " * (2**20 + 1))
+    with pytest.raises(BadFile):
+        evidence.load_measurements()
+
+
+# --- a measured load next to its prediction
+
+
+def probed(**settings: Any) -> tuple[Deployment, MemoryEstimate]:
+    d, m = made("8B", "Q4_K_M", "RTX 3090", settings=settings)
+    assert d.machine is not None
+    return msgspec.structs.replace(d, machine=msgspec.structs.replace(d.machine, source="probe", text=None)), m
+
+
+def a_load(**more: Any) -> MeasuredLoad:
+    return MeasuredLoad(tool="t", concurrency=2, prompt_tokens=700, output_tokens=50, depth_tokens=9, **more)
+
+
+FIELDS = {"decode": "decode_tps", "prefill": "prefill_tps", "ttft": "ttft_s", "tpot": "tpot_s", "closed": "output_tps"}
+
+
+def test_every_quantity_is_compared_with_its_own_prediction() -> None:
+    """Measured is twice what was predicted: twice the rate, or half of it where seconds are measured."""
+    d, m = probed()
+    usual = estimate_speed(d, m, RULES, RequestLoad(concurrency=2, prompt=700, output=50, depth=9), calibrated=False)
+    assert usual is not None
+    predicted: dict[str, Interval] = {field: getattr(usual, field) for field in FIELDS.values()}
+    found = compare_loads(d, m, RULES, [a_load(**{f: 2 * x.value for f, x in predicted.items()})])
+    assert found.unkept is None
+    assert [c.kind for c in found.compared] == [k.kind for k in found.measurements] == list(FIELDS)
+    for compared, kept in zip(found.compared, found.measurements, strict=True):
+        before = predicted[FIELDS[compared.kind]]
+        assert compared.before == before
+        assert compared.measured == kept.measured == 2 * before.value
+        assert compared.after is None
+        assert kept.ratio == pytest.approx(0.5 if compared.kind in ("ttft", "tpot") else 2.0)
+        assert kept.bound == pytest.approx(before.high / before.value)
+        assert (kept.concurrency, kept.prompt_tokens, kept.output_tokens, kept.depth_tokens) == (2, 700, 50, 9)
+        assert (compared.concurrency, compared.prompt_tokens) == (2, 700)
+        assert (compared.output_tokens, compared.depth_tokens) == (50, 9)
+        assert (kept.format, kept.layout, kept.engine, kept.tool) == ("k-quant", "tp1-pp1-dp1", "llama.cpp", "t")
+    evidence.store_measurements(found.measurements)
+    after = predict_after(d, m, RULES, found.compared)
+    for c in after:
+        assert c.after is not None
+        assert abs(math.log(c.after.value / c.measured)) < 0.3 * math.log(2), c.kind
+        assert c.after.high / c.after.low < c.before.high / c.before.low
+
+
+def test_what_was_not_measured_is_not_compared() -> None:
+    d, m = probed()
+    assert [c.kind for c in compare_loads(d, m, RULES, [a_load(ttft_s=1.0)]).compared] == ["ttft"]
+    none = compare_loads(d, m, RULES, [a_load()])
+    assert (none.compared, none.measurements) == ((), ())
+    assert none.unkept == "the speed of this deployment is not modelled"
+
+
+@pytest.mark.parametrize(("ratio", "kept"), [(39.9, True), (40.1, False), (1 / 39.9, True), (1 / 40.1, False)])
+def test_forty_times_as_fast_or_slow_is_another_deployment(ratio: float, kept: bool) -> None:
+    d, m = probed()
+    usual = ask(d, m, concurrency=2, prompt=700, output=50, depth=9)
+    assert usual.decode_tps is not None
+    found = compare_loads(d, m, RULES, [a_load(decode_tps=usual.decode_tps.value * ratio)])
+    assert (found.unkept is None) is kept
+
+
+def test_what_says_nothing_about_this_machine_is_not_kept() -> None:
+    d, m = probed()
+    told, _ = made("8B", "Q4_K_M", "RTX 3090")
+    one = [a_load(ttft_s=1.0)]
+    assert "say --on this" in (compare_loads(told, m, RULES, one).unkept or "")
+    spec = msgspec.structs.replace(d, settings={"spec-type": "ngram"})
+    assert "speculative decoding" in (compare_loads(spec, m, RULES, one).unkept or "")
+
+
+def test_only_plain_settings_are_kept() -> None:
+    settings = {
+        "n-gpu-layers": "all", "parallel": 2, "api-key": "k", "host": "h", "chat-template": "a b", "lora-path": "x",
+        "alias": "a" * 41, "ctx-size": 4096, "token": "t", "batched-tokens": "5",
+    }  # fmt: skip
+    d, m = probed()
+    d = msgspec.structs.replace(d, settings=settings)
+    kept = compare_loads(d, m, RULES, [a_load(ttft_s=1.0)]).measurements[0]
+    assert kept.settings == {"n-gpu-layers": "all", "parallel": "2", "ctx-size": "4096", "batched-tokens": "5"}
+
+
+# --- rows
+
+
+def test_rows_are_written_for_what_others_can_ask(tmp_path: Path) -> None:
+    name, machine = "meta-llama/Llama-3.1-8B-Instruct", "2x RTX 3090; driver"
+    good = measured(model=name, machine=machine, kind="tpot", measured=0.0123456789)
+    others = [
+        msgspec.structs.replace(good, measured=None),
+        msgspec.structs.replace(good, machine="cpu; 64 GB"),
+        msgspec.structs.replace(good, machine="1x RTX 3090, 1x RTX 4090; x"),
+        msgspec.structs.replace(good, machine=""),
+        msgspec.structs.replace(good, model="/home/me/x.gguf"),
+    ]
+    path = tmp_path / "rows.csv"
+    assert export_rows([good, *others], path, RULES) == (1, 5)
+    with path.open(newline="", encoding="utf-8") as file:
+        (row,) = csv.DictReader(file)
+    assert tuple(row) == COLUMNS
+    assert len(row["id"]) == 12
+    int(row["id"], 16)
+    assert (row["hardware"], row["class"], row["tpot"], row["decode"]) == (
+        "2x RTX 3090",
+        "2x RTX 3090",
+        "0.0123457",
+        "",
+    )
+    assert (row["settings"], row["engine_version"], row["depth_tokens"]) == ("", "", "16")
+    assert row["group"] == "own measurement|2x RTX 3090|meta-llama/Llama-3.1-8B-Instruct|Q4_K_M"
+    more = msgspec.structs.replace(good, settings={"parallel": "2"}, engine_version="b9")
+    assert export_rows([good, more], path, RULES) == (1, 0)
+    assert len(path.read_text().splitlines()) == 3
+    (first, second) = read_measured_rows(path)
+    assert (first.id, first.kind, first.value, first.request.settings) == (row["id"], "tpot", 0.0123457, {})
+    assert second.request.settings == {"parallel": "2"}
+    assert (second.load.concurrency, second.load.prompt, second.load.output, second.load.depth) == (2, 512, 128, 16)
+
+
+def test_the_columns_are_those_of_the_measured_rows() -> None:
+    with ROWS.open(newline="", encoding="utf-8") as file:
+        assert tuple(next(csv.reader(file))) == COLUMNS
+
+
+def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
+    head = ",".join(COLUMNS)
+    cells = dict.fromkeys(COLUMNS, "") | {
+        "id": "r7", "decode": "50", "model": "8B", "engine": "llama.cpp", "hardware": "RTX 3090", "concurrency": "1",
+        "prompt_tokens": "5", "output_tokens": "6", "depth_tokens": "0", "date": "2026-01-02", "quality": "doubtful: x",
+    }  # fmt: skip
+    path = tmp_path / "rows.csv"
+    path.write_text(f"{head}\n{','.join(cells.values())}\n")
+    (row,) = read_measured_rows(path)
+    assert (row.doubtful, row.request.quantization, row.request.kv_cache_type, row.value) == (True, None, None, 50.0)
+    assert make_samples([row], RULES) == []
+    assert len(make_samples([row._replace(doubtful=False)], RULES)) == 1
+    lost = row._replace(doubtful=False, request=msgspec.structs.replace(row.request, model="nobody/nothing"))
+    assert make_samples([lost], RULES) == []
+    for column, text in (("decode", "x"), ("concurrency", ""), ("settings", "{")):
+        path.write_text(f"{head}\n{','.join((cells | {column: text}).values())}\n")
+        with pytest.raises(BadFile, match="row r7"):
+            list(read_measured_rows(path))
+    path.write_text("id\nr7\n")
+    with pytest.raises(BadFile, match="row r7"):
+        list(read_measured_rows(path))
+
+
+# --- words of an estimate
+
+
+def test_notes_of_a_speed() -> None:
+    d, m = made("8B", "BF16", "H100 80GB SXM", "vllm", settings={"max-num-seqs": 2})
+    usual = ask(d, m, concurrency=2)
+    assert not usual.limited
+    assert len(usual.notes) == 1
+    assert usual.calibration is None
+    more = ask(d, m, concurrency=5)
+    assert more.limited
+    assert "2 of 5 requests run at once, the rest waits" in more.notes
+    short = msgspec.structs.replace(m, fits=False)
+    assert any("it does not fit as it is" in n for n in ask(d, short).notes)
+    unsure = msgspec.structs.replace(m, fits=None)
+    assert not any("it does not fit as it is" in n for n in ask(d, unsure).notes)
+    for hardware, known in (("cpu, 64GB RAM", False), ("Ryzen AI Max+ 395 cpu, 128GB RAM, 16 cores", True)):
+        host = ask(*made("8B", "Q4_K_M", hardware))
+        assert any("bandwidth of the host's memory is not known" in n for n in host.notes) is not known, hardware
+    unsized = ask(*made("8B", "Q4_K_M", "cpu, 64GB RAM"))
+    assert any("processor's cores are not known" in n for n in unsized.notes)
+    assert (unsized.prefill_tps, unsized.ttft_s, unsized.output_tps) == (None, None, None)
+    assert unsized.decode_tps is not None
+    assert unsized.decode_tps.high / unsized.decode_tps.value == pytest.approx(HOST_BOUND["assumed"])
+    many = ask(*made("8B", "Q4_K_M", "cpu, 64GB RAM", sequences=2), concurrency=2)
+    assert (many.decode_tps, many.tpot_s) == (None, None)
+
+
+def test_layouts_in_a_word() -> None:
+    d, m = made("8B", "BF16", "2x H100", "vllm", settings={"tensor-parallel-size": 2})
+    assert find_layout(d, m, RULES) == "tp2-pp1-dp1"
+    stub = msgspec.structs.replace(d, model=msgspec.structs.replace(d.model, layout=None))
+    assert find_layout(stub, m, RULES) == ""
+
+
+def test_what_nobody_can_time() -> None:
+    d, m = made("8B", "BF16", "H100", "vllm")
+    assert estimate_speed(d, msgspec.structs.replace(m, refused="it is refused"), RULES, LOAD) is None
+    assert estimate_speed(d, m, RULES, LOAD) is not None
