@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
 
 import msgspec
 
@@ -12,11 +16,16 @@ from advisor.record import Record
 
 def structs_of(package: str) -> list[type[msgspec.Struct]]:
     """The structs that the modules of a package define."""
-    where = importlib.import_module(package)
-    names = [m.name for m in pkgutil.iter_modules(where.__path__, f"{package}.")]
-    modules = [importlib.import_module(n) for n in names if not n.endswith("__main__")]
+    modules = modules_of(package)
+    names = {m.__name__ for m in modules}
     found = {x for m in modules for x in vars(m).values() if isinstance(x, type) and issubclass(x, msgspec.Struct)}
     return sorted((x for x in found if x.__module__ in names), key=lambda x: (x.__module__, x.__name__))
+
+
+def modules_of(package: str) -> list[ModuleType]:
+    """The modules of a package."""
+    where = importlib.import_module(package)
+    return [importlib.import_module(m.name) for m in pkgutil.iter_modules(where.__path__, f"{package}.")]
 
 
 def list_changeable(package: str) -> set[str]:
@@ -41,3 +50,47 @@ def takes_values(kind: type[msgspec.Struct]) -> bool:
 def list_records(package: str) -> set[str]:
     """Names of the records of a package."""
     return {x.__name__ for x in structs_of(package) if issubclass(x, Record)}
+
+
+def list_defaults(package: str) -> dict[str, list[Any]]:
+    """Field or parameter of a package -> what it is where it is left out, each value once."""
+    found: dict[str, list[Any]] = {}
+    for kind in structs_of(package):
+        for field in msgspec.structs.fields(kind):
+            if field.default is not msgspec.NODEFAULT:
+                note(found, field.name, field.default)
+            elif field.default_factory is not msgspec.NODEFAULT:
+                note(found, field.name, field.default_factory())
+    for module in modules_of(package):
+        for made in vars(module).values():
+            if getattr(made, "__module__", None) != module.__name__:
+                continue
+            members = [made, *vars(made).values()] if isinstance(made, type) else [made]
+            for one in members:
+                if callable(one) and (not isinstance(one, type) or not issubclass(one, msgspec.Struct)):
+                    note_parameters(found, one)
+    return found
+
+
+def note_parameters(found: dict[str, list[Any]], function: Callable[..., Any]) -> None:
+    """Add the parameters of a function."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except ValueError:
+        return
+    for parameter in parameters:
+        if parameter.default is not parameter.empty:
+            note(found, parameter.name, parameter.default)
+
+
+def note(found: dict[str, list[Any]], name: str, value: Any) -> None:
+    """Add one value."""
+    values = found.setdefault(name, [])
+    if not any(type(x) is type(value) and x == value for x in values):
+        values.append(value)
+
+
+def list_set(package: str) -> dict[str, list[Any]]:
+    """The same, of what is something where it is left out: neither nothing, nor 0, nor empty."""
+    found = {name: [x for x in values if x] for name, values in list_defaults(package).items()}
+    return {name: values for name, values in found.items() if values}

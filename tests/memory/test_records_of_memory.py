@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from records import list_changeable, list_positional, list_records
+from records import list_changeable, list_positional, list_records, list_set
 
 READ: set[str] = set()
 
@@ -14,3 +14,15 @@ def test_values_do_not_change() -> None:
 def test_fields_are_named_where_code_makes_a_value() -> None:
     assert list_positional("advisor.memory") == READ
     assert not list_records("advisor.memory") & READ
+
+
+def test_what_is_left_out_is_nothing_or_the_usual() -> None:
+    usual = {  # one rank with the whole model, its tower, and a cache of 16 bit, on a GPU
+        "tp": [1], "pp": [1], "ep": [1], "copies": [1], "vision": [True], "experts": ["none"], "gpu": [True],
+        "key_type": ["F16"], "value_type": ["F16"], "begins": [True], "ends": [True], "share": [(True, True, 1)],
+        "per_tokens": [1], "hidden": [1], "intermediate": [1], "weighted": [True],
+        "alignment": [1, 128], "pad_rows": [True],  # of a state's blocks, and of a CUDA buffer
+        "block": [16], "largest": [512],  # tokens, as vLLM has them
+    }  # fmt: skip
+    found = list_set("advisor.memory")
+    assert found == usual

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from records import list_changeable, list_positional, list_records
+from records import list_changeable, list_positional, list_records, list_set
+
+from advisor.decision.policy import Policy
+from advisor.planning.types import CardLayout
 
 READ = {"GgufOrder", "TypicalTokens", "_PlansFile"}  # from documents alone
 
@@ -14,3 +17,12 @@ def test_values_do_not_change() -> None:
 def test_fields_are_named_where_code_makes_a_value() -> None:
     assert list_positional("advisor.planning") == READ
     assert not list_records("advisor.planning") & READ
+
+
+def test_what_is_left_out_is_nothing_or_the_usual() -> None:
+    usual = {  # one copy on one node that starts, nothing split
+        "tensor": [1], "pipeline": [1], "data": [1], "expert": [1], "nodes": [1], "copies": [1], "servers": [1],
+        "starts": [True], "burst": [1.0], "layout": [CardLayout()], "policy": [Policy()],
+    }  # fmt: skip
+    found = list_set("advisor.planning")
+    assert found == usual

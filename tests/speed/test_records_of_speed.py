@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from records import list_changeable, list_positional, list_records
+from records import list_changeable, list_positional, list_records, list_set
 
 # of a fit, one for each row: read only, and thrown away
 PASSES = {"LoadPasses", "Pass"}
@@ -21,3 +21,15 @@ def test_values_do_not_change() -> None:
 def test_fields_are_named_where_code_makes_a_value() -> None:
     assert list_positional("advisor.speed") == READ
     assert not list_records("advisor.speed") & READ
+
+
+def test_what_is_left_out_is_nothing_or_the_usual() -> None:
+    usual = {  # one request of 512 tokens and 128 more, on one device with all that a pass reads, 16 bit
+        "concurrency": [1], "prompt": [512], "output": [128],
+        "tensor": [1], "stages": [1], "replicas": [1], "expert_ranks": [1], "ranks": [1], "shares": [(1.0,)],
+        "key_bytes": [2.0], "value_bytes": [2.0], "chunk": [512], "most_running": [10**9],
+        "windows": [True], "calibrated": [True],
+        "levels": [tuple(2**i for i in range(10))], "schema": [2], "rounds": [200], "seed": [1],
+    }  # fmt: skip
+    found = list_set("advisor.speed")
+    assert found == usual
