@@ -609,3 +609,63 @@ SHARED = """services:
 )
 def test_shares_of_one_card(one: str, other: str, card: int, above: bool) -> None:
     assert find_fact(SHARED.format(one, other, card), "gpu.shared_overcommit", file="compose.yaml") is above
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "on", "value"),
+    [
+        # without hardware the size is that of parameters and format: 8,190,735,360 at 16 bit
+        (f"vllm serve {Q}", "model.gib", None, 8190735360 * 2 / 2**30),
+        ("vllm serve a/b", "model.gib", None, None),
+        (f"vllm serve {Q}", "load.seconds", None, 8190735360 * 2 / 0.5e9 + 60),
+        # 1.24e9 weights of 16 bit are 2.3 GiB: from 2 GiB on a limit below 8 GiB is small
+        (VLLM.format("-m 7g", "--model meta-llama/Llama-3.2-1B-Instruct"), "memory.limit_small", None, True),
+        (VLLM.format("-m 7g", "--model Qwen/Qwen3-0.6B"), "memory.limit_small", None, False),
+        (VLLM.format("-m 7g", "--model a/b"), "memory.limit_small", None, True),
+        (f"vllm serve {Q} --kv-cache-dtype bfloat16 --dtype half", "kv.differs_from_model", None, True),
+        (f"vllm serve {Q} --kv-cache-dtype half --dtype float16", "kv.differs_from_model", None, False),
+        (f"vllm serve {Q} --kv-cache-dtype float16 --dtype auto", "kv.differs_from_model", None, True),
+        ("vllm serve a/b --kv-cache-dtype float16", "kv.differs_from_model", None, None),
+        ("vllm serve a/b --kv-cache-dtype float16 --dtype float16", "kv.differs_from_model", None, False),
+        # a volume that is called like a cache is no fault where the model is a path
+        (VLLM.format("-v hf:/data", "--model /data/x"), "cache.wrong_path", None, False),
+        (f"vllm serve {Q} --swap-space 4", "memory.host_need_gib", None, 12.0),
+        (f"vllm serve {Q} --cpu-offload-gb 10 -tp 2", "memory.host_need_gib", None, 46.0),
+        ("docker run --gpus all vllm/vllm-openai:v0.33.0 --model a/b", "version.certain", None, True),
+        ("vllm serve a/b", "version.certain", None, True),
+        ("docker run --gpus all vllm/vllm-openai:latest --model a/b", "version.certain", None, True),
+        ("docker run --gpus all me/vllm:latest vllm serve a/b", "version.certain", None, False),
+        ("vllm serve a/b", "engine.reserves", None, True),
+        ("ollama serve", "engine.reserves", None, False),
+        ("vllm serve a/b", "engine.name", None, "vllm"),
+        ("vllm serve a/b", "program", None, "vllm serve"),
+        # what a file of hardware in words leaves open, and the loopback of an engine that listens everywhere
+        ("vllm serve a/b", "setup.loopback", None, False),
+        ("docker run --gpus all vllm/vllm-openai:v0.33.0 --model $M", "model.path_not_mounted", None, None),
+        (f"vllm serve {Q} --kv-cache-dtype fp8", "kv.type", None, "fp8"),
+        (f"vllm serve {Q}", "offload.exceeds_host", None, False),
+        (f"vllm serve {Q} --cpu-offload-gb 10", "offload.exceeds_host", None, None),
+    ],
+)
+def test_facts_without_hardware(text: str, name: str, on: str | None, value: Any) -> None:
+    found = find_fact(text, name, on)
+    assert found == (pytest.approx(value) if isinstance(value, float) else value)
+
+
+CUSTOM = """apiVersion: serving.kserve.io/v1beta1
+kind: InferenceService
+metadata: {name: s}
+spec:
+  predictor:
+    containers:
+    - name: v
+      image: vllm/vllm-openai:v0.33.0
+      args: [--model, meta-llama/Llama-3.1-8B-Instruct]
+      resources: {limits: {nvidia.com/gpu: '1'}}
+"""
+
+
+def test_what_a_resource_of_an_operator_leaves_open() -> None:
+    """The operator may hand over a token, mounts and arguments."""
+    for name, value in (("hub.token", None), ("setup.standard_pod", False), ("setup.all_mounts", False)):
+        assert find_fact(CUSTOM, name, file="s.yaml") is value, name
