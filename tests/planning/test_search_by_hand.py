@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import msgspec
 import pytest
 from test_layouts import make
-from test_traffic_parts import make_traffic
 
 from advisor import formats
 from advisor.advice.recommend_request import RecommendRequest, ask_guide, load_main_guide
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import (
-    Deployment,
     DeviceMemory,
-    Holds,
-    Interval,
     KvCache,
     KvType,
     MemoryEstimate,
-    SpeedEstimate,
     Workload,
 )
-from advisor.estimation import estimate, find_machine
-from advisor.machines.types import Machine
-from advisor.models.types import Model
-from advisor.planning import arrange, search
+from advisor.estimation import find_machine
+from advisor.planning import search
 from advisor.planning.candidates import (
     Attempt,
     Bounds,
@@ -42,7 +34,6 @@ from advisor.planning.candidates import (
     list_warnings,
     make_base,
 )
-from advisor.planning.engine_additions import _rank_step
 from advisor.planning.format_candidates import (
     _easy,
     _fp8_cache,
@@ -51,15 +42,8 @@ from advisor.planning.format_candidates import (
     list_cache_types,
     order_formats,
 )
-from advisor.planning.holding import find_holding, with_one_request
-from advisor.planning.holding import make_traffic as traffic_of
-from advisor.planning.plan_rules import PlanRules, load_plan_rules
-from advisor.planning.queueing import MOST_SERVERS, _open
-from advisor.planning.resident import count_need
 from advisor.planning.search_request import FormatLimits, SearchRequest
 from advisor.planning.traffic import read_traffic
-from advisor.planning.trial import PlannedCopy, Trial, count_held, make_plan, note_failure
-from advisor.planning.types import CardLayout, Plan, Rejection, TriedFormat
 from advisor.planning.workload_rules import load_workload_defaults
 
 RULES = catalog([shipped_root()])
@@ -345,309 +329,3 @@ def test_why_a_deployment_does_not_fit() -> None:
     noted = Attempt(formats.FormatChoice(q, "a note"), "auto", False, False)
     assert list(list_warnings(noted, ("w",))) == ["a note", "w"]
     assert list(list_warnings(attempt("Q8_0"), ("w",))) == ["w"]
-
-
-# --- trials
-
-
-def trial(request: SearchRequest, engine: str = "vllm", offload: bool = False) -> Trial:
-    return Trial(tools(engine, request), request, attempt("BF16", offload=offload), Bounds(), [])
-
-
-def test_what_is_learned_of_a_failure() -> None:
-    request = asked("Qwen/Qwen3-8B", "2x RTX 4090, 64GB RAM")
-    d = make("Qwen/Qwen3-8B", "2x RTX 4090, 64GB RAM")
-    rows = (row(high_bytes=5, budget_bytes=1, low_bytes=5), row(high_bytes=7, budget_bytes=1, low_bytes=7))
-
-    def noted(found: MemoryEstimate, of: Deployment = d, offload: bool = False) -> tuple[TriedFormat, bool]:
-        here = trial(request, "llama.cpp" if offload else "vllm", offload)
-        note_failure(here, of, found)
-        return here.tried[0], here.bounds.floor[offload] < 1e9
-
-    known, learned = noted(memory(*rows, short=("x",)))
-    assert (known.fits, known.quantization, known.needs_bytes, learned) == (False, "BF16", 12, True)
-    assert noted(memory(*rows))[1] is False  # short of nothing that is known
-    assert noted(memory(row(), *rows, short=("x",)))[0].needs_bytes is None
-    assert noted(memory(short=("x",), host=row(high_bytes=9)))[0].needs_bytes == 9
-    assert noted(memory(short=("x",)))[0].needs_bytes is None
-    assert noted(memory(*rows, short=("x",)), offload=True)[0].needs_bytes is None
-    part = msgspec.structs.replace(d, machine=find_machine("1x RTX 4090, 64GB RAM", RULES))
-    assert noted(memory(*rows, short=("x",)), part)[1] is False
-    assert noted(memory(*rows, short=("x",)), msgspec.structs.replace(d, machine=None))[1] is True
-
-
-def test_what_a_copy_holds() -> None:
-    """Typical requests, whose common beginning is kept once; of full length where all may be so long."""
-    d = make("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", context_length=8192, sequences=1)
-    found = estimate(d, RULES)
-    counts = {}
-    for name, work in (("usual", {}), ("shared", {"shared_prefix": 0.9}), ("full", {"full_length": True})):
-        counts[name] = count_held(trial(asked("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", **work)), d, found)
-    assert counts["full"] < counts["usual"] < counts["shared"]
-    assert counts["usual"] / counts["full"] == pytest.approx(8192 / 1450, rel=0.25)
-
-
-def test_a_plan_of_several_copies() -> None:
-    request = asked("Qwen/Qwen3-8B", "2x RTX 4090, 64GB RAM", concurrency=400)
-    d = make("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", context_length=8192, sequences=4)
-    d = msgspec.structs.replace(d, machine=request.machine, device_count=1)
-    found = estimate(d, RULES)
-    one = Interval(value=100.0, low=50.0, high=200.0)
-    speed = SpeedEstimate(output_tps=one, tpot_s=one, ttft_s=one, prefill_tps=one)
-    single = make_plan(trial(request), PlannedCopy(d, found, CardLayout(), speed, True))
-    double = make_plan(trial(request), PlannedCopy(d, found, CardLayout(), speed, None, 2, 2))
-    assert single.speed is not None
-    assert double.speed is not None
-    assert (single.speed.output_tps, single.servers, single.on_time) == (one, 1, True)
-    assert double.speed.output_tps == Interval(value=200.0, low=100.0, high=400.0)
-    assert (double.servers, double.on_time, double.offload) == (2, None, False)
-    assert single.holds is not None
-    assert double.holds is not None
-    assert double.holds.typical == 2 * single.holds.typical
-    assert single.holds.waiting == 400 - single.holds.typical
-    assert single.holds.wait_s is not None
-
-
-# --- holding
-
-
-def held_by(d: Deployment, found: MemoryEstimate, **work: Any) -> Any:
-    traffic = read_traffic(Workload(**({"use_case": "chat"} | work)), None, RULES)
-    return find_holding(d, found, traffic, RULES)
-
-
-def test_the_ladder_of_lengths() -> None:
-    """The context and its halves, four at most, none below 512 tokens."""
-
-    def ladder(context: int) -> list[int]:
-        d = make("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", context_length=context, sequences=1)
-        found = held_by(d, estimate(d, RULES))
-        assert found.starts is True
-        held = [x.held for x in found.holds.ladder]
-        assert held == sorted(held)
-        assert found.holds.full_length == held[0]
-        return [x.context_length for x in found.holds.ladder]
-
-    assert ladder(8192) == [8192, 4096, 2048, 1024]
-    assert ladder(2048) == [2048, 1024, 512]
-    assert ladder(1023) == [1023]
-    assert ladder(1024) == [1024, 512]
-
-
-def test_who_waits() -> None:
-    d = make("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", context_length=8192, sequences=1)
-    found = estimate(d, RULES)
-    few = held_by(d, found, concurrency=2).holds
-    assert (few.asked, few.waiting, few.wait_s, few.shared_prefix) == (2, 0, None, 0.0)
-    many = held_by(d, found, concurrency=1000).holds
-    assert many.waiting == 1000 - many.typical
-    full = held_by(d, found, concurrency=1000, full_length=True).holds
-    assert full.waiting == 1000 - full.full_length
-    # what requests have in common is kept once: of a prompt of 1,200 tokens a quarter
-    common = held_by(d, found, concurrency=1000, shared_prefix=0.25).holds
-    assert common.shared_prefix == 0.25
-    assert common.typical > many.typical
-    twice = find_holding(d, found, read_traffic(Workload(concurrency=1000), None, RULES), RULES, 2).holds
-    assert twice is not None
-    assert (twice.typical, twice.full_length) == (2 * many.typical, 2 * many.full_length)
-    assert [x.held for x in twice.ladder] == [2 * x.held for x in many.ladder]
-    slots = make("llama3.1:8b", "1x RTX 4090, 64GB RAM", "llama.cpp", "Q4_K_M", context_length=8192, sequences=3)
-    assert held_by(slots, estimate(slots, RULES), shared_prefix=0.5).holds.shared_prefix == 0.0
-
-
-def test_what_does_not_start_holds_nothing() -> None:
-    d = make("meta-llama/Llama-3.1-70B-Instruct", "1x RTX 4090, 64GB RAM", context_length=8192, sequences=4)
-    found = held_by(d, estimate(d, RULES))
-    assert (found.starts, found.holds) == (False, None)
-
-
-def test_one_request_of_a_deployment_that_holds_fewer_than_asked() -> None:
-    """Slots are counted down until they fit: 24 GiB hold some of 64, 1 GiB each, next to 4.6 GiB of weights."""
-    entry = RULES.engine("llama.cpp")
-    d = make("llama3.1:8b", "1x RTX 4090", "llama.cpp", "Q4_K_M", context_length=8192, sequences=64,
-             settings={"n-gpu-layers": "all"})  # fmt: skip
-    found = estimate(d, RULES)
-    assert found.fits is False
-    one = with_one_request(d, found, entry, RULES)
-    assert one is not None
-    assert one[0].sequences == 1
-    assert one[1].fits
-    held = find_holding(d, found, traffic_of(d, found, RULES), RULES).holds
-    assert held is not None
-    assert {x.held for x in held.ladder} == {held.full_length}
-    n = held.full_length
-    assert 10 < n < 24
-    assert estimate(msgspec.structs.replace(d, sequences=n), RULES).fits
-    assert not estimate(msgspec.structs.replace(d, sequences=n + 1), RULES).fits
-    # what fits, one request, and slots that the launch itself sets are taken as they are
-    fitting = msgspec.structs.replace(d, sequences=2)
-    assert with_one_request(fitting, estimate(fitting, RULES), entry, RULES) == (fitting, estimate(fitting, RULES))
-    fixed = msgspec.structs.replace(d, settings={**d.settings, "parallel": 64})
-    assert with_one_request(fixed, found, entry, RULES) == (fixed, found)
-    single = msgspec.structs.replace(d, sequences=1)
-    assert with_one_request(single, found, entry, RULES) == (single, found)
-    bad = msgspec.structs.replace(d, settings={"n-gpu-layers": "no number"})
-    assert with_one_request(bad, found, entry, RULES) is None
-    assert find_holding(bad, found, traffic_of(d, found, RULES), RULES) == (None, None)
-
-
-def test_the_traffic_of_a_deployment_by_itself() -> None:
-    d = make("llama3.1:8b", "1x RTX 4090", "llama.cpp", "Q4_K_M", context_length=4096, sequences=5)
-    found = estimate(d, RULES)
-    usual = traffic_of(d, found, RULES)
-    assert (usual.use_case, usual.users, usual.context_length, usual.prompt.mean) == ("chat", 5, 4096, 1200)
-    given = traffic_of(d, found, RULES, 100, 20)
-    assert (given.prompt.mean, given.output.mean) == (100, 20)
-    embedding = make("BAAI/bge-m3", "1x RTX 4090", "llama.cpp", "F16", context_length=4096)
-    assert traffic_of(embedding, found, RULES).use_case == "embeddings"
-
-
-# --- rates, shares and rules
-
-
-def plan_with(output: float | None, **more: Any) -> Plan:
-    around = Interval(value=output, low=output / 2, high=2 * output) if output is not None else None
-    nothing: Any = None
-    fields: dict[str, Any] = {"speed": SpeedEstimate(output_tps=around)} | more
-    return Plan(nothing, nothing, RULES.quantization("Q8_0"), False, (), (), **fields)
-
-
-def test_what_answers_a_rate() -> None:
-    """Two requests a second of 250 tokens, twice as many in a busy moment, times 1.15 to spare: 1,150 tokens/s."""
-    request = asked("llama3.1:8b", "1x RTX 4090", rate=2.0, burst=2.0)
-    assert search.answers_rate(plan_with(1150.0), request, 1.15) is True
-    assert search.answers_rate(plan_with(1149.0), request, 1.15) is False
-    safe = asked("llama3.1:8b", "1x RTX 4090", rate=2.0, burst=2.0, confidence="safe")
-    assert search.answers_rate(plan_with(2300.0), safe, 1.15) is True
-    assert search.answers_rate(plan_with(2299.0), safe, 1.15) is False
-    assert search.answers_rate(plan_with(None), request, 1.15) is None
-    assert search.answers_rate(plan_with(None, speed=None), request, 1.15) is None
-    assert search.answers_rate(plan_with(None), asked("llama3.1:8b", "1x RTX 4090"), 1.15) is True
-
-
-def test_copies_of_a_plan() -> None:
-    assert plan_with(1.0, servers=3).copies == 3
-    assert plan_with(1.0, servers=3, layout=CardLayout(data=2)).copies == 6
-    assert plan_with(1.0, servers=3, layout=CardLayout(data=2, dp_attention=True)).copies == 3
-    waiting = Holds(asked=3, typical=2, full_length=1, waiting=1, wait_s=None, shared_prefix=0.0, ladder=())
-    assert plan_with(1.0).holds_all
-    assert not plan_with(1.0, holds=waiting).holds_all
-    assert plan_with(1.0, holds=msgspec.structs.replace(waiting, waiting=0)).holds_all
-
-
-def test_formats_that_would_have_been_wider() -> None:
-    for name, fits, larger in (
-        ("F16", False, True),
-        ("F16", None, False),
-        ("Q4_0", False, False),
-        ("Q8_0", False, False),
-    ):
-        tried = TriedFormat(quantization=name, fits=fits, text="x")
-        assert search._compare(tried, plan_with(1.0), RULES).larger is larger
-
-
-def test_engines_of_other_formats_are_named_or_left_out() -> None:
-    entry = RULES.engine("vllm")
-    request = asked("llama3.1:8b", "1x RTX 4090", "Q4_K_M")
-    assert search._foreign_gguf(entry, request, RULES) is not None
-    assert search._foreign_gguf(entry, request._replace(asked=frozenset(["vllm"])), RULES) is None
-    assert search._foreign_gguf(RULES.engine("llama.cpp"), request, RULES) is None
-    for name in (None, "AWQ", "4bit"):
-        assert search._foreign_gguf(entry, request._replace(quantization=name), RULES) is None
-    refused = search.prepare_engine(entry, request, RULES)
-    assert isinstance(refused, Rejection)
-    client = search.prepare_engine(RULES.engine("remote-openai"), request._replace(quantization=None), RULES)
-    assert isinstance(client, Rejection)
-
-
-def test_what_a_model_needs_next_to_others() -> None:
-    """Of each card at its most, without its cache, and for each user 1,450 tokens of 10 bytes on each of two cards."""
-    traffic = make_traffic((1200, 3600), (250, 750), users=3)
-    rows = (
-        row(high_bytes=1000, total_bytes=5, kv_cache_bytes=100, recurrent_state_bytes=30),
-        row(total_bytes=500),
-        row(),
-    )
-    kept = KvCache(bytes_per_token=10)
-    assert count_need(memory(*rows[:2], kv_cache=kept), traffic) == 870 + 500 + 3 * 1450 * 10 * 2
-    assert count_need(memory(rows[2], kv_cache=kept), traffic) == 3 * 1450 * 10
-    assert count_need(memory(host=rows[0], kv_cache=kept), traffic) == 870 + 3 * 1450 * 10
-    assert count_need(memory(), traffic) == 0
-
-
-def test_many_servers_are_counted_as_the_most() -> None:
-    """More than 4,096 at once behave like 4,096 at the same load of each."""
-    traffic = make_traffic((100, 100), (100, 100), rate=0.9999 * MOST_SERVERS)
-    most = _open(traffic, MOST_SERVERS, 1.0)
-    assert most is not None
-    assert most > 0
-    twice = _open(msgspec.structs.replace(traffic, rate=0.9999 * 2 * MOST_SERVERS), 2 * MOST_SERVERS, 1.0)
-    assert twice == pytest.approx(most / 2)
-
-
-@pytest.mark.parametrize("name", ["same", "worth_waiting", "behind", "spare", "admitted", "named"])
-def test_factors_are_one_or_more(name: str) -> None:
-    known = msgspec.structs.asdict(load_plan_rules(RULES))
-    assert getattr(PlanRules(**{**known, name: 1}), name) == 1
-    with pytest.raises(ValueError, match=rf"plans.{name}` is a factor of 1 or more"):
-        PlanRules(**{**known, name: 0.99})
-
-
-@pytest.mark.parametrize("name", ["enough_held", "narrower"])
-def test_shares_are_above_nothing_and_one_at_most(name: str) -> None:
-    known = msgspec.structs.asdict(load_plan_rules(RULES))
-    assert getattr(PlanRules(**{**known, name: 1}), name) == 1
-    for wrong in (0, 1.01):
-        with pytest.raises(ValueError, match=rf"plans.{name}` is a share above 0, 1 at most"):
-            PlanRules(**{**known, name: wrong})
-
-
-def test_the_rank_that_holds_adapters() -> None:
-    """vLLM takes 8, 16, 32, 64 and more; an engine without such steps takes the rank as it is."""
-    vllm = RULES.engine("vllm")
-    found = [_rank_step(vllm, n, RULES) for n in (1, 8, 9, 16, 17, 64)]
-    assert found[1:] == [8, 16, 16, 32, 64]
-    assert _rank_step(vllm, 10**6, RULES) is None
-    assert _rank_step(RULES.engine("llama.cpp"), 9, RULES) == 9
-
-
-# --- unlike cards
-
-
-def test_what_is_better_of_unlike_cards() -> None:
-    """Starts; holds all; on time; steps of five percent of the rate; then fewer cards."""
-    here = trial(asked("Qwen/Qwen3-8B", "2x RTX 4090, 64GB RAM", concurrency=9))
-    waiting = Holds(asked=3, typical=2, full_length=1, waiting=1, wait_s=None, shared_prefix=0.0, ladder=())
-    one, two = CardLayout(devices=(0,)), CardLayout(devices=(0, 1))
-    order = [
-        plan_with(500.0, starts=None),
-        plan_with(500.0, holds=waiting),
-        plan_with(500.0, on_time=False),
-        plan_with(0.0),
-        plan_with(100.0, layout=two),
-        plan_with(100.5, layout=one),
-        plan_with(120.0, layout=two),
-    ]
-    ranks = [arrange._worth(here, p) for p in order]
-    assert all(a < b for a, b in itertools.pairwise(ranks))
-    assert arrange._worth(here, plan_with(0.0))[3] == -1000
-    assert arrange._worth(here, plan_with(1.0))[3] == 0
-
-
-def usable(machine: Machine) -> int:
-    return len(machine.usable_devices)
-
-
-def test_an_attempt_takes_the_cards_that_answer_best() -> None:
-    """A card that the model does not fit on is left out of a set of unlike ones."""
-    request = asked("Qwen/Qwen3-8B", "1x RTX 4090 + 1x RTX 3060 12GB, 64GB RAM")
-    found = arrange.plan_attempt(trial(request))
-    assert found is not None
-    assert found.starts
-    assert found.layout.devices == (0,)
-    model: Model = request.model
-    assert found.deployment.model == model
-    assert found.deployment.environment  # it is told which card
-    same = arrange.plan_attempt(trial(asked("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM")))
-    assert same is not None
-    assert not same.deployment.environment
