@@ -47,6 +47,11 @@ def test_what_answers_a_rate() -> None:
     assert search.answers_rate(plan_with(None), request, 1.15) is None
     assert search.answers_rate(plan_with(None, speed=None), request, 1.15) is None
     assert search.answers_rate(plan_with(None), asked("llama3.1:8b", "1x RTX 4090"), 1.15) is True
+    # an embedding is one token of output
+    embedding = asked("BAAI/bge-m3", "1x RTX 4090", use_case="embeddings", rate=100.0)
+    assert embedding.traffic.output.mean == 0
+    assert search.answers_rate(plan_with(115.1), embedding, 1.15) is True
+    assert search.answers_rate(plan_with(114.9), embedding, 1.15) is False
 
 
 def test_copies_of_a_plan() -> None:
