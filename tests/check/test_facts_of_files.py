@@ -248,3 +248,39 @@ def test_what_a_resource_of_an_operator_leaves_open() -> None:
     """The operator may hand over a token, mounts and arguments."""
     for name, value in (("hub.token", None), ("setup.standard_pod", False), ("setup.all_mounts", False)):
         assert find_fact(CUSTOM, name, file="s.yaml") is value, name
+
+
+SGLANG = f"python -m sglang.launch_server --model-path {Q} --tp 8 --enable-dp-attention"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "value"),
+    [
+        (f"{SGLANG} --dp 0", "tp.attention_replicas", None),
+        (f"{SGLANG} --dp x", "tp.attention_replicas", None),
+        (f"{SGLANG} --dp 2", "tp.attention_replicas", 2),
+        (f"{SGLANG} --dp 3", "tp.heads_uneven", None),  # 8 ranks are no three parts
+        (f"{SGLANG} --dp 8", "tp.heads_uneven", False),
+        ("vllm serve a/b", "model.too_old", False),  # nothing is known of a first version
+        ("vllm serve --port 1", "model.too_old", None),
+        ("vllm serve a/b", "model.min_version", None),
+    ],
+)
+def test_facts_that_stay_open(text: str, name: str, value: Any) -> None:
+    assert find_fact(text, name) == value
+
+
+def test_versions_that_are_older_than_a_model_needs() -> None:
+    """Each model of the list, on a version before and on the one that it names."""
+    listed = knowledge().rules.document("checks/minimum_versions.yaml")["versions"]
+    model, least = next((m, v) for m, v in listed.items() if "/" in m and str(v).count(".") == 2)
+    major, minor, patch = (int(x) for x in str(least).split("."))
+    for version, old in (
+        (f"{major}.{minor}.{patch}", False),
+        (f"{major}.{minor - 1}.9", True),
+        (f"{major}.{minor + 1}.0", False),
+    ):
+        text = f"docker run --gpus all vllm/vllm-openai:v{version} --model {model}"
+        assert find_fact(text, "model.min_version") == str(least)
+        assert find_fact(text, "model.too_old") is old, version
+    assert find_fact(f"vllm serve {model}", "model.too_old") is None
