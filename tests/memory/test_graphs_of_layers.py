@@ -117,7 +117,7 @@ def list_matrices(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> s
         return set()
     out = set()
     for name, ne in shapes:
-        if not name.endswith(".weight") or len(ne) < 2 or "conv" in name or "norm" in name:
+        if not name.endswith(".weight") or len(ne) < 2 or "conv1d" in name or "conv.weight" in name or "norm" in name:
             continue
         if getattr(mixer, "kv_shared", False) and name in ("attn_k.weight", "attn_v.weight"):
             continue  # the file has them, and an earlier layer's cache is read
