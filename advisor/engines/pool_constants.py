@@ -74,6 +74,7 @@ class ActivationPeak(Record, frozen=True, kw_only=True):
         False  # the layer's part follows the shapes of the model, `beside_mib` and a hidden size next to it
     )
     not_by_shapes: tuple[QuantizationName, ...] = ()  # formats whose kernels hold other things than 16-bit ones
+    forward_range: tuple[float, float] = (1.0, 1.0)  # bounds of a forward peak by shapes, as multiples
     beside_mib: float = 0  # of the allocator next to a peak by shapes
     workspace_freed: bool = False  # it is gone when the sampler runs
     low: float  # multiples of the value

@@ -190,8 +190,15 @@ def _bound_activation(
     model: Model, settings: PoolSettings, peak: ActivationPeak, weights: RankWeights, format: str
 ) -> Bounds:
     """Bytes of the peak; of a model whose widths are not known a share of its weights (assumed)."""
-    value = activation_bytes(model, settings, peak, format) if model.layout is not None else 0.03 * weights.stages[0]
-    return value * peak.low, value, value * peak.high
+    if model.layout is None:
+        value = 0.03 * weights.stages[0]
+        return value * peak.low, value, value * peak.high
+    if not peak.by_shapes or format in peak.not_by_shapes:
+        value = activation_bytes(model, settings, peak, format)
+        return value * peak.low, value, value * peak.high
+    forward, sampler = size_peaks_by_shapes(model, settings, peak)
+    low, high = peak.forward_range
+    return max(low * forward, peak.low * sampler), max(forward, sampler), max(high * forward, peak.high * sampler)
 
 
 LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
@@ -220,12 +227,9 @@ def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak,
     lay = model.layout
     assert lay is not None
     tokens, hidden = settings.batched_tokens, lay.hidden_size
-    rows = settings.sequences if model.kind == "chat" else 0  # encoders and embedding models sample nothing
-    sampler = peak.sampler_bytes * rows * lay.vocab_size + 2 * tokens * peak.sampler_hidden * hidden
+    sampler = _sampler_bytes(model, settings, peak)
     if peak.by_shapes and format not in peak.not_by_shapes:
-        cut = 1 if settings.ep > 1 else settings.tp  # whole experts on each rank
-        forward = size_forward_peak(model, tokens, settings.tp, cut) + 2 * tokens * hidden + peak.beside_mib * MIB
-        return max(forward, sampler + 2 * tokens * widest_experts(model, cut))
+        return max(size_peaks_by_shapes(model, settings, peak))
     workspace = 0.0
     if peak.expert_workspace:
         routed = max((_routed(g, hidden, settings.tp) for g in lay.ffn if isinstance(g, Moe)), default=0.0)
@@ -233,6 +237,25 @@ def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak,
     width = widest_dense(model) if peak.expert_workspace else widest_mlp(model)
     layer = 2 * tokens * (peak.mlp * width / settings.tp + peak.hidden * hidden)
     return max(workspace + layer, sampler) if peak.workspace_freed else workspace + max(layer, sampler)
+
+
+def _sampler_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> float:
+    lay = model.layout
+    assert lay is not None
+    rows = settings.sequences if model.kind == "chat" else 0  # encoders and embedding models sample nothing
+    return (
+        peak.sampler_bytes * rows * lay.vocab_size + 2 * settings.batched_tokens * peak.sampler_hidden * lay.hidden_size
+    )
+
+
+def size_peaks_by_shapes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> tuple[float, float]:
+    """Bytes of (the forward pass, the sampler next to the experts' workspace) on one rank."""
+    lay = model.layout
+    assert lay is not None
+    tokens = settings.batched_tokens
+    cut = 1 if settings.ep > 1 else settings.tp  # whole experts on each rank
+    forward = size_forward_peak(model, tokens, settings.tp, cut) + 2 * tokens * lay.hidden_size + peak.beside_mib * MIB
+    return forward, _sampler_bytes(model, settings, peak) + 2 * tokens * widest_experts(model, cut)
 
 
 def _routed(moe: Moe, hidden: int, tp: int) -> float:

@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Estimate, MemoryEstimate
+from advisor.engines.pool_messages import NO_VERSION
 from advisor.engines.unknown_settings import describe_unknown_settings
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, LoadSpec, estimate, estimate_load_speed, join_estimates, resolve_request
@@ -30,12 +31,11 @@ def answer_request(
     """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
     setting that the engine does not have, which is a warning otherwise."""
     deployment, notes = resolve_request(request, rules, machines)
-    if request.engine_version is None:  # the other commands mean the newest, which they install or pull
-        deployment = msgspec.structs.replace(deployment, any_release=True)
     unknown = describe_unknown_settings(request.settings, rules.engine(deployment.engine), rules)
     if unknown and strict:
         raise BadInput("; ".join(unknown))
-    return _answer(deployment, rules, request.workload, (*notes, *unknown), request_id)
+    # the other commands mean the newest release, which they install or pull
+    return _answer(deployment, rules, request.workload, (*notes, *unknown), request_id, request.engine_version is None)
 
 
 def _answer(
@@ -44,11 +44,25 @@ def _answer(
     load: LoadSpec | None,
     notes: tuple[str, ...] = (),
     request_id: object = None,
+    any_release: bool = False,
 ) -> Estimate:
     memory = estimate(deployment, rules)
+    if any_release:
+        memory = widen_bounds(memory, estimate(msgspec.structs.replace(deployment, any_release=True), rules))
     holding = hold_deployment(deployment, memory, rules, load)
     speed = estimate_load_speed(deployment, memory, rules, load)
     return join_estimates(memory, deployment, notes, request_id, speed, *holding)
+
+
+def widen_bounds(newest: MemoryEstimate, every: MemoryEstimate) -> MemoryEstimate:
+    """The estimate of the newest release, verdict included, with the bounds and notes of every release in use."""
+    rows = zip(newest.devices, every.devices, strict=True)
+    return msgspec.structs.replace(
+        newest,
+        devices=tuple(msgspec.structs.replace(a, low_bytes=b.low_bytes, high_bytes=b.high_bytes) for a, b in rows),
+        kv_cache=every.kv_cache,
+        warnings=(*newest.warnings, *(w for w in every.warnings if w.startswith(NO_VERSION))),
+    )
 
 
 def hold_deployment(
