@@ -123,21 +123,30 @@ def make_speed_rules(
             continue
         out.append("    factors:")
         out += _wrapped([f"{f}: {_number(x)}" for f, x in sorted(kept.items())], "      ")
-    out += ["# Errors of rows predicted by a fit without any model of their family, percent.", "unseen:"]
+    out += ["# Errors of rows predicted by a fit without any model of their family, percent.", _head("unseen", figures)]
     out += [f"  {name}: {_flow(e)}" for name, e in figures.items()]
-    out += ["# The same per kind of row and class; bounds: value / bound, value x bound.", "spread:"]
+    out += ["# The same per kind of row and class; bounds: value / bound, value x bound.", _head("spread", errors)]
     for kind, classes in errors.items():
         out.append(f"  {kind}:")
         for name, e in classes.items():
             out.append(f"    {name}: {_flow(e)}")
     if judged is not None:
-        out += ["# The errors of `unseen` with something else left out of the fit whole.", "left_out:"]
+        out += [
+            "# The errors of `unseen` with something else left out of the fit whole.",
+            _head("left_out", judged.left_out),
+        ]
         for by, quantities in judged.left_out.items():
             out.append(f"  {by}:")
             out += [f"    {name}: {_flow(e)}" for name, e in quantities.items()]
-        out += ["# Choices between measured configurations (advisor/speed/choosing.py), percent.", "choices:"]
+        out += ["# Choices between measured configurations (advisor/speed/choosing.py), percent."]
+        out += [_head("choices", judged.choices)]
         out += [f"  {by}: {_flow(figures)}" for by, figures in judged.choices.items()]
     return "\n".join(out) + "\n"
+
+
+def _head(name: str, entries: Mapping[str, object]) -> str:
+    """The key of a block; of one without entries the whole of it."""
+    return f"{name}:" if entries else f"{name}: {{}}"
 
 
 def _flow(numbers: Mapping[str, float]) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from advisor.catalog import catalog
+from advisor.errors import BadInput
 from advisor.speed.calibration_text import (
     QUANTITIES,
     HeldOutPrediction,
@@ -87,6 +88,8 @@ def leave_out(rows: Sequence[FitSample], by: str | None) -> HeldOut:
     if by is None:
         return HeldOut(make_coefficients(problem, whole), fitted, fitted, ["all"] * len(rows), {})
     fold = assign_folds(rows, by)
+    if len(set(fold)) < 2:
+        raise BadInput(f"all rows are of one {by}: nothing is left to fit without it")
     unseen: list[HeldOutPrediction | None] = [None] * len(rows)
     of_fold = {}
     for name in sorted(set(fold)):

@@ -51,7 +51,6 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     chunk: int = 512  # prompt tokens of a pass
     most_running: int = 10**9  # requests the engine admits
     pool_tokens: int | None = None  # tokens the cache holds, all replicas
-    pool_sequences: int | None = None
 
     @property
     def layout(self) -> str:

@@ -132,10 +132,12 @@ def _defaulted(context: FactContext) -> bool | None:
 
 @FACTS.add("fit.draft", "bool", "a draft model is set up")
 def _draft(context: FactContext) -> bool:
-    config = context.checked.arguments.value("speculative-config") or ""
-    return (
-        '"model"' in config or context.checked.arguments.last("model-draft", "speculative-draft-model-path") is not None
-    )
+    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    if entry is None or entry.draft is None:
+        return False
+    config = [context.checked.arguments.value(name) or "" for name in entry.draft.json]
+    named = context.checked.arguments.last(*entry.draft.model) if entry.draft.model else None
+    return named is not None or any('"model"' in x for x in config)
 
 
 @FACTS.add("ranks.above_devices", "bool", "the launch asks for more devices than it is given")

@@ -63,7 +63,9 @@ def read_llm_service(resource: dict[str, Any], ctx: ReaderContext) -> list[Launc
 
 
 def _with_replicas(launch: Launch, count: int | None) -> Launch:
-    return msgspec.structs.replace(launch, setup=msgspec.structs.replace(launch.setup, replicas=count))
+    return msgspec.structs.replace(
+        launch, setup=msgspec.structs.replace(launch.setup, replicas=count or None, min_replicas=count)
+    )
 
 
 def read_inference_service(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
@@ -74,7 +76,7 @@ def read_inference_service(resource: dict[str, Any], ctx: ReaderContext) -> list
     runtime = str(model.get("runtime") or "")
     uri = as_string(model.get("storageUri"))
     fewest = as_whole_number(predictor.get("minReplicas"))
-    out = [_with_replicas(x, fewest or None) for x in read_pod(predictor, ctx, find_name(resource))]
+    out = [_with_replicas(x, fewest) for x in read_pod(predictor, ctx, find_name(resource))]
     engine = _format_engine(fmt, runtime, ctx)
     if engine and model:
         env, _ = read_environment(model.get("env"))
