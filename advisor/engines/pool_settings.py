@@ -45,7 +45,7 @@ class PoolSettings(Record, frozen=True, kw_only=True):
     prediction: bool  # speculates with the model's own prediction block
     lora_slots: int  # adapters held on the device; 0 = none
     lora_rank: int | None  # None = not known
-    lora_experts_whole: bool  # routed experts are shared out whole
+    experts_whole: bool  # routed experts are shared out whole
     version: str | None  # the engine's, as given, or the one the rules assume
     oldest_version: str | None  # where it is not known: bounds are those of all releases from this one on
 
@@ -96,7 +96,7 @@ def resolve_pool_settings(
         prediction=_prediction(deployment, names),
         lora_slots=slots,
         lora_rank=rank,
-        lora_experts_whole=bool(constants.lora and get_flag(s, *names.expert_parallel_switch.flags)),
+        experts_whole=bool(get_flag(s, *names.expert_parallel_switch.flags)),
         version=version,
         oldest_version=constants.in_use_from if deployment.any_release and deployment.engine_version is None else None,
     )

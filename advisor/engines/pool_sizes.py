@@ -100,7 +100,7 @@ def _with_extras(
         experts: adapters.Experts = (
             "none" if not constants.lora.experts else "fused" if kind in constants.lora.fused_experts else "split"
         )
-        ep = settings.ep if settings.lora_experts_whole else 1
+        ep = settings.ep if settings.experts_whole else 1
         slot = adapters.lora_elements(
             deployment.model, settings.lora_rank, settings.tp, ep, experts, kind in constants.lora.outside
         )
@@ -253,7 +253,7 @@ def size_peaks_by_shapes(model: Model, settings: PoolSettings, peak: ActivationP
     lay = model.layout
     assert lay is not None
     tokens = settings.batched_tokens
-    cut = 1 if settings.ep > 1 else settings.tp  # whole experts on each rank
+    cut = 1 if settings.experts_whole else settings.tp
     forward = size_forward_peak(model, tokens, settings.tp, cut) + 2 * tokens * lay.hidden_size + peak.beside_mib * MIB
     return forward, _sampler_bytes(model, settings, peak) + 2 * tokens * widest_experts(model, cut)
 
