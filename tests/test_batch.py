@@ -81,6 +81,7 @@ def random_sweep(rng: random.Random) -> list[bytes]:
     return mixed
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(1, 12) | st.just(100))
 def test_joined_shards_are_the_whole(sweep: Path, seed: int, n: int) -> None:

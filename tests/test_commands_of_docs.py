@@ -174,6 +174,7 @@ def test_every_shown_output_is_checked() -> None:
             assert "checked output" in (TOP / "tests" / CHECKED[page.name]).read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_faults_of_rules_are_as_shown(reader_files: Path, tmp_path: Path) -> None:
     """docs/rules.md, "Faults": each of four mistakes in the rules of the page."""
     shutil.copytree(reader_files / "my-rules", tmp_path / "my-rules")

@@ -93,6 +93,7 @@ def test_owners_own_what_is_there() -> None:
         assert path == "*" or (TOP / path.strip("/")).exists()
 
 
+@pytest.mark.slow
 def test_what_must_hold_on_every_system_holds_here() -> None:
     import subprocess
 

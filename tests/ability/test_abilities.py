@@ -80,6 +80,7 @@ def test_opinions_about_scores_are_no_scores() -> None:
     assert make_scores(rows, CATALOG) == []
 
 
+@pytest.mark.slow
 def test_rules_are_what_the_command_writes() -> None:
     body = calibrate.make_rules(read_rows(DATA), CATALOG)
     shipped = yaml.safe_load((shipped_root() / "abilities.yaml").read_text(encoding="utf-8"))

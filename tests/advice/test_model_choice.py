@@ -26,6 +26,7 @@ def ask(hardware: str, use: str = "chat", model: str | None = None, **limits: ob
     return RecommendRequest(machine, workload, model, choice=ChoiceLimits(**limits))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_choice_is_near_the_ablest_that_fits() -> None:
     """Every model of the catalogue sized, on a sample of the machines."""
     gaps = [judge(machine, use, CATALOG).gap for machine in MACHINES[::6] for use in USES]

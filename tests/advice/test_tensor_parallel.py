@@ -66,6 +66,7 @@ def refused(seed: int, n: int) -> tuple[list[str], int, int]:
     return wrong, given, several
 
 
+@pytest.mark.slow
 def test_no_refused_size_is_recommended() -> None:
     wrong, given, several = refused(seed=19, n=60)
     assert wrong == []

@@ -102,6 +102,7 @@ def test_digits_versions_and_hub_names_are_never_mended(name: str) -> None:
         resolve_model(name, CATALOG)
 
 
+@pytest.mark.slow
 def test_a_slip_in_any_word_of_an_alias_is_mended_or_refused_never_another_model() -> None:
     """One letter of every alias changed in turn: the answer is the alias's model or an error."""
     wrong = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TOP = Path(__file__).resolve().parents[2]
@@ -14,10 +15,16 @@ VERSION = re.compile(r"v?\d+\.\d+(\.\d+)?(\.?(a|b|rc|post|dev)\d+)?|b\d{1,6}")
 COMPARERS = {"key", "pick", "is_before"}  # functions of advisor/engines/versions.py
 
 
+@cache
+def read_tree(path: Path) -> ast.Module:
+    """A module as a tree, which nobody changes: parsed once for all tests of a process."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def modules() -> Iterator[tuple[str, ast.Module]]:
     """Every module of the package by its path from the top."""
     for path in sorted(PACKAGE.rglob("*.py")):
-        yield path.relative_to(TOP).as_posix(), ast.parse(path.read_text(encoding="utf-8"))
+        yield path.relative_to(TOP).as_posix(), read_tree(path)
 
 
 def texts(tree: ast.AST) -> Iterator[ast.Constant]:

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from code_facts import read_tree
+
 PACKAGE = Path(__file__).resolve().parents[2] / "advisor"
 
 Graph = dict[str, set[str]]
@@ -24,7 +26,7 @@ def modules(package: Path) -> dict[str, Path]:
 @cache
 def trees(package: Path) -> dict[str, ast.Module]:
     """Module name -> its source as a tree."""
-    return {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in modules(package).items()}
+    return {name: read_tree(path) for name, path in modules(package).items()}
 
 
 def import_graph(package: Path = PACKAGE) -> Graph:

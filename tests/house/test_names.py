@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from code_facts import read_tree
 
 PACKAGE = Path(__file__).resolve().parents[2] / "advisor"
 
@@ -41,7 +42,7 @@ PARTICIPLES = frozenset(WORDS.split())
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
     for path in sorted(PACKAGE.rglob("*.py")):
-        yield str(path.relative_to(PACKAGE.parent)), ast.parse(path.read_text(encoding="utf-8"))
+        yield str(path.relative_to(PACKAGE.parent)), read_tree(path)
 
 
 @pytest.fixture(scope="module")
