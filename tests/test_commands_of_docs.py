@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import commands
 import pytest
@@ -130,7 +130,12 @@ PRODUCERS: dict[str, Callable[[], str]] = {
 }
 
 
-@pytest.mark.parametrize("line", HERE, ids=str)
+def _as_case(line: Line) -> Any:
+    """`rules lint` reads every file of the rules, which takes seconds."""
+    return pytest.param(line, marks=[pytest.mark.slow] if "rules lint" in str(line) else [], id=str(line))
+
+
+@pytest.mark.parametrize("line", [_as_case(x) for x in HERE])
 def test_a_command_answers(line: Line, reader_files: Path, tmp_path: Path) -> None:
     here = tmp_path / "here"
     shutil.copytree(reader_files, here, symlinks=True)
