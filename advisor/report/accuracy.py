@@ -21,6 +21,7 @@ from advisor.models.types import Mla, Model
 from advisor.report import speed_accuracy
 from advisor.report.ability_accuracy import make_ability_section
 from advisor.report.activation_fit import median_error, peak_errors, read_peaks
+from advisor.report.forward_rows import compare_forward, median_ratios
 from advisor.report.measured_rows import (
     RowComparison,
     compare_row,
@@ -158,10 +159,30 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
             for (g, a, x), (_, b, _) in zip(plain, held_out, strict=True)
         ),
         "",
+        *_forward_passes(data, rules),
         *speed_accuracy.make_speed_section(data, rules),
         "",
         *make_ability_section(rules),
     ])  # fmt: skip
+
+
+def _forward_passes(data: Path, rules: Catalog) -> list[str]:
+    """vLLM's own model code against the formula by shapes; nothing of that is fitted."""
+    path, configs = data / "vllm_forward.csv", data.parent / "models" / "configs"
+    found = [c for r in read_rows(path) if (c := compare_forward(r, rules, configs)) is not None]
+    errors = sorted(abs(1 / ratio - 1) for c in found for ratio in c.ratios)
+    off = [f"{k} ({v:.2f})" for k, v in median_ratios(found).items() if abs(v - 1) > 0.05]
+    within = [100 * sum(e <= most for e in errors) / len(errors) for most in (0.1, 0.2)]
+    ninth, classes = errors[int(0.9 * len(errors))], len({c.family for c in found})
+    return [
+        "## vLLM's forward pass by shapes",
+        "",
+        f"{len(errors)} peaks of {classes} classes, which the engine's own code gave on pretended devices: the median",
+        f"error is {100 * statistics.median(errors):.2f} %, nine of ten are within {100 * ninth:.0f} %;",
+        f"{within[0]:.0f} % are within 10 %, {within[1]:.0f} % within 20 %.",
+        f"Classes whose median is over 5 % off (theirs / ours): {', '.join(off)}.",
+        "",
+    ]
 
 
 def _over_catalogue(data: Path, rules: Catalog) -> list[str]:
