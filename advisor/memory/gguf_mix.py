@@ -106,12 +106,10 @@ class _MixInputs:
         moe = [g for g in lay.ffn if isinstance(g, t.Moe)]
         self.n_expert = moe[0].n_experts if moe else 1
         self.gqa = heads_per_kv_head(model)
-        # llama.cpp calls any model of 80 layers of these architectures type "70B"
-        self.is_70b = (
-            lay.n_layers == 80
-            and model.gguf_architecture is not None
-            and model.gguf_architecture.size_class == "70B"
-            and heads_per_kv_head(model) > 1
+        # llama.cpp calls models of 80 layers of these architectures type "70B"; Llama 1's, without groups, "65B"
+        sized = model.gguf_architecture.size_class if model.gguf_architecture is not None else None
+        self.is_70b = lay.n_layers == 80 and (
+            sized == "70B" or (sized == "70B-grouped" and heads_per_kv_head(model) > 1)
         )
 
 

@@ -85,9 +85,8 @@ class GgufArchitecture(Record, frozen=True, kw_only=True):
     listed: bool = True  # False: read from a file's tensors, as it stands in no table
     encoder: bool = False  # every token sees all, and the output is no logits
     keeps_cache: bool = True
-    size_class: Literal["70B"] | None = (
-        None  # `type` of its 80-layer models, for which llama-quantize has rules of its own
-    )
+    # `type` of its 80-layer models, for which llama-quantize has rules of its own: all, or those with grouped queries
+    size_class: Literal["70B", "70B-grouped"] | None = None
     own_caches: int | None = None  # layers with a cache of their own; those after them read an earlier one's
     tensors: TensorTraits = TensorTraits()
     graph: GraphTraits = GraphTraits()

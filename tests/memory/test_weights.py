@@ -158,3 +158,9 @@ def test_every_mix_gives_more_bytes_than_one_with_fewer_bits() -> None:
 def test_layers_that_get_more_bits() -> None:
     """32 layers: the first four, the last four, and every third between."""
     assert [i for i in range(32) if more_bits(i, 32)] == [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]
+
+
+def test_models_of_eighty_layers_have_wider_values() -> None:
+    """llama.cpp's own plan of Qwen1.5-72B, whose heads share nothing: 43,397,480,448 bytes of Q4_K_M on one device."""
+    weights = gguf_weights.weights_from_model(RULES.find_model("Qwen/Qwen1.5-72B-Chat"), "Q4_K_M").weights
+    assert sum(x.device_bytes for x in weights if x.name != "token_embd.weight") == 43_397_480_448
