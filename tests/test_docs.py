@@ -210,7 +210,6 @@ def test_names_of_templates_are_documented() -> None:
     assert {n for row in rows for n in re.findall(r"`(\w+)`", row)} == names
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("own_cache")
 def test_example_of_an_overlay_works(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The model of docs/rules.md has the dimensions of Llama 3.1 8B, so both need the same memory on the same card."""

@@ -190,8 +190,22 @@ def _layer(name: str) -> int | None:
 
 @memoize_by_identity
 def weights_from_model(model: Model, mix: str) -> GgufWeights:
-    """Weights that llama-quantize would write for `mix`. Raises NoLayout, KeyError for a mix that is not known."""
-    dynamic = mix.startswith("UD-")
+    """Weights that llama-quantize would write for `mix`; of a vendor's mix scaled to a published file, where the size
+    of one is known. Raises NoLayout, KeyError for a mix that is not known."""
+    plain, stated = weights_of_plain_mix(model, mix), _published_bytes(model, mix)
+    if plain.exact or stated is None:
+        return plain
+    growth = stated / plain.file_bytes
+    note = f"{mix} is a vendor's own mix; sized by a published file of {stated / 2**30:.1f} GiB"
+    return GgufWeights(
+        weights=tuple(_grown(w, growth) for w in plain.weights), exact=False, spread=PUBLISHED_SPREAD, note=note
+    )
+
+
+@memoize_by_identity
+def weights_of_plain_mix(model: Model, mix: str) -> GgufWeights:
+    """Weights that llama-quantize would write for `mix`, of a vendor's mix for the plain one that is nearest: the speed
+    model is fitted to these. Raises NoLayout, KeyError for a mix that is not known."""
     known = UD_BASE.get(mix, mix.removeprefix("UD-"))
     all_tensors = gguf_tensors.list_file_tensors(model)
     kinds = gguf_mix.choose_types(model, known)
@@ -208,17 +222,10 @@ def weights_from_model(model: Model, mix: str) -> GgufWeights:
         )
         for x, kind in zip(all_tensors, kinds, strict=True)
     )
-    if not dynamic:
+    if not mix.startswith("UD-"):
         return GgufWeights(weights=weights, exact=True)
-    stated = _published_bytes(model, mix)
-    if stated is None:
-        note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
-        return GgufWeights(weights=weights, exact=False, spread=UD_SPREAD, note=note)
-    growth = stated / sum(w.file_bytes for w in weights)
-    note = f"{mix} is a vendor's own mix; sized by a published file of {stated / 2**30:.1f} GiB"
-    return GgufWeights(
-        weights=tuple(_grown(w, growth) for w in weights), exact=False, spread=PUBLISHED_SPREAD, note=note
-    )
+    note = f"{mix} is a vendor's own mix; sized as {known}: give the file for exact bytes"
+    return GgufWeights(weights=weights, exact=False, spread=UD_SPREAD, note=note)
 
 
 def _published_bytes(model: Model, mix: str) -> float | None:
@@ -247,4 +254,11 @@ UD_BASE = {
     "UD-IQ2_XXS": "IQ2_XXS", "UD-IQ1_M": "IQ1_M", "UD-IQ1_S": "IQ1_S",
 }  # fmt: skip
 
-__all__ = ["GgufWeights", "NoLayout", "TensorWeight", "weights_from_file", "weights_from_model"]
+__all__ = [
+    "GgufWeights",
+    "NoLayout",
+    "TensorWeight",
+    "weights_from_file",
+    "weights_from_model",
+    "weights_of_plain_mix",
+]
