@@ -20,7 +20,6 @@ from advisor.catalog.documents import decode_document
 from advisor.engines.versions import version_key
 from advisor.errors import BadInput
 from advisor.meanings import EngineId
-from advisor.memo import memoize_by_identity
 from advisor.record import Record
 
 FILE = "freshness.yaml"
@@ -139,7 +138,7 @@ def find_stale_note(answer: Answer, rules: Catalog, day: datetime.date) -> str |
 
 
 def _age(family: FactFamily, facts: int, rules: Catalog, day: datetime.date) -> FamilyAge:
-    oldest = family.as_of or _dates(rules).get(family.id)
+    oldest = family.as_of or _oldest_day(family, rules)
     age = None if oldest is None else (day - parse_day(oldest, f"rules/{FILE}, {family.id}")).days
     return FamilyAge(
         id=family.id,
@@ -163,17 +162,10 @@ class _Dated(msgspec.Struct, frozen=True):
     source: str | list[str] | dict[str, str] = ""
 
 
-@memoize_by_identity
-def _dates(rules: Catalog) -> dict[str, str]:
-    """Family -> the oldest day of its files, where these tell theirs."""
-    out: dict[str, str] = {}
-    for family in decode_document(rules, FILE, FreshnessFile).families:
-        if family.as_of is not None:
-            continue
-        days = [d for p in rules.document_paths() if _holds(family, p) and (d := _day(rules, p)) is not None]
-        if days:
-            out[family.id] = min(days)
-    return out
+def _oldest_day(family: FactFamily, rules: Catalog) -> str | None:
+    """The oldest day of the family's files, where these tell theirs."""
+    days = [d for p in rules.document_paths() if _holds(family, p) and (d := _day(rules, p)) is not None]
+    return min(days, default=None)
 
 
 def _holds(family: FactFamily, path: str) -> bool:

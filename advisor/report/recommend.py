@@ -63,15 +63,15 @@ def describe_advice(advice: Advice, verbose: bool = False) -> str:
 
 def _limit(rows: Sequence[Row], most: int) -> dict[str, int]:
     """Lines that each row may take so that all together are at most `most`, where that is possible."""
+    by_label = {r.label: r for r in rows}
     limits = {r.label: r.most for r in rows}
-
-    def total() -> int:
-        return sum(len(_show(r, limits[r.label])) for r in rows)
-
+    shown = {r.label: len(_show(r, r.most)) for r in rows}
     for least in (2, 1):
         for label in YIELDS:
-            while total() > most and limits.get(label, 1) > least:
+            while sum(shown.values()) > most and limits.get(label, 1) > least:
                 limits[label] -= 1
+                if shown[label] > limits[label]:
+                    shown[label] = len(_show(by_label[label], limits[label]))
     return limits
 
 

@@ -82,7 +82,7 @@ def _of_model(model: t.Model, quantization: Quantization) -> ModelWork:
     assert lay is not None
     try:
         if quantization.family == "gguf":
-            return _summed(model, gguf_weights.weights_of_plain_mix(model, quantization.id))
+            return _summed(model, gguf_weights.weights_from_model(model, quantization.id))
         quantization = hf_weights.as_stored(model, quantization)
         kept = re.compile(model.kept_16bit[quantization.id]) if quantization.id in model.kept_16bit else None
         tensors = (
