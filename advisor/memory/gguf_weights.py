@@ -192,7 +192,7 @@ def _layer(name: str) -> int | None:
 def weights_from_model(model: Model, mix: str) -> GgufWeights:
     """Weights that llama-quantize would write for `mix`; of a vendor's mix scaled to a published file, where the size
     of one is known. Raises NoLayout, KeyError for a mix that is not known."""
-    plain, stated = weights_of_plain_mix(model, mix), _published_bytes(model, mix)
+    plain, stated = _plain_weights(model, mix), _published_bytes(model, mix)
     if plain.exact or stated is None:
         return plain
     growth = stated / plain.file_bytes
@@ -202,10 +202,8 @@ def weights_from_model(model: Model, mix: str) -> GgufWeights:
     )
 
 
-@memoize_by_identity
-def weights_of_plain_mix(model: Model, mix: str) -> GgufWeights:
-    """Weights that llama-quantize would write for `mix`, of a vendor's mix for the plain one that is nearest: the speed
-    model is fitted to these. Raises NoLayout, KeyError for a mix that is not known."""
+def _plain_weights(model: Model, mix: str) -> GgufWeights:
+    """Weights that llama-quantize would write for `mix`, of a vendor's mix for the plain one that is nearest."""
     known = UD_BASE.get(mix, mix.removeprefix("UD-"))
     all_tensors = gguf_tensors.list_file_tensors(model)
     kinds = gguf_mix.choose_types(model, known)
@@ -260,5 +258,4 @@ __all__ = [
     "TensorWeight",
     "weights_from_file",
     "weights_from_model",
-    "weights_of_plain_mix",
 ]
