@@ -14,6 +14,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -26,6 +27,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.report.vllm_planner_rows import COLUMNS, compare_row
 
 VERSION = "0.33.0"
+ENGINE = Path(__file__).with_name("vllm_engine.py")
 PLACED = (
     {"tp": 1, "kv_cache_type": "auto"},
     {"tp": 2, "kv_cache_type": "fp8"},
@@ -58,14 +60,23 @@ def list_configs(names: list[str]) -> dict[str, dict[str, Any]]:
     return {k: v for k, v in found.items() if not names or k in names}
 
 
-def ask(python: Path, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The engine's answers, some of them errors."""
+def ask(python: Path, program: Path, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The engine's answers, some of them errors; `program` runs in the engine's environment."""
     with tempfile.TemporaryDirectory() as folder:
         asked, answered = Path(folder, "questions.jsonl"), Path(folder, "answers.jsonl")
         asked.write_text("".join(json.dumps(q) + "\n" for q in questions))
         answered.touch()
-        subprocess.run([python, Path(__file__).with_name("vllm_engine.py"), asked, answered], check=True)
+        subprocess.run([python, program, asked, answered], check=True)
         return [json.loads(line) for line in answered.read_text().splitlines()]
+
+
+def write_rows(path: Path, head: str, columns: Sequence[str], rows: list[dict[str, str]]) -> None:
+    """The table, below a head that names version and day."""
+    with path.open("w", newline="") as out:
+        out.write(head.format(version=VERSION, date=date.today()))
+        writer = csv.DictWriter(out, columns, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def main() -> None:
@@ -82,7 +93,7 @@ def main() -> None:
         for placed in PLACED
     ]
     with ThreadPoolExecutor(2) as pool:
-        halves = pool.map(lambda half: ask(python, half), (questions[::2], questions[1::2]))
+        halves = pool.map(lambda half: ask(python, ENGINE, half), (questions[::2], questions[1::2]))
     answers = sorted((a for half in halves for a in half), key=lambda a: (a["name"], a["tp"], a["kv_cache_type"]))
     rules = catalog([shipped_root()])
     known = {"engine": "vllm", "version": VERSION}
@@ -98,11 +109,7 @@ def main() -> None:
         if comparison is not None and not comparison.agrees:
             print(row["name"], f"TP {row['tp']}", row["kv_cache_type"], comparison)
     if options.rows:
-        with options.rows.open("w", newline="") as out:
-            out.write(HEAD.format(version=VERSION, date=date.today()))
-            writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(options.rows, HEAD, COLUMNS, rows)
 
 
 if __name__ == "__main__":

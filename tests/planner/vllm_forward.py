@@ -12,22 +12,18 @@ that cannot run without a GPU, storage_trace.py how bytes are counted.
 from __future__ import annotations
 
 import argparse
-import csv
-import json
-import subprocess
-import tempfile
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 from hf_configs import PUBLISHED
-from vllm_catalogue import VERSION, install, list_configs
+from vllm_catalogue import VERSION, ask, install, list_configs, write_rows
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.report.forward_rows import COLUMNS, TOKENS, compare_forward
 
 RANKS = (1, 2, 8)
+ENGINE = Path(__file__).with_name("vllm_forward_engine.py")
 HEAD = """\
 # Peak bytes of vLLM's forward pass on one rank, from its own model code on pretended devices (16 bit, without weights
 # and cache): with torch.compile (the default) and eager, by tokens in a batch. `name`: a model of the catalogue, or a
@@ -56,16 +52,6 @@ def measure_width(config: dict[str, Any]) -> int:
     return int(text.get("hidden_size") or 0)
 
 
-def ask(python: Path, questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The engine's answers, some of them errors."""
-    with tempfile.TemporaryDirectory() as folder:
-        asked, answered = Path(folder, "questions.jsonl"), Path(folder, "answers.jsonl")
-        asked.write_text("".join(json.dumps(q) + "\n" for q in questions))
-        answered.touch()
-        subprocess.run([python, Path(__file__).with_name("vllm_forward_engine.py"), asked, answered], check=True)
-        return [json.loads(line) for line in answered.read_text().splitlines()]
-
-
 def make_rows(answers: list[dict[str, Any]]) -> list[dict[str, str]]:
     """Answers as rows of the table."""
     rows = []
@@ -88,15 +74,6 @@ def show_outside(rows: list[dict[str, str]]) -> None:
             print(row["name"], row["class"], f"TP {row['tp']}", comparison.peaks)
 
 
-def write_rows(rows: list[dict[str, str]], path: Path) -> None:
-    """The table."""
-    with path.open("w", newline="") as out:
-        out.write(HEAD.format(version=VERSION, date=date.today()))
-        writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-
-
 def main() -> None:
     """Asks, compares, writes."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -109,10 +86,10 @@ def main() -> None:
         for name, config in pick_configs(options.name).items()
         for tp in RANKS
     ]
-    rows = make_rows(ask(install(options.folder), questions))
+    rows = make_rows(ask(install(options.folder), ENGINE, questions))
     show_outside(rows)
     if options.rows:
-        write_rows(rows, options.rows)
+        write_rows(options.rows, HEAD, COLUMNS, rows)
 
 
 if __name__ == "__main__":
