@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 
 from advisor.errors import BadInput
 
 
+@lru_cache(maxsize=4096)
 def simplify_name(name: str) -> str:
     """A name without case, spaces and punctuation, for comparing spellings."""
     return re.sub(r"[^a-z0-9]+", "", name.lower())

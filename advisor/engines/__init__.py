@@ -37,6 +37,7 @@ def decide_settings(
     return (*(msgspec.structs.replace(x, because=deployment.because.get(x.name) or x.because) for x in own), *more)
 
 
+@lru_cache
 def module_name(engine_id: str) -> str:
     """`llama.cpp` -> `llama_cpp`."""
     return re.sub(r"[^a-z0-9]+", "_", engine_id.lower())

@@ -62,6 +62,8 @@ FALSE = {"0", "false", "off", "no", "disabled"}
 
 def get_setting(settings: dict[str, Setting], *names: str) -> Setting | None:
     """The first of `names` (all spellings of one flag) that is set."""
+    if not settings:  # as in most questions
+        return None
     for n in names:
         for spelling in (n, n.replace("-", "_")):
             if spelling in settings:

@@ -38,7 +38,7 @@ def count_held(
     if "fraction_of" in entry.memory:
         return _in_pool(deployment, estimate, entry, requests)
     if "device_overhead_mib" in entry.memory:
-        return tuple(_in_slots(deployment, estimate, entry, r.length) for r in requests)
+        return _in_slots(deployment, estimate, entry, requests)
     return tuple(_as_it_grows(deployment, estimate, entry, r.length) for r in requests)
 
 
@@ -103,14 +103,17 @@ def _as_it_grows(deployment: Deployment, estimate: MemoryEstimate, entry: Engine
     return max(0, min(known)) // each if known and each > 1 else MANY
 
 
-def _in_slots(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int) -> int | None:
+def _in_slots(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
+) -> tuple[int | None, ...]:
     """Slots are taken at start, whatever the requests are: as many as there are, if they are long enough."""
     if estimate.fits is not True:
-        return None if estimate.fits is None else 0
+        return (None if estimate.fits is None else 0,) * len(requests)
     settings = resolve_llama_settings(deployment, read_constants(entry).usual)
     if settings.unified:
-        return min(settings.slots, settings.ctx_size // max(1, length))
-    return settings.slots if length <= settings.ctx_size // settings.slots else 0
+        return tuple(min(settings.slots, settings.ctx_size // max(1, r.length)) for r in requests)
+    each = settings.ctx_size // settings.slots
+    return tuple(settings.slots if r.length <= each else 0 for r in requests)
 
 
 def has_fixed_slots(deployment: Deployment, entry: Engine) -> bool:

@@ -132,8 +132,8 @@ def _is_placed(settings: LlamaSettings, devices: int) -> bool:
 
 def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:
     """What a plan takes of each device."""
-    kinds = (plan.weights, plan.cache, plan.state, plan.compute)
-    return [sum(fitting.bytes_at(k, i) for k in kinds) for i in range(devices)]
+    weights, cache, state, compute = plan.weights.get, plan.cache.get, plan.state.get, plan.compute.get
+    return [weights(i, 0) + cache(i, 0) + state(i, 0) + compute(i, 0) for i in range(devices)]
 
 
 def _shorten_context(

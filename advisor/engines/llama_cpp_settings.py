@@ -13,6 +13,7 @@ from advisor.deployment import Deployment, Setting
 from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.engines.llama_cpp_overrides import Override, parse_overrides
 from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
 from advisor.memory.ggml_cache import round_up
 from advisor.near import near_matches
 from advisor.record import Record
@@ -57,6 +58,7 @@ MOST_SLOTS = 10**6  # a bound for arithmetic, far above what any server runs
 MOST_DEVICES = 128  # llama.cpp takes no more shares
 
 
+@memoize_by_identity
 def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> LlamaSettings:
     """The settings llama-server would run with. Raises BadInput naming the flag that cannot be."""
     s = deployment.settings

@@ -17,7 +17,8 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import own_defaults
-from advisor.engines.llama_cpp_plan import count_logits, read_file_weights
+from advisor.engines.llama_cpp_file_plan import count_logits
+from advisor.engines.llama_cpp_plan import read_file_weights
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaDefaults, LlamaSettings, resolve_llama_settings
 from advisor.errors import BadInput
 from advisor.memory.gguf_weights import tensors_outside_layers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import msgspec
 
@@ -15,10 +15,10 @@ from advisor.near import near_matches
 SHOWN = 60  # characters of a name
 
 
-def describe_unknown_settings(settings: Iterable[str], entry: Engine, rules: Catalog) -> tuple[str, ...]:
+def describe_unknown_settings(settings: Collection[str], entry: Engine, rules: Catalog) -> tuple[str, ...]:
     """A sentence for each setting that the engine has under no name in any version that is known; none where the
     engine's flags were not read."""
-    table = load_flag_table(entry.id, rules)
+    table = load_flag_table(entry.id, rules) if settings else None
     if table is None:
         return ()
     known, out = _list_names(entry, table, rules), []

@@ -44,9 +44,13 @@ def list_open(values: Sequence[V], version: str | None, oldest: str | None) -> t
 
 def pick_version(values: Sequence[V], version: str | None) -> V:
     """The entry for a version; the newest when the version is unknown (callers say which version they assume)."""
+    newest = next((v for v in values if v.before is None), None)
+    unknown = version is None or not version_key(version)
+    if unknown and newest is not None:
+        return newest
     bounded = sorted((v for v in values if v.before), key=lambda v: version_key(v.before or ""))
-    newest = next((v for v in values if v.before is None), None) or bounded[-1]
-    if version is None or not version_key(version):
+    newest = newest or bounded[-1]
+    if version is None or unknown:
         return newest
     for versioned in bounded:
         if version_key(version) < version_key(versioned.before or ""):

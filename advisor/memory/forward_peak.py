@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
+from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_tensors import layer_order
 from advisor.models import types as t
 from advisor.models.types import Model
@@ -30,6 +31,7 @@ class MixerWidths(NamedTuple):
     fixed: float = 0.0  # bytes, whatever the batch
 
 
+@memoize_by_identity
 def size_forward_peak(model: Model, tokens: int, tp: int, expert_tp: int) -> float:
     """Bytes of the fullest moment of a batch of `tokens` on one of `tp` ranks; routed experts cut over `expert_tp`.
 

@@ -8,6 +8,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Estimate, MemoryEstimate
+from advisor.engines.pool_constants import spans_releases
 from advisor.engines.pool_messages import NO_VERSION
 from advisor.engines.unknown_settings import describe_unknown_settings
 from advisor.errors import BadInput
@@ -47,7 +48,7 @@ def _answer(
     any_release: bool = False,
 ) -> Estimate:
     memory = estimate(deployment, rules)
-    if any_release:
+    if any_release and spans_releases(rules.engine(deployment.engine)):
         memory = widen_bounds(memory, estimate(msgspec.structs.replace(deployment, any_release=True), rules))
     holding = hold_deployment(deployment, memory, rules, load)
     speed = estimate_load_speed(deployment, memory, rules, load)

@@ -1,0 +1,206 @@
+"""What the tensors of one GGUF file take of each place under given settings: weights, caches, states, scratch.
+
+Nothing here looks at a machine, so cards of every kind share the answers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import accumulate
+from typing import NamedTuple
+
+from msgspec import structs
+
+from advisor.deployment import Basis
+from advisor.engines.llama_cpp_scratch import plan_scratch, uses_windows
+from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings
+from advisor.engines.llama_cpp_weights import list_borrowed, place_weights
+from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
+from advisor.memory import ggml_cache, gguf_weights
+from advisor.memory.ggml import BLOCKS
+from advisor.memory.gguf_tensors import as_gguf
+from advisor.memory.layers import LayerCache, cache_layers
+from advisor.memory.placement import HOST, find_stretches, layer_devices
+from advisor.models.types import Model, NoMixer
+from advisor.record import Record
+
+KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
+
+
+class FileQuestion(NamedTuple):
+    """All that a plan depends on besides the model and its weights."""
+
+    settings: LlamaSettings
+    devices: int
+    shares: tuple[float, ...]  # of the layers, device by device
+    cuda: bool  # buffers of the cache are padded
+    all_logits: bool  # scratch holds the logits of every token of a batch
+    only: int | None = None  # the one device of which scratch is counted; None: all
+    scratch: bool = True  # False: scratch, which takes the time, is left out
+
+
+class FilePlan(Record, frozen=True, kw_only=True):
+    """Bytes per place; index -1 is host memory."""
+
+    weights: dict[int, int]
+    cache: dict[int, int]
+    state: dict[int, int]  # recurrent state, and what a CUDA buffer adds behind quantised cells
+    compute: dict[int, int]
+    where: tuple[int, ...]  # device of each layer, output last
+    cells: ggml_cache.CacheCells
+    bytes_per_token: float  # of the layers that grow, all devices together
+    attends: bool  # False: nothing is kept per token (encoders, pure state models)
+    compute_basis: Basis
+    notes: tuple[str, ...]
+
+
+def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> FilePlan:
+    """What a file of these tensors takes where. Raises BadInput for settings that cannot be."""
+    settings, devices, shares, cuda, all_logits, only, with_scratch = question
+    layers = cache_layers(model)
+    if not layers:
+        raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be determined")
+    n_file = max(len(gguf_weights.sum_by_layer(weights)), len(layers))  # an MTP block counts when layers are shared out
+    if devices and not any(shares):
+        raise BadInput("setting tensor-split: the devices that are there get no share")
+    where = layer_devices(n_file, ALL_LAYERS if settings.gpu_layers is None else settings.gpu_layers, shares)
+    if any(x.place >= devices for x in settings.overrides):
+        raise BadInput("setting override-tensor: it names a device that is not there")
+    windows = uses_windows(model)
+    rows = _rows(model)
+    window = next((x.window for x in layers if x.window), None) if windows and rows.window else None
+    cells = ggml_cache.count_cells(
+        settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
+    )
+    cache, state = _cache(model, where, cells, settings, cuda, windows)
+    basis: Basis = "modelled"
+    compute: dict[int, int] = {}
+    gives_logits = has_output_matrix(model)
+    if with_scratch:
+        borrowed = list_borrowed(weights, where, settings) if devices else ()
+        compute, basis = plan_scratch(model, where, cells, settings, rows.window, devices, borrowed, only)
+        if all_logits and gives_logits:
+            compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
+    notes = [weights.note] if weights.note else []
+    if rows.indexed:
+        notes.append("the sparse-attention index cache")
+    if rows.other:
+        notes.append("caches other than plain rows of this architecture")
+    return FilePlan(
+        weights=place_weights(weights, where, settings, bool(devices), gives_logits),
+        cache=cache,
+        state=state,
+        compute=compute,
+        where=where,
+        cells=cells,
+        bytes_per_token=float(_row(settings, *(rows.growing_unless_windowed if windows else rows.growing))),
+        attends=rows.attends,
+        compute_basis=basis,
+        notes=tuple(notes),
+    )
+
+
+def _plan_mix(model: Model, mix: str, question: FileQuestion) -> FilePlan:
+    return plan_file(as_gguf(model), gguf_weights.weights_from_model(model, mix), question)
+
+
+plan_mix = memoize_by_identity(_plan_mix, KEPT)
+"""`plan_file` for the tensors that a mix makes of a catalogue model, remembered."""
+
+
+def has_output_matrix(model: Model) -> bool:
+    """Whether the engine loads a matrix that gives logits, its own or the token embedding again."""
+    return model.gguf_architecture is None or model.gguf_architecture.keeps_cache
+
+
+def count_logits(model: Model, settings: LlamaSettings) -> int:
+    """Scratch of the logits, and their inputs, of every token of a batch; bytes."""
+    assert model.layout is not None
+    return 4 * min(settings.ubatch, settings.ctx_size) * (model.layout.vocab_size + model.layout.hidden_size)
+
+
+class _CacheRows(NamedTuple):
+    """What the plan asks of a model's caches, layer by layer; rows are (keys, values) in elements."""
+
+    attends: bool
+    window: bool
+    indexed: bool
+    other: bool  # caches that are no plain rows
+    widest: int
+    growing: tuple[int, int]
+    growing_unless_windowed: tuple[int, int]
+
+
+@memoize_by_identity
+def _rows(model: Model) -> _CacheRows:
+    layers = cache_layers(model)
+    own = [x for x in layers if x.attends]
+    free = [x for x in own if not x.window]
+    return _CacheRows(
+        attends=bool(own),
+        window=any(x.window for x in layers),
+        indexed=any(x.index for x in layers),
+        other=any(x.extra or x.image_only for x in layers),
+        widest=max((x.k + x.v for x in own), default=0),
+        growing=(sum(x.k for x in own), sum(x.v for x in own)),
+        growing_unless_windowed=(sum(x.k for x in free), sum(x.v for x in free)),
+    )
+
+
+def _row(settings: LlamaSettings, k: int, v: int) -> float:
+    """Bytes of so many elements of keys and of values."""
+    ek, bk = BLOCKS[settings.cache_k.upper()]
+    ev, bv = BLOCKS[settings.cache_v.upper()]
+    return k * bk / ek + v * bv / ev
+
+
+def _cache(
+    model: Model,
+    where: tuple[int, ...],
+    cells: ggml_cache.CacheCells,
+    settings: LlamaSettings,
+    cuda: bool,
+    windows: bool,
+) -> tuple[dict[int, int], dict[int, int]]:
+    kinds = (settings.cache_k.upper(), settings.cache_v.upper())
+    cache: dict[int, int] = defaultdict(int)
+    state: dict[int, int] = defaultdict(int)
+    places = find_stretches(where[: len(cache_layers(model))])
+    widest = max((x.v for x in cache_layers(model)), default=0)
+    assert model.layout is not None
+    bare = any(isinstance(x, NoMixer) for x in model.layout.attention)
+    bare &= not any(x.recurrent for x in cache_layers(model))
+    for layer, before in _kinds(model):
+        # V is stored transposed, with one width for all layers: those without attention among them, but for hybrids
+        if not settings.flash and (layer.v or (bare and not layer.attends)):
+            layer = structs.replace(layer, v=widest)
+        held, padding = _layer_bytes(layer, cells, kinds, cuda, windows) if layer.attends else (0, 0)
+        kept = ggml_cache.state_bytes(layer, settings.slots) if layer.recurrent else 0
+        for place, begin, end in places:
+            n = before[end] - before[begin]
+            if n and layer.attends:
+                cache[place] += n * held
+                state[place] += n * padding if place != HOST else 0
+            if n and layer.recurrent:
+                state[place] += n * kept
+    return dict(cache), dict(state)
+
+
+@memoize_by_identity
+def _kinds(model: Model) -> tuple[tuple[LayerCache, tuple[int, ...]], ...]:
+    """Layers of one kind once, with how many of it there are before each layer, and in all."""
+    layers = cache_layers(model)
+    kinds = {id(x): x for x in layers}
+    return tuple((x, tuple(accumulate((y is x for y in layers), initial=0))) for x in kinds.values())
+
+
+def _layer_bytes(
+    layer: LayerCache, cells: ggml_cache.CacheCells, kinds: tuple[str, str], cuda: bool, windows: bool
+) -> tuple[int, int]:
+    """(cells, padding behind them) of one layer, bytes."""
+    try:
+        padding = ggml_cache.padding_bytes(layer, kinds) if cuda else 0
+        return ggml_cache.layer_bytes(layer, cells, kinds, windows), padding
+    except ValueError as e:
+        raise BadInput(f"KV cache type {kinds[0].lower()}/{kinds[1].lower()}: {e}") from None
