@@ -57,7 +57,7 @@ class Deployment(MemoRecord, frozen=True, kw_only=True):
     model: Model
     engine: str
     engine_version: str | None = None
-    any_release: bool = False  # which release runs is not known: bounds are those of all in use
+    any_release: bool = False  # which release runs is not known: verdict of the newest, bounds of all in use
     quantization: str
     machine: Machine | None = None  # devices used = its usable devices, or the first `device_count` of them
     device_count: int | None = None

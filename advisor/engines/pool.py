@@ -50,25 +50,16 @@ def memory(
     """
     constants = read_constants(entry)
     settings = resolve_pool_settings(deployment, entry, constants, fraction)
-    sizes = size_ranks(deployment, settings, constants, quantization)
+    sizes, widest = size_ranks(deployment, settings, constants, quantization)
     plans = _no_cache(settings) if keeps_nothing(deployment) else plan_caches(deployment, settings, constants)
     devices = fitting.used_devices(deployment)
     used = devices[: settings.ranks]
     requests = [p.request(settings.length, settings.batched_tokens) for p in plans]
-    each = -(-deployment.sequences // settings.dp)  # sequences of one replica
-    made: dict[
-        tuple[int, int], tuple[DeviceMemory, PoolBytes | None]
-    ] = {}  # ranks of a stage on equal devices are alike
-    both = []
-    for k, (device, like) in enumerate(zip(used, fitting.number_device_kinds(deployment), strict=False)):
-        stage = _stage(k, settings)
-        kind = (stage, like)
-        if kind not in made:
-            row = _row(constants, settings, sizes, stage, device, [each * b for b in requests[stage]])
-            made[kind] = row, _pool(constants, settings, sizes, device, row, sum(requests[stage]))
-        both.append(made[kind])
-    rows = [row for row, _ in both]
-    pools = [p for _, p in both if p is not None]
+    rows, pools = _place_ranks(deployment, constants, settings, sizes, requests)
+    # the verdict is that of the version, the bounds that are shown are those of all releases that may run
+    shown, open_pools = (
+        (rows, pools) if widest is sizes else _place_ranks(deployment, constants, settings, widest, requests)
+    )
     host = _host(deployment, settings, sizes, requests, alone=not devices)
     verdict = fitting.judge_fit(rows, host, needs_host=not devices or settings.cpu_offload > 0, deployment=deployment)
     sizes_refused = parallel.find_size_refusals(
@@ -89,9 +80,9 @@ def memory(
     fits = False if sure else None if (refusals or reports) and verdict.fits else verdict.fits
     return MemoryEstimate(
         fits=fits,
-        devices=tuple(rows),
+        devices=tuple(shown),
         host=host,
-        kv_cache=_kv_cache(settings, plans, pools),
+        kv_cache=_kv_cache(settings, plans, open_pools),
         context_length=settings.length,
         sequences=deployment.sequences,
         basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
@@ -104,6 +95,32 @@ def memory(
         calibration=deployment.correction.note if deployment.correction else None,
         refused=bool(sizes_refused),
     )
+
+
+def _place_ranks(
+    deployment: Deployment,
+    constants: PoolConstants,
+    settings: PoolSettings,
+    sizes: RankBytes,
+    requests: list[tuple[int, int]],
+) -> tuple[list[DeviceMemory], list[PoolBytes]]:
+    """The row of each rank's device, and the pools that are known; `requests`: bytes of one in each stage."""
+    each = -(-deployment.sequences // settings.dp)  # sequences of one replica
+    devices = fitting.used_devices(deployment)[: settings.ranks]
+    # ranks of a stage on equal devices are alike
+    made: dict[tuple[int, int], tuple[DeviceMemory, PoolBytes | None]] = {}
+    rows, pools = [], []
+    for k, (device, like) in enumerate(zip(devices, fitting.number_device_kinds(deployment), strict=False)):
+        stage = _stage(k, settings)
+        kind = (stage, like)
+        if kind not in made:
+            row = _row(constants, settings, sizes, stage, device, [each * b for b in requests[stage]])
+            made[kind] = row, _pool(constants, settings, sizes, device, row, sum(requests[stage]))
+        rows.append(made[kind][0])
+        pool = made[kind][1]
+        if pool is not None:
+            pools.append(pool)
+    return rows, pools
 
 
 def _left_out(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:

@@ -133,11 +133,6 @@ class PoolConstants(Record, frozen=True, kw_only=True):
     source: str
 
 
-def spans_releases(entry: Engine) -> bool:
-    """Whether its constants hold for several releases, so that bounds depend on which of them may run."""
-    return bool(entry.memory.get("in_use_from"))
-
-
 @memoize_by_identity
 def read_constants(entry: Engine) -> PoolConstants:
     """The engine's memory constants. Raises BadInput when an overlay spoiled them."""

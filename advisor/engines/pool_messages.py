@@ -18,8 +18,6 @@ from advisor.units import format_gib
 # with one of these a length above the trained one is meant, and the engines accept it
 LONGER_MEANT = ("hf-overrides", "rope-scaling", "json-model-override-args")
 
-NO_VERSION = "no engine version given"
-
 
 def find_refusals(
     deployment: Deployment,
@@ -109,7 +107,7 @@ def list_notes(deployment: Deployment, settings: PoolSettings, used: Sequence[De
     if not settings.length_given:
         out.append(f"no context length given: {settings.length} tokens, the model's trained context")
     if settings.oldest_version is not None:
-        out.append(f"{NO_VERSION}: bounds cover releases {settings.oldest_version} to {settings.version}")
+        out.append(f"no engine version given: bounds cover releases {settings.oldest_version} to {settings.version}")
     if deployment.sequences > settings.sequences * settings.dp:
         limit = settings.sequences * settings.dp
         out.append(

@@ -18,19 +18,25 @@ LAYERS_ASSUMED = 40  # of a model whose layers are not known
 Bounds = tuple[float, float, float]  # low, value, high
 
 
-def list_parts(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> list[Bounds]:
-    """The parts of one rank in GiB. Source: the engine's constants, each with its own."""
+def list_parts(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> list[Sequence[Bounds]]:
+    """The parts of one rank in GiB: of each the bounds of every release that may run, those of the version last.
+
+    Source: the engine's constants, each with its own.
+    """
     outside = _list_kinds(constants, settings, fitting.used_devices(deployment))[0]
-    parts = [_join(outside, settings), (size_rotary_tables(deployment.model) / GIB,) * 3]
+    parts: list[Sequence[Bounds]] = [
+        _list_rows(outside, settings),
+        [(size_rotary_tables(deployment.model) / GIB,) * 3],
+    ]
     graphs = [x for x in constants.graphs_gib if settings.sequences >= x.from_sequences]
     if graphs and not settings.eager:
         most = max(x.from_sequences for x in graphs)
-        parts.append(_join([x for x in graphs if x.from_sequences == most], settings))
+        parts.append(_list_rows([x for x in graphs if x.from_sequences == most], settings))
     if constants.captured_graphs and not settings.eager:
         parts.append(_captured(deployment, settings, constants))
     if constants.images_gib is not None and deployment.model.vision is not None and not settings.text_only:
         images = constants.images_gib
-        parts.append((images.low, images.value, images.high))
+        parts.append([(images.low, images.value, images.high)])
     return parts
 
 
@@ -39,9 +45,8 @@ def join_bounds(open_: Sequence[Bounds]) -> Bounds:
     return min(low for low, _, _ in open_), open_[-1][1], max(high for _, _, high in open_)
 
 
-def _join(rows: Sequence[RangeGib], settings: PoolSettings) -> Bounds:
-    open_ = list_open(rows, settings.version, settings.oldest_version)
-    return join_bounds([(x.low, x.value, x.high) for x in open_])
+def _list_rows(rows: Sequence[RangeGib], settings: PoolSettings) -> list[Bounds]:
+    return [(x.low, x.value, x.high) for x in list_open(rows, settings.version, settings.oldest_version)]
 
 
 def list_overheads(constants: PoolConstants, settings: PoolSettings, devices: Sequence[Device]) -> tuple[RangeGib, ...]:
@@ -62,7 +67,7 @@ def _list_kinds(
     return tuple(kinds[k] for k in sorted(kinds, reverse=True))
 
 
-def _captured(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> Bounds:
+def _captured(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> list[Bounds]:
     """GiB of the captured graphs of a rank."""
     lay = deployment.model.layout
     first = next(iter(fitting.used_devices(deployment)), None)
@@ -70,4 +75,4 @@ def _captured(deployment: Deployment, settings: PoolSettings, constants: PoolCon
     asked = get_integer(deployment.settings, "max-cudagraph-capture-size", least=0)
     layers = -(-(lay.n_layers if lay is not None else LAYERS_ASSUMED) // settings.pp)
     open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
-    return join_bounds([size_graphs(graphs, layers, settings.sequences, capability, asked) for graphs in open_])
+    return [size_graphs(graphs, layers, settings.sequences, capability, asked) for graphs in open_]

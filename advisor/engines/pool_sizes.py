@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -155,8 +156,9 @@ class RankBytes(Record, frozen=True, kw_only=True):
 
 def size_ranks(
     deployment: Deployment, settings: PoolSettings, constants: PoolConstants, quantization: Quantization
-) -> RankBytes:
-    """Weights, activation peak and overhead of every rank.
+) -> tuple[RankBytes, RankBytes]:
+    """Weights, activation peak and overhead of every rank: with the bounds of the version, and with those of all
+    releases that may run.
 
     Source of the activation peak: `activation.source` of the engine's constants.
     """
@@ -164,9 +166,7 @@ def size_ranks(
         deployment, settings, constants, quantization, _weights(deployment, settings, constants, quantization)
     )
     peaks = list_open(constants.activation, settings.version, settings.oldest_version)
-    activation = join_bounds(
-        [_bound_activation(deployment.model, settings, peak, weights, quantization.id) for peak in peaks]
-    )
+    activation = [_bound_activation(deployment.model, settings, peak, weights, quantization.id) for peak in peaks]
     parts = list_parts(deployment, settings, constants)
     low, usual, high = (
         (1.0, 1.0, 1.0)
@@ -176,14 +176,29 @@ def size_ranks(
     made = RankBytes(
         weights=weights,
         weights_range=(low / usual, high / usual),
-        activation=(int(activation[0]), int(activation[1]), int(activation[2])),
-        overhead=(
-            int(sum(low for low, _, _ in parts) * GIB),
-            int(sum(value for _, value, _ in parts) * GIB),
-            int(sum(high for _, _, high in parts) * GIB),
-        ),
+        activation=_whole(activation[-1], 1),
+        overhead=_whole(_add([x[-1] for x in parts]), GIB),
     )
-    return made if deployment.correction is None else correct_sizes(made, deployment.correction)
+    if deployment.correction is not None:
+        made = correct_sizes(made, deployment.correction)
+    if settings.oldest_version is None or deployment.correction is not None:
+        return made, made
+    return made, msgspec.structs.replace(
+        made,
+        activation=_whole(join_bounds(activation), 1),
+        overhead=_whole(_add([join_bounds(x) for x in parts]), GIB),
+    )
+
+
+def _add(parts: Sequence[Bounds]) -> Bounds:
+    low, value, high = (sum(x) for x in zip(*parts, strict=True))
+    return low, value, high
+
+
+def _whole(bounds: Bounds, unit: int) -> tuple[int, int, int]:
+    """Bounds in bytes."""
+    low, value, high = (int(x * unit) for x in bounds)
+    return low, value, high
 
 
 def _bound_activation(

@@ -8,8 +8,6 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Estimate, MemoryEstimate
-from advisor.engines.pool_constants import spans_releases
-from advisor.engines.pool_messages import NO_VERSION
 from advisor.engines.unknown_settings import describe_unknown_settings
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, LoadSpec, estimate, estimate_load_speed, join_estimates, resolve_request
@@ -35,8 +33,9 @@ def answer_request(
     unknown = describe_unknown_settings(request.settings, rules.engine(deployment.engine), rules)
     if unknown and strict:
         raise BadInput("; ".join(unknown))
-    # the other commands mean the newest release, which they install or pull
-    return _answer(deployment, rules, request.workload, (*notes, *unknown), request_id, request.engine_version is None)
+    if request.engine_version is None:  # the other commands mean the newest release, which they install or pull
+        deployment = msgspec.structs.replace(deployment, any_release=True)
+    return _answer(deployment, rules, request.workload, (*notes, *unknown), request_id)
 
 
 def _answer(
@@ -45,25 +44,11 @@ def _answer(
     load: LoadSpec | None,
     notes: tuple[str, ...] = (),
     request_id: object = None,
-    any_release: bool = False,
 ) -> Estimate:
     memory = estimate(deployment, rules)
-    if any_release and spans_releases(rules.engine(deployment.engine)):
-        memory = widen_bounds(memory, estimate(msgspec.structs.replace(deployment, any_release=True), rules))
     holding = hold_deployment(deployment, memory, rules, load)
     speed = estimate_load_speed(deployment, memory, rules, load)
     return join_estimates(memory, deployment, notes, request_id, speed, *holding)
-
-
-def widen_bounds(newest: MemoryEstimate, every: MemoryEstimate) -> MemoryEstimate:
-    """The estimate of the newest release, verdict included, with the bounds and notes of every release in use."""
-    rows = zip(newest.devices, every.devices, strict=True)
-    return msgspec.structs.replace(
-        newest,
-        devices=tuple(msgspec.structs.replace(a, low_bytes=b.low_bytes, high_bytes=b.high_bytes) for a, b in rows),
-        kv_cache=every.kv_cache,
-        warnings=(*newest.warnings, *(w for w in every.warnings if w.startswith(NO_VERSION))),
-    )
 
 
 def hold_deployment(

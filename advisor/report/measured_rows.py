@@ -16,7 +16,6 @@ from advisor.engines.pool import read_constants
 from advisor.engines.versions import version_key
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Model
-from advisor.planning.estimates import widen_bounds
 from advisor.units import GIB
 
 TableRow = dict[str, str]
@@ -85,10 +84,7 @@ def compare_row(row: TableRow, rules: Catalog) -> RowComparison | None:
     if request is None:
         return None
     deployment, _ = resolve_request(request, rules)
-    memory_estimate = estimate(deployment, rules)
-    if request.engine_version is None:
-        every = estimate(msgspec.structs.replace(deployment, any_release=True), rules)
-        memory_estimate = widen_bounds(memory_estimate, every)
+    memory_estimate = estimate(msgspec.structs.replace(deployment, any_release=request.engine_version is None), rules)
     ran = row["outcome"] in ("ok", "")
     pool = weights = inside = None
     pooled = has_pool(deployment.engine, rules)
