@@ -55,6 +55,11 @@ def list_extras(deployment: Deployment, where: tuple[int, ...], flash: bool, on_
     return Extras(weights=dict(weights), scratch=scratch, notes=tuple(dict.fromkeys(notes)))
 
 
+def loads_extras(deployment: Deployment) -> bool:
+    """Whether the launch names a projector or adapters."""
+    return get_setting(deployment.settings, "mmproj", "mm", "lora", "lora-scaled") is not None
+
+
 def size_projector(deployment: Deployment) -> int | None:
     """Bytes of the projector that `--mmproj` loads: the file's, else 16 bit a parameter; 0 without, None unknown."""
     path = get_setting(deployment.settings, "mmproj", "mm")

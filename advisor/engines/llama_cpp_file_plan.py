@@ -33,7 +33,7 @@ class FileQuestion(NamedTuple):
 
     settings: LlamaSettings
     devices: int
-    shares: tuple[float, ...]  # of the layers, device by device
+    shares: tuple[float, ...]  # of the layers, device by device, where no setting says them
     cuda: bool  # buffers of the cache are padded
     all_logits: bool  # scratch holds the logits of every token of a batch
     only: int | None = None  # the one device of which scratch is counted; None: all
@@ -58,6 +58,7 @@ class FilePlan(Record, frozen=True, kw_only=True):
 def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> FilePlan:
     """What a file of these tensors takes where. Raises BadInput for settings that cannot be."""
     settings, devices, shares, cuda, all_logits, only, with_scratch = question
+    shares = settings.tensor_split[:devices] or shares
     layers = cache_layers(model)
     if not layers:
         raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be determined")

@@ -16,13 +16,15 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.false_position import find_most
 from advisor.engines.llama_cpp_constants import LlamaConstants
+from advisor.engines.llama_cpp_file_plan import FilePlan, FileQuestion, plan_mix
 from advisor.engines.llama_cpp_overrides import Override
-from advisor.engines.llama_cpp_plan import AllocationPlan, plan_allocation
-from advisor.engines.llama_cpp_settings import LlamaSettings
+from advisor.engines.llama_cpp_plan import AllocationPlan, loads_mix_alone, make_question, plan_allocation
+from advisor.engines.llama_cpp_settings import LlamaDefaults, LlamaSettings
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import cache_layers
 from advisor.memory.placement import HOST
+from advisor.models.types import Model
 from advisor.units import MIB
 
 SLACK = 256 * MIB  # that one more layer does not change the scratch by
@@ -66,24 +68,38 @@ class Gauge(NamedTuple):
     roughly: Callable[[LlamaSettings], list[int]]  # with the scratch that was seen last
 
 
-def make_gauge(deployment: Deployment, constants: LlamaConstants, first: AllocationPlan, devices: int) -> Gauge:
-    """A gauge for settings of this deployment; `first` is the plan of some of them."""
+# the plan of settings: with the scratch of all devices or of the one given; without any where False
+PlanSettings = Callable[[LlamaSettings, int | None, bool], AllocationPlan | FilePlan]
+
+
+def make_gauge(plan: PlanSettings, first: AllocationPlan | FilePlan, devices: int) -> Gauge:
+    """A gauge; `first` is the plan of some settings."""
     scratch = dict(first.compute)
 
     def measure(tried: LlamaSettings) -> list[int]:
-        plan = plan_allocation(deployment, tried, constants)
-        scratch.update(plan.compute)
-        return count_bytes(plan, devices)
+        made = plan(tried, None, True)
+        scratch.update(made.compute)
+        return count_bytes(made, devices)
 
     def measure_one(tried: LlamaSettings, at: int) -> int:
-        plan = plan_allocation(deployment, tried, constants, only=at)
-        scratch[at] = fitting.bytes_at(plan.compute, at)
-        return count_bytes(plan, devices)[at]
+        made = plan(tried, at, True)
+        scratch[at] = fitting.bytes_at(made.compute, at)
+        return count_bytes(made, devices)[at]
 
     def measure_roughly(tried: LlamaSettings) -> list[int]:
-        return count_bytes(plan_allocation(deployment, tried, constants, scratch=scratch), devices)
+        made = count_bytes(plan(tried, None, False), devices)
+        return [x + scratch.get(i, 0) for i, x in enumerate(made)]
 
     return Gauge(measure, measure_one, measure_roughly)
+
+
+def gauge_deployment(deployment: Deployment, constants: LlamaConstants, first: AllocationPlan, devices: int) -> Gauge:
+    """A gauge for all that a deployment loads."""
+
+    def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> AllocationPlan:
+        return plan_allocation(deployment, tried, constants, only, None if scratch else {})
+
+    return make_gauge(plan, first, devices)
 
 
 @memoize_by_identity
@@ -98,31 +114,53 @@ def apply_fit(deployment: Deployment, settings: LlamaSettings, constants: LlamaC
     placed = _is_placed(settings, len(budgets))
     if not settings.fit or not known or len(known) < len(budgets) or (placed and settings.context_was_given):
         return first
-    rooms = [x - constants.usual.fit_target_mib * MIB for x in known]
+    rooms = tuple(x - constants.usual.fit_target_mib * MIB for x in known)
     used = count_bytes(first.plan, len(rooms))
     if all(u <= room for u, room in zip(used, rooms, strict=True)):
         return first
-    fitted = _fit(deployment, first, constants, rooms, placed)
-    return first if fitted is settings else Placement(fitted, plan_allocation(deployment, fitted, constants))
+    if loads_mix_alone(deployment):
+        question = make_question(deployment, settings, constants)
+        fitted = _fit_mix(deployment.model, deployment.quantization, question, constants.usual, rooms, placed)
+    else:
+        gauge = gauge_deployment(deployment, constants, first.plan, len(rooms))
+        fitted = _fit(deployment.model, settings, first.plan, constants.usual, rooms, placed, gauge)
+    return first if fitted == settings else Placement(fitted, plan_allocation(deployment, fitted, constants))
+
+
+@memoize_by_identity
+def _fit_mix(
+    model: Model, mix: str, question: FileQuestion, usual: LlamaDefaults, rooms: tuple[int, ...], placed: bool
+) -> LlamaSettings:
+    """`_fit` where a mix of the model is all that is loaded: cards of one size share it."""
+
+    def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> FilePlan:
+        return plan_mix(model, mix, question._replace(settings=tried, only=only, scratch=scratch))
+
+    first = plan(question.settings, None, True)
+    return _fit(model, question.settings, first, usual, rooms, placed, make_gauge(plan, first, len(rooms)))
 
 
 def _fit(
-    deployment: Deployment, first: Placement, constants: LlamaConstants, rooms: Sequence[int], placed: bool
+    model: Model,
+    settings: LlamaSettings,
+    plan: AllocationPlan | FilePlan,
+    usual: LlamaDefaults,
+    rooms: Sequence[int],
+    placed: bool,
+    gauge: Gauge,
 ) -> LlamaSettings:
-    gauge = make_gauge(deployment, constants, first.plan, len(rooms))
-    (settings, plan), moe = first, deployment.model.is_moe
     if not settings.context_was_given:
         layer = sum(v for k, v in plan.weights.items() if k != HOST) // max(1, len(plan.where) - 1)
         # what whole layers, or matrices of experts, leave free on each of several devices
-        waste = (len(rooms) + 1) * layer // (6 if moe else 2) if len(rooms) > 1 else 0
+        waste = (len(rooms) + 1) * layer // (6 if model.is_moe else 2) if len(rooms) > 1 else 0
         used = sum(count_bytes(plan, len(rooms)))
-        settings, enough = _shorten_context(settings, constants, sum(rooms), used, waste, gauge)
+        settings, enough = _shorten_context(settings, usual, sum(rooms), used, waste, gauge)
         if enough and len(rooms) == 1:
             return settings
     if placed:
         return settings  # the engine leaves a placement that was given as it is
-    layers = len(cache_layers(as_gguf(deployment.model))) + 1
-    return _place_layers(settings, rooms, layers, moe, gauge)
+    layers = len(cache_layers(as_gguf(model))) + 1
+    return _place_layers(settings, rooms, layers, model.is_moe, gauge)
 
 
 def _is_placed(settings: LlamaSettings, devices: int) -> bool:
@@ -130,18 +168,18 @@ def _is_placed(settings: LlamaSettings, devices: int) -> bool:
     return settings.gpu_layers is not None or settings.cpu_moe_layers is not None or bool(settings.overrides) or split
 
 
-def count_bytes(plan: AllocationPlan, devices: int) -> list[int]:
+def count_bytes(plan: AllocationPlan | FilePlan, devices: int) -> list[int]:
     """What a plan takes of each device."""
     weights, cache, state, compute = plan.weights.get, plan.cache.get, plan.state.get, plan.compute.get
     return [weights(i, 0) + cache(i, 0) + state(i, 0) + compute(i, 0) for i in range(devices)]
 
 
 def _shorten_context(
-    settings: LlamaSettings, constants: LlamaConstants, room: int, used: int, waste: int, gauge: Gauge
+    settings: LlamaSettings, usual: LlamaDefaults, room: int, used: int, waste: int, gauge: Gauge
 ) -> tuple[LlamaSettings, bool]:
     """(settings with a context for which everything fits, or with the least one; whether that is enough)."""
     streams = 1 if settings.unified else settings.slots
-    most, least = settings.ctx_size, constants.usual.fit_ctx_min * streams
+    most, least = settings.ctx_size, usual.fit_ctx_min * streams
     if used <= room or most <= least:
         return settings, False
     shortest = structs.replace(settings, ctx_size=least)

@@ -11,7 +11,7 @@ from advisor.deployment import Deployment
 from advisor.engines import fitting
 from advisor.engines.false_position import find_most
 from advisor.engines.llama_cpp_constants import LlamaConstants, read_constants
-from advisor.engines.llama_cpp_fit import SLACK, Placement, count_bytes, make_gauge
+from advisor.engines.llama_cpp_fit import SLACK, Placement, count_bytes, gauge_deployment
 from advisor.engines.llama_cpp_plan import plan_allocation
 from advisor.engines.llama_cpp_settings import ALL_LAYERS, LlamaSettings, resolve_llama_settings
 from advisor.memory.gguf_tensors import as_gguf
@@ -36,7 +36,7 @@ def place_whole_layers(deployment: Deployment, settings: LlamaSettings, constant
         return first
 
     total = len(cache_layers(as_gguf(deployment.model))) + 1
-    gauge = make_gauge(deployment, constants, first.plan, len(rooms))
+    gauge = gauge_deployment(deployment, constants, first.plan, len(rooms))
 
     def over(layers: int, measure: Callable[[LlamaSettings], list[int]] = gauge.all) -> int:
         tried = measure(structs.replace(settings, gpu_layers=min(layers, total)))

@@ -8,7 +8,7 @@ from pathlib import Path
 from advisor.deployment import Basis, Deployment
 from advisor.engines import drafts, fitting
 from advisor.engines.llama_cpp_constants import LlamaConstants
-from advisor.engines.llama_cpp_extras import list_extras
+from advisor.engines.llama_cpp_extras import list_extras, loads_extras
 from advisor.engines.llama_cpp_file_plan import FileQuestion, has_output_matrix, plan_file, plan_mix
 from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_settings
 from advisor.engines.versions import is_before
@@ -56,15 +56,7 @@ def plan_allocation(
     """
     devices = fitting.used_devices(deployment)
     weights = read_file_weights(deployment)
-    question = FileQuestion(
-        settings,
-        len(devices),
-        settings.tensor_split[: len(devices)] or _shares(devices),
-        bool(devices) and devices[0].vendor in ("nvidia", "amd"),
-        _reserves_all_logits(deployment, constants),
-        only,
-        scratch is None,
-    )
+    question = make_question(deployment, settings, constants)._replace(only=only, scratch=scratch is None)
     if is_own_file(deployment):
         plan = plan_file(as_gguf(deployment.model), weights, question)
     else:
@@ -108,6 +100,24 @@ def plan_allocation(
         compute_basis=plan.compute_basis,
         notes=notes,
     )
+
+
+def make_question(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> FileQuestion:
+    """What the plan of the model's own tensors depends on."""
+    devices = fitting.used_devices(deployment)
+    return FileQuestion(
+        settings,
+        len(devices),
+        _shares(devices),
+        bool(devices) and devices[0].vendor in ("nvidia", "amd"),
+        _reserves_all_logits(deployment, constants),
+    )
+
+
+def loads_mix_alone(deployment: Deployment) -> bool:
+    """Whether nothing is loaded but the tensors that a mix makes of the model: no file of its own, no draft model, no
+    projector, no adapter."""
+    return deployment.draft is None and not is_own_file(deployment) and not loads_extras(deployment)
 
 
 def _reserves_all_logits(deployment: Deployment, constants: LlamaConstants) -> bool:
