@@ -144,6 +144,13 @@ class SpeedEstimate(Record, frozen=True, kw_only=True):
     calibration: str | None = None  # what was measured on this machine and is in these figures
     notes: tuple[str, ...] = ()
 
+    @property
+    def rate_of_each(self) -> Interval | None:
+        """Tokens a second that each request gets, the others' prompts in between: the inverse of `tpot_s`."""
+        if self.tpot_s is None:
+            return None
+        return Interval(value=1 / self.tpot_s.value, low=1 / self.tpot_s.high, high=1 / self.tpot_s.low)
+
 
 class HeldRequests(Record, frozen=True, kw_only=True):
     """Requests of one length that are held at once."""

@@ -103,7 +103,7 @@ def _value(parameter: click.Option, context: click.Context) -> str:
     try:
         shown = parameter.make_metavar(context)
     except TypeError:  # click before 8.2
-        shown = parameter.make_metavar()  # type: ignore[call-arg]
+        shown = parameter.make_metavar()  # type: ignore[call-arg]  # its older form
     return f" \\fI{_text(shown)}\\fR"
 
 

@@ -79,8 +79,6 @@ def size_encoder_scratch(vision: Vision) -> int | None:
 
 def _adapter_paths(deployment: Deployment) -> list[Path]:
     """Files of `--lora A,B` and `--lora-scaled A:0.5,B:1`."""
-    if not deployment.settings:
-        return []
     plain = str(get_setting(deployment.settings, "lora") or "").split(",")
     scaled = str(get_setting(deployment.settings, "lora-scaled") or "").split(",")
     return [Path(x) for x in (*plain, *(x.rpartition(":")[0] or x for x in scaled)) if x]

@@ -106,8 +106,8 @@ def _plan_mix(model: Model, mix: str, question: FileQuestion) -> FilePlan:
     return plan_file(as_gguf(model), gguf_weights.weights_from_model(model, mix), question)
 
 
+# `plan_file` for the tensors that a mix makes of a catalogue model, remembered
 plan_mix = memoize_by_identity(_plan_mix, KEPT)
-"""`plan_file` for the tensors that a mix makes of a catalogue model, remembered."""
 
 
 def has_output_matrix(model: Model) -> bool:
@@ -128,7 +128,6 @@ class _CacheRows(NamedTuple):
     window: bool
     indexed: bool
     other: bool  # caches that are no plain rows
-    widest: int
     growing: tuple[int, int]
     growing_unless_windowed: tuple[int, int]
 
@@ -143,7 +142,6 @@ def _rows(model: Model) -> _CacheRows:
         window=any(x.window for x in layers),
         indexed=any(x.index for x in layers),
         other=any(x.extra or x.image_only for x in layers),
-        widest=max((x.k + x.v for x in own), default=0),
         growing=(sum(x.k for x in own), sum(x.v for x in own)),
         growing_unless_windowed=(sum(x.k for x in free), sum(x.v for x in free)),
     )

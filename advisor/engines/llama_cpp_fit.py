@@ -97,7 +97,7 @@ def gauge_deployment(deployment: Deployment, constants: LlamaConstants, first: A
     """A gauge for all that a deployment loads."""
 
     def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> AllocationPlan:
-        return plan_allocation(deployment, tried, constants, only, None if scratch else {})
+        return plan_allocation(deployment, tried, constants, only, scratch)
 
     return make_gauge(plan, first, devices)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from advisor.deployment import Basis, Deployment
@@ -47,22 +47,21 @@ def plan_allocation(
     settings: LlamaSettings,
     constants: LlamaConstants,
     only: int | None = None,
-    scratch: Mapping[int, int] | None = None,
+    scratch: bool = True,
 ) -> AllocationPlan:
     """What the engine would allocate where. Raises BadInput for a model whose tensors are not known.
 
-    Scratch is what takes the time: `only` leaves it out for all devices but one, `scratch` takes the bytes per place
-    that a like plan has.
+    Scratch is what takes the time: `only` leaves it out for all devices but one, `scratch=False` for all.
     """
     devices = fitting.used_devices(deployment)
     weights = read_file_weights(deployment)
-    question = make_question(deployment, settings, constants)._replace(only=only, scratch=scratch is None)
+    question = make_question(deployment, settings, constants)._replace(only=only, scratch=scratch)
     if is_own_file(deployment):
         plan = plan_file(as_gguf(deployment.model), weights, question)
     else:
         plan = plan_mix(deployment.model, deployment.quantization, question)
     placed, cache, state = dict(plan.weights), dict(plan.cache), dict(plan.state)
-    compute, per_token, notes = dict(plan.compute if scratch is None else scratch), plan.bytes_per_token, plan.notes
+    compute, per_token, notes = dict(plan.compute), plan.bytes_per_token, plan.notes
     repacked, more = _repacked(deployment, settings, constants, weights)
     if repacked is not None:
         placed[HOST] = repacked.mapped + repacked.repacked
@@ -72,12 +71,12 @@ def plan_allocation(
     notes += extras.notes
     draft = drafts.make_draft_deployment(deployment, settings.ctx_size, settings.slots)
     if draft is not None:
-        second = plan_allocation(draft, resolve_llama_settings(draft, constants.usual), constants)
+        second = plan_allocation(draft, resolve_llama_settings(draft, constants.usual), constants, scratch=scratch)
         for mine, its in (
             (placed, second.weights),
             (cache, second.cache),
             (state, second.state),
-            (compute, second.compute if scratch is None else {}),
+            (compute, second.compute),
         ):
             for place, size in its.items():
                 mine[place] = mine.get(place, 0) + size

@@ -216,7 +216,7 @@ class _Model:
         lp.a_matrix_.value_ = np.array(value, dtype=np.double)
         lp.integrality_ = [highspy.HighsVarType.kInteger] * len(cost)
         with _without_banner():
-            solver: Any = highspy.Highs()  # type: ignore[no-untyped-call,unused-ignore]
+            solver: Any = highspy.Highs()  # type: ignore[no-untyped-call,unused-ignore]  # some releases have no types
         for name, setting in (
             ("output_flag", False),
             ("mip_rel_gap", limits.gap if self.by_cost else 0.0),

@@ -238,7 +238,7 @@ def _ask(call: Callable[..., Any], *arguments: Any) -> Any:
     """The answer, or None: NVML raises for whatever a card, driver or container does not offer."""
     try:
         answer = call(*arguments)
-    except Exception:
+    except Exception:  # one figure that driver or binding fails on, whatever it raises, must not hide the card
         return None
     return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else answer
 

@@ -91,9 +91,9 @@ def describe_targets(ranked: RankedDeployment) -> Iterator[str]:
 
 def _speed(ranked: RankedDeployment) -> str:
     speed, holds = ranked.speed, ranked.holds
-    if speed is None or speed.tpot_s is None:
+    between = speed.rate_of_each if speed is not None else None
+    if speed is None or between is None:
         return ""
-    between = Interval(value=1 / speed.tpot_s.value, low=1 / speed.tpot_s.high, high=1 / speed.tpot_s.low)
     many = holds is not None and holds.asked > 1
     each = " for each" if many else ""
     out = [f"about {_interval(between)} tokens/s{each}"]

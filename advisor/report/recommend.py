@@ -203,10 +203,10 @@ def _copies(chosen: RankedDeployment) -> Iterable[str]:
 
 def _speed(chosen: RankedDeployment) -> Iterable[str]:
     speed = chosen.speed
-    if speed is None or speed.tpot_s is None:
+    each = speed.rate_of_each if speed is not None else None
+    if speed is None or each is None:
         yield "not known"
         return
-    each = Interval(value=1 / speed.tpot_s.value, low=1 / speed.tpot_s.high, high=1 / speed.tpot_s.low)
     many = chosen.holds is not None and chosen.holds.asked > 1
     basis = "calibrated here" if speed.calibration else "predicted, not measured"
     yield f"about {_interval(each)} tokens/s{' for each' if many else ''}, {basis}"
@@ -228,7 +228,7 @@ def _others(advice: Advice) -> Iterable[str]:
     shown = [i for i in order if advice.alternatives[i].memory is not None]
     for i in shown[:SHOWN]:
         other = advice.alternatives[i]
-        rate = other.speed.decode_tps if other.speed else None
+        rate = other.speed.rate_of_each if other.speed else None  # as in `Speed`
         what = f"{other.engine_name.partition(' (')[0]} {other.quantization}"
         speed = f" ({format_rate(rate.value)} tokens/s)" if rate else ""
         yield f"{named[i]}: {what}{speed}" if i in named else f"{what}{speed}"

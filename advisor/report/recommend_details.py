@@ -203,14 +203,14 @@ def _alternatives(xs: Sequence[RankedDeployment]) -> str:
         place = ranked.memory.devices or ((ranked.memory.host,) if ranked.memory.host else ())
         totals = [r.total_bytes for r in place]
         total = None if any(t is None for t in totals) else sum(t for t in totals if t is not None)
-        speed = format_rate(ranked.speed.decode_tps.value) if ranked.speed and ranked.speed.decode_tps else "unknown"
+        rate = ranked.speed.rate_of_each if ranked.speed else None
         fits = {True: "yes", False: "no", None: "cannot tell"}[ranked.memory.fits]
         rows.append(
             [
                 ranked.engine_name[:28] if not ranked.gains else f"{ranked.engine_name[:17]} (simplest)",
                 ranked.quantization or "",
                 "unknown" if total is None else f"{total / GIB:.1f}",
-                speed,
+                "unknown" if rate is None else format_rate(rate.value),
                 fits,
             ]
         )

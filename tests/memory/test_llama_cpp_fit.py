@@ -18,6 +18,7 @@ from advisor.engines.llama_cpp_plan import plan_allocation
 from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_settings
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.memory.placement import HOST
+from advisor.planning.estimates import answer_request
 from advisor.report.measured_rows import RowSettings, TableRow, read_rows
 from advisor.units import MIB
 
@@ -127,3 +128,23 @@ def test_moved_tensors_take_the_engines_own_bytes() -> None:
             assert plan.cache.get(i, 0) + plan.state.get(i, 0) == context, (row["model"], i)
             near.append(abs(plan.compute.get(i, 0) - scratch) <= 0.15 * scratch + 16 * MIB)
     assert sum(near) / len(near) >= 0.94
+
+
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-30B-A3B", "Qwen/Qwen3-32B", "google/gemma-3-27b-it"])
+def test_what_one_card_was_answered_is_not_given_to_another_kind(model: str) -> None:
+    """Cards share what was planned for them: the answers are those of rules that were asked nothing before."""
+    files = ({}, {"mmproj": "/nowhere/mmproj.gguf"}, {"fit": "off"})
+    questions = [
+        EstimateRequest(
+            model=model, engine="llama.cpp", quantization="Q4_K_M", hardware=hardware, context_length=8192,
+            kv_cache_type=kind, settings=settings, engine_version=version,
+        )
+        for hardware in ("RX 7900 XT", "RTX 4000 Ada", "Arc Pro B60", "M3 Max 36GB", "2x RTX 4060 Ti 16GB")
+        for kind in ("f16", "q8_0")
+        for settings in files
+        for version in (None, "b4000")
+    ]  # fmt: skip
+    together = [answer_request(q, RULES).devices for q in questions]
+    for question, shared in zip(questions, together, strict=True):
+        assert answer_request(question, catalog([shipped_root()])).devices == shared, question
+    assert len(set(together)) > len(questions) / 4

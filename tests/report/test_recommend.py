@@ -92,3 +92,19 @@ def test_everything_with_v() -> None:
     for part in ("Alternatives:", "Not these:", "As it grows:", "Settings:", "Trace:", "Install:", "Test:"):
         assert part in whole
         assert part not in short
+
+
+def test_other_engines_rates_are_those_of_the_same_load() -> None:
+    """What stands behind `Else` may be compared with `Speed`: both are what each of the 32 requests gets."""
+    words = ("recommend", "--on", "1x H100 80GB SXM", "--model", "70B", "--concurrency", "32")
+    flat = " ".join(commands.advise(*words).stdout.split())
+    answer = json.loads(commands.advise(*words, "--json").stdout)
+    shown = re.findall(r"([\w.]+) (\w+) \(([\d.]+) tokens/s\)", flat.partition(" Else ")[2])
+    assert shown
+    for engine, quantization, rate in shown:
+        mine = [
+            1 / x["speed"]["tpot_s"]["value"]
+            for x in answer["alternatives"]
+            if x["quantization"] == quantization and x["engine"] == engine.lower()
+        ]
+        assert any(abs(float(rate) - x) <= 0.02 * x for x in mine), (engine, quantization, rate, mine)

@@ -88,3 +88,20 @@ def test_ranks_share_the_reading_and_replicas_the_requests() -> None:
     assert replicas.batch == 2
     assert replicas.decode.weights_s == pytest.approx(one.decode.weights_s)  # attention is on every replica
     assert replicas.decode.experts_s < one.decode.experts_s  # experts are shared by all
+
+
+def test_a_published_file_that_fits_is_all_read_on_its_card() -> None:
+    """A vendor's file of another size than the plain mix, all on the card: memory and speed count the same bytes."""
+    name = "nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"
+    d, m = made(name, "UD-Q4_K_XL", "1x RTX 5090", settings={"n-gpu-layers": "all"})
+    stated = RULES.find_model(name).published["gguf:UD-Q4_K_XL"].gb
+    w = count_work(d, RULES.quantization("UD-Q4_K_XL"))
+    assert w is not None
+    assert stated is not None
+    looked_up = 131072 * 2688 * 4.5 / 8  # the input embedding, which is in the file and not read
+    assert w.dense_bytes + w.expert_bytes + looked_up == pytest.approx(stated * 1e9, rel=0.02)
+    passes = plan_passes(
+        d, m, RULES.engine("llama.cpp"), RULES.quantization("UD-Q4_K_XL"), RULES, RequestLoad(prompt=512, output=128)
+    )
+    assert passes is not None
+    assert passes[0].host == "none"

@@ -55,7 +55,7 @@ class CommandReader(BranchReader):
 
     def read(self) -> list[ShellCommand]:
         """All commands of the text."""
-        raise NotImplementedError
+        raise NotImplementedError  # the shell's grammar is that of a subclass
 
     def end_function(self, block: Block) -> None:
         name, begin, line, first = block.body
