@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from programs import program
 
@@ -31,6 +31,7 @@ PREFIX = "A='one two'; E=''; L=(p 'q r' \"\"s)\n"
 @given(st.lists(WORD, min_size=1, max_size=5))
 def test_words_are_bashs(parts: list[str]) -> None:
     line = "cmd " + " ".join(parts)
+    assume("{{" not in line or "}}" not in line)  # between these stands a template, of which bash knows nothing
     said = subprocess.run(
         [program("bash"), "-c", PREFIX + "cmd() { printf '%s\\0' \"$@\"; }\n" + line],
         capture_output=True,
