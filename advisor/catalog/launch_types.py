@@ -295,6 +295,7 @@ class SpeedGeneration(Record, frozen=True, kw_only=True):
     name: str
     before: str  # first version, or build, that is no longer one of them
     wide_products: bool = False  # quantized weights were widened to 16 bit on NVIDIA's tensor cores
+    own_prompt_passes: bool = False  # prompts had passes of their own: they did not join those of decoding
     source: str
 
 
@@ -312,5 +313,6 @@ class SpeedTraits(Record, frozen=True, kw_only=True):
     family: str | None = None  # engines whose kernels are alike share efficiencies; None = as its memory behaves
     admits: int | None = None  # requests admitted at once by default, where more than the memory constants say
     generations: tuple[SpeedGeneration, ...] = ()
+    vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units; 0 = never without
     checkpoint_cache: CheckpointCache | None = None
     source: str | None = None

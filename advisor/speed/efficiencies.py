@@ -98,12 +98,15 @@ class Efficiencies(NamedTuple):
     waits: WaitFactors
 
 
-DECODE = ("memory", "experts", "cache", "host", "products", "attention", "layer", "moe_layer", "exchange", "link")
+DECODE = (
+    "memory", "experts", "cache", "host", "products", "attention", "layer", "moe_layer", "exchange", "link", "scan",
+    "vector",
+)  # fmt: skip
 PREFILL = (
     "memory", "experts", "cache", "host", "prompt_products", "prompt_attention", "prompt_layer", "prompt_moe_layer",
-    "exchange", "link",
+    "exchange", "link", "scan", "vector",
 )  # fmt: skip
-WAITS = ("mixing", "queue", "fixed")
+WAITS = ("mixing", "queue", "fixed", "sequence")
 
 
 def engine_generation(entry: Engine, version: str | None) -> str:

@@ -2,9 +2,10 @@
 
 Plain arithmetic, so that the calibration can pass arrays where an estimate passes numbers.
 
-    pass   = (memory^p + products^p)^(1/p) + scores/m + launches + exchanges + host
-    memory = weights/m + experts/(m e) + cache/(m k)            products = matrices/c + attention/a
-    time between tokens of B running requests = decode step + (B - 1) x mixing x a prompt's share / output tokens
+    pass   = (memory^p + products^p)^(1/p) + scores/m + scan/(m r) + launches + exchanges + host
+    memory = weights/m + experts/(m e) + cache/(m k)            products = matrices/c + vectors/v + attention/a
+    time between tokens of B running requests
+           = decode step + (B - 1) x (sequence + mixing x a prompt's share / output tokens)
     time of a request = output tokens x time between tokens + prompt + fixed
     rate of all = running x output tokens / time of a request
 
@@ -35,6 +36,8 @@ class Efficiency(NamedTuple):
     moe_layer: Any
     exchange: Any
     link: Any
+    scan: Any
+    vector: Any
 
 
 class WaitFactors(NamedTuple):
@@ -43,6 +46,7 @@ class WaitFactors(NamedTuple):
     mixing: Any  # part of the others' prompts that delays a running request
     queue: Any  # prompts before one's own, as a part of the busy share of the others
     fixed: Any  # seconds a request costs whatever its length: HTTP, tokenizer, scheduling
+    sequence: Any  # seconds a step takes longer for every further sequence: scheduling, sampling, detokenizing, answering
 
 
 class LoadTimes(NamedTuple):
@@ -63,12 +67,17 @@ def pass_seconds(cost: Any, efficiency: Efficiency) -> Any:
         + cost.experts_s / (efficiency.memory * efficiency.experts)
         + cost.cache_s / (efficiency.memory * efficiency.cache)
     )
-    products = cost.products_s / efficiency.products + cost.attention_s / efficiency.attention
+    products = (
+        cost.products_s / efficiency.products
+        + cost.vector_s / efficiency.vector
+        + cost.attention_s / efficiency.attention
+    )
     both = (memory**OVERLAP + products**OVERLAP + 1e-30) ** (1 / OVERLAP)
     launched = cost.layers * efficiency.layer + cost.moe_layers * efficiency.moe_layer
     return (
         both
         + cost.scores_s / efficiency.memory
+        + cost.scan_s / (efficiency.memory * efficiency.scan)
         + launched
         + cost.exchanges * efficiency.exchange
         + cost.link_s / efficiency.link
@@ -82,6 +91,7 @@ def added_seconds(cost: Any, efficiency: Efficiency) -> Any:
         cost.products_s / efficiency.products
         + cost.attention_s / efficiency.attention
         + cost.scores_s / efficiency.memory
+        + cost.scan_s / (efficiency.memory * efficiency.scan)
         + cost.link_s / efficiency.link
     )
 
@@ -99,7 +109,7 @@ def compute_times(
     joined = (
         s.joins * added_seconds(s.prefill, prefill) * s.chunks + (1 - s.joins) * prompt
     )  # what a prompt takes from others
-    between = step + others * waits.mixing * joined / s.side_by_side / output
+    between = step + others * (waits.sequence + waits.mixing * joined / s.side_by_side / output)
     request = output * between + prompt + waits.fixed
     busy = s.batch * joined / request  # part of the time that prompts are worked on
     queued = (s.asked / s.running - 1) * request

@@ -31,11 +31,13 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     family: str
     devices: int
-    server: bool = False  # prompts join decode passes, narrow tensor cores, stages work side by side
+    server: bool = False  # narrow tensor cores, stages work side by side
+    joins: bool = False  # prompts join decode passes
     pipelined: bool = False  # chunks of one prompt are under way on several stages at once
     scores_in_memory: bool = False  # no flash attention
     integer: bool = False  # products of quantised weights on integer units
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
+    vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
     tensor: int = 1  # ranks that split every layer
     stages: int = 1  # groups of layers one after the other
     replicas: int = 1
@@ -105,10 +107,14 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
     if estimate.host and estimate.devices and settings.cpu_offload:
         whole = sum(x.weights_bytes or 0 for x in estimate.devices) + (estimate.host.weights_bytes or 0)
         host = (estimate.host.weights_bytes or 0) / whole if whole else 0.0
+    if tokens == 0:  # in the middle of its bounds it does not start; where it does, it holds one request
+        tokens = estimate.context_length
+    generation = find_generation(entry, deployment.engine_version)
     alone = not fitting.used_devices(deployment)
     return ParallelPlan(
         family=family,
         server=True,
+        joins=generation is None or not generation.own_prompt_passes,
         devices=settings.ranks,
         tensor=tp,
         stages=settings.pp,
@@ -185,6 +191,7 @@ def _ggml(
         scores_in_memory=not settings.flash,
         integer=True,
         wide_products=_wide_products(deployment, entry),
+        vector_tokens=entry.speed.vector_tokens,
         devices=max(1, len(rows)),
         stages=max(1, len(rows)),
         shares=tuple(x / on for x in rows) if on else (1.0,),

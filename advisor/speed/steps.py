@@ -23,9 +23,10 @@ from advisor.speed.work import ModelWork
 
 GB = 1e9
 TERA = 1e12
-# Share of a prompt's chunks that stages of llama.cpp overlap: nearly all of an 8B's, next to none of a 70B's in 4 bits
-# (XiongjieDai/GPU-Benchmarks-on-LLM-Inference, 2 to 6 cards, 512 to 8192 tokens). Between both, not fitted
-OVERLAPPED = 0.3
+# Stages of llama.cpp overlap nearly all of a prompt's chunks while a stage has few layers (an 8B's on 4 cards), half of
+# them at this many, next to none with twice as many (a 70B's on 2). Read off 2 to 6 cards, 512 to 8192 tokens
+# (XiongjieDai/GPU-Benchmarks-on-LLM-Inference), not fitted
+HALF_OVERLAPPED = 18.0
 HostUse = Literal["none", "known", "assumed"]
 
 
@@ -36,8 +37,10 @@ class Pass(msgspec.Struct, kw_only=True):
     experts_s: float  # routed experts read
     cache_s: float
     scores_s: float  # attention scores that go through memory, without flash attention
+    scan_s: float  # recurrent states that the tokens of a prompt read and write one after the other
     host_s: float  # read in host memory
     products_s: float  # matrix products of dense layers and experts
+    vector_s: float  # the same of so few tokens that no matrix units are used
     attention_s: float  # attention's own products
     link_s: float  # bytes between ranks over the link
     layers: float  # layers a pass launches
@@ -106,12 +109,12 @@ def plan_passes(
     made = LoadPasses(
         decode=plan_pass(deployment, work, plan, rates, many, decode=True),
         prefill=plan_pass(deployment, work, plan, rates, PassTokens(1.0, chunk, before), decode=False),
-        chunks=_count_chunks(load.prompt / chunk, plan),
+        chunks=_count_chunks(load.prompt / chunk, plan, work.layers),
         running=batch,
         batch=per,
         asked=float(load.concurrency),
         side_by_side=float(plan.stages) if plan.server else 1.0,
-        joins=1.0 if plan.server else 0.0,
+        joins=1.0 if plan.joins else 0.0,
         limited=limited,
         link=_link(plan, rates),
         host=_host(plan, rates),
@@ -142,11 +145,12 @@ def plan_check_pass(
     return plan_pass(deployment, work, plan, rates, PassTokens(per, drafted + 1.0, depth), decode=True)
 
 
-def _count_chunks(chunks: float, plan: ParallelPlan) -> float:
+def _count_chunks(chunks: float, plan: ParallelPlan, layers: int) -> float:
     """Passes of a prompt one after the other: a pipeline's stages work on chunks that follow one another."""
     if not plan.pipelined or chunks <= 1:
         return chunks
-    return chunks - OVERLAPPED * (chunks - 1) * (plan.stages - 1) / plan.stages
+    overlapped = 1 / (1 + (layers / plan.stages / HALF_OVERLAPPED) ** 4)
+    return chunks - overlapped * (chunks - 1) * (plan.stages - 1) / plan.stages
 
 
 def _host(plan: ParallelPlan, rates: PeakRates) -> HostUse:
@@ -210,6 +214,7 @@ def plan_pass(
         deployment.model, tokens.depth + tokens.each / 2, plan.key_bytes, plan.value_bytes, plan.tensor
     )
     cache = tokens.sequences * (rows + cost.state_bytes(deployment.model) / plan.tensor)
+    scan = tokens.sequences * (tokens.each - 1) * cost.state_bytes(deployment.model) / plan.tensor
     dense = work.dense_bytes / plan.tensor
     experts = work.expert_bytes * picked / plan.expert_ranks
     sent, exchanges = _exchanges(work, plan, through)
@@ -218,6 +223,7 @@ def plan_pass(
     scores = 0.0
     if plan.scores_in_memory:
         scores = tokens.sequences * cost.score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
+    vector = through <= plan.vector_tokens
     on = 1.0 if rates.gbs else 0.0
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
     host_read = dense * plan.host_dense + experts * plan.host_experts + cache * plan.host_cache
@@ -229,8 +235,10 @@ def plan_pass(
         experts_s=experts * (1 - plan.host_experts) * per_byte,
         cache_s=cache * (1 - plan.host_cache) * per_byte,
         scores_s=scores * (1 - plan.host_cache) * per_byte,
+        scan_s=scan * (1 - plan.host_cache) * per_byte,
         host_s=host_s,
-        products_s=products * per_product,
+        products_s=0.0 if vector else products * per_product,
+        vector_s=products * per_product if vector else 0.0,
         attention_s=attention * per_product,
         link_s=sent / (GB * rates.link_gbs),
         layers=work.layers * on,

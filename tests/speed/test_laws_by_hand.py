@@ -26,7 +26,7 @@ from advisor.speed.work import ModelWork, attention_costs, cache_bytes, count_wo
 
 EACH = Efficiency(
     memory=0.8, experts=0.5, cache=0.4, host=0.25, products=0.5, attention=0.2, layer=0.001, moe_layer=0.002,
-    exchange=0.0005, link=0.1,
+    exchange=0.0005, link=0.1, scan=2.0, vector=0.05,
 )  # fmt: skip
 
 
@@ -34,29 +34,29 @@ def test_seconds_of_a_pass() -> None:
     """What is read and what is multiplied overlap, as the sum of their powers of 2.5; all else comes on top."""
     full = one_pass(
         weights_s=0.08, experts_s=0.04, cache_s=0.032, scores_s=0.016, host_s=0.01, products_s=0.05, attention_s=0.04,
-        link_s=0.003, layers=4, moe_layers=2, exchanges=8,
+        link_s=0.003, layers=4, moe_layers=2, exchanges=8, scan_s=0.032, vector_s=0.004,
     )  # fmt: skip
-    read, multiplied = 0.08 / 0.8 + 0.04 / 0.4 + 0.032 / 0.32, 0.05 / 0.5 + 0.04 / 0.2
+    read, multiplied = 0.08 / 0.8 + 0.04 / 0.4 + 0.032 / 0.32, 0.05 / 0.5 + 0.004 / 0.05 + 0.04 / 0.2
     both = (read**2.5 + multiplied**2.5) ** 0.4
-    rest = 0.016 / 0.8 + 4 * 0.001 + 2 * 0.002 + 8 * 0.0005 + 0.003 / 0.1 + 0.01 / 0.25
+    rest = 0.016 / 0.8 + 0.032 / 1.6 + 4 * 0.001 + 2 * 0.002 + 8 * 0.0005 + 0.003 / 0.1 + 0.01 / 0.25
     assert laws.pass_seconds(full, EACH) == pytest.approx(both + rest)
     assert laws.pass_seconds(one_pass(weights_s=0.08), EACH) == pytest.approx(0.1)
     assert laws.pass_seconds(one_pass(products_s=0.05), EACH) == pytest.approx(0.1)
     assert laws.pass_seconds(one_pass(), EACH) == pytest.approx(0.0, abs=1e-11)
-    added = 0.05 / 0.5 + 0.04 / 0.2 + 0.016 / 0.8 + 0.003 / 0.1
+    added = 0.05 / 0.5 + 0.04 / 0.2 + 0.016 / 0.8 + 0.032 / 1.6 + 0.003 / 0.1
     assert laws.added_seconds(full, EACH) == pytest.approx(added)
 
 
 def test_times_of_a_load() -> None:
     """Steps of 0.1 s, prompts of three chunks of 0.2 s, of which products alone are 0.15 s; eight run, of sixteen."""
     decode, prefill = one_pass(weights_s=0.08), one_pass(products_s=0.075, layers=50)
-    waits = WaitFactors(mixing=0.5, queue=0.25, fixed=0.02)
+    waits = WaitFactors(mixing=0.5, queue=0.25, fixed=0.02, sequence=0.003)
     steps = passes(decode, prefill, chunks=3.0, batch=8.0, running=16.0, asked=20.0, side_by_side=2.0, joins=0.75)
     found = laws.compute_times(steps, 40.0, EACH, EACH, waits)
     assert found.step == pytest.approx(0.1)
     assert found.prompt == pytest.approx(0.6)
     joined = 0.75 * 3 * 0.15 + 0.25 * 0.6
-    assert found.between == pytest.approx(0.1 + 7 * 0.5 * joined / 2 / 40)
+    assert found.between == pytest.approx(0.1 + 7 * (0.003 + 0.5 * joined / 2 / 40))
     assert found.request == pytest.approx(40 * found.between + 0.6 + 0.02)
     busy = 8 * joined / found.request
     wait = (20 / 16 - 1) * found.request

@@ -9,6 +9,7 @@ import pytest
 from speed_asking import RULES, made
 
 from advisor.deployment import KvType
+from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
 from advisor.speed.work import count_work
 
@@ -125,6 +126,31 @@ def test_old_builds_widen_products_on_cards_of_nvidia() -> None:
         ("b3139", "cpu, 64GB RAM", False), ("b4000", "RTX 4090", False),
     ):  # fmt: skip
         assert plan("8B", "Q4_K_M", card, "llama.cpp", version=version).wide_products is wide, (version, card)
+
+
+@pytest.mark.parametrize(("version", "joins"), [("0.7.3", False), ("0.8.0", True), (None, True)])
+def test_prompts_join_passes_from_the_v1_engine_on(version: str | None, joins: bool) -> None:
+    assert plan("8B", "BF16", "H100", "vllm", version=version).joins is joins
+    assert plan("8B", "BF16", "H100", "sglang").joins
+    assert not plan("8B", "Q4_K_M", "RTX 4090", "llama.cpp").joins
+
+
+def test_tokens_without_matrix_units() -> None:
+    """ggml's kernels for up to eight columns; servers use matrix units always."""
+    assert plan("8B", "Q4_K_M", "RTX 4090", "llama.cpp").vector_tokens == 8
+    assert plan("8B", "BF16", "H100", "vllm").vector_tokens == 0
+
+
+def test_a_server_that_starts_holds_one_request() -> None:
+    """gpt-oss-120b on one H100: nothing is left for the cache in the middle of the bounds. The rates are of one
+    request of the context length, not of as many as are asked."""
+    asked = {"model": "openai/gpt-oss-120b", "quantization": "MXFP4", "hardware": "1x H100 80GB SXM", "engine": "vllm"}
+    found = plan(*asked.values(), settings={"max-model-len": 32768})
+    tight = plan(*asked.values(), settings={"max-model-len": 32768, "gpu-memory-utilization": 0.7})
+    for x in (found, tight):
+        assert x.pool_tokens
+        assert x.running(RequestLoad(concurrency=500, prompt=8000, output=1000))[0] < 50
+    assert tight.pool_tokens == 32768
 
 
 def test_families_by_what_an_engine_reserves() -> None:
