@@ -46,7 +46,7 @@ class WaitFactors(NamedTuple):
     mixing: Any  # part of the others' prompts that delays a running request
     queue: Any  # prompts before one's own, as a part of the busy share of the others
     fixed: Any  # seconds a request costs whatever its length: HTTP, tokenizer, scheduling
-    sequence: Any  # seconds a step takes longer for every further sequence: scheduling, sampling, detokenizing, answering
+    sequence: Any  # seconds that every further sequence adds to a step: scheduling, sampling, answering
 
 
 class LoadTimes(NamedTuple):

@@ -64,8 +64,8 @@ def test_scratch_on_one_gpu_is_equal_wherever_it_is_called_exact(found: Found) -
     assert not wrong
 
 
-# rows of the sample whose scratch is the engine's to the byte, on every device and on the host. These only grow
-EXACT_ON_DEVICES, EXACT_ON_HOST = 350, 316
+# share of the sample whose scratch is the engine's to the byte, on every device and on the host. These only grow
+EXACT_ON_DEVICES, EXACT_ON_HOST = 0.83, 0.76
 
 
 def test_scratch_is_the_engines_own_bytes() -> None:
@@ -80,8 +80,8 @@ def test_scratch_is_the_engines_own_bytes() -> None:
         assert ours.host is not None
         logits = 4 * layout.vocab_size * int(row["slots"])
         hosts += (ours.host.compute_bytes or 0) - logits == int(row["host"].split("/")[2])
-    assert devices >= EXACT_ON_DEVICES
-    assert hosts >= EXACT_ON_HOST
+    assert devices / len(SAMPLE) >= EXACT_ON_DEVICES
+    assert hosts / len(SAMPLE) >= EXACT_ON_HOST, hosts
 
 
 def models() -> list[str]:

@@ -246,9 +246,7 @@ def test_states_that_a_prompt_updates_one_after_the_other() -> None:
 def test_products_of_few_tokens_without_matrix_units() -> None:
     """Up to 8 tokens of a pass here: all products are of the one kind or all of the other."""
     how = plan(vector_tokens=8)
-    few, many, usual = (
-        passed(how=x, tokens=(n, 1.0, 10.0)) for x, n in ((how, 8.0), (how, 9.0), (plan(), 8.0))
-    )
+    few, many, usual = (passed(how=x, tokens=(n, 1.0, 10.0)) for x, n in ((how, 8.0), (how, 9.0), (plan(), 8.0)))
     assert (few.products_s, few.vector_s) == (0.0, usual.products_s)
     assert (many.vector_s, usual.vector_s) == (0.0, 0.0)
     assert many.products_s == pytest.approx(9 / 8 * usual.products_s)
