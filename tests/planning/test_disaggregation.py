@@ -84,6 +84,14 @@ def test_one_user_never_waits() -> None:
     assert rate == pytest.approx(1 / (0.5 + 0.1 + 11 * 0.04), rel=0.01)
 
 
+@pytest.mark.parametrize(("output", "seconds"), [(0, 100.0), (1, 100.0), (2, 110.0)])
+def test_one_slow_user_with_an_answer_of_a_token(output: int, seconds: float) -> None:
+    """90 s for the prompt, 10 for each token; an answer has one at least."""
+    rate, wait = solve_closed(traffic(1, TokenSpread(mean=1000, p95=1000), output), 8, StageTimes(90.0, 0.0, 10.0))
+    assert rate == pytest.approx(1 / seconds, rel=0.01)
+    assert 0 <= wait < 1
+
+
 def test_no_more_is_read_than_the_servers_can() -> None:
     rate, _ = solve_closed(traffic(10_000, TokenSpread(mean=1000, p95=1000), 11), 3, StageTimes(0.5, 0.0, 0.01))
     assert rate == pytest.approx(3 / 0.5, rel=0.01)
