@@ -11,7 +11,7 @@ from advisor.speed.efficiencies import DECODE, PREFILL, WAITS, SpeedRules, forma
 from advisor.speed.rows import KINDS
 
 FILE, ENGINES = "speed.yaml", "speed-engines.yaml"
-UNITS = {"share": (0.0, 1.2), "seconds": (0.0, 10.0)}  # of a base
+UNITS = {"share": (0.0, 2.0), "seconds": (0.0, 10.0)}  # of a base
 FACTOR = (0.05, 20.0)
 BOUND = (1.0, 20.0)
 FAMILIES = ("server", "ggml")  # of engines that speed-engines.yaml does not list

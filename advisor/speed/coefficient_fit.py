@@ -121,7 +121,7 @@ def make_problem(rows: Sequence[FitSample]) -> FitProblem:
     arrays = _Arrays(
         **{
             which: _Arrays(**{a: np.array([getattr(getattr(s.steps, which), a) for s in rows], float) for a in PASS})
-            for which in ("decode", "prefill")
+            for which in ("decode", "few", "prefill")
         },
         **{
             a: np.array([getattr(s.steps, a) for s in rows], float)

@@ -9,6 +9,8 @@ Plain arithmetic, so that the calibration can pass arrays where an estimate pass
     time of a request = output tokens x time between tokens + prompt + fixed
     rate of all = running x output tokens / time of a request
 
+A step of many sequences takes at least what one of so few takes that no matrix units are used.
+
 While B requests run, each of the other B - 1 brings one prompt per output of this one. Servers work on it in the passes
 of decoding, whose weights are read anyway (its products alone count); elsewhere it has passes of its own. A step of a
 batch and a chunk of a prompt obey the same law with efficiencies of their own.
@@ -103,7 +105,9 @@ def compute_times(
 
     `step` replaces the seconds of a decode step per token (speculative decoding makes several at once).
     """
-    step = pass_seconds(s.decode, decode) if step is None else step
+    if step is None:
+        many, few = pass_seconds(s.decode, decode), pass_seconds(s.few, decode)
+        step = (many + few + abs(many - few)) / 2  # the larger, of numbers or arrays
     prompt = pass_seconds(s.prefill, prefill) * s.chunks
     others = s.batch - 1
     joined = (

@@ -52,6 +52,7 @@ class LoadPasses(msgspec.Struct, kw_only=True):
     """The passes that answer a load."""
 
     decode: Pass
+    few: Pass  # a decode step of so few of the sequences that no matrix units are used; the same where all are so few
     prefill: Pass  # one chunk
     chunks: float  # passes of one prompt; where stages work on several at once, as many as take that time
     running: float  # sequences that decode at once, all replicas
@@ -106,8 +107,10 @@ def plan_passes(
     chunk = float(min(load.prompt, plan.chunk))
     before = load.depth + (load.prompt - chunk) / 2
     many = PassTokens(at_once, 1.0, mean_depth)
+    few = PassTokens(min(at_once, float(plan.vector_tokens or at_once)), 1.0, mean_depth)
     made = LoadPasses(
         decode=plan_pass(deployment, work, plan, rates, many, decode=True),
+        few=plan_pass(deployment, work, plan, rates, few, decode=True),
         prefill=plan_pass(deployment, work, plan, rates, PassTokens(1.0, chunk, before), decode=False),
         chunks=_count_chunks(load.prompt / chunk, plan, work.layers),
         running=batch,

@@ -30,10 +30,10 @@ def test_an_order_is_said_exactly_where_bounds_do_not_overlap(capsys: pytest.Cap
         if a != b and rows[a][q]["low"] > rows[b][q]["high"]
     }  # fmt: skip
     assert said == apart
-    assert ("vllm", "llama.cpp", "output_tps") in said
+    assert ("vllm", "llama.cpp", "decode_tps") in said
     assert run_command_line(["compare", *words, "--on", "2x H100 80GB SXM", "--concurrency", "32", "--speed"]) == 0
     text = capsys.readouterr().out
-    assert "vllm is faster than llama.cpp (all requests)" in text
+    assert "vllm is faster than llama.cpp (one request)" in text
     assert max(map(len, text.splitlines())) <= 80
 
 

@@ -33,7 +33,8 @@ import refresh  # noqa: E402
 
 RULES = catalog([shipped_root()])
 FAMILIES = yaml.safe_load((TOP / "rules" / FILE).read_text())["families"]
-TODAY = parse_day("2026-11-24", "the test")
+RELEASES = yaml.safe_load((TOP / "rules" / "releases.yaml").read_text())["releases"]
+TODAY = parse_day("2026-11-25", "the test")
 LATER = parse_day("2036-01-01", "the test")
 # what holds no facts about the world: preferences, texts of launch files, shorthands
 NO_FACTS = {"targets.yaml", "freshness.yaml", "drafts.yaml"}
@@ -132,7 +133,10 @@ def test_rules_without_the_file_have_no_note(tmp_path: Path) -> None:
 
 
 def test_a_newer_release_is_named(tmp_path: Path) -> None:
-    assert tell_ages(RULES, TODAY).behind == ()
+    newest = {x["package"]: x["version"] for x in RELEASES.values()}
+    of = {e.id: e for e in RULES.engines().values()}
+    for known in tell_ages(RULES, TODAY).behind:  # what the registry had when it was asked, and the facts have not
+        assert str(of[known.engine].version) == known.facts_of != newest[known.package] == known.newest
     (tmp_path / "releases.yaml").write_text(
         "source: a test, 2026\nas_of: '2026-11-24'\nreleases:\n  vllm: {package: vllm, version: '99.0'}\n"
     )

@@ -23,7 +23,7 @@ def passes(decode: Pass, prefill: Pass, **more: Any) -> LoadPasses:
         "chunks": 1.0, "running": 1.0, "batch": 1.0, "asked": 1.0, "side_by_side": 1.0, "joins": 1.0, "limited": False,
         "link": "alone", "host": "none", "products_unknown": False,
     }  # fmt: skip
-    return LoadPasses(decode=decode, prefill=prefill, **{**usual, **more})
+    return LoadPasses(decode=decode, prefill=prefill, **{**usual, "few": decode, **more})
 
 
 def sample(kind: str = "decode", value: float = 10.0, **more: Any) -> FitSample:

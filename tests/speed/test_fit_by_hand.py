@@ -149,14 +149,14 @@ def test_priors_and_weights_are_possible() -> None:
     """Shares below 1, launches of microseconds, requests of milliseconds; factors vary less than the bases may."""
     for name, (unit, means, base, width, factors) in PRIORS.items():
         assert means
-        assert (0.2 <= base <= 0.8) if unit == "share" else (5e-6 <= base <= 0.05), name
+        assert (0.04 <= base <= 1.0) if unit == "share" else (5e-6 <= base <= 0.05), name
         assert unit in ("share", "seconds")
-        assert 0.2 <= width <= 0.6
-        assert all(0.1 <= w <= 0.5 for w in factors.values()), name
+        assert 0.2 <= width <= 0.7
+        assert all(0.1 <= w <= 1.0 for w in factors.values()), name
         assert set(factors) <= {"f", "e", "g", "v", "c", "q", "x", "f/c"}
     assert 0.05 <= ROBUST <= 0.2
-    # first tokens depend on what nobody wrote down, and there are many rows of offline runs; prompts have few rows
-    assert 0.1 <= WEIGHTS["ttft"] < WEIGHTS["offline"] < 1 < WEIGHTS["closed"] < WEIGHTS["prefill"] < 2
+    # first tokens depend on what nobody wrote down, rates of all requests on the client as well; prompts have few rows
+    assert 0.1 <= WEIGHTS["ttft"] < WEIGHTS["offline"] <= WEIGHTS["closed"] < 1 < WEIGHTS["prefill"] < 2
 
 
 # --- left out

@@ -62,6 +62,10 @@ def test_times_of_a_load() -> None:
     wait = (20 / 16 - 1) * found.request
     assert found.first == pytest.approx(0.6 * (1 + 0.25 * 7 * busy / (1 + busy)) + 0.02 + 0.1 + wait)
     assert found.rate == pytest.approx(16 * 40 / found.request)
+    few = passes(decode, prefill, few=one_pass(weights_s=0.12))
+    assert laws.compute_times(few, 40.0, EACH, EACH, waits).step == pytest.approx(0.15)  # never faster than few
+    fewer = passes(decode, prefill, few=one_pass(weights_s=0.04))
+    assert laws.compute_times(fewer, 40.0, EACH, EACH, waits).step == pytest.approx(0.1)
     alone = laws.compute_times(passes(decode, prefill), 40.0, EACH, EACH, waits)
     assert alone.between == alone.step
     assert alone.first == pytest.approx(0.2 + 0.02 + 0.1)
