@@ -57,8 +57,8 @@ def test_an_interrupt_stops_the_server(tmp_path: Path, path: str, number: signal
     program_path = Path(sys.executable).parent / "advise"
     before = signal.signal(number, signal.SIG_DFL)  # a shell's background jobs ignore an interrupt, and so would ours
     p = subprocess.Popen(
-        [str(program_path), *words(model, port), "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-        env={**os.environ, "PATH": path}, start_new_session=True,
+        [str(program_path), *words(model, port), "--json"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        env={**os.environ, "PATH": path}, start_new_session=True, text=True,
     )  # fmt: skip
     signal.signal(number, before)
     try:
