@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from pathlib import Path
 
@@ -50,6 +51,13 @@ def program(name: str) -> str:
     if CI:
         pytest.fail(reason, pytrace=False)
     pytest.skip(reason)
+
+
+def skip_without_instructions(said: str) -> None:
+    """The build of llama-server that pip brings uses AMX for quantized weights where the processor has it, whether or
+    not the system allows it: its last words, or the signal that ended it."""
+    if "AMX is not ready" in said or f"status {-signal.SIGILL.value}" in said:
+        pytest.skip(f"{ELSEWHERE}this build of llama-server uses instructions that the system does not allow")
 
 
 def link_program(name: str, folder: Path) -> str:

@@ -106,11 +106,14 @@ def plan_passes(
     mean_depth = load.depth + load.prompt + load.output / 2
     chunk = float(min(load.prompt, plan.chunk))
     before = load.depth + (load.prompt - chunk) / 2
-    many = PassTokens(at_once, 1.0, mean_depth)
-    few = PassTokens(min(at_once, float(plan.vector_tokens or at_once)), 1.0, mean_depth)
+    decode = plan_pass(deployment, work, plan, rates, PassTokens(at_once, 1.0, mean_depth), decode=True)
+    few = decode
+    if 0 < plan.vector_tokens < at_once:
+        fewer = PassTokens(float(plan.vector_tokens), 1.0, mean_depth)
+        few = plan_pass(deployment, work, plan, rates, fewer, decode=True)
     made = LoadPasses(
-        decode=plan_pass(deployment, work, plan, rates, many, decode=True),
-        few=plan_pass(deployment, work, plan, rates, few, decode=True),
+        decode=decode,
+        few=few,
         prefill=plan_pass(deployment, work, plan, rates, PassTokens(1.0, chunk, before), decode=False),
         chunks=_count_chunks(load.prompt / chunk, plan, work.layers),
         running=batch,

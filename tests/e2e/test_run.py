@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import tiny_model
 from commands import advise
-from programs import ELSEWHERE, link_program, program
+from programs import link_program, program, skip_without_instructions
 from serving import free_port
 
 
@@ -23,11 +23,6 @@ from serving import free_port
 def path(tmp_path: Path) -> str:
     """A PATH on which `llama-server` is the real one."""
     return f"{link_program('llama-server', tmp_path)}:{os.environ['PATH']}"
-
-
-def skip_without_instructions(said: str) -> None:
-    if f"status {-signal.SIGILL.value}" in said:  # the build that pip brings wants AMX where the processor has it
-        pytest.skip(f"{ELSEWHERE}this build of llama-server uses instructions that the system does not allow")
 
 
 def words(model: Path, port: int) -> list[str]:
