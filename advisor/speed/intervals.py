@@ -22,7 +22,8 @@ def find_error_bound(table: SpeedRules, keys: EfficiencyKeys, *kinds: str) -> Er
     """The factor around a value, from rows of the first of these kinds that the narrowest known class has.
 
     Kinds are near to each other (a prefill rate and a time to first token): rows of the same hardware and engines of a
-    neighbouring kind say more than rows of other hardware.
+    neighbouring kind say more than rows of other hardware. They say where it is worse than its family, not that it is
+    better: their bound is at least that of the family's rows of that kind.
     """
     return find_bound_in(table.spread, keys, *kinds)
 
@@ -35,5 +36,8 @@ def find_bound_in(spread: Mapping[str, Mapping[str, HeldOutSpread]], keys: Effic
             found = spread.get(kind, {}).get(name)
             if found is not None:
                 whose = "other hardware and engines" if name == "all" else name
-                return ErrorBound(found.bound * WIDER ** max(0, i - 1), f"{kind}: {found.rows} rows of {whose}")
+                least = spread[kind].get(keys.family, found) if kind != kinds[0] else found
+                return ErrorBound(
+                    max(found.bound, least.bound) * WIDER ** max(0, i - 1), f"{kind}: {found.rows} rows of {whose}"
+                )
     return ErrorBound(NO_ROWS, f"{kinds[0]}: no rows")
