@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 from fleets import NODES, RULES
 from simulation import Arrival, Copy, Served, simulate
+from step_times import make_step_seconds
 
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.fleet.check import check_fleet, without_nodes
@@ -24,8 +25,6 @@ from advisor.fleet.plan import FleetRequest, plan_fleet
 from advisor.fleet.plan_types import FleetPlan, Replica
 from advisor.planning.trace import TraceRequest, read_requests
 from advisor.speed.efficiencies import load_speed_rules
-from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
 from advisor.speed.rows import make_samples, predict_sample, read_measured_rows
 
 DATA = Path(__file__).parent.parent / "data"
@@ -96,7 +95,7 @@ def make_request(
 
 
 def make_copy(replica: Replica, prompt: int, off: float) -> Copy:
-    """A server whose steps take `off` times as long as the estimate for its settings says."""
+    """A server whose steps take `off` times as long as the estimate for its settings says, and so do its prompts."""
     deployment, _ = resolve_request(
         EstimateRequest(
             model=replica.model,
@@ -108,24 +107,8 @@ def make_copy(replica: Replica, prompt: int, off: float) -> Copy:
         RULES,
     )
     memory = estimate(deployment, RULES)
-    times: dict[int, float] = {}
-
-    def decode(running: int) -> float:
-        if running not in times:
-            speed = estimate_speed(
-                deployment, memory, RULES, RequestLoad(concurrency=running, prompt=prompt, output=64)
-            )
-            assert speed is not None
-            assert speed.decode_tps is not None
-            times[running] = 1 / speed.decode_tps.value
-        return times[running]
-
-    alone = estimate_speed(deployment, memory, RULES, RequestLoad(concurrency=1, prompt=prompt, output=64))
-    assert alone is not None
-    assert alone.prefill_tps is not None
-    reading = 1 / alone.prefill_tps.value
     return Copy(
-        lambda running, tokens: off * (decode(running) + tokens * reading),
+        make_step_seconds(deployment, memory, RULES, prompt, off),
         replica.sequences or 1,
         memory.kv_cache.tokens or 10**9,
         2048,

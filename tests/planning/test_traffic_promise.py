@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 import pytest
 from simulation import Arrival, Copy, Served, simulate, simulate_split
+from step_times import make_step_seconds
 
 from advisor.advice.recommend import RecommendRequest, recommend
 from advisor.advice.types import RankedDeployment
@@ -20,8 +21,6 @@ from advisor.deployment import Deployment, Workload
 from advisor.estimation import estimate, find_machine
 from advisor.planning.trace import TraceRequest, read_requests, summarise_requests
 from advisor.speed.efficiencies import load_speed_rules
-from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
 from advisor.speed.rows import make_samples, predict_sample, read_measured_rows
 
 RULES = catalog()
@@ -73,21 +72,8 @@ def make_copies(deployment: Deployment, count: int, requests: list[TraceRequest]
     one = msgspec.structs.replace(deployment, settings=flags, sequences=1)
     memory = estimate(one, RULES)
     admitted = int(str(deployment.settings["max-num-seqs"]))
-    mean = sum(r.prompt for r in requests) // len(requests)
-    steps: dict[int, float] = {}
-    alone = estimate_speed(one, memory, RULES, RequestLoad(concurrency=1, prompt=max(1, mean), output=64))
-    assert alone is not None
-    assert alone.prefill_tps is not None
-    reading = 1 / alone.prefill_tps.value
-
-    def step(running: int, tokens: int) -> float:
-        if running not in steps:
-            speed = estimate_speed(one, memory, RULES, RequestLoad(concurrency=running, prompt=max(1, mean), output=64))
-            assert speed is not None
-            assert speed.decode_tps is not None
-            steps[running] = 1 / speed.decode_tps.value
-        return off * (steps[running] + tokens * reading)
-
+    mean = max(1, sum(r.prompt for r in requests) // len(requests))
+    step = make_step_seconds(one, memory, RULES, mean, off)
     return [Copy(step, admitted, memory.kv_cache.tokens or 10**9, 2048) for _ in range(count)]
 
 

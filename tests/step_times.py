@@ -1,0 +1,38 @@
+"""Step times of a deployment as the speed estimate says, for simulations of the traffic on it."""
+
+from __future__ import annotations
+
+import functools
+
+from simulation import StepSeconds
+
+from advisor.catalog import Catalog
+from advisor.deployment import Deployment, MemoryEstimate
+from advisor.speed.estimator import estimate_speed
+from advisor.speed.load import RequestLoad
+
+
+def make_step_seconds(
+    deployment: Deployment, memory: MemoryEstimate, rules: Catalog, prompt: int, off: float
+) -> StepSeconds:
+    """Seconds of a step with so many running requests and prompt tokens, `off` times as long as predicted.
+
+    A prompt joins steps that run anyway: its tokens cost what further tokens of a prompt cost, not a pass of their own.
+    """
+
+    @functools.cache
+    def decode(running: int) -> float:
+        speed = estimate_speed(deployment, memory, rules, RequestLoad(concurrency=running, prompt=prompt, output=64))
+        assert speed is not None
+        assert speed.decode_tps is not None
+        return 1 / speed.decode_tps.value
+
+    def read(tokens: int) -> float:
+        alone = estimate_speed(deployment, memory, rules, RequestLoad(concurrency=1, prompt=tokens, output=64))
+        assert alone is not None
+        assert alone.prefill_tps is not None
+        return tokens / alone.prefill_tps.value
+
+    half = max(1, prompt // 2)
+    of_token = (read(2 * half) - read(half)) / half
+    return lambda running, tokens: off * (decode(running) + tokens * of_token)
