@@ -12,13 +12,16 @@ from typing import NamedTuple, TypeVar
 import msgspec
 
 from advisor.catalog import Catalog, catalog
+from advisor.decoding import decode_json
 from advisor.errors import BadInput
-from advisor.machines.types import Machine
+from advisor.estimation import RememberedNames
 from advisor.memo import memoize_by_identity
 from advisor.request_lines import estimate_or_fault
 
-CHUNK = 256  # lines handed to a process at once
-AHEAD = 4  # chunks a process has waiting: enough to keep it busy, few enough to bound memory
+# Lines handed to a process at once: so many, and further ones about the same model, up to so many. A process keeps what
+# it has worked out for a model, so no two should work on one
+FEWEST, MOST = 256, 2048
+AHEAD = 2  # chunks a process has waiting: enough to keep it busy, few enough to bound memory
 
 _encode = msgspec.json.Encoder().encode
 
@@ -62,32 +65,60 @@ def answer_lines(
     `strict`: a setting that the engine does not have is an error of its line.
     """
     if jobs <= 1:
-        rules, machines = catalog(roots), dict[str, Machine]()
+        rules, remembered = catalog(roots), RememberedNames()
         for line in lines:
-            yield _encode(estimate_or_fault(line, rules, machines, strict))
+            yield _encode(estimate_or_fault(line, rules, remembered, strict))
         return
     from concurrent.futures import Future
 
     from advisor.workers import make_pool
 
-    chunks = iter(lines)
+    chunks = cut_into_chunks(iter(lines))
     waiting: deque[Future[list[bytes]]] = deque()
     with make_pool(jobs) as pool:
         while True:
-            while len(waiting) < jobs * AHEAD and (chunk := list(islice(chunks, CHUNK))):
+            for chunk in islice(chunks, jobs * AHEAD - len(waiting)):
                 waiting.append(pool.submit(_answer, roots, chunk, strict))
             if not waiting:
                 return
             yield from waiting.popleft().result()
 
 
+class _ModelName(msgspec.Struct):
+    """What of a request tells where a chunk may end."""
+
+    model: str
+
+
+def _name_model(line: bytes) -> str | None:
+    """The model that a line is about; None where that is not known."""
+    try:
+        return decode_json(line, _ModelName).model
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+
+
+def cut_into_chunks(lines: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """Lines as they are handed to processes: chunks that end where the model changes, unless they are very long."""
+    chunk = list(islice(lines, FEWEST))
+    while chunk:
+        model, following = _name_model(chunk[-1]), list[bytes]()
+        for line in lines:
+            if len(chunk) == MOST or model is None or _name_model(line) != model:
+                following = [line]
+                break
+            chunk.append(line)
+        yield chunk
+        chunk = [*following, *islice(lines, FEWEST - len(following))]
+
+
 def _answer(roots: Sequence[Path] | None, chunk: list[bytes], strict: bool) -> list[bytes]:
-    """The answers to some lines, in a worker process, which keeps its catalogue and the machines that it has seen."""
+    """The answers to some lines, in a worker process, which keeps its catalogue and the names that it has seen."""
     rules = catalog(roots)
-    machines = _machines(rules)
-    return [_encode(estimate_or_fault(line, rules, machines, strict)) for line in chunk]
+    remembered = _remembered_names(rules)
+    return [_encode(estimate_or_fault(line, rules, remembered, strict)) for line in chunk]
 
 
 @memoize_by_identity
-def _machines(rules: Catalog) -> dict[str, Machine]:
-    return {}
+def _remembered_names(rules: Catalog) -> RememberedNames:
+    return RememberedNames()

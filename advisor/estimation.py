@@ -3,7 +3,7 @@ disagree."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from msgspec import Meta
@@ -18,6 +18,10 @@ from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
 from advisor.record import Record
 from advisor.units import parse_tokens, resolve_context
+
+if TYPE_CHECKING:
+    from advisor.catalog.resolve import ResolvedModel
+    from advisor.formats import FormatChoice
 
 
 class LoadSpec(Record, frozen=True, kw_only=True):
@@ -45,8 +49,16 @@ class EstimateRequest(Record, frozen=True, kw_only=True):
     workload: LoadSpec | None = None
 
 
+class RememberedNames(msgspec.Struct, frozen=True):
+    """What names were taken to mean during a batch, where each is looked up once. A path that changes in between is
+    not seen."""
+
+    machines: dict[str, Machine] = msgspec.field(default_factory=dict)
+    models: dict[tuple[str, str, str | None], tuple[ResolvedModel, FormatChoice]] = msgspec.field(default_factory=dict)
+
+
 MOST_BYTES = 2**62  # beyond it JSON has no integers; no machine comes near
-MOST_MACHINES = 1024  # hardware strings remembered during a batch
+MOST_NAMES = 1024  # hardware strings, and models in a format, remembered during a batch
 
 
 def estimate(deployment: Deployment, rules: Catalog | None = None, calibrated: bool = True) -> MemoryEstimate:
@@ -120,23 +132,22 @@ def find_machine(hardware: str, rules: Catalog, memo: dict[str, Machine] | None 
 
         made = parse_hardware(key, rules)
     if memo is not None:
-        if len(memo) >= MOST_MACHINES:
-            memo.clear()
-        memo[key] = made
+        _remember(memo, key, made)
     return made
 
 
+def _remember(memo: dict[Any, Any], key: object, made: object) -> None:
+    if len(memo) >= MOST_NAMES:
+        memo.clear()
+    memo[key] = made
+
+
 def resolve_request(
-    estimate_request: EstimateRequest, rules: Catalog, machines: dict[str, Machine] | None = None
+    estimate_request: EstimateRequest, rules: Catalog, remembered: RememberedNames | None = None
 ) -> tuple[Deployment, tuple[str, ...]]:
     """A request with every name resolved, and notes on what the names were taken to mean."""
-    from advisor.catalog.resolve import choose_file_format, resolve_model
-
     entry = rules.engine(estimate_request.engine)
-    found = resolve_model(estimate_request.model, rules)
-    chosen = formats.choose_format(
-        choose_file_format(found, estimate_request.quantization, rules), entry, found.model, rules
-    )
+    found, chosen = _choose_model(estimate_request, entry, rules, remembered)
     try:
         asked = None if estimate_request.context_length is None else parse_tokens(estimate_request.context_length)
         context = resolve_context(asked, found.model.max_context)
@@ -151,7 +162,7 @@ def resolve_request(
         engine=entry.id,
         engine_version=estimate_request.engine_version,
         quantization=chosen.quantization.id,
-        machine=find_machine(estimate_request.hardware, rules, machines),
+        machine=find_machine(estimate_request.hardware, rules, None if remembered is None else remembered.machines),
         context_length=context,
         sequences=estimate_request.sequences or 1,
         kv_cache_type=parse_kv_type(estimate_request.kv_cache_type),
@@ -160,6 +171,23 @@ def resolve_request(
     )
     made, said = with_draft(made, entry, rules)
     return made, tuple(n for n in (found.note, chosen.note, said) if n)
+
+
+def _choose_model(
+    asked: EstimateRequest, entry: Engine, rules: Catalog, remembered: RememberedNames | None
+) -> tuple[ResolvedModel, FormatChoice]:
+    """The model that a request names, and the weight format on this engine."""
+    from advisor.catalog.resolve import choose_file_format, resolve_model
+
+    key = (asked.model, entry.id, asked.quantization)
+    known = None if remembered is None else remembered.models.get(key)
+    if known is not None:
+        return known
+    found = resolve_model(asked.model, rules)
+    chosen = formats.choose_format(choose_file_format(found, asked.quantization, rules), entry, found.model, rules)
+    if remembered is not None:
+        _remember(remembered.models, key, (found, chosen))
+    return found, chosen
 
 
 def with_draft(deployment: Deployment, entry: Engine, rules: Catalog) -> tuple[Deployment, str | None]:

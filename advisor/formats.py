@@ -12,6 +12,7 @@ from advisor.catalog.downloads import list_repositories
 from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
 from advisor.meanings import QuantizationName
+from advisor.memo import memoize_by_identity
 from advisor.models.native import native_format
 from advisor.models.types import Model
 from advisor.near import simplify_name
@@ -46,6 +47,11 @@ def engine_format(entry: Engine) -> str:
 
 def format_family(entry: Engine, catalog: Catalog) -> str:
     """The family of weight formats an engine is made for: gguf, hf, mlx, exl3, mlc, ..."""
+    return _find_family(catalog, entry)
+
+
+@memoize_by_identity
+def _find_family(catalog: Catalog, entry: Engine) -> str:
     if entry.runs and not any(s.support in ("yes", "partial") for s in entry.formats.values()):
         return format_family(
             catalog.engines()[entry.runs[0]], catalog

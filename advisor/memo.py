@@ -46,10 +46,17 @@ def memoize_by_identity(
     answer must not hold its subject: the garbage collector does not look into records, so neither would ever go.
     """
     name = f"{work.__module__}.{work.__qualname__}"  # holds a dot, so it is no attribute's name
-    newest_last: deque[tuple[ref[_Answers], Hashable]] = deque()  # weak: it keeps no answer of a subject that has gone
+    newest_last: deque[ref[_Answers]] = deque()  # one for each answer; weak: it keeps none of a subject that has gone
 
     @wraps(work)
     def remembered(subject: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        if not kwargs:
+            try:  # the usual case, in as few steps as can be
+                answer: T = subject.__dict__[name][args]
+            except KeyError:
+                pass
+            else:
+                return answer
         key: Hashable = (*args, _KEYWORDS, *sorted(kwargs.items())) if kwargs else args
         answers: _Answers | None = subject.__dict__.get(name)
         if answers is None:
@@ -60,7 +67,7 @@ def memoize_by_identity(
         made = work(subject, *args, **kwargs)
         kept: T = answers.setdefault(key, made)
         if kept is made:
-            newest_last.append((ref(answers), key))
+            newest_last.append(ref(answers))
             while len(newest_last) > kept_at_most:
                 _forget(newest_last)
         return kept
@@ -68,12 +75,11 @@ def memoize_by_identity(
     return remembered
 
 
-def _forget(newest_last: deque[tuple[ref[_Answers], Hashable]]) -> None:
-    """Drop the oldest answer."""
+def _forget(newest_last: deque[ref[_Answers]]) -> None:
+    """Drop the oldest answer: the first of those whose subject was answered for longest ago."""
     try:
-        where, key = newest_last.popleft()
-    except IndexError:  # another thread was faster
+        answers = newest_last.popleft()()
+        if answers is not None:
+            del answers[next(iter(answers))]
+    except (IndexError, KeyError, StopIteration, RuntimeError):  # another thread was faster
         return
-    answers = where()
-    if answers is not None:
-        answers.pop(key, None)

@@ -10,36 +10,35 @@ from advisor.catalog import Catalog
 from advisor.decoding import decode_json
 from advisor.deployment import Estimate
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import MOST_BYTES, EstimateRequest, LoadSpec, error_as_json
+from advisor.estimation import MOST_BYTES, EstimateRequest, LoadSpec, RememberedNames, error_as_json
 from advisor.files import MAX_DEPTH, nesting
-from advisor.machines.types import Machine
 from advisor.near import unknown_options
 from advisor.planning.estimates import answer_request
 
 
-def answer_line(line: bytes, rules: Catalog, machines: dict[str, Machine]) -> dict[str, Any]:
+def answer_line(line: bytes, rules: Catalog, remembered: RememberedNames) -> dict[str, Any]:
     """One line of `--jsonl` in, its answer as plain data out; whatever is wrong is answered on its own line."""
-    found = estimate_or_fault(line, rules, machines)
+    found = estimate_or_fault(line, rules, remembered)
     return found.to_dict() if isinstance(found, Estimate) else found
 
 
 def estimate_or_fault(
-    line: bytes, rules: Catalog, machines: dict[str, Machine], strict: bool = False
+    line: bytes, rules: Catalog, remembered: RememberedNames, strict: bool = False
 ) -> Estimate | dict[str, Any]:
     """The estimate that a line asks for, or what is wrong with it; either becomes the line's answer in JSON."""
     try:
-        return estimate_line(line, rules, machines, strict)
+        return estimate_line(line, rules, remembered, strict)
     except AdvisorError as e:
         return {"id": _id_of(line), "error": error_as_json(e)}
 
 
 def estimate_line(
-    line: bytes, rules: Catalog, machines: dict[str, Machine] | None = None, strict: bool = False
+    line: bytes, rules: Catalog, remembered: RememberedNames | None = None, strict: bool = False
 ) -> Estimate:
     """The estimate that a request in JSON asks for. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
     setting that the engine does not have, too."""
     r = request(line)
-    return answer_request(r, rules, machines, _plain_id(r.id, line), strict)
+    return answer_request(r, rules, remembered, _plain_id(r.id, line), strict)
 
 
 def request(line: bytes) -> EstimateRequest:

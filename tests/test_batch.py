@@ -21,7 +21,7 @@ from random_requests import requests
 from recipes import merge
 
 import advisor
-from advisor.batch import AHEAD, CHUNK, Shard, answer_lines, parse_shard, take_shard
+from advisor.batch import AHEAD, FEWEST, MOST, Shard, answer_lines, cut_into_chunks, parse_shard, take_shard
 from advisor.catalog import catalog
 from advisor.cli.estimate import MAX_LINE
 from advisor.errors import BadInput
@@ -29,7 +29,7 @@ from advisor.errors import BadInput
 REQUESTS = [
     {"id": i, "model": ("llama3.1:8b", "Qwen/Qwen3-32B", "no-such-model")[i % 3], "hardware": "1x RTX 4090",
      "engine": ("llama.cpp", "vllm")[i % 2], "context_length": 4096}
-    for i in range(CHUNK + 90)
+    for i in range(FEWEST + 90)
 ]  # fmt: skip
 
 
@@ -45,6 +45,20 @@ def test_two_processes_answer_as_one() -> None:
     assert msgspec.json.decode(one[0])["fits"] is True
 
 
+def test_chunks_end_where_the_model_changes() -> None:
+    """No two processes work on one model, but where it has very many lines; lines without a model end a chunk."""
+
+    def of(model: str, count: int) -> list[bytes]:
+        return [msgspec.json.encode({"id": i, "model": model}) for i in range(count)]
+
+    given = [*of("a", 300), *of("b", 10), *of("c", 400), *of("d", 5000), b"{", *of("e", 3)]
+    chunks = list(cut_into_chunks(iter(given)))
+    assert [line for chunk in chunks for line in chunk] == given
+    assert [len(x) for x in chunks] == [300, 410, 2048, 2048, 904, 4]
+    assert list(cut_into_chunks(iter([]))) == []
+    assert next(cut_into_chunks(iter([b"{"] * 600))) == [b"{"] * 256
+
+
 def test_no_more_is_read_than_can_be_worked_on() -> None:
     taken = 0
 
@@ -57,7 +71,7 @@ def test_no_more_is_read_than_can_be_worked_on() -> None:
     out = answer_lines(endless(), jobs=2)
     for _ in range(3):
         next(out)
-    assert taken <= 2 * AHEAD * CHUNK
+    assert taken <= 2 * AHEAD * MOST + 1
     out.close()
 
 
@@ -130,7 +144,7 @@ def test_a_shard_of_an_endless_sweep_takes_no_more_than_it_answers() -> None:
     out = answer_lines(take_shard(endless(), Shard(1, 4)), jobs=2)
     for _ in range(3):
         next(out)
-    assert taken <= 4 * 2 * AHEAD * CHUNK
+    assert taken <= 4 * (2 * AHEAD * MOST + 1)
     out.close()
 
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from advisor.catalog import catalog
+from advisor.estimation import RememberedNames
 from advisor.memory import draft_bound
 from advisor.memory.layers import cache_layers
 from advisor.models.parameters import text_params
@@ -19,7 +20,7 @@ BASE = {"model": "meta-llama/Llama-3.1-8B-Instruct", "hardware": "RTX 4090", "co
 def ask(**fields: Any) -> dict[str, Any]:
     import msgspec
 
-    out = answer_line(msgspec.json.encode(fields), catalog(), {})
+    out = answer_line(msgspec.json.encode(fields), catalog(), RememberedNames())
     assert "error" not in out, out
     return out
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import BadInput
-from advisor.estimation import EstimateRequest, find_machine, parse_kv_type, resolve_request
+from advisor.estimation import EstimateRequest, RememberedNames, find_machine, parse_kv_type, resolve_request
 from advisor.machines.types import Machine
 from advisor.request_lines import answer_line
 
@@ -30,7 +30,7 @@ GOOD = {
 
 def answered(line: bytes) -> dict[str, Any]:
     """The answer after a trip through JSON, as a caller sees it."""
-    data: dict[str, Any] = json.loads(msgspec.json.encode(answer_line(line, RULES, {})))
+    data: dict[str, Any] = json.loads(msgspec.json.encode(answer_line(line, RULES, RememberedNames())))
     return data
 
 
@@ -178,11 +178,11 @@ def test_any_bytes_get_one_answer(line: bytes) -> None:
 def test_order_is_kept_and_neighbours_do_not_matter() -> None:
     lines = [json.dumps({"id": i, **GOOD, "sequences": i + 1}).encode() for i in range(20)]
     alone = [answered(line) for line in lines]
-    machines: dict[str, Machine] = {}
+    names = RememberedNames()
     mixed = []
     for line in lines:
-        answer_line(b"not json", RULES, machines)
-        mixed.append(json.loads(msgspec.json.encode(answer_line(line, RULES, machines))))
+        answer_line(b"not json", RULES, names)
+        mixed.append(json.loads(msgspec.json.encode(answer_line(line, RULES, names))))
     assert mixed == alone
 
 

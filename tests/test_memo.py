@@ -26,7 +26,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
 from advisor.checks.report.answer import as_json
 from advisor.errors import AdvisorError
-from advisor.machines.types import Machine
+from advisor.estimation import RememberedNames
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import checkpoint_weights, gguf_weights
 from advisor.models import headers
@@ -166,12 +166,12 @@ def test_answers_go_with_their_subject() -> None:
 def test_no_answer_keeps_its_model_alive() -> None:
     """Estimates of every kind, then the catalogue goes: no model, engine or machine is left of it."""
     rules = fresh_catalogue()
-    machines: dict[str, Machine] = {}
+    names = RememberedNames()
     for line in lines(rules, 30):
-        request_lines.answer_line(line, rules, machines)
-    left = [weakref.ref(x) for x in (*rules._decoded.values(), *rules.engines().values(), *machines.values())]
+        request_lines.answer_line(line, rules, names)
+    left = [weakref.ref(x) for x in (*rules._decoded.values(), *rules.engines().values(), *names.machines.values())]
     assert len(left) > 50
-    machines.clear()
+    del names
     del rules
     gc.collect()
     assert [x for x in left if x() is not None] == []
@@ -233,13 +233,15 @@ def test_threads_answer_as_one_does() -> None:
     """The same requests in another order in each thread, on a catalogue that nobody has asked yet."""
     asked = lines(fresh_catalogue(), 24)
     rules = fresh_catalogue()
-    alone = {line: msgspec.json.encode(request_lines.answer_line(line, rules, {})) for line in asked}
+    alone = {line: msgspec.json.encode(request_lines.answer_line(line, rules, RememberedNames())) for line in asked}
     assert sum(b'"error"' in a for a in alone.values()) < len(alone) * 0.7
     shared = fresh_catalogue()
 
     def work(seed: int) -> bool:
         mine = random.Random(seed).sample(asked, 8)
-        return all(msgspec.json.encode(request_lines.answer_line(x, shared, {})) == alone[x] for x in mine)
+        return all(
+            msgspec.json.encode(request_lines.answer_line(x, shared, RememberedNames())) == alone[x] for x in mine
+        )
 
     assert all(together(work))
 

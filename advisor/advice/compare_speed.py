@@ -11,7 +11,7 @@ from advisor.decision.facts import compute_facts
 from advisor.decision.filters import judge_engine
 from advisor.deployment import Interval, Workload
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import EstimateRequest, LoadSpec, estimate, resolve_request
+from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate, resolve_request
 from advisor.machines.types import Machine
 from advisor.record import Record
 from advisor.speed.estimator import estimate_speed
@@ -95,7 +95,7 @@ def _predict(
         workload=LoadSpec(concurrency=load.concurrency, prompt_tokens=load.prompt, output_tokens=load.output),
     )
     try:
-        deployment, _ = resolve_request(request, rules, {"this": machine})
+        deployment, _ = resolve_request(request, rules, RememberedNames({"this": machine}))
         memory = estimate(deployment, rules)
         speed = estimate_speed(deployment, memory, rules, load)
     except AdvisorError as e:

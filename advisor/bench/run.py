@@ -13,7 +13,7 @@ from advisor.bench.guidellm import LoadTest, LoadTestResult
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.estimation import EstimateRequest, RememberedNames, estimate, resolve_request
 from advisor.machines.types import Machine
 from advisor.record import Record
 from advisor.speed import evidence
@@ -159,7 +159,7 @@ def _deployment(
         settings=dict(bench_request.settings),
     )
     try:
-        deployment, _ = resolve_request(request, rules, {"this": bench_request.machine})
+        deployment, _ = resolve_request(request, rules, RememberedNames({"this": bench_request.machine}))
         return deployment, estimate(deployment, rules), None
     except AdvisorError as x:
         if bench_request.model is not None or bench_request.engine is not None:

@@ -12,7 +12,7 @@ from advisor.checks.read.located_text import make_text
 from advisor.checks.resolve import launch_reader
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
-from advisor.estimation import EstimateRequest, estimate, find_machine, resolve_request
+from advisor.estimation import EstimateRequest, RememberedNames, estimate, find_machine, resolve_request
 from advisor.machines.fingerprint import fingerprint_machine
 from advisor.machines.types import Machine
 from advisor.record import Record
@@ -91,7 +91,7 @@ def _find_deployment(
             settings={**result.settings, **request.settings},
         ),
         rules,
-        {"this": request.machine or find_machine("this", rules)},
+        RememberedNames({"this": request.machine or find_machine("this", rules)}),
     )
 
 

@@ -18,7 +18,7 @@ from advisor.checks.resolve import launch_reader
 from advisor.checks.resolve.arguments import read_arguments
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
-from advisor.estimation import EstimateRequest, find_machine, resolve_request
+from advisor.estimation import EstimateRequest, RememberedNames, find_machine, resolve_request
 from advisor.machines.types import Machine
 
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")  # neither a path nor a secret
@@ -76,7 +76,7 @@ def find_logged_deployment(
         hardware="this",
         settings=settings,
     )
-    deployment, notes = resolve_request(estimate_request, rules, {"this": machine})
+    deployment, notes = resolve_request(estimate_request, rules, RememberedNames({"this": machine}))
     assumed = (named.assumed,) if named is not None and named.assumed else ()
     return deployment, {k: str(v) for k, v in deployment.settings.items()}, (*assumed, *notes)
 

@@ -58,6 +58,11 @@ class NamedModel(NamedTuple):
 
 def strip_address(name: str, rules: Catalog) -> str:
     """The name in an address that was copied: `https://huggingface.co/org/name/tree/main` is `org/name`."""
+    return _strip_address(rules, name)
+
+
+@memoize_by_identity
+def _strip_address(rules: Catalog, name: str) -> str:
     conventions = _conventions(rules)
     bare = re.sub(r"^https?://", "", name.strip())
     for host in conventions.ollama_hosts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -54,13 +55,13 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 
     if len(name) > LONGEST_NAME:
         raise UnknownName("model", name)
-    try:
-        path = Path(name).expanduser()
-    except (RuntimeError, ValueError):  # `~somebody` that there is not, or a zero byte
-        path = Path(name)
-    if _is_path(name, path) and not is_address(name, rules):
+    if _is_path(name) and not is_address(name, rules):
         if are_local_models_refused():
             raise BadInput(f"{_shown(name)} is a path, and no file is read for a question from outside: name the model")
+        try:
+            path = Path(name).expanduser()
+        except (RuntimeError, ValueError):  # `~somebody` that there is not, or a zero byte
+            path = Path(name)
         return _from_path(name, path, rules)
     bare = strip_address(name, rules)
     try:
@@ -171,15 +172,12 @@ def choose_file_format(found: ResolvedModel, asked: str | None, rules: Catalog) 
     raise BadInput(f"{holds} {found.quantization}, not {asked}; leave --quant out, or name another file or repository")
 
 
-def _is_path(name: str, path: Path) -> bool:
+def _is_path(name: str) -> bool:
     if name.startswith((".", "/", "~")) or name.endswith((".gguf", ".json", ".safetensors")):
         return True
     if are_local_models_refused():
         return False
-    try:
-        return path.is_dir() and (path / "config.json").exists()
-    except (OSError, ValueError):
-        return False
+    return os.path.exists(os.path.join(name, "config.json"))  # noqa: PTH110, PTH118  # a third of pathlib's time
 
 
 def _from_path(name: str, path: Path, rules: Catalog) -> ResolvedModel:

@@ -155,7 +155,7 @@ class CloudOffer(Record, frozen=True, kw_only=True):
     notes: str | None = None
 
 
-class Quantization(Record, frozen=True, kw_only=True):
+class Quantization(Record, frozen=True, kw_only=True, cache_hash=True):
     """A weight format."""
 
     id: str  # Q4_K_M, AWQ, FP8, ...
@@ -271,7 +271,7 @@ class AnswerParser(Record, frozen=True, kw_only=True):
     src: tuple[SourceKey, ...] = ()
 
 
-class Engine(MemoRecord, frozen=True, kw_only=True):
+class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     """What one engine is, runs on, loads and supports."""
 
     id: str

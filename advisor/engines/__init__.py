@@ -15,6 +15,7 @@ from advisor.engines.base import DecidedSetting, EngineModule
 from advisor.engines.drafts import find_draft_name as find_draft_name
 from advisor.engines.drafts import find_method_name as find_method_name
 from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
 
 FAMILIES = ("pool", "plain")  # memory behaviour that engines share: a reserved share of each device, growth with use
 
@@ -66,12 +67,17 @@ def settings_entry(engine_id: str, entries: Mapping[str, Engine]) -> Engine:
 def _answering(engine_id: str, entries: Mapping[str, Engine]) -> tuple[EngineModule, Engine]:
     """The first module on the way from an engine to what it runs, and the entry it was found for."""
     entry = entries[engine_id]
-    module = _module(module_name(engine_id)) or _family(entry)
+    module = _own_module(entry, engine_id)
     if module is not None:
         return module, entry
     for inner_id in entry.runs:
         return _answering(inner_id, entries)
     raise BadInput(f"{entry.name} does not run models on this machine, so there is no memory to estimate")
+
+
+@memoize_by_identity
+def _own_module(entry: Engine, engine_id: str) -> EngineModule | None:
+    return _module(module_name(engine_id)) or _family(entry)
 
 
 def _family(entry: Engine) -> EngineModule | None:

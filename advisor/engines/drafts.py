@@ -15,7 +15,7 @@ _NO_MODEL = ("", "ngram", "[ngram]")  # values that name a method without weight
 
 def find_draft_name(settings: dict[str, Setting], entry: Engine) -> str | None:
     """The draft model that the settings name; None without one."""
-    if entry.draft is None:
+    if entry.draft is None or not settings:
         return None
     said: object = get_setting(settings, *entry.draft.model)
     if said is None:

@@ -111,9 +111,10 @@ def _row(
     overhead_mib: tuple[float, float, float],
     slack: int,
 ) -> DeviceMemory:
-    low, value, high = (int(x * MIB) for x in overhead_mib)
-    known = [weights, cache, state, compute]
-    base = None if any(k is None for k in known) else sum(k for k in known if k is not None)
+    low, value, high = int(overhead_mib[0] * MIB), int(overhead_mib[1] * MIB), int(overhead_mib[2] * MIB)
+    base = None
+    if weights is not None and cache is not None and state is not None and compute is not None:
+        base = weights + cache + state + compute
     return DeviceMemory(
         name=name,
         capacity_bytes=capacity,

@@ -28,12 +28,19 @@ class Extras(Record, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
+NOTHING = Extras(weights={}, scratch={})
+NO_PROJECTOR = Extras(weights={}, scratch={}, notes=("image projector (mmproj)",))
+
+
 def list_extras(deployment: Deployment, where: tuple[int, ...], flash: bool, on_devices: bool) -> Extras:
     """The extras of a launch; `where` is the device of each layer, the output's last. Raises BadFile for a bad file."""
+    vision = deployment.model.vision
+    if not loads_extras(deployment):
+        return NOTHING if vision is None else NO_PROJECTOR
     weights: Counter[int] = Counter()
     scratch: dict[int, tuple[int, int, int]] = {}
     notes = []
-    vision, projector = deployment.model.vision, size_projector(deployment)
+    projector = size_projector(deployment)
     if projector:
         at = 0 if on_devices and not get_flag(deployment.settings, "no-mmproj-offload") else HOST
         weights[at] += projector
@@ -44,7 +51,7 @@ def list_extras(deployment: Deployment, where: tuple[int, ...], flash: bool, on_
             low, high = (int(value * x) for x in SCRATCH_RANGE)
             scratch[at] = low, value, high
     elif projector is None or vision is not None:
-        notes.append("image projector (mmproj)")
+        notes += NO_PROJECTOR.notes
     for path in _adapter_paths(deployment):
         if not path.is_file():
             notes.append("a LoRA adapter, whose file is not here")

@@ -166,10 +166,7 @@ def _cache(
     cache: dict[int, int] = defaultdict(int)
     state: dict[int, int] = defaultdict(int)
     places = find_stretches(where[: len(cache_layers(model))])
-    widest = max((x.v for x in cache_layers(model)), default=0)
-    assert model.layout is not None
-    bare = any(isinstance(x, NoMixer) for x in model.layout.attention)
-    bare &= not any(x.recurrent for x in cache_layers(model))
+    widest, bare = _find_widest(model)
     for layer, before in _kinds(model):
         # V is stored transposed, with one width for all layers: those without attention among them, but for hybrids
         if not settings.flash and (layer.v or (bare and not layer.attends)):
@@ -184,6 +181,15 @@ def _cache(
             if n and layer.recurrent:
                 state[place] += n * kept
     return dict(cache), dict(state)
+
+
+@memoize_by_identity
+def _find_widest(model: Model) -> tuple[int, bool]:
+    """Elements of the widest row of values, and whether layers have no mixer at all."""
+    layers = cache_layers(model)
+    assert model.layout is not None
+    bare = any(isinstance(x, NoMixer) for x in model.layout.attention) and not any(x.recurrent for x in layers)
+    return max((x.v for x in layers), default=0), bare
 
 
 @memoize_by_identity

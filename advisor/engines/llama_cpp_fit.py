@@ -51,6 +51,7 @@ Shares = tuple[DeviceShare, ...]
 # the most steps of a way to share, up to some, for which a device has room; it takes so many bytes with none
 FindMost = Callable[[Callable[[int], Shares], int, int, int], int]
 Shared = Callable[[Shares], list[int]]  # bytes that a share of the layers takes of each device
+HasRoom = Callable[[Shares, int], bool]  # whether a device has room, and more, for its share of the layers
 
 
 class Placement(NamedTuple):
@@ -208,11 +209,16 @@ def _place_layers(settings: LlamaSettings, rooms: Sequence[int], layers: int, mo
             SLACK,
         )
 
+    def has_room(shares: Shares, at: int) -> bool:
+        tried = apply(shares)
+        left = rooms[at] - gauge.roughly(tried)[at]
+        return left > 0 if abs(left) > SLACK else gauge.all(tried)[at] < rooms[at]
+
     shares = _fill_from_behind(rooms, layers, moe, find)
     if moe:
         every = Override(EXPERTS, HOST)
         if sum(gauge.all(structs.replace(settings, overrides=(every,)))) < sum(rooms):
-            shares = _bring_experts(shares, rooms, find, take)
+            shares = _bring_experts(shares, len(rooms), find, take, has_room)
     return apply(shares)
 
 
@@ -249,13 +255,13 @@ def _fill_from_behind(rooms: Sequence[int], layers: int, moe: bool, find: FindMo
     return shares
 
 
-def _bring_experts(shares: Shares, rooms: Sequence[int], find: FindMost, take: Shared) -> Shares:
+def _bring_experts(shares: Shares, devices: int, find: FindMost, take: Shared, has_room: HasRoom) -> Shares:
     """Experts back onto the devices, the first device first; of one more layer a part, if that fits."""
-    start = len(rooms)
+    start = devices
     while start > 0 and shares[start - 1].layers:
         start -= 1
-    for at in range(len(rooms)):
-        if at > start or start >= len(rooms):
+    for at in range(devices):
+        if at > start or start >= devices:
             break
 
         def make(count: int, shares: Shares = shares, at: int = at, start: int = start) -> Shares:
@@ -263,10 +269,10 @@ def _bring_experts(shares: Shares, rooms: Sequence[int], find: FindMost, take: S
 
         left = sum(x.parts for x in shares[start:])
         shares = make(find(make, left, at, take(shares)[at])) if left else shares
-        while start < len(rooms) and not shares[start].parts:
+        while start < devices and not shares[start].parts:
             start += 1
-        if start < len(rooms):
-            shares, start = _bring_part(shares, at, start, rooms, take)
+        if start < devices:
+            shares, start = _bring_part(shares, at, start, has_room)
     return shares
 
 
@@ -281,21 +287,19 @@ def _move(shares: Shares, at: int, start: int, count: int) -> Shares:
     return tuple(made)
 
 
-def _bring_part(shares: Shares, at: int, start: int, rooms: Sequence[int], take: Shared) -> tuple[Shares, int]:
+def _bring_part(shares: Shares, at: int, start: int, has_room: HasRoom) -> tuple[Shares, int]:
     """A part of one more layer on device `at`, the rest on the next device or the host; the widest that fits."""
     moved = _move(shares, at, start, 1)
-    place = at + 1 if at + 1 < len(rooms) else HOST
+    place = at + 1 if at + 1 < len(shares) else HOST
     began = start + (start != at and not moved[start].parts)
     for wider in ((ALL_BUT_UP, DOWN), (ALL,)):
         fitted = None
         for first in wider:
             share = moved[at]._replace(parts=moved[at].parts + 1, first=first, place=place)
             tried = (*moved[:at], share, *moved[at + 1 :])
-            used = take(tried)
-            if used[at] < rooms[at] and (at + 1 >= len(rooms) or used[at + 1] < rooms[at + 1]):
-                fitted = tried
-            else:
+            if not all(has_room(tried, i) for i in (at, at + 1) if i < len(shares)):
                 break
+            fitted = tried
         if fitted is not None:
             return fitted, began
     return shares, start

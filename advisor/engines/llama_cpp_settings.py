@@ -9,19 +9,20 @@ import math
 
 import msgspec
 
-from advisor.deployment import Deployment, Setting
+from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.engines.llama_cpp_overrides import Override, parse_overrides
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml_cache import round_up
+from advisor.models.types import Model
 from advisor.near import near_matches
 from advisor.record import Record
 
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 
 
-class LlamaDefaults(msgspec.Struct, frozen=True):
+class LlamaDefaults(msgspec.Struct, frozen=True, cache_hash=True):
     """What llama-server takes when nothing is set: of `defaults` in rules/engines/llama.cpp.yaml, and its slots."""
 
     batch_size: int
@@ -31,7 +32,7 @@ class LlamaDefaults(msgspec.Struct, frozen=True):
     slots: int  # requests at once
 
 
-class LlamaSettings(Record, frozen=True, kw_only=True):
+class LlamaSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     """llama-server's effective settings. `ctx_size` is the total over all slots."""
 
     ctx_size: int
@@ -61,25 +62,48 @@ MOST_DEVICES = 128  # llama.cpp takes no more shares
 @memoize_by_identity
 def resolve_llama_settings(deployment: Deployment, usual: LlamaDefaults) -> LlamaSettings:
     """The settings llama-server would run with. Raises BadInput naming the flag that cannot be."""
-    s = deployment.settings
+    asked = (usual, deployment.context_length, deployment.sequences, deployment.kv_cache_type)
+    return (
+        _resolve(deployment.model, deployment.settings, *asked)
+        if deployment.settings
+        else _usual(deployment.model, *asked)
+    )
+
+
+@memoize_by_identity
+def _usual(
+    model: Model, usual: LlamaDefaults, context_length: int | None, sequences: int, kv_cache_type: KvType
+) -> LlamaSettings:
+    """Where nothing is set: the same for machines of all kinds."""
+    return _resolve(model, {}, usual, context_length, sequences, kv_cache_type)
+
+
+def _resolve(
+    model: Model,
+    s: dict[str, Setting],
+    usual: LlamaDefaults,
+    context_length: int | None,
+    sequences: int,
+    kv_cache_type: KvType,
+) -> LlamaSettings:
     ctx = get_integer(s, "ctx-size", "c", least=0)
     slots = get_integer(s, "parallel", "np", least=-1, most=MOST_SLOTS)
     if slots == 0:
         raise BadInput("setting parallel: llama-server refuses 0; -1 means automatic")
-    given = bool(ctx) or deployment.context_length is not None
-    auto = slots in (None, -1) and deployment.context_length is None and deployment.sequences == 1
-    n_slots = slots if slots and slots > 0 else (usual.slots if auto else deployment.sequences)
+    given = bool(ctx) or context_length is not None
+    auto = slots in (None, -1) and context_length is None and sequences == 1
+    n_slots = slots if slots and slots > 0 else (usual.slots if auto else sequences)
     unified = get_flag(s, "kv-unified", "kvu")
     if get_flag(s, "no-kv-unified", "no-kvu"):
         unified = False
     if not ctx:
-        ctx = deployment.context_length * n_slots if deployment.context_length else (deployment.model.max_context or 0)
+        ctx = context_length * n_slots if context_length else (model.max_context or 0)
         if not ctx:
-            raise BadInput(f"context length: give --context, the trained context of {deployment.model.id} is not known")
+            raise BadInput(f"context length: give --context, the trained context of {model.id} is not known")
     ub = get_integer(s, "ubatch-size", "ub", least=1) or usual.ubatch_size
     batch = get_integer(s, "batch-size", "b", least=1) or usual.batch_size
-    k = _cache_type(get_setting(s, "cache-type-k", "ctk"), deployment.kv_cache_type.k)
-    v = _cache_type(get_setting(s, "cache-type-v", "ctv"), deployment.kv_cache_type.v)
+    k = _cache_type(get_setting(s, "cache-type-k", "ctk"), kv_cache_type.k)
+    v = _cache_type(get_setting(s, "cache-type-v", "ctv"), kv_cache_type.v)
     return LlamaSettings(
         ctx_size=round_up(ctx, 256),
         slots=n_slots,

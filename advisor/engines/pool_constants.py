@@ -103,8 +103,8 @@ class LoraSlots(Record, frozen=True, kw_only=True):
     source: str
 
 
-class PoolConstants(Record, frozen=True, kw_only=True):
-    """`memory:` of a pool engine."""
+class PoolConstants(Record, frozen=True, kw_only=True, eq=False):
+    """`memory:` of a pool engine."""  # read once for an entry, so that its identity is its key
 
     family: Literal["pool"] = "pool"
     fraction_of: Literal["total", "after_weights"]  # what the share of the device is a share of

@@ -12,6 +12,7 @@ from advisor.engines.base import LARGEST_LENGTH, get_flag, get_integer, get_numb
 from advisor.engines.pool_constants import GIB, DeviceDefaults, PoolConstants, read_constants
 from advisor.engines.versions import pick_version, version_key
 from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
 from advisor.memory.layers import cache_layers
 from advisor.memory.paged_cache import PackedCacheType
 from advisor.near import near_matches
@@ -22,7 +23,7 @@ MOST_RANKS = 4096  # no deployment has more; keeps absurd requests from becoming
 _SAME_TYPE = {"f16": "float16", "fp16": "float16", "bf16": "bfloat16"}
 
 
-class PoolSettings(Record, frozen=True, kw_only=True):
+class PoolSettings(Record, frozen=True, kw_only=True, cache_hash=True):
     """The settings the engine would run with."""
 
     tp: int  # ranks that share attention and dense layers
@@ -55,6 +56,7 @@ class PoolSettings(Record, frozen=True, kw_only=True):
         return self.tp * self.pp * self.dp
 
 
+@memoize_by_identity
 def resolve_pool_settings(
     deployment: Deployment, entry: Engine, constants: PoolConstants, fraction: float | None = None
 ) -> PoolSettings:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +10,7 @@ from advisor.catalog.types import Quantization
 from advisor.deployment import Correction, Deployment
 from advisor.engines import fitting
 from advisor.engines.pool_constants import GIB, ActivationPeak, PoolConstants
-from advisor.engines.pool_overheads import Bounds, join_bounds, list_parts
+from advisor.engines.pool_overheads import Bounds, join_bounds, size_overheads
 from advisor.engines.pool_settings import PoolSettings
 from advisor.engines.versions import list_open
 from advisor.errors import BadInput
@@ -165,9 +164,8 @@ def size_ranks(
     weights = _with_extras(
         deployment, settings, constants, quantization, _weights(deployment, settings, constants, quantization)
     )
-    peaks = list_open(constants.activation, settings.version, settings.oldest_version)
-    activation = [_bound_activation(deployment.model, settings, peak, weights, quantization.id) for peak in peaks]
-    parts = list_parts(deployment, settings, constants)
+    activation = _bound_activations(deployment.model, settings, constants, weights, quantization.id)
+    overhead, open_overhead = size_overheads(deployment, settings, constants)
     low, usual, high = (
         (1.0, 1.0, 1.0)
         if _from_files(deployment, quantization)
@@ -176,8 +174,8 @@ def size_ranks(
     made = RankBytes(
         weights=weights,
         weights_range=(low / usual, high / usual),
-        activation=_whole(activation[-1], 1),
-        overhead=_whole(_add([x[-1] for x in parts]), GIB),
+        activation=_whole(activation[-1]),
+        overhead=overhead,
     )
     if deployment.correction is not None:
         made = correct_sizes(made, deployment.correction)
@@ -185,20 +183,22 @@ def size_ranks(
         return made, made
     return made, msgspec.structs.replace(
         made,
-        activation=_whole(join_bounds(activation), 1),
-        overhead=_whole(_add([join_bounds(x) for x in parts]), GIB),
+        activation=_whole(join_bounds(activation)),
+        overhead=open_overhead,
     )
 
 
-def _add(parts: Sequence[Bounds]) -> Bounds:
-    low, value, high = (sum(x) for x in zip(*parts, strict=True))
-    return low, value, high
+def _whole(bounds: Bounds) -> tuple[int, int, int]:
+    return int(bounds[0]), int(bounds[1]), int(bounds[2])
 
 
-def _whole(bounds: Bounds, unit: int) -> tuple[int, int, int]:
-    """Bounds in bytes."""
-    low, value, high = (int(x * unit) for x in bounds)
-    return low, value, high
+@memoize_by_identity
+def _bound_activations(
+    model: Model, settings: PoolSettings, constants: PoolConstants, weights: RankWeights, format: str
+) -> tuple[Bounds, ...]:
+    """Of each release that may run, that of the version last."""
+    peaks = list_open(constants.activation, settings.version, settings.oldest_version)
+    return tuple(_bound_activation(model, settings, peak, weights, format) for peak in peaks)
 
 
 def _bound_activation(

@@ -15,7 +15,7 @@ def round_up(n: int, step: int) -> int:
     return -(-n // step) * step
 
 
-class CacheCells(Record, frozen=True, kw_only=True):
+class CacheCells(Record, frozen=True, kw_only=True, cache_hash=True):
     """Size of the cache in cells (tokens): per stream for layers that grow, and for windowed ones."""
 
     streams: int

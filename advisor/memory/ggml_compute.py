@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml_attention import has_kernel, shape_expanded, shape_heads
 from advisor.memory.ggml_graph import ALIGNMENT, F32, count_peak
-from advisor.memory.ggml_layers import Layer, Share, build_step
-from advisor.memory.ggml_step import F16, NONE_BORROWED, BorrowedWeights, StepShape, UnknownLayer
+from advisor.memory.ggml_layers import Share, build_step
+from advisor.memory.ggml_step import F16, NONE_BORROWED, BorrowedWeights, StepShape
 from advisor.memory.gguf_tensors import layer_order
 from advisor.models import types as t
 from advisor.record import Record
@@ -93,14 +93,13 @@ def _count(model: t.Model, shape: StepShape, begin: int, end: int | None, borrow
 
 @memoize_by_identity
 def _place(model: t.Model, shape: StepShape, kinds: tuple[Kind, ...], share: Share) -> Scratch:
-    lay, known = model.layout, True
+    lay = model.layout
     assert lay is not None
-    layers = [(lay.attention[i], lay.ffn[j], borrowed) for i, j, borrowed in kinds]
-    try:
-        tensors, inputs = build_step(model, shape, layers, share)
-    except UnknownLayer:
-        known = False
-        tensors, inputs = build_step(model, shape, [_like(layer) for layer in layers], share)
+    mixers = [lay.attention[i] for i, _, _ in kinds]
+    laid_out = [_like(mixer) for mixer in mixers]
+    layers = [(mixer, lay.ffn[j], borrowed) for mixer, (_, j, borrowed) in zip(laid_out, kinds, strict=True)]
+    known = all(a is b for a, b in zip(mixers, laid_out, strict=True))
+    tensors, inputs = build_step(model, shape, layers, share)
     sizes = sum(_round_up(x.size, HOST_ALIGNMENT) for x in inputs)
     # next to them the tokens, and room for embeddings that come instead of tokens, with further rows for images
     deep = model.gguf_architecture.graph.deepstack if model.gguf_architecture is not None else 0
@@ -121,12 +120,14 @@ def choose_layers(model: t.Model, begin: int = 0, end: int | None = None, borrow
     assert lay is not None
     n, reach = lay.n_layers, 3 if borrowed or _is_plain(model) else 8
     mixers, ffns = layer_order(lay.attention, lay.attention_order, n), layer_order(lay.ffn, lay.ffn_order, n)
-    chosen: list[Kind] = []
-    for own in (borrowed[:n], _level(borrowed[:n], ffns)):
-        weights = (*own, *(NONE_BORROWED,) * (n - len(borrowed)))
-        chosen = _choose(list(zip(mixers, ffns, weights, strict=True))[begin:end], reach)
-        if not borrowed or len(chosen) <= MOST_LAYERS:
-            break
+
+    def choose(own: Borrowed) -> list[Kind]:
+        weights = (*own, *(NONE_BORROWED,) * (n - len(own)))
+        return _choose(list(zip(mixers, ffns, weights, strict=True))[begin:end], reach)
+
+    chosen = choose(borrowed[:n])
+    if borrowed and len(chosen) > MOST_LAYERS:
+        chosen = choose(_level(borrowed[:n], ffns))
     return tuple(chosen)
 
 
@@ -190,17 +191,14 @@ def count_borrowed(model: t.Model, shape: StepShape, borrowed: Borrowed) -> int:
     return most + F32 * shape.tokens * model.layout.hidden_size if most else 0
 
 
-def _like(layer: Layer) -> Layer:
-    """A layer of a kind that is laid out, about as wide as one that is not."""
-    mixer, ffn, borrowed = layer
+def _like(mixer: t.AttentionGroup) -> t.AttentionGroup:
+    """A token mixer of a kind that is laid out, about as wide as one that is not."""
     if isinstance(mixer, (t.Softmax, t.Mla, t.GatedDeltaNet, t.Mamba1, t.Mamba2, t.ShortConv, t.NoMixer, t.Parallel)):
-        return layer
+        return mixer
     if isinstance(mixer, (t.Kda, t.Lightning)):
         heads, width, kernel = mixer.n_heads, mixer.head_dim, mixer.conv_kernel if isinstance(mixer, t.Kda) else 1
-        net = t.GatedDeltaNet(n=1, k_heads=heads, v_heads=heads, k_dim=width, v_dim=width, conv_kernel=kernel)
-        return net, ffn, borrowed
-    like = t.Full(n=1, n_heads=mixer.n_heads, n_kv_heads=mixer.n_kv_heads, head_dim=mixer.head_dim)
-    return like, ffn, borrowed
+        return t.GatedDeltaNet(n=1, k_heads=heads, v_heads=heads, k_dim=width, v_dim=width, conv_kernel=kernel)
+    return t.Full(n=1, n_heads=mixer.n_heads, n_kv_heads=mixer.n_kv_heads, head_dim=mixer.head_dim)
 
 
 def _round_up(n: int, step: int) -> int:

@@ -29,7 +29,6 @@ class Tensor:
         size: int,
         layout: Layout,
         operands: Sequence[Tensor] = (),
-        *,
         in_place: bool = False,
         whole: Tensor | None = None,
         output: bool = False,
@@ -46,13 +45,13 @@ class Tensor:
 
 def compute(shape: Sequence[int], *operands: Tensor, in_place: bool = False, extra: int = 0) -> Tensor:
     """The result of an operation: F32 elements of `shape`, and `extra` bytes that its kernel keeps behind them."""
-    return Tensor(F32 * prod(shape) + extra, tuple(shape), operands, in_place=in_place)
+    return Tensor(F32 * prod(shape) + extra, tuple(shape), operands, in_place)
 
 
 def view(tensor: Tensor, shape: Sequence[int], part: str = "") -> Tensor:
     """Another look at a tensor; `part` names one that is not the whole of it, or in another order."""
     layout: Layout = (*shape, part) if part else tuple(shape)
-    return Tensor(0, layout, (tensor,), whole=tensor.whole or tensor)
+    return Tensor(0, layout, (tensor,), False, tensor.whole or tensor)
 
 
 def store(*operands: Tensor) -> Tensor:

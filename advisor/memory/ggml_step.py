@@ -16,7 +16,7 @@ from advisor.record import Record
 F16, I32, I64 = 2, 4, 8
 
 
-class StepShape(Record, frozen=True, kw_only=True):
+class StepShape(Record, frozen=True, kw_only=True, cache_hash=True):
     """What the graph of one step depends on, next to the model."""
 
     tokens: int  # of the step, a multiple of `sequences`
@@ -45,7 +45,7 @@ class StepShape(Record, frozen=True, kw_only=True):
         return structs.replace(self, cells=0, window_cells=min(self.window_cells, 1))
 
 
-class BorrowedWeights(Record, frozen=True, kw_only=True):
+class BorrowedWeights(Record, frozen=True, kw_only=True, cache_hash=True):
     """Matrices and biases of a layer's feed-forward part that lie in host memory and are copied for one operation each.
 
     Bytes; `whole`: all of the layer lies there, its cache as well.

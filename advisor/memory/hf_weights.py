@@ -23,7 +23,7 @@ from advisor.models.types import Dense, Encoder, Full, Kda, Mamba2, Mla, Model, 
 from advisor.record import Record
 
 
-class RankWeights(Record, frozen=True, kw_only=True):
+class RankWeights(Record, frozen=True, kw_only=True, cache_hash=True):
     """Bytes of weights per pipeline rank (every tensor-parallel rank of a stage holds the same amount)."""
 
     stages: tuple[int, ...]

@@ -10,8 +10,15 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Estimate, MemoryEstimate
 from advisor.engines.unknown_settings import describe_unknown_settings
 from advisor.errors import BadInput
-from advisor.estimation import EstimateRequest, LoadSpec, estimate, estimate_load_speed, join_estimates, resolve_request
-from advisor.machines.types import Machine
+from advisor.estimation import (
+    EstimateRequest,
+    LoadSpec,
+    RememberedNames,
+    estimate,
+    estimate_load_speed,
+    join_estimates,
+    resolve_request,
+)
 from advisor.planning.holding import Holding, find_holding, make_traffic
 
 
@@ -23,13 +30,13 @@ def answer_deployment(deployment: Deployment, rules: Catalog) -> Estimate:
 def answer_request(
     request: EstimateRequest,
     rules: Catalog,
-    machines: dict[str, Machine] | None = None,
+    remembered: RememberedNames | None = None,
     request_id: object = None,
     strict: bool = False,
 ) -> Estimate:
     """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
     setting that the engine does not have, which is a warning otherwise."""
-    deployment, notes = resolve_request(request, rules, machines)
+    deployment, notes = resolve_request(request, rules, remembered)
     unknown = describe_unknown_settings(request.settings, rules.engine(deployment.engine), rules)
     if unknown and strict:
         raise BadInput("; ".join(unknown))

@@ -15,6 +15,7 @@ from advisor.engines import capacity
 from advisor.engines.npu import limit_requests
 from advisor.errors import AdvisorError
 from advisor.estimation import estimate as estimate_memory_of
+from advisor.memo import memoize_by_identity
 from advisor.planning.traffic import Traffic, read_traffic
 
 RUNGS = 4  # of the ladder: the context length and its halves
@@ -37,13 +38,14 @@ def make_traffic(
 ) -> Traffic:
     """The traffic of a deployment that was asked for by itself: its sequences, tokens of a chat unless given."""
     use: UseCase = "chat" if deployment.model.kind == "chat" else "embeddings"
-    work = Workload(
-        use_case=use,
-        concurrency=deployment.sequences,
-        context=max(1, estimate.context_length),
-        prompt_tokens=prompt,
-        output_tokens=output,
-    )
+    return _make_traffic(rules, use, deployment.sequences, max(1, estimate.context_length), prompt, output)
+
+
+@memoize_by_identity
+def _make_traffic(
+    rules: Catalog, use: UseCase, users: int, context: int, prompt: int | None, output: int | None
+) -> Traffic:
+    work = Workload(use_case=use, concurrency=users, context=context, prompt_tokens=prompt, output_tokens=output)
     return read_traffic(work, None, rules)
 
 

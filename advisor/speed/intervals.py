@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from advisor.memo import memoize_by_identity
 from advisor.speed.efficiencies import EfficiencyKeys, HeldOutSpread, SpeedRules
 
 WIDER = 1.5  # for hardware of a vendor, or an engine family, that no row is of: the bounds of its parent, times this
@@ -18,6 +19,7 @@ class ErrorBound(NamedTuple):
     text: str
 
 
+@memoize_by_identity
 def find_error_bound(table: SpeedRules, keys: EfficiencyKeys, *kinds: str) -> ErrorBound:
     """The factor around a value, from rows of the first of these kinds that the narrowest known class has.
 

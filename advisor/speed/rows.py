@@ -15,9 +15,8 @@ import msgspec
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError, BadFile
-from advisor.estimation import EstimateRequest, LoadSpec, estimate, resolve_request
+from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate, resolve_request
 from advisor.files import read_text
-from advisor.machines.types import Machine
 from advisor.speed import laws
 from advisor.speed.efficiencies import EfficiencyKeys, SpeedRules, find_efficiencies
 from advisor.speed.estimator import make_efficiency_keys
@@ -96,13 +95,13 @@ def _measured(r: dict[str, str]) -> Iterator[MeasuredRow]:
 
 def make_samples(rows: list[MeasuredRow], rules: Catalog) -> list[FitSample]:
     """Rows that the estimator can answer, with their passes; the others and doubtful ones are left out."""
-    machines: dict[str, Machine] = {}
+    remembered = RememberedNames()
     kept: dict[tuple[int, RequestLoad], FitSample | None] = {}
     out = []
     for row in (x for x in rows if not x.doubtful):
         key = (id(row.request), row.load)
         if key not in kept:
-            kept[key] = _sample(row, rules, machines)
+            kept[key] = _sample(row, rules, remembered)
         found = kept[key]
         if found is not None:
             out.append(found._replace(row=row))
@@ -127,9 +126,9 @@ def predict_sample(sample: FitSample, table: SpeedRules) -> float:
     return float(values[sample.row.kind])
 
 
-def _sample(row: MeasuredRow, rules: Catalog, machines: dict[str, Machine]) -> FitSample | None:
+def _sample(row: MeasuredRow, rules: Catalog, remembered: RememberedNames) -> FitSample | None:
     try:
-        deployment, _ = resolve_request(row.request, rules, machines)
+        deployment, _ = resolve_request(row.request, rules, remembered)
         memory_estimate = estimate(deployment, rules)
         entry = engines.find_engine_module(deployment.engine, rules.engines())[1]
         quantization = rules.quantization(deployment.quantization)

@@ -244,6 +244,7 @@ def _reads(group: t.AttentionGroup, n: int) -> list[AttentionCost]:
     return []
 
 
+@memoize_by_identity
 def cache_bytes(
     model: t.Model, depth: float, keys: float, values: float, ranks: int = 1, windows: bool = True
 ) -> float:
@@ -271,6 +272,7 @@ def state_bytes(model: t.Model) -> float:
     return float(sum(8 * x.state + 4 * x.conv for x in cache_layers(model)))
 
 
+@memoize_by_identity
 def score_bytes(model: t.Model, tokens: float, before: float, windows: bool = True) -> float:
     """Bytes of attention scores that `tokens` new tokens after `before` cached ones write and read back.
 
@@ -286,6 +288,7 @@ def score_bytes(model: t.Model, tokens: float, before: float, windows: bool = Tr
     return SCORE_BYTES * total
 
 
+@memoize_by_identity
 def pair_products(model: t.Model, tokens: float, before: float, windows: bool = True) -> float:
     """Multiply-adds of attention for `tokens` new tokens after `before` cached ones, causal."""
     total = 0.0

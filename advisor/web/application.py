@@ -19,7 +19,7 @@ from starlette.routing import Route
 
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError
-from advisor.machines.types import Machine
+from advisor.estimation import RememberedNames
 from advisor.near import near_matches
 from advisor.web.guard import Application, guard
 from advisor.web.limits import ServerLimits
@@ -38,12 +38,12 @@ def make_application(rules: Catalog, limits: ServerLimits) -> Application:
     """The application behind its guard."""
     quick, slow = Workers(limits, ESTIMATES), Workers(limits, max(2, os.cpu_count() or 2))
     metrics = Metrics()
-    machines: dict[str, Machine] = {}
+    remembered = RememberedNames()
 
     async def estimate(request: Request) -> Response:
         lines = request.headers["content-type"].startswith(LINES)
         work = answer_estimates if lines else answer_estimate
-        found = await quick.answer(work, await request.body(), rules, machines)
+        found = await quick.answer(work, await request.body(), rules, remembered)
         return Response(found, media_type=LINES if lines else JSON)
 
     def ask(path: str) -> Callable[[Request], Any]:

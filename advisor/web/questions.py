@@ -13,8 +13,8 @@ from advisor.catalog import Catalog
 from advisor.catalog.local_models import refuse_local_models
 from advisor.decoding import decode_json
 from advisor.errors import BadInput
+from advisor.estimation import RememberedNames
 from advisor.files import MAX_DEPTH, nesting
-from advisor.machines.types import Machine
 from advisor.operations.answers import MAX_FILES
 from advisor.operations.table import OPERATIONS
 from advisor.operations.types import Json, Operation, OperationContext, read_arguments
@@ -57,15 +57,15 @@ PATHS: dict[str, tuple[Operation, str]] = {
 }
 
 
-def answer_estimate(body: bytes, rules: Catalog, machines: dict[str, Machine]) -> bytes:
+def answer_estimate(body: bytes, rules: Catalog, remembered: RememberedNames) -> bytes:
     """The answer to one request of `advise estimate --jsonl`. Raises AdvisorError."""
     from advisor.request_lines import estimate_line
 
     with refuse_local_models():
-        return _encode(estimate_line(body, rules, machines))
+        return _encode(estimate_line(body, rules, remembered))
 
 
-def answer_estimates(body: bytes, rules: Catalog, machines: dict[str, Machine]) -> bytes:
+def answer_estimates(body: bytes, rules: Catalog, remembered: RememberedNames) -> bytes:
     """Many requests, a line each; what is wrong with one is answered on its line. Raises BadInput for too many."""
     from advisor.request_lines import estimate_or_fault
 
@@ -73,7 +73,7 @@ def answer_estimates(body: bytes, rules: Catalog, machines: dict[str, Machine]) 
     if len(lines) > MOST_LINES:
         raise BadInput(f"{len(lines):,} lines are given, at most {MOST_LINES:,} are answered in one request")
     with refuse_local_models():
-        return b"".join(_encode(estimate_or_fault(line, rules, machines)) + b"\n" for line in lines)
+        return b"".join(_encode(estimate_or_fault(line, rules, remembered)) + b"\n" for line in lines)
 
 
 def answer_operation(path: str, body: bytes, rules: Catalog) -> bytes:

@@ -27,6 +27,7 @@ import advisor
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError
+from advisor.estimation import RememberedNames
 from advisor.request_lines import answer_line
 
 THREADS = 32
@@ -50,7 +51,9 @@ def make_work(folder: Path, seed: int) -> list[Callable[[], str]]:
         file.write_text(text, encoding="utf-8")
         files.append(file)
     lines = [json.dumps(r).encode() for r in requests(RULES, 150, seed)]
-    work: list[Callable[[], str]] = [lambda x=line: json.dumps(answer_line(x, RULES, {})) for line in lines]
+    work: list[Callable[[], str]] = [
+        lambda x=line: json.dumps(answer_line(x, RULES, RememberedNames())) for line in lines
+    ]
     for machine in MACHINES:
         work.append(lambda m=machine: _asked(advisor.recommend, m, users=4, rules=RULES))
         work += [lambda m=machine, x=model: _asked(advisor.explain, x, on=m, rules=RULES) for model in MODELS]

@@ -23,7 +23,7 @@ from advisor.checks.findings import CheckReport
 from advisor.checks.lock import build_lock_overlay, lock_model
 from advisor.checks.report.baseline import remove_baseline
 from advisor.errors import AdvisorError
-from advisor.estimation import EstimateRequest, estimate, find_machine, resolve_request
+from advisor.estimation import EstimateRequest, RememberedNames, estimate, find_machine, resolve_request
 from advisor.machines.snapshot import load_snapshot
 from advisor.planning.trace import read_trace
 from advisor.request_lines import answer_line
@@ -124,7 +124,7 @@ def line_seeds(_: Path) -> list[bytes]:
 
 
 def answered(path: Path) -> None:
-    answer = answer_line(path.read_bytes(), RULES, {})
+    answer = answer_line(path.read_bytes(), RULES, RememberedNames())
     json.dumps(answer)
     if "error" in answer:
         raise AdvisorError("refused", str(answer["error"]))

@@ -11,8 +11,7 @@ from launching import RULES
 
 from advisor.deployment import Deployment
 from advisor.errors import AdvisorError
-from advisor.estimation import EstimateRequest, resolve_request
-from advisor.machines.types import Machine
+from advisor.estimation import EstimateRequest, RememberedNames, resolve_request
 
 NVIDIA = (
     "RTX 4090",
@@ -53,7 +52,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], ...]] = {
                   {"n-gpu-layers": 12}),
     "lmdeploy": ({}, {"tp": 2}), "tensorrt-llm": ({}, {"tp_size": 2}), "tgi": ({}, {"num-shard": 2}),
 }  # fmt: skip
-MACHINES: dict[str, Machine] = {}  # by what they are called: a hardware string is parsed once
+NAMES = RememberedNames()
 LENGTHS = ((8192, 1), (32768, 16), (4096, 4))
 
 
@@ -73,7 +72,7 @@ def deployments(every: int = 1, only: str | None = None) -> Iterator[Deployment]
                 model=model, engine=entry.id, hardware=hw, context_length=length, sequences=at_once, settings=settings
             )
             try:
-                d, _ = resolve_request(request, RULES, MACHINES)
+                d, _ = resolve_request(request, RULES, NAMES)
             except AdvisorError:
                 continue
             more: dict[str, Any] = {}

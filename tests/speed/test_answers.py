@@ -13,7 +13,7 @@ from speed_asking import ROWS, RULES, ask, made
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.estimation import estimate
+from advisor.estimation import RememberedNames, estimate
 from advisor.request_lines import answer_line
 from advisor.speed.efficiencies import format_class, hardware_class
 from advisor.speed.estimator import estimate_speed
@@ -24,7 +24,7 @@ FIELDS = ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps")
 
 def line(rules: object = RULES, **fields: object) -> dict[str, object]:
     request = {"id": 1, "model": "8B", "quantization": "Q4_K_M", "hardware": "RTX 4090"} | fields
-    return answer_line(json.dumps(request).encode(), rules, {})  # type: ignore[arg-type]
+    return answer_line(json.dumps(request).encode(), rules, RememberedNames())
 
 
 def test_every_figure_has_bounds_and_says_what_it_rests_on() -> None:

@@ -22,7 +22,7 @@ from advisor.checks.resolve.concept_flags import MEMORY_CONCEPTS, count_ranks, f
 from advisor.deployment import Deployment
 from advisor.engines.drafts import list_draft_settings
 from advisor.errors import AdvisorError, BadInput
-from advisor.estimation import EstimateRequest
+from advisor.estimation import EstimateRequest, RememberedNames
 from advisor.estimation import resolve_request as resolved
 from advisor.memo import memoize_by_identity
 
@@ -331,7 +331,7 @@ def build_deployment(
     request: EstimateRequest, knowledge: Knowledge, machines: dict[str, Any]
 ) -> tuple[Deployment, tuple[str, ...]]:
     """The Deployment of a request. Raises AdvisorError where a name or a value cannot be used."""
-    return resolved(request, knowledge.rules, machines)
+    return resolved(request, knowledge.rules, RememberedNames(machines))
 
 
 __all__ = [
