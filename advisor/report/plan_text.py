@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from advisor.advice.types import RankedDeployment
@@ -16,8 +17,9 @@ def format_seconds(seconds: float) -> str:
 
 
 def list_command_lines(command: str, servers: int, verbose: bool) -> list[str]:
-    """The lines of a command; of equal servers the first, unless all are asked for."""
-    lines = command.splitlines()
+    """The lines of a command; of equal servers the first, unless all are asked for. Variables before a program have a
+    line of their own where it would be long."""
+    lines = [part for line in command.splitlines() for part in _break_behind_variables(line)]
     if servers < 2 or verbose:
         return lines
     first = next((i for i, line in enumerate(lines) if line.endswith(" &")), len(lines) - 1)
@@ -25,6 +27,15 @@ def list_command_lines(command: str, servers: int, verbose: bool) -> list[str]:
         *lines[: first + 1],
         f"# and {servers - 1} more on other cards and ports (-v), behind a router (advise render)",
     ]
+
+
+_VARIABLES = re.compile(r"((?:[A-Z][A-Z0-9_]*=[^\s'\"]* )+)(.*)")
+WIDE = 78  # columns, next to an indentation of two
+
+
+def _break_behind_variables(line: str) -> list[str]:
+    found = _VARIABLES.fullmatch(line) if len(line) > WIDE else None
+    return [line] if found is None else [f"{found[1]}\\", f"  {found[2]}"]
 
 
 def count_servers_of_node(ranked: RankedDeployment) -> int:

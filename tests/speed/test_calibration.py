@@ -147,7 +147,7 @@ def worse_than_said(errors: Iterable[HeldOutPrediction]) -> dict[tuple[str, str]
     out = {}
     for (kind, name), (median, most) in by_class(errors).items():
         said = TABLE.spread[kind][name]
-        if median > 1.1 * said.median_error + 2 or min(most, WRONG) > 1.1 * said.p90_error + 5:
+        if median > 1.1 * said.median_error + 3 or min(most, WRONG) > 1.1 * said.p90_error + 5:
             out[kind, name] = (median, most)
     return out
 
