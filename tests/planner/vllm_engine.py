@@ -219,6 +219,7 @@ def plan(question: dict[str, Any], state: dict[str, bool]) -> dict[str, Any]:
     arguments = EngineArgs(
         model=folder, skip_tokenizer_init=True, load_format="dummy", kv_cache_dtype=question["kv_cache_type"],
         max_model_len=None, limit_mm_per_prompt={}, tensor_parallel_size=tp,
+        compilation_config={"pass_config": {"fuse_allreduce_rms": False}},  # would import kernels that are not there
     )  # fmt: skip
     config = arguments.create_engine_config(UsageContext.OPENAI_API_SERVER)
     state["any_op"] = True
