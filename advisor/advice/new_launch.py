@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -10,9 +11,11 @@ from advisor.advice.translate_values import TranslatedValues, list_names
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment
 from advisor.launch_values import LaunchValues
+from advisor.machines.types import Machine
 from advisor.render import is_outside, matrix, render_command, render_files
 from advisor.render.context import make_template_context
 from advisor.render.files import IN_IMAGES
+from advisor.render.reference import make_model_reference
 
 SHELLS = ("shell", "slurm")
 
@@ -46,13 +49,19 @@ def write_launch(
         files=tuple((f.name, f.content, f.executable) for f in render_files(deployment, kind, rules)),
         model=deployment.model.id,
         quantization=deployment.quantization,
-        hardware=None if deployment.machine is None else ", ".join(d.name for d in deployment.machine.devices) or "cpu",
+        hardware=None if deployment.machine is None else _list_cards(deployment.machine) or "cpu",
         fits=fits,
         url=f"http://{host}:{seen['port']}/v1",
         served_name=seen["served_name"],
         notes=tuple(dict.fromkeys(notes)),
     )
     return Translation(made, dict(_written(deployment, seen, file, rules)), values.notes)
+
+
+def _list_cards(machine: Machine) -> str:
+    """`2x L40S`; a single card without a number."""
+    counted = Counter(x.name for x in machine.devices)
+    return ", ".join(f"{n}x {name}" if n > 1 else name for name, n in counted.items())
 
 
 def _choose_target(
@@ -82,6 +91,9 @@ def _describe(
         yield f"bring {missing}"
     if launch.path and launch.model is not None:
         yield f"the files at {launch.model} are left: --model PATH takes files of the new engine's format"
+    repository = make_model_reference(deployment, rules).repository
+    if launch.model is not None and "/" in launch.model and not launch.path and repository not in (launch.model, None):
+        yield f"the weights come from {repository}; the old launch took {launch.model}"
     if launch.unread:
         yield f"left out, since the file does not hold the value: {'; '.join(launch.unread[:5])}"
     if is_outside(deployment.host):
@@ -90,6 +102,8 @@ def _describe(
             yield "other machines reach it, and the engine asks its clients for no key: put a proxy that does before it"
         elif kind == file.command:
             yield "other machines reach it: --output DIR writes a script that asks for API_KEY before it starts"
+        elif not launch.keyed:
+            yield "other machines reach it: it asks its clients for a key (API_KEY), which the old one did not"
     elif launch.keyed and kind in file.local_files:
         yield "the old server asked its clients for a key: with --host 0.0.0.0 the new one does, too (API_KEY)"
 

@@ -23,6 +23,7 @@ FILES = re.compile(
     r"|\.service\.d/[^/]+\.conf$",
     re.I,
 )
+BACKUPS = re.compile(r"(\.(bak|orig|rej|sw[op])|~)$", re.I)  # what editors and sed leave: checked where it is named
 SKIPPED_FOLDERS = frozenset(
     (
         ".git",
@@ -81,7 +82,7 @@ def _walk(folder: Path) -> Iterator[Path]:
         if x.is_dir() and not x.is_symlink():
             if x.name not in SKIPPED_FOLDERS:
                 yield from _walk(x)
-        elif x.is_file() and FILES.search(x.as_posix()):
+        elif x.is_file() and FILES.search(x.as_posix()) and not BACKUPS.search(x.name):
             yield x
 
 

@@ -93,6 +93,9 @@ def run_command_line(words: list[str]) -> int:
         return 0
     except AdvisorError as e:
         return _fail(words, e.code, e.message, list(e.near), e.line())
+    except click.exceptions.NoArgsIsHelpError as e:
+        click.echo(e.format_message(), err=True)
+        return e.exit_code
     except click.ClickException as e:
         message = e.format_message()
         return _fail(words, "usage", message, [], _usage(e, message))

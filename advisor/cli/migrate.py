@@ -24,7 +24,7 @@ Examples:
   advise migrate --from openai --to vllm --model qwen3:8b --on "RTX 4090"
   advise migrate --from tgi.service --to vllm --output deploy
 
-Exit status: 0 answered, 1 the new launch does not fit or has errors, 2 usage error.
+Exit status: 0 answered, 1 the new launch does not fit or has errors, 2 usage error or no new launch for an old one.
 """,
 )
 @click.option(
@@ -79,8 +79,9 @@ def command(**given: Any) -> int:
         from advisor.report.migrate import describe_migration
 
         options.print_text(describe_migration(made))
-    bad = made.launch is not None and (made.launch.fits is False or bool(made.launch.findings))
-    return 1 if bad else 0
+    if made.launch is None:  # of two engines the table is the answer, of a launch it is a launch
+        return 0 if launch is None else 2
+    return 1 if made.launch.fits is False or made.launch.findings else 0
 
 
 def _source(given: dict[str, Any], rules: Catalog) -> tuple[str, LaunchValues | None]:

@@ -214,3 +214,32 @@ def test_a_repository_that_nobody_knows_is_taken_as_it_is_where_the_length_is_se
     assert (found["model-path"], found["context-length"], found["port"]) == ("our-org/our-model", "4096", "9000")
     assert migrated(Case("vllm serve our-org/our-model", "sglang", None, {})).launch is None
     assert migrated(Case("vllm serve our-org/our-model --max-model-len 4096", "ollama", None, {})).launch is None
+
+
+def test_what_a_reader_has_to_know_stands_next_to_the_launch() -> None:
+    """Another repository, a key that was not asked for before, more cards than one, words that go to clients."""
+    text = "docker run --gpus all -p 8080:80 ghcr.io/huggingface/text-generation-inference:3.3.4 --model-id "
+    text += "meta-llama/Llama-3.1-8B-Instruct --num-shard 2 --quantize fp8"
+    made = migrate(
+        "tgi",
+        "vllm",
+        RULES,
+        read_launch_text(text, "-", RULES),
+        MigrationRequest(machine=find_machine("2x L40S", RULES)),
+    ).launch
+    assert made is not None
+    assert made.hardware == "2x L40S"
+    notes = " ".join(made.notes)
+    assert "the old launch took meta-llama/Llama-3.1-8B-Instruct" in notes
+    assert "API_KEY" in notes
+    modelfile = 'FROM llama3.1:8b\nSYSTEM """be\nshort"""\nPARAMETER num_ctx 8192\n'
+    launch = read_launch_text(modelfile, "Modelfile", RULES)
+    assert migrate("ollama", "vllm", RULES, launch).unknown == ("SYSTEM",)
+
+
+def test_no_new_launch_for_an_old_one_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of two engines the table is the answer."""
+    (tmp_path / "Modelfile").write_text("FROM nobody/nothing:8b\n")
+    assert run_command_line(["migrate", "--from", str(tmp_path / "Modelfile"), "--to", "vllm"]) == 2
+    assert run_command_line(["migrate", "--from", "tgi", "--to", "vllm"]) == 0
+    assert "Next:" in capsys.readouterr().out

@@ -14,7 +14,7 @@ from advisor.checks import one_file
 from advisor.checks.batch import ResultCache
 from advisor.checks.one_file import CheckOptions
 from advisor.checks.report.formats import FORMATS
-from advisor.checks.run import check_files, check_paths
+from advisor.checks.run import check_files, check_paths, find_files
 
 SLIP = "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --tensor-paralel-size 2\n"
 WELL = "vllm serve Qwen/Qwen3-8B --max-model-len 8192\n"
@@ -42,6 +42,13 @@ def test_standard_input_that_cannot_be_read_is_never_well(data: bytes) -> None:
     report = check_files(["-"], RULES_ALONE, catalog(), data)
     assert report.problems
     assert report.status() == 2
+
+
+def test_backups_in_a_folder_are_passed_over_but_checked_where_they_are_named(tmp_path: Path) -> None:
+    for name in ("compose.yaml", "compose.yaml.bak", "compose.yaml~", "docker-compose.yml.orig", "Dockerfile.vllm"):
+        (tmp_path / name).write_text("services: {}\n" if "compose" in name else "FROM vllm/vllm-openai:v0.33.0\n")
+    assert [Path(x).name for x in find_files([tmp_path])] == ["Dockerfile.vllm", "compose.yaml"]
+    assert list(find_files([tmp_path / "compose.yaml.bak"])) == [str(tmp_path / "compose.yaml.bak")]
 
 
 def test_a_binary_file_in_a_folder_is_named_and_fails_only_with_strict(tmp_path: Path) -> None:

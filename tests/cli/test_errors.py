@@ -11,6 +11,7 @@ import pytest
 from commands import ADVISE, Finished, advise
 
 from advisor.catalog.load import read_rules
+from advisor.cli.main import run_command_line
 from advisor.errors import BadFile
 
 LIMIT = 1 << 30  # address space of the child: a reader that takes a 1 GB file into memory fails here
@@ -245,3 +246,13 @@ def test_an_internal_error_is_2_and_one_line(
     err = capsys.readouterr().err
     assert err.count("\n") == 1
     assert "two lines" in err
+
+
+@pytest.mark.parametrize("words", [[], ["rules"], ["fleet"]])
+def test_a_program_without_a_command_shows_its_help_as_it_is(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command_line(words) == 2
+    shown = capsys.readouterr().err
+    assert shown.startswith("Usage: ")
+    assert "\nCommands:\n" in shown

@@ -183,6 +183,9 @@ def _one_line(command: str) -> str:
     )
 
 
+LEFT_TO_CLIENTS = ("SYSTEM", "TEMPLATE", "MESSAGE")  # words of a Modelfile that say what requests begin with
+
+
 def read_modelfile(source: str, ctx: ReaderContext) -> list[Launch]:
     """An Ollama Modelfile: FROM and PARAMETER lines."""
     model: Text | None = None
@@ -210,6 +213,8 @@ def read_modelfile(source: str, ctx: ReaderContext) -> list[Launch]:
                 settings[p[1]] = make_text(p[2].strip().strip('"'), n, m.start(2) + 1)
                 if re.search(r"\s#", p[2]):
                     places["trailing-comment"] = n
+        elif word in LEFT_TO_CLIENTS:
+            places[word] = n
         elif word == "ADAPTER":
             unit["adapter"] = rest
     begin = line_of(model) or ctx.line

@@ -8,6 +8,7 @@ from pathlib import Path
 from advisor.catalog import Catalog
 from advisor.checks.knowledge import Knowledge, is_told_by_variables
 from advisor.checks.read import declarations
+from advisor.checks.read.configs import LEFT_TO_CLIENTS
 from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches
 from advisor.checks.read.launch import Launch
@@ -118,4 +119,5 @@ def _settings(
                 unread.append(f"{name} is {word[:60]}")
             elif word:
                 out[name] = str(word)
+    out |= {word: "(set)" for word in LEFT_TO_CLIENTS if word in launch.setup.places}
     return out, unread
