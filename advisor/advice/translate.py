@@ -30,6 +30,7 @@ from advisor.render import matrix
 from advisor.render.reference import make_model_reference
 
 STEP = 1024  # tokens: lengths that are looked for are multiples of it
+USUAL = 8192  # tokens of one request: a format with room for so many is taken before one without
 SHORTEST = 2048
 
 
@@ -88,10 +89,13 @@ def _choose(parts: _Parts, source: Engine, file: MigrationsFile) -> tuple[Deploy
             f"{parts.engine.name} loads {parts.model.found.model.id} in no format that is known: name one with --quant"
         )
     if parts.request.machine is not None:
-        for deployment, note in tried:
-            short = msgspec.structs.replace(deployment, context_length=deployment.context_length or SHORTEST)
-            if _fits(short, parts.rules) is not False:
-                return deployment, note
+        usual = min(USUAL, tried[0][0].model.max_context or USUAL)
+        for length, verdicts in ((usual, (True,)), (SHORTEST, (True, None))):
+            for deployment, note in tried:
+                short = msgspec.structs.replace(deployment, context_length=deployment.context_length or length)
+                if _fits(short, parts.rules) in verdicts:
+                    passed_over = note is not None and deployment is not tried[0][0]
+                    return deployment, f"{note} with room for {short.context_length:,} tokens" if passed_over else note
     return tried[0]
 
 

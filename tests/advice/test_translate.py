@@ -243,3 +243,16 @@ def test_no_new_launch_for_an_old_one_is_an_error(tmp_path: Path, capsys: pytest
     assert run_command_line(["migrate", "--from", str(tmp_path / "Modelfile"), "--to", "vllm"]) == 2
     assert run_command_line(["migrate", "--from", "tgi", "--to", "vllm"]) == 0
     assert "Next:" in capsys.readouterr().out
+
+
+def test_a_format_with_room_for_a_usual_request_is_taken_before_one_without() -> None:
+    """BF16 leaves 2,048 tokens on this card, and whether it holds more is not known for sure."""
+    machine = find_machine("RTX 4090", RULES)
+    made = migrate("openai", "sglang", RULES, None, MigrationRequest(model="qwen3:8b", machine=machine)).launch
+    assert made is not None
+    assert made.quantization == "FP8"
+    assert any("with room for 8,192 tokens" in n for n in made.notes)
+    wide = MigrationRequest(model="qwen3:8b", machine=find_machine("H100 80GB SXM", RULES))
+    made = migrate("openai", "sglang", RULES, None, wide).launch
+    assert made is not None
+    assert made.quantization == "BF16"
