@@ -119,7 +119,10 @@ def test_the_engines_own_plan_agrees(tmp_path: Path, context: int, sequences: in
             str(sequences),
         ]
         p = advise(*words, "--json", env={"PATH": f"{folder}:{os.environ['PATH']}"})
+        if p.returncode:  # on a loaded machine the program's last words may be lost
+            p = advise(*words, "--json", env={"PATH": f"{folder}:{os.environ['PATH']}"})
         skip_without_instructions(p.stderr)
+        assert p.returncode == 0, p.stderr
         verified = json.loads(p.stdout)["verified"]
         assert verified["agrees"] is True, verified
         context_part = next(x for x in verified["parts"] if x["part"] == "context")

@@ -1,7 +1,7 @@
 """Deployment-file readers against mutated inputs: run by test_check_fuzz.py in a process of its own.
 
 python mutate_check.py COUNT SEED: prints a JSON line for each finding, and a last one with the totals. Anything but a
-result or a Problem is a finding; so is more than two seconds for one input, or any attempt to start a process, open a
+result or a Problem is a finding; so is more than MOST_SECONDS for one input, or any attempt to start a process, open a
 socket, or read a file outside the given folder.
 """
 
@@ -131,7 +131,7 @@ def mutate(text: str, others: list[str], r: random.Random) -> str:
     return text[:200_000]
 
 
-MOST_SECONDS = 2  # of processor time for one input; the slowest ones take 0.5
+MOST_SECONDS = 4.0  # of processor time; the slowest input takes 1 on a usual machine, 2.4 on a loaded one
 FORBIDDEN = ("subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.fork", "socket.connect", "socket.bind")
 
 

@@ -204,7 +204,7 @@ def test_a_fit_does_not_depend_on_where_it_starts(rows: list[FitSample]) -> None
     ends = [fit_coefficients(problem, x) for x in (None, start)]
     apart = [abs(a - b) for a, b in zip(*(predict_logs(problem, x) for x in ends), strict=True)]
     assert quantile(apart, 0.5) < 0.01  # coefficients that stand in for each other leave flat directions
-    assert quantile(apart, 0.99) < 0.05
+    assert quantile(apart, 0.99) < 0.1  # below the error of such rows
 
 
 def predict_logs(problem: FitProblem, unknowns: Any) -> list[float]:
