@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.estimation import RememberedNames
 from advisor.memo import memoize_by_identity
+from advisor.record import Value
 from advisor.request_lines import estimate_or_fault
 
 # Lines handed to a process at once: so many, and further ones about the same model, up to so many. A process keeps what
@@ -28,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 T = TypeVar("T")
 
 
-class Shard(NamedTuple):
+class Shard(Value, frozen=True):
     """Every `of`-th request, from number `number` on. Requests and shards are counted from 0."""
 
     number: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from advisor.catalog import Catalog
@@ -16,9 +14,10 @@ from advisor.memo import memoize_by_identity
 from advisor.models.native import native_format
 from advisor.models.types import Model
 from advisor.near import simplify_name
+from advisor.record import Value
 
 
-class FormatChoice(NamedTuple):
+class FormatChoice(Value, frozen=True):
     """A weight format, and a note when the name asked for was a shorthand or left out."""
 
     quantization: Quantization

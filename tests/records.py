@@ -11,15 +11,16 @@ from typing import Any
 
 import msgspec
 
-from advisor.record import Record
+from advisor.record import Record, Value
 
 
 def structs_of(package: str) -> list[type[msgspec.Struct]]:
-    """The structs that the modules of a package define."""
+    """The structs that the modules of a package define; values that one part hands another are not among them."""
     modules = modules_of(package)
     names = {m.__name__ for m in modules}
     found = {x for m in modules for x in vars(m).values() if isinstance(x, type) and issubclass(x, msgspec.Struct)}
-    return sorted((x for x in found if x.__module__ in names), key=lambda x: (x.__module__, x.__name__))
+    found = {x for x in found if x.__module__ in names and not issubclass(x, Value)}
+    return sorted(found, key=lambda x: (x.__module__, x.__name__))
 
 
 def modules_of(package: str) -> list[ModuleType]:
@@ -67,7 +68,11 @@ def list_defaults(package: str) -> dict[str, list[Any]]:
                 continue
             members = [made, *vars(made).values()] if isinstance(made, type) else [made]
             for one in members:
-                if callable(one) and (not isinstance(one, type) or not issubclass(one, msgspec.Struct)):
+                if isinstance(one, type) and issubclass(one, Value):
+                    fields = one.__struct_fields__[len(one.__struct_fields__) - len(one.__struct_defaults__) :]
+                    for name, value in zip(fields, one.__struct_defaults__, strict=True):
+                        note(found, name, value)
+                elif callable(one) and (not isinstance(one, type) or not issubclass(one, msgspec.Struct)):
                     note_parameters(found, one)
     return found
 

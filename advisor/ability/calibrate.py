@@ -14,14 +14,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import yaml
+from msgspec.structs import asdict
 
 from advisor.ability.fit import Features, FittedUse, fit_use
 from advisor.ability.lookup import FIRST_YEAR, release_year, size_terms
 from advisor.ability.runs import Score, make_scores, read_rows
 from advisor.catalog import Catalog, catalog
+from advisor.record import Value
 
 COMMAND = "python -m advisor.ability.calibrate tests/data/model_quality.csv rules/abilities.yaml --force"
 SOURCE = "published scores (tests/data/model_quality.csv names each source; rules/boards.yaml: which count for a use)"
@@ -30,7 +32,7 @@ HALLUCINATION = "Vectara hallucination rate (lower is better)"
 SAME = 1e-9  # values that differ by less say nothing of an order
 
 
-class PairAgreement(NamedTuple):
+class PairAgreement(Value, frozen=True):
     """Shares of pairs that were ordered as the left-out tests order them."""
 
     pairs: int
@@ -105,7 +107,7 @@ def _describe(fit: FittedUse, judged: PairAgreement) -> dict[str, Any]:
         "thinking": round(fit.thinking, 2),
         "models": len(fit.abilities),
         "runs": fit.runs,
-        "agreement": {k: round(v, 3) if isinstance(v, float) else v for k, v in judged._asdict().items()},
+        "agreement": {k: round(v, 3) if isinstance(v, float) else v for k, v in asdict(judged).items()},
     }
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.ability.runs import Score
+from advisor.record import Value
 
 OWN = 0.45  # spread of a model's own part about size and age
 INDEPENDENT, VENDOR = 0.35, 0.60  # noise of one score, in spreads of a typical run
@@ -28,7 +29,7 @@ WIDER = 1.3  # spreads are widened by this: tests of one harness share more than
 Features = tuple[float, float, float]  # log2 total, log2 active (billions), years
 
 
-class FittedUse(NamedTuple):
+class FittedUse(Value, frozen=True):
     """The fit of one use: abilities and spreads by model, the prior's coefficients, what thinking adds."""
 
     abilities: dict[str, float]

@@ -5,19 +5,19 @@ from __future__ import annotations
 import datetime
 import math
 import re
-from typing import NamedTuple
 
 from advisor.ability.types import AbilitiesFile, AbilityPrior, RagFacts, ThinkingFile, ThinkingMode
 from advisor.catalog import Catalog, ModelRow
 from advisor.catalog.documents import decode_document
 from advisor.models.types import Model
+from advisor.record import Value
 
 FIRST_YEAR = 2023.0  # ages are counted from here
 SPEAKS_FOR = {"rag": "chat", "batch": "chat", "develop": "chat", "voice": "chat", "edge": "chat"}
 PLAIN_USES = ("voice", "edge")  # an answer has to begin at once: no thinking
 
 
-class Ability(NamedTuple):
+class Ability(Value, frozen=True):
     """How able a model is for a use, on the scale of its fit (one spread of a typical test is 1)."""
 
     value: float

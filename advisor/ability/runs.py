@@ -7,18 +7,18 @@ import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.ability.lookup import thinking_mode
 from advisor.ability.types import Board, BoardsFile
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
+from advisor.record import Value
 
 ELO_PER_LOGIT = 173.7  # 400 / ln 10
 LEAST, MOST = 0.005, 0.995  # shares that a logit is taken of
 
 
-class Score(NamedTuple):
+class Score(Value, frozen=True):
     """One published number. `value` is on the logit scale, higher is better."""
 
     model: str

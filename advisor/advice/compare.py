@@ -4,7 +4,7 @@ answers."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,7 +17,7 @@ from advisor.deployment import Workload
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.meanings import EngineId
-from advisor.record import Record
+from advisor.record import Record, Value
 
 FILE = "comparisons.yaml"
 FOUR_BIT = ("awq", "gptq", "int4_w4a16", "bitsandbytes_4bit", "nvfp4", "mxfp4")
@@ -97,7 +97,7 @@ class Comparison(Record, frozen=True, kw_only=True):
         return d
 
 
-class _MachineVendor(NamedTuple):
+class _MachineVendor(Value, frozen=True):
     vendor: str | None
     machine: Machine | None
 

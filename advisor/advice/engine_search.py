@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec.structs import replace
 
 from advisor.advice.choice_notes import brings_something
 from advisor.advice.ranking import Ranking, score_deployment
@@ -15,9 +15,10 @@ from advisor.decision.types import Reason
 from advisor.planning.search import find_best_plan
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.types import Plan, Rejection
+from advisor.record import Value
 
 
-class EngineAnswers(NamedTuple):
+class EngineAnswers(Value, frozen=True):
     """The plans that were found, and what was refused."""
 
     hits: list[tuple[dict[str, float], Engine, Plan]]  # with the points of each
@@ -35,7 +36,7 @@ def search_engines(
 ) -> EngineAnswers:
     """The best plan of each engine, and why others have none."""
     found, listed = EngineAnswers([], {}, {}), list(guide_result.decision.engines)
-    hits, rejected, needs = found
+    hits, rejected, needs = found.hits, found.rejected, found.needs
     for entry in list_in_order(listed, asked, rules):
         if entry.kind != "engine" and entry.id not in listed and (asked is None or entry.id != asked.id):
             # wrappers, proxies and clients are offered when they are asked for, or by the guide
@@ -56,13 +57,13 @@ def search_engines(
             continue
         held = guide_result.decision.held_back.get(entry.id, ())
         if held:
-            result = result._replace(notes=(*result.notes, *(r.text for r in held)))
+            result = replace(result, notes=(*result.notes, *(r.text for r in held)))
         liked = search.policy.preferred(entry.id, search.facts)
         if liked is not None:
-            result = result._replace(notes=(*result.notes, f"preferred by policy: {liked.text}"))
+            result = replace(result, notes=(*result.notes, f"preferred by policy: {liked.text}"))
         pinned = search.policy.version(entry.id, search.facts)
         if pinned is not None:
-            result = result._replace(notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
+            result = replace(result, notes=(*result.notes, f"pinned to {pinned[0]} by policy: {pinned[1]}"))
         points = score_deployment(
             entry, result.memory, listed, guide_result.facts, list_needed_features(request.workload), order,
             asked=asked is not None and entry.id == asked.id, liked=liked is not None, held=bool(held),

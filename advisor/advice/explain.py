@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -26,7 +26,7 @@ from advisor.planning.estimates import estimate_as_json, hold_deployment
 from advisor.planning.holding import Holding
 from advisor.planning.layouts import spread_over_cards
 from advisor.planning.workload_rules import load_workload_defaults
-from advisor.record import SCHEMA_VERSION, Record
+from advisor.record import SCHEMA_VERSION, Record, Value
 from advisor.units import format_gib
 
 
@@ -84,7 +84,7 @@ class Explanation(Record, frozen=True, kw_only=True):
         }
 
 
-class ExplainRequest(NamedTuple):
+class ExplainRequest(Value, frozen=True):
     """What `explain` is asked."""
 
     model: str

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor import estimation, formats
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules
@@ -25,10 +25,11 @@ from advisor.planning.search import find_best_plan
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.traffic import read_traffic
 from advisor.planning.types import Plan, Rejection
+from advisor.record import Value
 from advisor.units import format_gib
 
 
-class HardwareCandidate(NamedTuple):
+class HardwareCandidate(Value, frozen=True):
     """The deployment on this hardware."""
 
     deployment: Deployment
@@ -41,7 +42,7 @@ class HardwareCandidate(NamedTuple):
     also: tuple[HardwareCandidate, ...] = ()  # of the other models that stay loaded next to it
 
 
-class HardwareRejection(NamedTuple):
+class HardwareRejection(Value, frozen=True):
     """Why this hardware is not it."""
 
     code: str
@@ -56,7 +57,7 @@ class HardwareSearch:
     ) -> None:
         self.request, self.found, self.context, self.rules, self.budget = request, found, context, rules, budget_rules
         self.guide = load_main_guide(rules)
-        work = msgspec.structs.replace(request.workload, context=context)
+        work = replace(request.workload, context=context)
         self.traffic = read_traffic(work, found.model.max_context, rules)
         self.others: tuple[HardwareSearch, ...] = ()  # of the models that stay loaded next to it
         self.engine_asked = rules.engine(request.engine) if request.engine else None
@@ -163,8 +164,11 @@ class HardwareSearch:
         weight_only = next((w for w in verdict.warnings if w.code == "weight_only"), None)
         if weight_only is not None and own_choice:
             return HardwareRejection("no_native_format", weight_only.text)
-        search = self._search(offer, count, weight_format.id)._replace(
-            machine=machine, port_offset=port_offset, whole=self.machine(offer, count)
+        search = replace(
+            self._search(offer, count, weight_format.id),
+            machine=machine,
+            port_offset=port_offset,
+            whole=self.machine(offer, count),
         )
         plan = find_best_plan(entry, search, self.rules)
         if isinstance(plan, Rejection):
@@ -199,7 +203,7 @@ class HardwareSearch:
             quantization=quantization,
             traffic=self.traffic,
             machine=self.machine(offer, count),
-            workload=msgspec.structs.replace(
+            workload=replace(
                 work,
                 ttft_s=request.ttft_s or work.ttft_s,
                 tpot_s=request.tpot_s or work.tpot_s,

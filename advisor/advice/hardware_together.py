@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from advisor.advice.hardware_candidate import HardwareCandidate, HardwareRejection, HardwareSearch
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules, ResidentModel
 from advisor.advice.price_list import DeviceOffer
@@ -23,7 +25,7 @@ def place_together(
     alone = [first.place(offer, count, quantization), *(_best(s, offer, count, axis) for s in others)]
     for search, found in zip(searches, alone, strict=True):
         if isinstance(found, HardwareRejection):
-            return found if search is first else found._replace(text=f"{search.found.model.id}: {found.text}")
+            return found if search is first else replace(found, text=f"{search.found.model.id}: {found.text}")
     fitting = [c for c in alone if isinstance(c, HardwareCandidate)]
     needs = [count_need(c.memory, s.traffic) for c, s in zip(fitting, searches, strict=True)]
     parts = share_machine(first.machine(offer, count), needs)
@@ -36,7 +38,7 @@ def place_together(
             beside = ", ".join(s.found.model.id for s in searches if s is not search)
             return HardwareRejection("does_not_fit", f"{search.found.model.id} finds no room next to {beside}")
     sure = [c for c in placed if isinstance(c, HardwareCandidate)]
-    return sure[0]._replace(also=tuple(sure[1:]))
+    return replace(sure[0], also=tuple(sure[1:]))
 
 
 def _best(search: HardwareSearch, offer: DeviceOffer, count: int, axis: Axis) -> HardwareCandidate | HardwareRejection:
@@ -59,7 +61,7 @@ def search_other(name: str, request: Ask, rules: Catalog, budget_rules: BudgetRu
         raise BadInput(f"{found.model.id}: its layers are not in the catalogue, so nothing can be sized")
     usual = min(load_workload_defaults(rules).context[request.workload.use_case], found.model.max_context or 2**31)
     context = whole_context(request.workload.context, found.model.max_context)
-    asked = request._replace(model=name, others=(), quantization=None)
+    asked = replace(request, model=name, others=(), quantization=None)
     return HardwareSearch(asked, found, context or usual, rules, budget_rules)
 
 

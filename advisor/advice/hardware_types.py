@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
@@ -11,7 +11,7 @@ from advisor.advice.price_list import PriceList
 from advisor.deployment import Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.meanings import AcceleratorId, Currency
-from advisor.record import SCHEMA_VERSION, Record
+from advisor.record import SCHEMA_VERSION, Record, Value
 
 Axis = Literal["buy", "rent"]
 
@@ -111,7 +111,7 @@ class HardwareRequest(Record, frozen=True, kw_only=True):
     sort: Sort = "price"
 
 
-class Ask(NamedTuple):
+class Ask(Value, frozen=True):
     """The question with prices read and names resolved. Rates a second are per request unless stated otherwise."""
 
     model: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from advisor.advice.recommend import RecommendRequest, recommend
@@ -11,10 +9,11 @@ from advisor.advice.types import RankedDeployment
 from advisor.catalog import Catalog
 from advisor.deployment import SpeedEstimate
 from advisor.errors import BadInput
+from advisor.record import Value
 from advisor.render import render_command
 
 
-class InstalledPlan(NamedTuple):
+class InstalledPlan(Value, frozen=True):
     """A server that can be started here."""
 
     engine: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import logging
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from advisor.distribution import install_command
 from advisor.errors import BadInput
 from advisor.meanings import AcceleratorId
 from advisor.near import simplify_name
+from advisor.record import Value
 
 MOST_OFFERS = 200_000
 TIMEOUT = 30  # seconds, of one answer
@@ -32,7 +33,7 @@ class LivePriceNames(msgspec.Struct, frozen=True):
     names: dict[str, AcceleratorId]
 
 
-class LivePrices(NamedTuple):
+class LivePrices(Value, frozen=True):
     """Prices, and what to say about them."""
 
     prices: tuple[DeviceOffer, ...]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.ability.lookup import Ability, find_ability, thinking_tokens
 from advisor.ability.losses import LicenceClass, classify_licence, find_format_loss
@@ -29,6 +29,7 @@ from advisor.planning.format_candidates import FOUR_BIT_QUALITY
 from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection
 from advisor.planning.workload_rules import load_workload_defaults
+from advisor.record import Value
 from advisor.render.reference import make_model_reference
 from advisor.speed.roofline import estimate_midway_speed
 
@@ -58,7 +59,7 @@ class ChoosingFile(msgspec.Struct, frozen=True):
     shown: int
 
 
-class SizedModel(NamedTuple):
+class SizedModel(Value, frozen=True):
     """A model that fits here: how it would run, and what it is worth for the use."""
 
     model: Model
@@ -73,7 +74,7 @@ class SizedModel(NamedTuple):
     stored: StoredCopy | None = None  # a copy in this format that lies here already
 
 
-class ModelChoice(NamedTuple):
+class ModelChoice(Value, frozen=True):
     """The model to take, notes on why, and the others that fit, in order."""
 
     model: Model | None
@@ -112,7 +113,7 @@ def choose_model(
         sized = _size(model, ability, request, asked, guide, rules, choosing)
         if sized is None:
             continue
-        sized = sized._replace(stored=stored.find(sized.model.id, sized.plan.quantization.id))
+        sized = replace(sized, stored=stored.find(sized.model.id, sized.plan.quantization.id))
         count += 1
         if _is_slow(sized, request, choosing):
             slow = slow if slow is not None and slow.worth >= sized.worth else sized

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.types import Advice, NearMiss, RankedDeployment
 from advisor.catalog import Catalog
@@ -39,7 +39,7 @@ def add_named_plans(
     bytes that a refused engine wants at the least."""
     refused = {r.engine: r.reasons for r in advice.rejected}
     misses = tuple(list_near_misses(advice.chosen, refused, needs, search.machine))
-    advice = msgspec.structs.replace(advice, near_misses=misses)
+    advice = replace(advice, near_misses=misses)
     if best is None or advice.chosen is None or advice.chosen.deployment is None:
         return advice
     entry, plan = best
@@ -49,15 +49,15 @@ def add_named_plans(
         ("widest", find_widest(entry, plan, search, rules)),
     ):
         if found is not None:
-            made = msgspec.structs.replace(rank(entry, found[0]), gains=found[1])
+            made = replace(rank(entry, found[0]), gains=found[1])
             named[name] = len(alternatives)
             alternatives.append(made)
     simplest = find_simplest([advice.chosen, *advice.alternatives], search)
     if simplest is not None:
         named["simplest"] = simplest
         easy = alternatives[simplest]
-        alternatives[simplest] = msgspec.structs.replace(easy, gains=("the simplest to install and run",))
-    return msgspec.structs.replace(advice, alternatives=tuple(alternatives), named=named)
+        alternatives[simplest] = replace(easy, gains=("the simplest to install and run",))
+    return replace(advice, alternatives=tuple(alternatives), named=named)
 
 
 NamedPlan = tuple[Plan, tuple[str, ...]]  # with what it gains and loses
@@ -69,7 +69,7 @@ def find_fastest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Cata
         return None
     priority = "throughput" if search.traffic.users > 1 else "latency"
     limits = FormatLimits(chosen.quantization.bits_nominal, chosen.deployment.kv_cache_type.k)
-    found = find_best_plan(entry, _with_priority(search, priority)._replace(limits=limits), rules)
+    found = find_best_plan(entry, replace(_with_priority(search, priority), limits=limits), rules)
     if isinstance(found, Rejection) or not found.starts:
         return None
     now, then = _rate(chosen, search), _rate(found, search)
@@ -94,7 +94,7 @@ def find_widest(entry: Engine, chosen: Plan, search: SearchRequest, rules: Catal
         and has_download(entry, search, f.quantization)
     ]
     for quantization in sorted(wider, key=lambda q: -q.bits_nominal):
-        found = find_best_plan(entry, search._replace(quantization=quantization.id), rules)
+        found = find_best_plan(entry, replace(search, quantization=quantization.id), rules)
         if isinstance(found, Plan) and found.starts and not found.offload:
             gains = (f"{quantization.id} instead of {chosen.quantization.id}",)
             return found, (*gains, *_losses(chosen, found))
@@ -155,8 +155,8 @@ def describe_room(needs: int | None, machine: Machine) -> str | None:
 
 
 def _with_priority(search: SearchRequest, priority: str) -> SearchRequest:
-    workload: Workload = msgspec.structs.replace(search.workload, priority=priority)
-    return search._replace(workload=workload)
+    workload: Workload = replace(search.workload, priority=priority)
+    return replace(search, workload=workload)
 
 
 def _rate(plan: Plan, search: SearchRequest) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from advisor.advice.migrate_types import MigrationsFile, NewLaunch
 from advisor.advice.translate_values import TranslatedValues, list_names
@@ -12,6 +11,7 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment
 from advisor.launch_values import LaunchValues
 from advisor.machines.types import Machine
+from advisor.record import Value
 from advisor.render import is_outside, matrix, render_command, render_files
 from advisor.render.context import make_template_context
 from advisor.render.files import IN_IMAGES
@@ -20,7 +20,7 @@ from advisor.render.reference import make_model_reference
 SHELLS = ("shell", "slurm")
 
 
-class Translation(NamedTuple):
+class Translation(Value, frozen=True):
     """The new launch, what it writes for each concept, and what is reported about each."""
 
     launch: NewLaunch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from advisor import formats
 from advisor.catalog import Catalog
@@ -11,11 +10,12 @@ from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.catalog.types import Engine, Quantization
 from advisor.launch_values import LaunchValues
 from advisor.models.types import Model
+from advisor.record import Value
 
 _REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
 
 
-class OldModel(NamedTuple):
+class OldModel(Value, frozen=True):
     """A model with the weight format that the old launch runs."""
 
     found: ResolvedModel

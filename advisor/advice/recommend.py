@@ -112,7 +112,8 @@ def _advice(
     guide_result = ask_guide(request, found.model, guide, rules)
     search = build_search_request(request, found, guide_result, guide, rules, asked)
     order = load_ranking(rules)
-    hits, rejected, needs = search_engines(request, guide_result, search, asked, order, rules)
+    answers = search_engines(request, guide_result, search, asked, order, rules)
+    hits, rejected, needs = answers.hits, answers.rejected, answers.needs
     hits.sort(key=lambda h: sum(h[0].values()))
     offered = [
         _ranked(e, f, guide_result, search, rules, i, points, request.every_command or i == 0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
@@ -23,9 +21,10 @@ from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.traffic import expect_users, read_traffic
+from advisor.record import Value
 
 
-class ChoiceLimits(NamedTuple):
+class ChoiceLimits(Value, frozen=True):
     """What a model must be that is chosen for the user."""
 
     licence: str | None = None  # permissive, commercial
@@ -38,7 +37,7 @@ class ChoiceLimits(NamedTuple):
         return self != ChoiceLimits()
 
 
-class RecommendRequest(NamedTuple):
+class RecommendRequest(Value, frozen=True):
     """What `recommend` is asked."""
 
     machine: Machine
@@ -59,7 +58,7 @@ def set_os(machine: Machine, system: Os) -> Machine:
     here = "windows" if machine.wsl and system == "windows" else machine.os
     if here not in (None, system):
         raise BadInput(f"--os {system} contradicts the machine, which is {machine.os}")
-    return machine if machine.os else msgspec.structs.replace(machine, os=system)
+    return machine if machine.os else replace(machine, os=system)
 
 
 DEVICE_KINDS = ("gpu", "cpu", "npu")
@@ -80,11 +79,11 @@ def with_wanted_device(request: RecommendRequest) -> RecommendRequest:
         raise BadInput('--workload accelerator=npu: no NPU of this machine is known; add it to --on (", Intel NPU")')
     if wanted == "gpu":
         return request
-    hidden = tuple(msgspec.structs.replace(d, visible=False) for d in machine.devices)
-    return request._replace(machine=msgspec.structs.replace(machine, devices=hidden))
+    hidden = tuple(replace(d, visible=False) for d in machine.devices)
+    return replace(request, machine=replace(machine, devices=hidden))
 
 
-class GuideResult(NamedTuple):
+class GuideResult(Value, frozen=True):
     decision: Decision
     facts: dict[str, FactValue]
 
@@ -112,7 +111,7 @@ def ask_guide(request: RecommendRequest, model: Model | None, guide: Guide, rule
         ram = request.machine.memory.usable_bytes
         if ram is not None and len(known) == len(totals):
             more["model.ram_enough"] = four_bit - room < 0.9 * ram
-    workload = msgspec.structs.replace(request.workload, concurrency=expect_users(request.workload, rules))
+    workload = replace(request.workload, concurrency=expect_users(request.workload, rules))
     seen = compute_facts(request.machine, model, workload, rules.accelerators(), rules.engines(), **more)
     return GuideResult(evaluate_guide(guide, seen), seen)
 
@@ -130,13 +129,13 @@ def with_checkpoint_kind(request: RecommendRequest, found: ResolvedModel) -> Rec
         kind = "gguf" if found.quantization is not None else "hf_safetensors"
     if kind is None or request.workload.checkpoint_format is not None:
         return request
-    return request._replace(workload=msgspec.structs.replace(request.workload, checkpoint_format=kind))
+    return replace(request, workload=replace(request.workload, checkpoint_format=kind))
 
 
 def with_whole_context(request: RecommendRequest, model: Model) -> RecommendRequest:
     """The request with the model's own longest context where that was asked for. Raises BadInput if it is unknown."""
     context = whole_context(request.workload.context, model.max_context)
-    return request._replace(workload=msgspec.structs.replace(request.workload, context=context))
+    return replace(request, workload=replace(request.workload, context=context))
 
 
 def build_search_request(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
@@ -26,14 +26,14 @@ def recommend_side_by_side(request: RecommendRequest, rules: Catalog, recommend:
     chosen = [a.chosen for a in alone if a.chosen is not None]
     machines = share_machine(request.machine, [_need(c, request, rules) for c in chosen])
     shared = [
-        _ask(request._replace(machine=m, port_offset=i, whole=request.machine), name, rules, recommend)
+        _ask(replace(request, machine=m, port_offset=i, whole=request.machine), name, rules, recommend)
         for i, (m, name) in enumerate(zip(machines, names, strict=True))
     ]
     for advice, name in zip(shared, names, strict=True):
         if advice.chosen is None:
             others = ", ".join(n for n in names if n != name)
             note = f"{name} finds no room next to {others}; alone it does"
-            return msgspec.structs.replace(advice, warnings=(note, *advice.warnings))
+            return replace(advice, warnings=(note, *advice.warnings))
     first = shared[0]
     assert first.chosen is not None
     also = tuple(a.chosen for a in shared[1:] if a.chosen is not None)
@@ -42,16 +42,16 @@ def recommend_side_by_side(request: RecommendRequest, rules: Catalog, recommend:
         "the models stay loaded side by side: each has its own share of the card, and all shares together are less "
         f"than it; about {format_gib(taken, 1)} are the others'"
     )
-    return msgspec.structs.replace(
+    return replace(
         first,
         machine=request.machine,
-        chosen=msgspec.structs.replace(first.chosen, also=also),
+        chosen=replace(first.chosen, also=also),
         warnings=(note, *first.warnings),
     )
 
 
 def _ask(request: RecommendRequest, name: str, rules: Catalog, recommend: Recommend) -> Advice:
-    return recommend(request._replace(model=name, others=(), quantization=request.quantization), rules)
+    return recommend(replace(request, model=name, others=(), quantization=request.quantization), rules)
 
 
 def _need(ranked: RankedDeployment, request: RecommendRequest, rules: Catalog) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from advisor.advice.types import StoredCopy
 from advisor.catalog import Catalog
 from advisor.catalog.model_spellings import find_named_model
 from advisor.errors import UnknownName
 from advisor.machines.types import Machine
+from advisor.record import Value
 from advisor.units import format_bytes
 
 STORE_NAMES = {
@@ -19,7 +18,7 @@ STORE_NAMES = {
 }
 
 
-class StoredModels(NamedTuple):
+class StoredModels(Value, frozen=True):
     """Copies by model id and weight format (None: the format is not told)."""
 
     copies: dict[str, tuple[StoredCopy, ...]]

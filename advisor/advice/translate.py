@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -26,6 +25,7 @@ from advisor.estimation import estimate
 from advisor.launch_values import LaunchValues
 from advisor.machines.types import Machine
 from advisor.models.types import Model
+from advisor.record import Value
 from advisor.render import matrix
 from advisor.render.reference import make_model_reference
 
@@ -34,7 +34,7 @@ USUAL = 8192  # tokens of one request: a format with room for so many is taken b
 SHORTEST = 2048
 
 
-class MigrationRequest(NamedTuple):
+class MigrationRequest(Value, frozen=True):
     """What the user says next to the launch."""
 
     model: str | None = None
@@ -46,7 +46,7 @@ class MigrationRequest(NamedTuple):
     target: str | None = None  # kind of launch file
 
 
-class _Parts(NamedTuple):
+class _Parts(Value, frozen=True):
     """What a deployment of the new engine is made of."""
 
     launch: LaunchValues

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from advisor.advice.migrate_types import MigrationsFile, SettingConcept
 from advisor.catalog import Catalog
@@ -14,9 +13,10 @@ from advisor.engines.flag_tables import FlagEntry, FlagTable, load_flag_table
 from advisor.engines.flags import find_concept
 from advisor.engines.versions import pick_version
 from advisor.launch_values import LaunchValues
+from advisor.record import Value
 
 
-class TranslatedValues(NamedTuple):
+class TranslatedValues(Value, frozen=True):
     """What a launch sets, for another engine."""
 
     settings: dict[str, Setting]  # under the new engine's own names
@@ -30,7 +30,7 @@ class TranslatedValues(NamedTuple):
     least_length: int | None = None  # what the old engine takes unasked on the smallest device
 
 
-class _Way(NamedTuple):
+class _Way(Value, frozen=True):
     """From which engine to which."""
 
     source: Engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.agents import short_answers as short
 from advisor.agents.details import read_details
@@ -13,6 +13,7 @@ from advisor.catalog import Catalog
 from advisor.errors import AdvisorError, UnknownName
 from advisor.operations.table import OPERATIONS
 from advisor.operations.types import Operation, OperationContext, read_arguments
+from advisor.record import Value
 
 READER = "details"  # whose answers are whole pieces, and are not shortened
 # operation -> what is kept of its answer at first sight
@@ -26,7 +27,7 @@ SHORTENERS: dict[str, Callable[[Json], Json]] = {
 }
 
 
-class Session(NamedTuple):
+class Session(Value, frozen=True):
     """What the calls of one client share."""
 
     rules: Catalog

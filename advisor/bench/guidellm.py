@@ -18,11 +18,11 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.distribution import install_command
 from advisor.errors import BadInput
-from advisor.record import Record
+from advisor.record import Record, Value
 
 GRACE = 120  # seconds beyond its own limit until it is stopped
 # torch's CPU build is enough, and is taken from its own index alone: a second index next to the usual one could put
@@ -68,7 +68,7 @@ class LoadTestResult(Record, frozen=True, kw_only=True):
     requests_per_second: float
 
 
-class LoadTest(NamedTuple):
+class LoadTest(Value, frozen=True):
     """The load."""
 
     url: str

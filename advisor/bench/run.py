@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from advisor.bench import endpoint, guidellm
 from advisor.bench.endpoint import Endpoint
@@ -15,7 +16,7 @@ from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, resolve_request
 from advisor.machines.types import Machine
-from advisor.record import Record
+from advisor.record import Record, Value
 from advisor.speed import evidence
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.load import RequestLoad
@@ -26,7 +27,7 @@ FAILED = 0.05  # share of failed requests above which a run is no calibration
 SAMPLE = " ".join(guidellm.WORDS)
 
 
-class BenchRequest(NamedTuple):
+class BenchRequest(Value, frozen=True):
     """What is asked for. None = the server says, or the usual."""
 
     url: str
@@ -100,8 +101,8 @@ def measure_server(request: BenchRequest, rules: Catalog, progress: Callable[[st
     alone = None
     if request.concurrency > 1:
         say(f"{ALONE} requests one after the other (at most {max(1, request.seconds // 2)} s)")
-        first = wanted._replace(
-            concurrency=1, requests=ALONE, seconds=max(1, request.seconds // 2), seed=wanted.seed + 1
+        first = replace(
+            wanted, concurrency=1, requests=ALONE, seconds=max(1, request.seconds // 2), seed=wanted.seed + 1
         )
         alone = guidellm.run_load_test(first, request.key)
     say(f"{wanted.requests} requests, {wanted.concurrency} at once (at most {wanted.seconds} s)")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -20,11 +19,12 @@ from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, find_machine, resolve_request
 from advisor.machines.types import Machine
+from advisor.record import Value
 
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")  # neither a path nor a secret
 
 
-class CalibrationRequest(NamedTuple):
+class CalibrationRequest(Value, frozen=True):
     """A log and what it does not say. None = the log says, or this machine."""
 
     text: str

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from advisor.calibration.python_arguments import parse_python_arguments
 from advisor.catalog.startup_log_types import SETTING, SIZE, TEXTS, UNITS, StartupLogTable
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
-from advisor.record import Record
+from advisor.record import Record, Value
 from advisor.units import GIB, MIB
 
 MOST_BYTES = 64 * 2**20  # of a log; those of a start are far below
@@ -53,7 +52,7 @@ class StartupLog(Record, frozen=True, kw_only=True):
         return host is not None and part.place is not None and re.search(host, part.place) is not None
 
 
-class _LinePatterns(NamedTuple):
+class _LinePatterns(Value, frozen=True):
     """The patterns of one engine, its own and those of the engine underneath, ready to use."""
 
     tell: re.Pattern[str]

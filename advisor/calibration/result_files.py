@@ -11,6 +11,8 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from advisor.calibration import server_figures
 from advisor.calibration.server_figures import ResultFile
 from advisor.catalog.types import Engine
@@ -39,7 +41,7 @@ def read_result_file(text: str, engines: Mapping[str, Engine]) -> ResultFile | N
 
 def _with_engine(found: ResultFile, engines: Mapping[str, Engine]) -> ResultFile:
     """The engine that the tool, or what it calls its backend, stands for."""
-    return found._replace(engine=server_figures.find_tool_engine(found.engine or found.tool, engines))
+    return replace(found, engine=server_figures.find_tool_engine(found.engine or found.tool, engines))
 
 
 def _documents(text: str) -> list[dict[str, Any]] | None:

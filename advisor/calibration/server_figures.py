@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from advisor.catalog.speed_figure_types import MetricNames
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
+from advisor.record import Value
 from advisor.speed.measured_load import MeasuredLoad
 
 MOST_RUNS = 2000  # of one file
@@ -22,7 +22,7 @@ MOST_TOKENS, MOST_SECONDS = 10**9, 1e7  # of one request; beyond it a log is dam
 PROMPT, OUTPUT = 512, 128  # tokens, where a server tells only sums over all requests
 
 
-class ResultFile(NamedTuple):
+class ResultFile(Value, frozen=True):
     """A file's loads, and what it says of the deployment. None = it does not say."""
 
     tool: str

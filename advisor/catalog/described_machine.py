@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
+
+from msgspec.structs import replace
 
 from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.types import Accelerator
@@ -12,6 +14,7 @@ from advisor.machines import device_visibility
 from advisor.machines.apple import default_working_set
 from advisor.machines.hardware_details import HardwareDetails
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
+from advisor.record import Value
 from advisor.units import GIB, format_gib
 
 GTT_SHARE = 0.45  # of RAM: 57.9 GiB was seen on a 128 GB Strix Halo with stock settings
@@ -23,7 +26,7 @@ MIG = re.compile(r"\b(\d)g\.(\d{1,3})gb(\+me)?", re.I)
 _VENDORS: tuple[Vendor, ...] = get_args(Vendor)
 
 
-class CardCount(NamedTuple):
+class CardCount(Value, frozen=True):
     """One `3x NAME` of the string."""
 
     number: int
@@ -47,7 +50,7 @@ def _apart(said: HardwareDetails, cards: list[CardCount], notes: list[str]) -> t
         return said.nodes, cards
     n, name = cards[0].number, cards[0].entry.name
     notes.append(f"{n}x {name}: each is a computer of its own, so these are {n} nodes")
-    return n, [cards[0]._replace(number=1)]
+    return n, [replace(cards[0], number=1)]
 
 
 def describe_machine(text: str, said: HardwareDetails, cards: list[CardCount]) -> Machine:

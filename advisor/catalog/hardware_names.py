@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec.structs import replace
 
 from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, takes_ram
 from advisor.catalog.hardware_words import cut_into_pieces, is_idle, spell_out, split_counts
@@ -22,6 +24,7 @@ from advisor.machines import phrases
 from advisor.machines.hardware_details import HardwareDetails
 from advisor.machines.types import Machine
 from advisor.near import near_matches, simplify_name
+from advisor.record import Value
 from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
@@ -41,7 +44,7 @@ class HardwareCatalogue(Protocol):
         """Whole machines by simplified name."""
 
 
-class _Reading(NamedTuple):
+class _Reading(Value, frozen=True):
     """What was read so far. `sizes`: (cards before it, bytes) of bare sizes; `lines`: products without a chip."""
 
     said: HardwareDetails
@@ -52,7 +55,7 @@ class _Reading(NamedTuple):
     machines: Mapping[str, NamedMachine]
 
 
-class _Named(NamedTuple):
+class _Named(Value, frozen=True):
     """A part that is a number of cards."""
 
     number: int
@@ -258,7 +261,7 @@ def _per_node(reading: _Reading) -> list[CardCount]:
         return reading.cards
     if any(c.number % nodes for c in reading.cards):
         raise BadInput(f"{sum(c.number for c in reading.cards)} cards cannot be spread evenly over {nodes} nodes")
-    return [c._replace(number=c.number // nodes) for c in reading.cards]
+    return [replace(c, number=c.number // nodes) for c in reading.cards]
 
 
 def _hold_against_vram(text: str, reading: _Reading) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from advisor.catalog.compiled_rules import ModelRow
 from advisor.catalog.documents import decode_document
@@ -18,7 +19,7 @@ from advisor.catalog.store import Catalog
 from advisor.meanings import Pattern, QuantizationName
 from advisor.memo import memoize_by_identity
 from advisor.near import simplify_name
-from advisor.record import Record
+from advisor.record import Record, Value
 
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
@@ -47,7 +48,7 @@ class ModelNamesFile(Record, frozen=True, kw_only=True):
     idle_words: tuple[str, ...] = ()
 
 
-class NamedModel(NamedTuple):
+class NamedModel(Value, frozen=True):
     """What a name stands for in the catalogue."""
 
     name: str  # name to resolve
@@ -90,7 +91,7 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
         if m:
             found = find_named_model(bare[: m.start()], rules)
             said = f"{name} is taken as {found.name} in {m['q']}" if found else None
-            return found._replace(quantization=found.quantization or m["q"], assumed=said) if found else None
+            return replace(found, quantization=found.quantization or m["q"], assumed=said) if found else None
         bare = re.sub(r"\s+(?=[A-Za-z0-9_]+$)", "-", bare) if _GGUF.search(re.sub(r"\s+", "-", bare)) else bare
     m = re.match(r"^(.*):([A-Za-z0-9_.-]+)$", bare)
     if m and "/" in m[1] and not bare.startswith("hf.co"):
@@ -115,7 +116,7 @@ def find_named_model(name: str, rules: Catalog) -> NamedModel | None:
         + (f" in {found.quantization}" if found.quantization else "")
         + ", by its name"
     )
-    return found._replace(assumed=said)
+    return replace(found, assumed=said)
 
 
 def is_in_catalogue(name: str, rules: Catalog) -> bool:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from advisor.catalog.types import Accelerator
 from advisor.errors import AdvisorError
+from advisor.record import Value
 from advisor.units import GIB
 
 # Words that never tell two cards apart.
@@ -36,7 +38,7 @@ _SPELLINGS = (
 )
 
 
-class NameWords(NamedTuple):
+class NameWords(Value, frozen=True):
     """A name taken apart: its words and the sizes in GB it mentions. `outer` leaves out what stood in brackets."""
 
     text: str
@@ -72,7 +74,7 @@ def choose_accelerator(
     for words, sizes in ((asked.words, asked.sizes), (asked.outer, asked.outer_sizes)):
         found = {a.id: gap for a in known.values() if (gap := _extra(words, a)) is not None}
         if found:
-            entry, note = _narrow(asked._replace(words=words, sizes=sizes), found, known, mig)
+            entry, note = _narrow(replace(asked, words=words, sizes=sizes), found, known, mig)
             if words != asked.words:
                 note = "; ".join(n for n in (note, f"{asked.text.strip()}: what stands in brackets was not used") if n)
             return entry, note
@@ -102,7 +104,7 @@ def _narrow(
         sizes = frozenset((plain[0].memory_bytes / GIB,))
     if len(plain) == 1:
         return plain[0], None
-    best = _most_said(asked._replace(sizes=sizes), plain)
+    best = _most_said(replace(asked, sizes=sizes), plain)
     if best is None:
         listed = ", ".join(_label(a) for a in plain[:8])
         raise AdvisorError(

@@ -6,21 +6,22 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.local_models import are_local_models_refused
 from advisor.catalog.store import Catalog
 from advisor.errors import AmbiguousName, BadFile, BadInput, UnknownName
 from advisor.models.types import Model
 from advisor.near import simplify_name
+from advisor.record import Value
 
 if TYPE_CHECKING:
     from advisor.catalog.model_spellings import NamedModel
 
 
-class ResolvedModel(NamedTuple):
+class ResolvedModel(Value, frozen=True):
     """A model, the local path of its weights, and the weight format that the files (or the name) themselves state."""
 
     model: Model
@@ -88,7 +89,7 @@ def _from_stores(name: str, rules: Catalog) -> ResolvedModel | None:
         return None
     found = _from_directory(folder, rules)
     note = f"{name} was read from Hugging Face's cache on this machine"
-    return found._replace(model=msgspec.structs.replace(found.model, id=name), note=note)
+    return replace(found, model=replace(found.model, id=name), note=note)
 
 
 def _by_spelling(bare: str, name: str, rules: Catalog) -> ResolvedModel | None:
@@ -130,9 +131,9 @@ def _copy_of(name: str, named: NamedModel, rules: Catalog) -> ResolvedModel | No
     if note and format:
         note += f" in {format.id}"
     if repository and gguf:
-        model = msgspec.structs.replace(model, gguf_repos=(repository, *model.gguf_repos))
+        model = replace(model, gguf_repos=(repository, *model.gguf_repos))
     elif repository and format is not None and format.family != "none":
-        model = msgspec.structs.replace(model, quantized_repos={**model.quantized_repos, format.id: repository})
+        model = replace(model, quantized_repos={**model.quantized_repos, format.id: repository})
     elif repository:
         model = _under_name(model, repository)
     kind = "gguf" if gguf else "hf_safetensors" if format is not None and format.format == "safetensors" else None
@@ -145,10 +146,10 @@ def _under_name(model: Model, repository: str) -> Model:
     if repository.lower() == model.id.lower():
         return model
     blocks = {repository: model.weight_blocks[model.id]} if model.id in model.weight_blocks else {}
-    named = msgspec.structs.replace(model, id=repository, weight_blocks={**model.weight_blocks, **blocks})
+    named = replace(model, id=repository, weight_blocks={**model.weight_blocks, **blocks})
     if simplify_name(repository.rpartition("/")[2]) == simplify_name(model.id.rpartition("/")[2]):
         return named
-    return msgspec.structs.replace(named, gguf_repos=(), quantized_repos={}, downloads=(), published={})
+    return replace(named, gguf_repos=(), quantized_repos={}, downloads=(), published={})
 
 
 def _refuse(name: str, unknown: UnknownName, rules: Catalog) -> NoReturn:
@@ -222,8 +223,8 @@ def _named(found: ResolvedModel, path: Path) -> ResolvedModel:
     note = f"{found.note}; {said}" if found.note else said
     sides = tuple(found.model.weight_blocks.values())
     blocks = {come.repository: sides[0]} if sides else {}
-    model = msgspec.structs.replace(found.model, id=come.repository, weight_blocks=blocks)
-    return found._replace(model=model, note=note)
+    model = replace(found.model, id=come.repository, weight_blocks=blocks)
+    return replace(found, model=model, note=note)
 
 
 def _from_gguf(path: Path, rules: Catalog, note: str | None = None) -> ResolvedModel:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.models.types import Model
+from advisor.record import Value
 
 TYPES: dict[str, type] = {
     "accelerators": Accelerator,
@@ -28,7 +29,7 @@ _LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
 )
 
 
-class TableEntry(NamedTuple):
+class TableEntry(Value, frozen=True):
     """One entry of a table as it stands in a file: `at` is its path inside the document."""
 
     table: str

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -27,7 +27,7 @@ from advisor.checks.rules.evaluate import Rulebook
 from advisor.decoding import decode_json
 from advisor.files import read_cache
 from advisor.memo import memoize_by_identity
-from advisor.record import Record
+from advisor.record import Record, Value
 from advisor.safe_text import mask_secrets
 from advisor.tree import leads_out
 
@@ -101,7 +101,7 @@ class ResultCache:
         if key is None:
             return
         try:
-            data = msgspec.json.encode(_CachedResult(**file_result._asdict()))
+            data = msgspec.json.encode(_CachedResult(**msgspec.structs.asdict(file_result)))
         except UnicodeEncodeError:  # a file name that is no text
             return
         text = data.decode()
@@ -133,7 +133,7 @@ def _salt(rules: Catalog, options: CheckOptions) -> bytes:
 
     here = Path(__file__).parent
     code = [f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in sorted(here.rglob("*.py"))]
-    said = repr(sorted(options._asdict().items()))
+    said = repr(sorted(msgspec.structs.asdict(options).items()))
     return hashlib.blake2b("\n".join([make_stamp(rules.roots), *code, said]).encode(), digest_size=32).digest()
 
 
@@ -192,7 +192,7 @@ def _fresh(
         yield n, check_file(f, knowledge, book, options, machines, stdin)
 
 
-class _Worker(NamedTuple):
+class _Worker(Value, frozen=True):
     """What a worker process keeps from chunk to chunk."""
 
     know: Knowledge

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.checks.findings import CONFIGURATION, Finding
 from advisor.errors import BadFile, BadInput
 from advisor.files import decode_text, read_text
 from advisor.near import near_matches
+from advisor.record import Value
 from advisor.tree import describe_link, leads_out
 
 KEYS = {"on": str, "select": list, "ignore": list}
@@ -24,7 +25,7 @@ MOST = 2**20  # bytes
 PATIENCE = 30  # seconds that Git gets
 
 
-class Configuration(NamedTuple):
+class Configuration(Value, frozen=True):
     """The settings, and the file that has them."""
 
     settings: dict[str, Any]

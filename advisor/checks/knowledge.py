@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,16 +16,17 @@ from advisor.engines.flag_tables import FlagTable, load_flag_table
 from advisor.engines.routers import Router, load_routers, make_flag_table
 from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
 from advisor.memo import memoize_by_identity
+from advisor.record import Value
 
 
-class KnownProgram(NamedTuple):
+class KnownProgram(Value, frozen=True):
     """A program or module, and the engine that it starts."""
 
     engine: str
     how: EngineProgram
 
 
-class KnownImage(NamedTuple):
+class KnownImage(Value, frozen=True):
     """A container image of an engine, or one that carries its name."""
 
     engine: str
@@ -108,14 +108,14 @@ class MinimumVersions(msgspec.Struct, frozen=True):
     versions: dict[ModelIdLower, Version]
 
 
-class Spelling(NamedTuple):
+class Spelling(Value, frozen=True):
     """A flag as it may be written: its canonical name, and whether this spelling switches it off."""
 
     name: str
     off: bool
 
 
-class FlagLookup(NamedTuple):
+class FlagLookup(Value, frozen=True):
     """The flags of one engine, ready to look up. Keys are spellings with their dashes."""
 
     table: FlagTable

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -21,6 +21,7 @@ from advisor.errors import BadFile, BadInput
 from advisor.files import read_bytes, read_text, read_yaml, replace_file, write_report
 from advisor.models.plain_fields import list_plain_fields
 from advisor.models.types import Model
+from advisor.record import Value
 from advisor.tree import describe_link, leads_out
 
 NAME = "advise.lock"
@@ -64,7 +65,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-class LockOverlay(NamedTuple):
+class LockOverlay(Value, frozen=True):
     """The rules folder that a lock file makes (None: it pins nothing), and the models it may not replace."""
 
     folder: Path | None

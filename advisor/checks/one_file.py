@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.catalog import Catalog
 from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, RuleSkip
@@ -19,10 +19,11 @@ from advisor.checks.read.located_text import MAX_BYTES, Text, lines_of
 from advisor.checks.read.references import reads_others
 from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
+from advisor.record import Value
 from advisor.tree import describe_link, leads_out
 
 
-class CheckOptions(NamedTuple):
+class CheckOptions(Value, frozen=True):
     """How a check is asked for."""
 
     on: str | None = None
@@ -41,7 +42,7 @@ class CheckOptions(NamedTuple):
     named: frozenset[str] = frozenset()  # files that were named one by one, not found in a folder
 
 
-class FileResult(NamedTuple):
+class FileResult(Value, frozen=True):
     """What one file came to."""
 
     verdicts: tuple[CheckedDeployment, ...] = ()

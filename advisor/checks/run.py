@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog, catalog
 from advisor.checks import batch
@@ -91,7 +91,7 @@ def check_paths(
 ) -> CheckReport:
     """Check deployment files. Raises BadInput for an option that cannot be used."""
     listed = [paths] if isinstance(paths, (str, Path)) else list(paths)
-    asked = (options or CheckOptions())._replace(named=frozenset(str(x) for x in listed))
+    asked = replace(options or CheckOptions(), named=frozenset(str(x) for x in listed))
     return check_files(list(find_files(listed)), asked, rules or catalog())
 
 
@@ -127,7 +127,7 @@ def find_errors(source: str, name: str, on: str | None, rules: Catalog) -> list[
 
 def add_findings(report: CheckReport, more: Sequence[Finding]) -> CheckReport:
     """The report with findings that no deployment has: on the lock file, on the configuration."""
-    return msgspec.structs.replace(report, findings=(*more, *report.findings)) if more else report
+    return replace(report, findings=(*more, *report.findings)) if more else report
 
 
 def collect_report(results: Sequence[FileResult], rules: int, options: CheckOptions, files: int) -> CheckReport:

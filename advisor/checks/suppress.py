@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.checks.findings import Finding
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.located_text import lines_of
+from advisor.record import Value
 
 _COMMENT = re.compile(r"(?:#|//|;)\s*advise:\s*(ignore|file-ignore)\s*\[([^\]]*)\]\s*(.*)$")
 
 
-class Suppression(NamedTuple):
+class Suppression(Value, frozen=True):
     """One comment that suppresses rules."""
 
     line: int

@@ -155,8 +155,9 @@ def load_rules() -> Any:
 
     said = options.list_rule_roots()
     rules = catalog(said)
-    pinned, refused = build_lock_overlay(Path(), rules)
-    return (rules if pinned is None else catalog([*(said or rule_roots()), pinned])), refused
+    overlay = build_lock_overlay(Path(), rules)
+    pinned = overlay.folder
+    return (rules if pinned is None else catalog([*(said or rule_roots()), pinned])), overlay.refused
 
 
 def read_config(given: dict[str, Any]) -> Any:

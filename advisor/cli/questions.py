@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import click
 
 from advisor.errors import AdvisorError
+from advisor.record import Value
 
 Check = Callable[[str], None]  # raises AdvisorError for an answer that cannot be used
 
@@ -26,7 +26,7 @@ USES = {
 }
 
 
-class AdviceQuestion(NamedTuple):
+class AdviceQuestion(Value, frozen=True):
     """One question. Enter takes `found`; `option` is left out of the command then."""
 
     text: str

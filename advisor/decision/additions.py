@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
 
 from advisor.decision.conditions import FactValues
 from advisor.decision.evaluate import evaluate_tree
 from advisor.decision.fields import Scalar, fill_value
 from advisor.decision.types import Guide, TraceStep
+from advisor.record import Value
 
 
-class Additions(NamedTuple):
+class Additions(Value, frozen=True):
     """Settings in the engine's own words, why, and the steps that were looked at."""
 
     settings: dict[str, Scalar]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from advisor.decision.conditions import FactValues, check_tests, describe_condition, evaluate_condition, list_tests
 from advisor.decision.fields import FIELDS, Field, fill_value, find_value_problem
@@ -11,9 +11,10 @@ from advisor.decision.guides import find_tree
 from advisor.decision.types import Decision, Guide, Order, Reason, TraceStep, Tree, TreeNode
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
+from advisor.record import Value
 
 
-class TreeAnswer(NamedTuple):
+class TreeAnswer(Value, frozen=True):
     """The leaves of one tree that were taken, refinements applied, and what was looked at."""
 
     leaves: tuple[TreeNode, ...]
@@ -93,7 +94,7 @@ def _filled(notes: Sequence[str], facts: FactValues) -> tuple[str, ...]:
     return tuple(str(x) for n in notes if (x := fill_value(n, facts)) is not None)
 
 
-class EngineHints(NamedTuple):
+class EngineHints(Value, frozen=True):
     """What a guide says about one engine under consideration."""
 
     quantizations: tuple[str, ...]  # best first
@@ -145,7 +146,7 @@ def walk_nodes(nodes: Sequence[TreeNode]) -> Iterator[TreeNode]:
         yield from walk_nodes(node.refine)
 
 
-class _Evaluation(NamedTuple):
+class _Evaluation(Value, frozen=True):
     """What conditions are asked of, and where the steps go."""
 
     facts: FactValues

@@ -6,7 +6,6 @@ A support level of `unknown` or `partial` never refuses an engine; it becomes a 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
 
 from advisor.catalog.types import Engine, Quantization, Support
 from advisor.decision.fields import Scalar
@@ -16,6 +15,7 @@ from advisor.decision.needed_features import list_needed_features
 from advisor.decision.types import Reason
 from advisor.deployment import Workload
 from advisor.models.types import Model
+from advisor.record import Value
 
 FactValues = Mapping[str, Scalar | None]
 _LANES = {
@@ -66,7 +66,7 @@ def hardware_support(engine: Engine, vendor: str) -> Support | None:
     return next((engine.hardware[k] for k in _LANES.get(vendor, ()) if k in engine.hardware), None)
 
 
-class EngineJudgement(NamedTuple):
+class EngineJudgement(Value, frozen=True):
     """Why an engine is refused (empty: it is not), and what to warn about."""
 
     reasons: tuple[Reason, ...]

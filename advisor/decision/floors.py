@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import NamedTuple
 
 from advisor.catalog.types import Engine, Floor
 from advisor.decision.fields import Scalar, parse_version
 from advisor.decision.generations import vendor_of_generation
+from advisor.record import Value
 
 FactValues = Mapping[str, Scalar | None]
 
 
-class FloorFinding(NamedTuple):
+class FloorFinding(Value, frozen=True):
     """A floor that is missed (`hard`) or that deserves a warning."""
 
     hard: bool

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, get_args
 
 from advisor.decision.conditions import GuideFault, Path, Report, describe_condition, parse_condition, suggest_names
 from advisor.decision.fields import FIELDS, Field, Scalar, find_fields
 from advisor.decision.types import Condition, LeafVerdict, Order, Role, TreeNode, VerdictWord
+from advisor.record import Value
 
 REASON_CODES = (
     *("archived", "os_unsupported", "compute_capability_below_floor", "gfx_not_listed", "vendor_not_supported"),
@@ -22,7 +23,7 @@ _KEYS = (
 )
 
 
-class NodeContext(NamedTuple):
+class NodeContext(Value, frozen=True):
     """What the nodes of one guide may refer to."""
 
     kind: Literal["advice", "source"]

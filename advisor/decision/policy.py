@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -14,6 +14,7 @@ from advisor.decision.fields import FIELDS
 from advisor.decision.types import Condition, Reason
 from advisor.decoding import convert
 from advisor.errors import BadFile
+from advisor.record import Value
 
 
 class _PolicyEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"condition": "if"}):
@@ -32,7 +33,7 @@ class PolicyFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     pin: list[_PolicyEntry] = []
 
 
-class PolicyRule(NamedTuple):
+class PolicyRule(Value, frozen=True):
     """One entry that is ready to be asked."""
 
     engine: str
@@ -41,7 +42,7 @@ class PolicyRule(NamedTuple):
     version: str | None
 
 
-class Policy(NamedTuple):
+class Policy(Value, frozen=True):
     """Everything that the overlays say."""
 
     forbid: tuple[PolicyRule, ...] = ()

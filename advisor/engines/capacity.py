@@ -7,7 +7,6 @@ The rows of the estimate say what is left for it, so that one more than these is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
@@ -17,11 +16,12 @@ from advisor.engines.flags import find_concept
 from advisor.engines.llama_cpp_constants import read_constants
 from advisor.engines.llama_cpp_settings import resolve_llama_settings
 from advisor.engines.pool_sizes import plan_caches
+from advisor.record import Value
 
 MANY = 10**6  # requests; what keeps nothing between tokens holds any number
 
 
-class RequestTokens(NamedTuple):
+class RequestTokens(Value, frozen=True):
     """Tokens of a request."""
 
     length: int

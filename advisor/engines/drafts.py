@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from advisor.catalog.types import DraftSettings, Engine
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.base import get_setting
+from advisor.record import Value
 
 _NO_MODEL = ("", "ngram", "[ngram]")  # values that name a method without weights
 
@@ -48,7 +47,7 @@ def _config(settings: dict[str, Setting], where: DraftSettings) -> dict[str, obj
     return config if isinstance(config, dict) else {}
 
 
-class LlamaDraft(NamedTuple):
+class LlamaDraft(Value, frozen=True):
     """llama-server's spellings of settings that the draft's context may have of its own."""
 
     type_k: tuple[str, ...] = ("spec-draft-type-k", "cache-type-k-draft", "ctkd")

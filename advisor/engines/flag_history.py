@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from advisor.engines.versions import version_key
 from advisor.errors import BadInput
 from advisor.meanings import EngineId, Version
 from advisor.memo import MemoRecord, memoize_by_identity
-from advisor.record import Record
+from advisor.record import Record, Value
 
 FOLDER = "flag-history/"
 Spans = dict[str, tuple[str, ...]]  # `FIRST..LAST FIRST..` -> names; both ends are releases that were read
@@ -37,7 +36,7 @@ class FlagHistory(MemoRecord, frozen=True, kw_only=True):
     values: dict[str, ValueHistory] = {}  # flag, or `flag.key` of a flag that takes JSON
 
 
-class Presence(NamedTuple):
+class Presence(Value, frozen=True):
     """Whether one release has a name, and the releases read that surround it. `has` is None where those disagree, or
     where the release is older than all that were read."""
 

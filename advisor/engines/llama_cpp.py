@@ -43,7 +43,8 @@ def memory(
     """
     constants = read_constants(entry)
     asked = resolve_llama_settings(deployment, constants.usual)
-    settings, plan = place(deployment, asked, constants)
+    placement = place(deployment, asked, constants)
+    settings, plan = placement.settings, placement.plan
     devices = fitting.used_devices(deployment)
     rows = [_device_row(plan, i, x, constants, deployment.correction) for i, x in enumerate(devices)]
     host = _host_row(deployment, plan, constants.host_overhead_mib, settings.mapped)

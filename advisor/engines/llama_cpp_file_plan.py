@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from itertools import accumulate
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -23,12 +22,12 @@ from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.placement import HOST, find_stretches, layer_devices
 from advisor.models.types import Model, NoMixer
-from advisor.record import Record
+from advisor.record import Record, Value
 
 KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
 
 
-class FileQuestion(NamedTuple):
+class FileQuestion(Value, frozen=True):
     """All that a plan depends on besides the model and its weights."""
 
     settings: LlamaSettings
@@ -57,8 +56,8 @@ class FilePlan(Record, frozen=True, kw_only=True):
 
 def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> FilePlan:
     """What a file of these tensors takes where. Raises BadInput for settings that cannot be."""
-    settings, devices, shares, cuda, all_logits, only, with_scratch = question
-    shares = settings.tensor_split[:devices] or shares
+    settings, devices, cuda, only = question.settings, question.devices, question.cuda, question.only
+    shares = settings.tensor_split[:devices] or question.shares
     layers = cache_layers(model)
     if not layers:
         raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be determined")
@@ -78,10 +77,10 @@ def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQue
     basis: Basis = "modelled"
     compute: dict[int, int] = {}
     gives_logits = has_output_matrix(model)
-    if with_scratch:
+    if question.scratch:
         borrowed = list_borrowed(weights, where, settings) if devices else ()
         compute, basis = plan_scratch(model, where, cells, settings, rows.window, devices, borrowed, only)
-        if all_logits and gives_logits:
+        if question.all_logits and gives_logits:
             compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
     notes = [weights.note] if weights.note else []
     if rows.indexed:
@@ -121,7 +120,7 @@ def count_logits(model: Model, settings: LlamaSettings) -> int:
     return 4 * min(settings.ubatch, settings.ctx_size) * (model.layout.vocab_size + model.layout.hidden_size)
 
 
-class _CacheRows(NamedTuple):
+class _CacheRows(Value, frozen=True):
     """What the plan asks of a model's caches, layer by layer; rows are (keys, values) in elements."""
 
     attends: bool

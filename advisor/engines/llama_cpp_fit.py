@@ -8,9 +8,9 @@ experts all of them with their experts in host memory, and then experts are brou
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from advisor.deployment import Deployment
 from advisor.engines import fitting
@@ -25,6 +25,7 @@ from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.layers import cache_layers
 from advisor.memory.placement import HOST
 from advisor.models.types import Model
+from advisor.record import Value
 from advisor.units import MIB
 
 SLACK = 256 * MIB  # that one more layer does not change the scratch by
@@ -38,7 +39,7 @@ EXPERTS, ALL, ALL_BUT_UP, DOWN = (
 )
 
 
-class DeviceShare(NamedTuple):
+class DeviceShare(Value, frozen=True):
     """Layers of one device (the output is one). `parts`: the last of them that lie there without their experts."""
 
     layers: int = 0
@@ -54,14 +55,14 @@ Shared = Callable[[Shares], list[int]]  # bytes that a share of the layers takes
 HasRoom = Callable[[Shares, int], bool]  # whether a device has room, and more, for its share of the layers
 
 
-class Placement(NamedTuple):
+class Placement(Value, frozen=True):
     """Settings that leave nothing of the placement open, and what is then allocated where."""
 
     settings: LlamaSettings
     plan: AllocationPlan
 
 
-class Gauge(NamedTuple):
+class Gauge(Value, frozen=True):
     """Ways to tell what bytes settings take of each device."""
 
     all: Callable[[LlamaSettings], list[int]]
@@ -135,7 +136,7 @@ def _fit_mix(
     """`_fit` where a mix of the model is all that is loaded: cards of one size share it."""
 
     def plan(tried: LlamaSettings, only: int | None, scratch: bool) -> FilePlan:
-        return plan_mix(model, mix, question._replace(settings=tried, only=only, scratch=scratch))
+        return plan_mix(model, mix, replace(question, settings=tried, only=only, scratch=scratch))
 
     first = plan(question.settings, None, True)
     return _fit(model, question.settings, first, usual, rooms, placed, make_gauge(plan, first, len(rooms)))
@@ -281,8 +282,8 @@ def _move(shares: Shares, at: int, start: int, count: int) -> Shares:
     made = list(shares)
     for i in range(start, len(made)):
         n = min(count, made[i].parts)
-        made[i] = made[i]._replace(layers=made[i].layers - n, parts=made[i].parts - n)
-        made[at] = made[at]._replace(layers=made[at].layers + n)
+        made[i] = replace(made[i], layers=made[i].layers - n, parts=made[i].parts - n)
+        made[at] = replace(made[at], layers=made[at].layers + n)
         count -= n
     return tuple(made)
 
@@ -295,7 +296,7 @@ def _bring_part(shares: Shares, at: int, start: int, has_room: HasRoom) -> tuple
     for wider in ((ALL_BUT_UP, DOWN), (ALL,)):
         fitted = None
         for first in wider:
-            share = moved[at]._replace(parts=moved[at].parts + 1, first=first, place=place)
+            share = replace(moved[at], parts=moved[at].parts + 1, first=first, place=place)
             tried = (*moved[:at], share, *moved[at + 1 :])
             if not all(has_room(tried, i) for i in (at, at + 1) if i < len(shares)):
                 break

@@ -7,13 +7,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from re import _parser as sre_parse  # type: ignore[attr-defined]  # no other library tells what a pattern repeats
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_weights import GgufWeights, TensorWeight
 from advisor.memory.placement import HOST
-from advisor.record import Record
+from advisor.record import Record, Value
 
 LONGEST, MOST_PATTERNS = 4000, 256  # characters of a pattern, patterns
 NAME = 60  # characters of a tensor's name: matching costs up to NAME ** (open-ended repeats)
@@ -23,7 +23,7 @@ _REPEATS = (sre_parse.MAX_REPEAT, sre_parse.MIN_REPEAT, sre_parse.POSSESSIVE_REP
 _DEVICE = re.compile(r"(?:CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|CANN|OpenCL)(\d*)")
 
 
-class Override(NamedTuple):
+class Override(Value, frozen=True):
     """A regular expression that is sought anywhere in a tensor's name, and the place of what matches."""
 
     pattern: str

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from advisor.deployment import Basis, Deployment
 from advisor.engines import drafts, fitting
 from advisor.engines.llama_cpp_constants import LlamaConstants
@@ -55,7 +57,7 @@ def plan_allocation(
     """
     devices = fitting.used_devices(deployment)
     weights = read_file_weights(deployment)
-    question = make_question(deployment, settings, constants)._replace(only=only, scratch=scratch)
+    question = replace(make_question(deployment, settings, constants), only=only, scratch=scratch)
     if is_own_file(deployment):
         plan = plan_file(as_gguf(deployment.model), weights, question)
     else:

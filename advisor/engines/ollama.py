@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from advisor.catalog.types import Engine, Quantization
@@ -14,6 +12,7 @@ from advisor.engines.flags import find_concept
 from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.meanings import Version
+from advisor.record import Value
 
 GIB = 2**30
 
@@ -51,7 +50,7 @@ def bind(own: Engine) -> OllamaModule:
     return OllamaModule(own)
 
 
-class OllamaModule(NamedTuple):
+class OllamaModule(Value, frozen=True):
     """The functions of an engine module, for one entry of the rules."""
 
     own: Engine

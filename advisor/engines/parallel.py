@@ -7,7 +7,6 @@ has no KV heads to divide, so only its attention heads count. Not looked at: tow
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from advisor.catalog.downloads import list_repositories
 from advisor.catalog.tensor_parallel_types import Assertion, Divided
@@ -18,6 +17,7 @@ from advisor.engines.versions import version_key
 from advisor.memo import memoize_by_identity
 from advisor.models import types as t
 from advisor.models.native import native_format
+from advisor.record import Value
 
 # what an engine divides, as its own messages call the number
 NAMES: dict[Divided, str] = {
@@ -51,7 +51,7 @@ PARTS: dict[Divided, str] = {
 }
 
 
-class TensorParallelRefusal(NamedTuple):
+class TensorParallelRefusal(Value, frozen=True):
     """Why an engine refuses a tensor-parallel size."""
 
     divides: Divided
@@ -62,7 +62,7 @@ class TensorParallelRefusal(NamedTuple):
     whole_blocks: bool
 
 
-class ParallelLaunch(NamedTuple):
+class ParallelLaunch(Value, frozen=True):
     """What of a launch decides which assertions hold. None = not known."""
 
     settings: Mapping[str, Setting] = {}

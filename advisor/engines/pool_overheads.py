@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from advisor.deployment import Deployment
 from advisor.engines import fitting
@@ -16,6 +15,7 @@ from advisor.memo import memoize_by_identity
 from advisor.memory.captured_graphs import size_graphs
 from advisor.memory.rotary_tables import size_rotary_tables
 from advisor.models.types import Model
+from advisor.record import Value
 
 LAYERS_ASSUMED = 40  # of a model whose layers are not known
 Bounds = tuple[float, float, float]  # low, value, high
@@ -47,7 +47,7 @@ def _add(parts: Sequence[Bounds]) -> ByteBounds:
     return low, value, high
 
 
-class _DeviceTraits(NamedTuple):
+class _DeviceTraits(Value, frozen=True):
     """What of the devices the parts depend on; 0: no compute capability is known."""
 
     unified: bool

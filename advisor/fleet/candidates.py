@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.advice.engine_search import list_in_order
 from advisor.advice.recommend_request import (
@@ -44,11 +43,12 @@ from advisor.planning.search import prepare_engine
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.trial import Trial, estimate_rate, note_failure
 from advisor.planning.types import Plan, TriedFormat
+from advisor.record import Value
 
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all
 
 
-class LaunchParts(NamedTuple):
+class LaunchParts(Value, frozen=True):
     """What the launch of a candidate is made of."""
 
     trial: Trial
@@ -56,7 +56,7 @@ class LaunchParts(NamedTuple):
     plan: Plan | None = None
 
 
-class ReplicaCandidate(NamedTuple):
+class ReplicaCandidate(Value, frozen=True):
     """One way to run a replica. `likely` and `safe` are None where the targets are not met at that confidence."""
 
     engine: str
@@ -69,7 +69,7 @@ class ReplicaCandidate(NamedTuple):
     made: LaunchParts | None  # None: another process found it
 
 
-class Refusal(NamedTuple):
+class Refusal(Value, frozen=True):
     """Why a pool offers nothing for a model."""
 
     code: str  # does_not_fit, too_slow, engine, unknown
@@ -78,7 +78,7 @@ class Refusal(NamedTuple):
     times: MissedTargets | None = None
 
 
-class Offer(NamedTuple):
+class Offer(Value, frozen=True):
     """What one pool has for one model."""
 
     candidates: tuple[ReplicaCandidate, ...]
@@ -91,12 +91,12 @@ def list_candidates(
     """The ways to run a replica on nodes like `machine`, of which there are so many. Raises BadInput for a demand that
     contradicts the model."""
     defaults = load_fleet_rules(rules)
-    on_one = _list_on(demand, found, msgspec.structs.replace(machine, nodes=1), rules, defaults)
+    on_one = _list_on(demand, found, replace(machine, nodes=1), rules, defaults)
     refusal = on_one.refusal
     if on_one.candidates or refusal is None or refusal.code != "does_not_fit" or not machine.usable_devices:
         return on_one
     for nodes in range(2, min(node_count, defaults.most_nodes) + 1):
-        over = _list_on(demand, found, msgspec.structs.replace(machine, nodes=nodes), rules, defaults)
+        over = _list_on(demand, found, replace(machine, nodes=nodes), rules, defaults)
         if over.candidates:
             return over
     return on_one
@@ -107,7 +107,7 @@ def _list_on(
 ) -> Offer:
     """The ways of the first engine that has any."""
     guide = load_main_guide(rules)
-    many = msgspec.structs.replace(demand.workload, rate=None, concurrency=defaults.users_asked_for)
+    many = replace(demand.workload, rate=None, concurrency=defaults.users_asked_for)
     request = with_checkpoint_kind(RecommendRequest(machine, many, demand.model), found)
     request = with_whole_context(request, found.model)
     guide_result = ask_guide(request, found.model, guide, rules)
@@ -116,11 +116,11 @@ def _list_on(
         asked = entry if entry.id in demand.engines else None
         search = build_search_request(request, found, guide_result, guide, rules, asked)
         traffic = with_percentile(
-            msgspec.structs.replace(search.traffic, rate=demand.workload.rate, burst=demand.workload.burst),
+            replace(search.traffic, rate=demand.workload.rate, burst=demand.workload.burst),
             demand.percentile,
         )
-        work = msgspec.structs.replace(search.workload, rate=demand.workload.rate)
-        offer = _list_for_engine(entry, search._replace(traffic=traffic, workload=work), demand, rules, defaults)
+        work = replace(search.workload, rate=demand.workload.rate)
+        offer = _list_for_engine(entry, replace(search, traffic=traffic, workload=work), demand, rules, defaults)
         if offer.candidates:
             return offer
         if offer.refusal is not None:
@@ -153,12 +153,12 @@ def _list_for_engine(
     if not isinstance(tools, EngineTools):
         text = next((r.text for r in tools.reasons), f"{entry.name} serves nothing here")
         return Offer((), Refusal("engine", text))
-    asked = search._replace(quantization=None)
+    asked = replace(search, quantization=None)
     usable = list(find_usable_formats(entry, asked, rules, []))
     if demand.quantizations:
         usable = []
         for name in demand.quantizations:
-            usable += find_usable_formats(entry, search._replace(quantization=name), rules, [])
+            usable += find_usable_formats(entry, replace(search, quantization=name), rules, [])
     attempts = [a for a in list_attempts(tools, search, usable) if not a.offload]
     if not attempts:
         return Offer((), Refusal("engine", f"{entry.name} has no format of those allowed for {search.model.id}"))
@@ -239,8 +239,8 @@ def _list_for_attempt(trial: Trial, defaults: FleetRules, late: list[MissedTarge
 
 def _with_users(trial: Trial, users: int) -> Trial:
     search = trial.search
-    traffic = msgspec.structs.replace(search.traffic, users=users)
-    return trial._replace(search=search._replace(traffic=traffic))
+    traffic = replace(search.traffic, users=users)
+    return replace(trial, search=replace(search, traffic=traffic))
 
 
 def _make_candidate(
@@ -323,8 +323,8 @@ def make_replica_plan(made: LaunchParts, users: int, load: float) -> Plan:
         return _without_endless_wait(made.plan)
     trial = _with_users(made.trial, max(1, users))
     if trial.search.traffic.rate is not None:
-        traffic = msgspec.structs.replace(trial.search.traffic, rate=load, burst=1.0)
-        trial = trial._replace(search=trial.search._replace(traffic=traffic))
+        traffic = replace(trial.search.traffic, rate=load, burst=1.0)
+        trial = replace(trial, search=replace(trial.search, traffic=traffic))
     sized = made.sized
     speed = estimate_rate(trial, sized.unit.deployment, sized.memory, max(1, users))
     return _without_endless_wait(finish_arrangement(trial, Arrangement(sized, 1, speed, True, True)))
@@ -334,4 +334,4 @@ def _without_endless_wait(plan: Plan) -> Plan:
     """A wait whose upper bound has no end is not known."""
     if plan.holds is None or plan.holds.wait_s is None or math.isfinite(plan.holds.wait_s.high):
         return plan
-    return plan._replace(holds=msgspec.structs.replace(plan.holds, wait_s=None))
+    return replace(plan, holds=replace(plan.holds, wait_s=None))

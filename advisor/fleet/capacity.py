@@ -11,27 +11,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from advisor.deployment import Interval, SpeedEstimate
 from advisor.planning.objective import Targets
 from advisor.planning.traffic import P95_OF_NORMAL, P99_OF_NORMAL, TokenSpread, Traffic
+from advisor.record import Value
 
 Confidence = Literal["likely", "safe"]
 CONFIDENCES: tuple[Confidence, Confidence] = ("likely", "safe")
 SpeedOf = Callable[[int, bool], SpeedEstimate | None]  # (users, with prompts of the percentile) -> speed of one replica
 
 
-class Capacity(NamedTuple):
+class Capacity(Value, frozen=True):
     """What a replica serves. `users` at once in a busy moment; `amount` in the unit of the demand."""
 
     users: int
     amount: float
 
 
-class MissedTargets(NamedTuple):
+class MissedTargets(Value, frozen=True):
     """Why a replica serves nobody in time: its times with one request. None = that one is not asked for."""
 
     ttft_s: float | None

@@ -10,7 +10,7 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.fleet.problem import (
     FleetProblem,
@@ -21,17 +21,18 @@ from advisor.fleet.problem import (
     make_solution,
     round_size,
 )
+from advisor.record import Value
 
 TIE = 1e-4  # of the price of a device: what a replica costs beyond its node, so that none is started for nothing
 
 
-class _Row(NamedTuple):
+class _Row(Value, frozen=True):
     low: float
     high: float
     entries: dict[int, float]
 
 
-class SolverLimits(NamedTuple):
+class SolverLimits(Value, frozen=True):
     """When the solver may stop."""
 
     gap: float  # share of the cost

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,6 +13,7 @@ from advisor.files import parse_json, read_bytes
 from advisor.fleet.capacity import Confidence
 from advisor.fleet.offers import PoolOffers, find_free_indices, get_capacity
 from advisor.fleet.types import Fleet, Pool
+from advisor.record import Value
 
 MOST_BYTES = 64 * 2**20
 
@@ -45,7 +45,7 @@ def read_plan(path: str) -> tuple[RunningReplica, ...]:
         raise BadFile(path, f"is no fleet plan (`advise fleet plan --json` writes one): {e}") from None
 
 
-class KeptReplica(NamedTuple):
+class KeptReplica(Value, frozen=True):
     """A running replica that goes on: which demand, pool and candidate it is, on which node, with which devices."""
 
     demand: int

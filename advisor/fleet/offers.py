@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.ability.losses import classify_licence
 from advisor.advice.model_choice import ALLOWED
@@ -21,6 +21,7 @@ from advisor.fleet.prices import NodePrices
 from advisor.fleet.problem import Demand, DevicePool, FleetProblem, NodeGroup, Variant
 from advisor.fleet.types import Fleet, Pool
 from advisor.machines.types import Machine
+from advisor.record import Value
 
 Progress = Callable[[int, int], None]  # (done, of)
 LEAST_FOR_JOBS = 64  # questions: fewer take less than starting processes does
@@ -29,7 +30,7 @@ UNPRICED = 1.0  # a device and hour, where no price is known at all: the fewest 
 WIDER = 1.01  # times the capacity that a wider format may lack and still be taken
 
 
-class PlannedDemand(NamedTuple):
+class PlannedDemand(Value, frozen=True):
     """A demand with its model, or the reason why it is not looked at."""
 
     demand: ModelDemand
@@ -37,7 +38,7 @@ class PlannedDemand(NamedTuple):
     refusal: Refusal | None = None
 
 
-class PoolOffers(NamedTuple):
+class PoolOffers(Value, frozen=True):
     """Offers by (demand, pool), both by position."""
 
     pools: tuple[Pool, ...]  # the usable ones
@@ -79,10 +80,9 @@ def free_machine(pool: Pool) -> Machine:
         return pool.machine
     free = find_free_indices(pool)
     devices = tuple(
-        d if position in free else msgspec.structs.replace(d, visible=False)
-        for position, d in enumerate(pool.machine.devices)
+        d if position in free else replace(d, visible=False) for position, d in enumerate(pool.machine.devices)
     )
-    return msgspec.structs.replace(pool.machine, devices=devices) if len(free) < pool.devices else pool.machine
+    return replace(pool.machine, devices=devices) if len(free) < pool.devices else pool.machine
 
 
 def is_sliced(pool: Pool) -> bool:
@@ -97,7 +97,7 @@ def find_free_indices(pool: Pool) -> tuple[int, ...]:
     return tuple(range(pool.devices_free if pool.devices_free is not None else pool.devices))
 
 
-class Question(NamedTuple):
+class Question(Value, frozen=True):
     """A demand on a node like this one, of which there are so many (up to what a plan takes together)."""
 
     demand: int
@@ -170,7 +170,7 @@ def _answer_chunk(roots: Sequence[Path], chunk: Sequence[tuple[PlannedDemand, Qu
     """Offers whose candidates are figures alone, in a worker process."""
     rules = catalog(roots)
     offers = [_answer(planned, question, rules) for planned, question in chunk]
-    return [offer._replace(candidates=tuple(c._replace(made=None) for c in offer.candidates)) for offer in offers]
+    return [replace(offer, candidates=tuple(replace(c, made=None) for c in offer.candidates)) for offer in offers]
 
 
 def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandidate, rules: Catalog) -> LaunchParts:
@@ -180,12 +180,12 @@ def complete(offers: PoolOffers, demand: int, pool: int, candidate: ReplicaCandi
     here = offers.pools[pool]
     question = Question(demand, free_machine(here), min(len(here.node_names), load_fleet_rules(rules).most_nodes))
     again = _answer(offers.demands[demand], question, rules)
-    found = next(c for c in again.candidates if c._replace(made=None) == candidate)
+    found = next(c for c in again.candidates if replace(c, made=None) == candidate)
     assert found.made is not None
     return found.made
 
 
-class PosedProblem(NamedTuple):
+class PosedProblem(Value, frozen=True):
     """The covering problem, and the candidate that each of its variants is."""
 
     problem: FleetProblem

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from advisor.fleet.problem import FleetProblem, count_group_nodes, is_whole, round_size
+from advisor.record import Value
 
 
-class Place(NamedTuple):
+class Place(Value, frozen=True):
     """Where one replica stands: nodes of its pool's group, and on each of them its devices, both counted from 0."""
 
     variant: int

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.fleet.candidates import make_replica_plan
@@ -34,9 +33,10 @@ from advisor.fleet.problem import Solution, is_better
 from advisor.fleet.replicas import make_replica, make_replicas
 from advisor.fleet.types import Fleet
 from advisor.fleet.unserved import explain_unserved, find_measurement
+from advisor.record import Value
 
 
-class FleetRequest(NamedTuple):
+class FleetRequest(Value, frozen=True):
     """What is asked of `advise fleet plan`."""
 
     fleet: Fleet
@@ -48,7 +48,7 @@ class FleetRequest(NamedTuple):
     advice: bool = True  # whether to say what would help, and what to measure
 
 
-class ChosenPlan(NamedTuple):
+class ChosenPlan(Value, frozen=True):
     """A solution of the problem as replicas on nodes."""
 
     posed: PosedProblem
@@ -132,7 +132,7 @@ def keep_plan(
     money = [prices.by_group.get(group) for group, _ in nodes]
     new = find_money(ChosenPlan(posed, solution, ()), find_node_prices(rest, request.prices, rules))
     total = None if new is None or None in money else new + sum(m for m in money if m is not None)
-    whole = solution._replace(served=(True,) * len(demands), gap=None)
+    whole = replace(solution, served=(True,) * len(demands), gap=None)
     changes = Changes(
         kept=len(going), started=len(added), stopped=tuple(f"{r.model} on {', '.join(r.nodes)}" for r in stopped)
     )
@@ -165,7 +165,7 @@ def _keep_replica(
         offers.demands[kept.demand].demand, plan, candidate, pool, names, kept.devices, offset, kept.capacity,
         share, rules,
     )  # fmt: skip
-    return msgspec.structs.replace(replica, changed=False)
+    return replace(replica, changed=False)
 
 
 def compare_plans(
@@ -179,11 +179,11 @@ def compare_plans(
         new = kind not in left
         if not new:
             left.remove(kind)
-        replicas.append(msgspec.structs.replace(replica, changed=new))
+        replicas.append(replace(replica, changed=new))
     started = sum(bool(r.changed) for r in replicas)
     stopped = tuple(f"{kind[0]} on {', '.join(kind[3])}" for kind in left)
     changes = Changes(kept=len(replicas) - started, started=started, stopped=stopped)
-    return chosen._replace(replicas=tuple(replicas)), changes, money
+    return replace(chosen, replicas=tuple(replicas)), changes, money
 
 
 def solve(posed: PosedProblem, rules: Catalog) -> Solution:
@@ -196,7 +196,7 @@ def solve(posed: PosedProblem, rules: Catalog) -> Solution:
     limits = SolverLimits(defaults.large_gap if large else defaults.gap, defaults.seconds)
     found = solve_exactly(posed.problem, limits, start)
     if found is None or is_better(posed.problem, start, found):
-        return start._replace(gap=None)
+        return replace(start, gap=None)
     return found
 
 
@@ -227,9 +227,9 @@ def widen_formats(posed: PosedProblem, solution: Solution, offers: PoolOffers, c
                 lost = (variants[k].capacity - served.amount) * solution.replicas[k]
                 if total - lost >= planned.demand.amount:
                     total -= lost
-                    candidates[k], variants[k] = wider, variants[k]._replace(capacity=served.amount)
+                    candidates[k], variants[k] = wider, replace(variants[k], capacity=served.amount)
                     break
-    return posed._replace(candidates=tuple(candidates), problem=posed.problem._replace(variants=tuple(variants)))
+    return replace(posed, candidates=tuple(candidates), problem=replace(posed.problem, variants=tuple(variants)))
 
 
 def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Replica]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -15,6 +15,7 @@ from advisor.deployment import Deployment, KvType, Setting
 from advisor.errors import BadFile, BadInput
 from advisor.estimation import find_machine
 from advisor.files import parse_json, read_bytes
+from advisor.record import Value
 from advisor.render.context import make_slug
 from advisor.render.files import LaunchFile, render_files
 
@@ -57,7 +58,7 @@ class PlanFile(msgspec.Struct, frozen=True, kw_only=True):
     pools: tuple[PlannedPool, ...]
 
 
-class ReplicaKind(NamedTuple):
+class ReplicaKind(Value, frozen=True):
     """Equal replicas: what they run, on which pool, and all of them."""
 
     name: str

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from advisor.advice.budget_rules import load_budget_rules
 from advisor.advice.price_list import catalogue_prices, convert_offer_price, read_prices
 from advisor.catalog import Catalog
 from advisor.fleet.types import Fleet, Pool
+from advisor.record import Value
 
 
-class NodePrices(NamedTuple):
+class NodePrices(Value, frozen=True):
     """By group of pools: the price of one node an hour; groups without one are not in it."""
 
     by_group: Mapping[str, float]

@@ -9,12 +9,13 @@ for every size s those of it and of larger sizes, counted in units of s, are at 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from advisor.record import Value
 
 EPSILON = 1e-9
 
 
-class NodeGroup(NamedTuple):
+class NodeGroup(Value, frozen=True):
     """Equal nodes."""
 
     nodes: int
@@ -22,14 +23,14 @@ class NodeGroup(NamedTuple):
     paid: int = 0  # of the nodes that are paid already, whatever is planned
 
 
-class DevicePool(NamedTuple):
+class DevicePool(Value, frozen=True):
     """The devices of one kind of each node of a group."""
 
     group: int
     devices: int  # free ones of a node; a node without accelerators counts as one
 
 
-class Variant(NamedTuple):
+class Variant(Value, frozen=True):
     """One way to run a replica of a model."""
 
     demand: int
@@ -40,7 +41,7 @@ class Variant(NamedTuple):
     tie: float = 0.0  # what is preferred among equal costs has less
 
 
-class Demand(NamedTuple):
+class Demand(Value, frozen=True):
     """What one model has to serve."""
 
     amount: float
@@ -49,7 +50,7 @@ class Demand(NamedTuple):
     least_nodes: int = 1  # that its replicas stand on
 
 
-class FleetProblem(NamedTuple):
+class FleetProblem(Value, frozen=True):
     """Everything the solvers need."""
 
     groups: tuple[NodeGroup, ...]
@@ -58,7 +59,7 @@ class FleetProblem(NamedTuple):
     demands: tuple[Demand, ...]
 
 
-class Solution(NamedTuple):
+class Solution(Value, frozen=True):
     """How many replicas of each variant run, and which demands are met."""
 
     replicas: tuple[int, ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment
@@ -43,7 +43,7 @@ def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFil
         raise BadInput("the plan has no replica to render")
     kinds = group_replicas(plan, rules)
     if target in ("command", "compose", "slurm"):  # pods and Ray listen for others anyway
-        kinds = [k._replace(deployment=msgspec.structs.replace(k.deployment, host=EVERYWHERE)) for k in kinds]
+        kinds = [replace(k, deployment=replace(k.deployment, host=EVERYWHERE)) for k in kinds]
     pools = {p.id: p for p in plan.pools}
     if target == "litellm":
         return (_make_gateway(kinds),)
@@ -63,7 +63,7 @@ def render_fleet(plan: PlanFile, target: str, rules: Catalog) -> tuple[LaunchFil
 
 
 def _rename(file: LaunchFile, name: str) -> LaunchFile:
-    return msgspec.structs.replace(file, name=f"{name}-{file.name}")
+    return replace(file, name=f"{name}-{file.name}")
 
 
 def _list_node_files(kinds: Sequence[ReplicaKind], target: str, rules: Catalog) -> list[LaunchFile]:
@@ -84,13 +84,13 @@ def _list_node_files(kinds: Sequence[ReplicaKind], target: str, rules: Catalog) 
         safe = re.sub(r"[^A-Za-z0-9_.-]", "_", node)
         cards = [replica.device_indices for _, replica in here]
         made = render_side_by_side(servers, target, rules, devices=cards)[0]
-        out.append(msgspec.structs.replace(made, name=f"{safe}.sh") if target == "command" else _rename(made, safe))
+        out.append(replace(made, name=f"{safe}.sh") if target == "command" else _rename(made, safe))
     return out
 
 
 def _on_node(deployment: Deployment, replica: PlannedReplica) -> Deployment:
     """The deployment with the port and the devices of one replica."""
-    made = msgspec.structs.replace(deployment, port=replica.port)
+    made = replace(deployment, port=replica.port)
     machine = deployment.machine
     total = len(machine.usable_devices) if machine is not None else 0
     return show_devices(made, replica.device_indices) if 0 < len(replica.device_indices) < total else made

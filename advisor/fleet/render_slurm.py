@@ -6,7 +6,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
@@ -26,7 +26,7 @@ def list_jobs(kind: ReplicaKind, pool: PlannedPool | None, rules: Catalog) -> li
     by_nodes: dict[tuple[str, ...], list[PlannedReplica]] = {}
     for replica in kind.replicas:
         by_nodes.setdefault(replica.nodes, []).append(replica)
-    bare = kind._replace(deployment=msgspec.structs.replace(kind.deployment, port=STAND_IN))
+    bare = replace(kind, deployment=replace(kind.deployment, port=STAND_IN))
     made = render_kind(bare, "slurm", rules)
     out = []
     for nodes, replicas in by_nodes.items():

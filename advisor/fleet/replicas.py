@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
@@ -34,11 +34,11 @@ def place(posed: PosedProblem, solution: Solution) -> list[Place]:
               for v, n in zip(posed.problem.variants, solution.replicas, strict=True)]  # fmt: skip
     places = place_replicas(posed.problem, wanted)
     if places is None or not is_spread(posed.problem, places):  # nodes that were not counted on may be needed
-        every = tuple(g._replace(paid=g.nodes) for g in posed.problem.groups)
-        places = place_replicas(posed.problem._replace(groups=every), wanted) or places
+        every = tuple(replace(g, paid=g.nodes) for g in posed.problem.groups)
+        places = place_replicas(replace(posed.problem, groups=every), wanted) or places
     if places is None:  # spreading left no room for a large one: closer together, which the notes say
-        together = tuple(d._replace(least_nodes=1) for d in posed.problem.demands)
-        places = place_replicas(posed.problem._replace(groups=every, demands=together), wanted)
+        together = tuple(replace(d, least_nodes=1) for d in posed.problem.demands)
+        places = place_replicas(replace(posed.problem, groups=every, demands=together), wanted)
     assert places is not None, "sizes that fill nodes without a remainder find their places"
     return places
 
@@ -101,7 +101,7 @@ def make_replica(
     entry = rules.engine(candidate.engine)
     free = find_free_indices(pool)
     indices = tuple(free[k] for k in devices) if pool.devices else ()
-    deployment = msgspec.structs.replace(plan.deployment, port=(entry.port or 8000) + offset)
+    deployment = replace(plan.deployment, port=(entry.port or 8000) + offset)
     if pool.devices and len(indices) < pool.devices and not is_sliced(pool):
         numbers = tuple(pool.machine.devices[k].index for k in indices)
         deployment = show_devices(deployment, numbers)

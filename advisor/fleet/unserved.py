@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
@@ -122,7 +124,7 @@ def _find_more_nodes(
 ) -> str | None:
     """The cheapest addition of equal nodes of one pool that serves everything this plan serves and this demand."""
     wanted = tuple(
-        demand._replace(amount=demand.amount if solution.served[k] or k == d else 1e-12, least_nodes=1)
+        replace(demand, amount=demand.amount if solution.served[k] or k == d else 1e-12, least_nodes=1)
         if not (solution.served[k] or k == d)
         else demand
         for k, demand in enumerate(posed.problem.demands)
@@ -135,11 +137,11 @@ def _find_more_nodes(
         if not here:
             continue
         groups = list(posed.problem.groups)
-        groups[g] = group._replace(nodes=group.nodes + MOST_EXTRA)
-        found = solve_greedily(posed.problem._replace(groups=tuple(groups), demands=wanted))
+        groups[g] = replace(group, nodes=group.nodes + MOST_EXTRA)
+        found = solve_greedily(replace(posed.problem, groups=tuple(groups), demands=wanted))
         if not found.served[d] or not all(s for k, s in enumerate(found.served) if solution.served[k]):
             continue
-        more = max(1, count_group_nodes(posed.problem._replace(groups=tuple(groups)), found.replicas)[g] - group.nodes)
+        more = max(1, count_group_nodes(replace(posed.problem, groups=tuple(groups)), found.replicas)[g] - group.nodes)
         pool = next(p for p in offers.pools if p.group == posed.groups[g])
         cost = more * group.price
         if best is None or cost < best[0]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -20,12 +19,13 @@ from advisor.lint.house import House
 from advisor.lint.pruning import find_original_place
 from advisor.lint.reading import EntryPlace
 from advisor.lint.rule_types import At
+from advisor.record import Value
 
 FOLDER = "checks/rules/"
 OF_VARIABLES = ("env", "has")
 
 
-class LocatedRule(NamedTuple):
+class LocatedRule(Value, frozen=True):
     """A rule that can be asked, and its place."""
 
     rule: CheckRule

@@ -8,7 +8,9 @@ import importlib.util
 from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, get_type_hints
+
+from msgspec.structs import replace
 
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
@@ -24,9 +26,10 @@ from advisor.lint.reading import EntryPlace, RuleFile, read_folder
 from advisor.lint.rule_types import At, Visit, list_visits
 from advisor.lint.shape import find_flaws
 from advisor.models.types import Model
+from advisor.record import Value
 
 
-class TableItem(NamedTuple):
+class TableItem(Value, frozen=True):
     """An entry of a table that decodes, its place, and the plain data it was made of."""
 
     entry: Any
@@ -34,7 +37,7 @@ class TableItem(NamedTuple):
     data: Any
 
 
-class RuleDocument(NamedTuple):
+class RuleDocument(Value, frozen=True):
     """A file that is one document: its value without what is faulty in it, and the file."""
 
     value: Any
@@ -48,7 +51,7 @@ class RuleDocument(NamedTuple):
         return EntryPlace(self.file, (), data=self.data)
 
 
-class TypedPart(NamedTuple):
+class TypedPart(Value, frozen=True):
     """A part of the rules with its type. Paths in `data` begin at `at` of the place."""
 
     place: EntryPlace
@@ -256,7 +259,7 @@ def _entries(
         if entry.table == "engines":
             yield from _memory_flaws(data, whole)
             data = _with_sound_memory(data, house)
-        item = TableItem(convert(data, kind), whole._replace(data=data), data)
+        item = TableItem(convert(data, kind), replace(whole, data=data), data)
         if entry.table == "cloud_offers":
             offers.setdefault(entry.id, []).append(item)
         else:
@@ -308,7 +311,7 @@ def _document(file: RuleFile, kind: RuleFileKind, house: House) -> Iterator[Faul
     data = {} if file.data is None else file.data
     place = EntryPlace(file, ())  # faults of shape are reported from the file as it is
     found = find_flaws(data, wanted)
-    yield from (place._replace(label=_name_at(data, f.at)).field(f.code, f.at, f.problem, f.near) for f in found)
+    yield from (replace(place, label=_name_at(data, f.at)).field(f.code, f.at, f.problem, f.near) for f in found)
     sound = prune_flaws(data, wanted)
     if sound is None:
         house.hidden += file.text

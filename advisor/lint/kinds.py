@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
+
+from advisor.record import Value
 
 
-class RuleFileKind(NamedTuple):
+class RuleFileKind(Value, frozen=True):
     """A kind of file: its pattern, what it holds, its type (None: entries of tables, advisor/catalog/tables.py)."""
 
     pattern: str

@@ -5,7 +5,9 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.catalog.roots import rule_files
 from advisor.catalog.schema import format_place
@@ -14,9 +16,10 @@ from advisor.files import compose_yaml, construct_yaml, read_text
 from advisor.lint.faults import NO_FAULT, Code, Fault, one_line
 from advisor.lint.pruning import find_original_place, is_stand_in, value_at
 from advisor.lint.rule_types import At
+from advisor.record import Value
 
 
-class RuleFile(NamedTuple):
+class RuleFile(Value, frozen=True):
     """One file. `name` is its path in the folder of rules, `shown` what people see, `data` is None when unreadable."""
 
     root: Path
@@ -51,7 +54,7 @@ class RuleFile(NamedTuple):
         return Fault(file=self.shown, line=self.line(at), code=code, message=one_line(problem), near=tuple(near))
 
 
-class EntryPlace(NamedTuple):
+class EntryPlace(Value, frozen=True):
     """Where an entry stands, and what it is called in messages. `data` is the entry without what is faulty in it."""
 
     file: RuleFile
@@ -114,17 +117,17 @@ def _read(root: Path, name: str) -> tuple[RuleFile, list[Fault]]:
     file = RuleFile(root, name, where, "", None, None, readable=False)
     try:
         text = read_text(path)
-        file = file._replace(text=text)
+        file = replace(file, text=text)
         node = compose_yaml(text, path)
         data = construct_yaml(node, path)
     except BadFile as e:
         return file, [Fault(file=where, line=e.at_line, code="unreadable", message=one_line(e.problem))]
     faults: list[Fault] = []
-    file = file._replace(node=node, readable=True)
+    file = replace(file, node=node, readable=True)
     for key, line in _twice(node):
         said = f"`{key}` stands twice in one mapping; YAML keeps the last without a word"
         faults.append(Fault(file=where, line=line, code="duplicate_key", message=said))
-    return file._replace(data=_plain(data, (), file, faults)), faults
+    return replace(file, data=_plain(data, (), file, faults)), faults
 
 
 def shorten_path(path: Path) -> str:

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from difflib import SequenceMatcher
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -16,12 +16,13 @@ from advisor.lint.faults import nearest_names
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House
 from advisor.lint.rule_types import At
+from advisor.record import Value
 
 OF_FLAGS = ("arg", "given")  # facts of a flag: arg.dtype, given.enforce-eager
 MISSPELT = 0.85  # likeness from which a place in a file is taken for a flag that was written wrongly
 
 
-class FlagSlip(NamedTuple):
+class FlagSlip(Value, frozen=True):
     """A flag that no engine of a rule has: where in the entry, in words."""
 
     at: At

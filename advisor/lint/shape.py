@@ -9,10 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from msgspec import inspect
+from msgspec.structs import replace
 
 from advisor.decoding import convert
 from advisor.lint.faults import Code, nearest_names
@@ -30,11 +31,12 @@ from advisor.lint.rule_types import (
     says,
     strip_annotations,
 )
+from advisor.record import Value
 
 _YAML_WORDS = "YAML reads a bare yes, no, on or off as true or false: quote it"
 
 
-class MissingKey(NamedTuple):
+class MissingKey(Value, frozen=True):
     """A key that a struct wants, and the type of its value."""
 
     name: str
@@ -42,7 +44,7 @@ class MissingKey(NamedTuple):
     owner: inspect.StructType
 
 
-class Flaw(NamedTuple):
+class Flaw(Value, frozen=True):
     """One fault of a value: where in it, which kind of fault, in words."""
 
     at: At
@@ -115,7 +117,7 @@ def _flaws(value: Any, t: inspect.Type, at: At) -> Iterator[Flaw]:
     elif isinstance(t, inspect.DictType) and isinstance(value, dict):
         for key, inner in value.items():
             for flaw in _flaws(key, t.key_type, at):
-                yield flaw._replace(at=(*at, key), problem=f"key {flaw.problem}")
+                yield replace(flaw, at=(*at, key), problem=f"key {flaw.problem}")
             yield from _flaws(inner, t.value_type, (*at, key))
     elif isinstance(t, LISTS) and isinstance(value, list):
         for i, inner in enumerate(value):

@@ -11,12 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.distribution import install_command
 from advisor.machines import pci, system_access
 from advisor.machines.system_access import ProbeResult
 from advisor.machines.types import Device, HostMemory
+from advisor.record import Value
 
 # Graphics of APUs (LLVM AMDGPU processor table, "APU" column).
 APU_GFX = frozenset(
@@ -29,7 +30,7 @@ MAX_CARDS = 256
 APU_NOTE = "APU: usable memory is the VRAM carve-out plus GTT; ttm.pages_limit raises GTT (default about half of RAM)"
 
 
-class KfdNode(NamedTuple):
+class KfdNode(Value, frozen=True):
     """One GPU node of the KFD topology, in the order the runtime numbers devices."""
 
     bus: str

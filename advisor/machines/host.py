@@ -6,14 +6,14 @@ import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.machines import system_access
 from advisor.machines.system_access import RunCommand
 from advisor.machines.types import HostMemory, Os
+from advisor.record import Value
 
 
-class HostSystem(NamedTuple):
+class HostSystem(Value, frozen=True):
     """What is known about the host itself."""
 
     os: Os | None = None

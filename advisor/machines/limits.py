@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.machines import system_access
+from advisor.record import Value
 
 NO_LIMIT = 2**62  # cgroup v1 writes 2**63 rounded down to a page for "none"
 
 
-class ProcessLimits(NamedTuple):
+class ProcessLimits(Value, frozen=True):
     """Tightest limits found; None = none."""
 
     memory_bytes: int | None = None

@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from advisor.machines import system_access
 from advisor.machines.system_access import ProbeResult
 from advisor.machines.types import Device, HostMemory
+from advisor.record import Value
 
 # Chips whose GPU has no memory of its own. NVML answers memory queries there with an error, or with wrong numbers.
 INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b", re.I)
@@ -34,7 +35,7 @@ _INIT_NOTES = {
 }
 
 
-class _MigSlice(NamedTuple):
+class _MigSlice(Value, frozen=True):
     """A device handle to describe, and its parent when it is a MIG slice."""
 
     handle: Any

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.machines import system_access
 from advisor.machines.system_access import ProbeResult
 from advisor.machines.types import Device, Vendor
+from advisor.record import Value
 
 VENDORS: dict[str, Vendor] = {
     "10de": "nvidia", "1002": "amd", "8086": "intel", "1da3": "habana", "1d0f": "aws", "1ae0": "google",
@@ -30,7 +30,7 @@ DRIVERS = {
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}  # by GT/s
 
 
-class PciFunction(NamedTuple):
+class PciFunction(Value, frozen=True):
     """One accelerator function on the bus."""
 
     bus: str  # "0000:01:00.0"

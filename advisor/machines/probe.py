@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -24,11 +24,12 @@ from advisor.machines import (
 )
 from advisor.machines.system_access import ProbeResult, RunCommand
 from advisor.machines.types import Cpu, Device, HostMemory, InstalledEngine, Machine
+from advisor.record import Value
 
 T = TypeVar("T")
 
 
-class ProbeReaders(NamedTuple):
+class ProbeReaders(Value, frozen=True):
     """What the probe reads besides files. Tests put recordings here."""
 
     system: str  # sys.platform's word

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.errors import BadFile
 from advisor.files import read_bytes
 from advisor.machines.types import Device
+from advisor.record import Value
 
 RunCommand = Callable[[Sequence[str]], "str | None"]
 MAX_SYSTEM_FILE = 4 * 2**20
 MAX_OUTPUT = 4 * 2**20
 
 
-class ProbeResult(NamedTuple):
+class ProbeResult(Value, frozen=True):
     """What one source contributes to the Machine."""
 
     devices: tuple[Device, ...] = ()

@@ -9,12 +9,15 @@ piece was given stays until it ends.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
+
+from msgspec.structs import astuple
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_tensors import layer_order
 from advisor.models import types as t
 from advisor.models.types import Model
+from advisor.record import Value
 
 EARLIER = 65_536  # tokens of earlier context that latent attention widens at once, at most
 INDEX_ROWS, INDEX_BYTES = 16, 132  # of the sparse index's workspace: rows, bytes a token of the longest context
@@ -22,7 +25,7 @@ WIDTH = 2  # bytes of an element
 G = TypeVar("G")
 
 
-class MixerWidths(NamedTuple):
+class MixerWidths(Value, frozen=True):
     """A layer's mixer: what it gives to the next piece, what the piece before it ends with, what it holds itself."""
 
     given: float = 0.0
@@ -110,7 +113,7 @@ def _mixer(group: t.AttentionGroup, model: Model, tp: int) -> MixerWidths:
         return _latent(group, model, tp)
     if isinstance(group, t.Parallel):
         parts = [_mixer(p, model, tp) for p in group.parts]
-        return MixerWidths(*(sum(x) for x in zip(*parts, strict=True)))
+        return MixerWidths(*(sum(x) for x in zip(*(astuple(p) for p in parts), strict=True)))
     return _recurrent(group, model, tp)
 
 

@@ -7,7 +7,6 @@ Source: the architectures in src/models/ of llama.cpp b11434; compared with the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from advisor.memory.ggml_attention import attend, attend_latent
 from advisor.memory.ggml_feed_forward import feed_forward
@@ -15,11 +14,12 @@ from advisor.memory.ggml_graph import F32, Tensor, compute, view
 from advisor.memory.ggml_states import mix_delta_net, mix_mamba1, mix_mamba2, mix_short_convolution
 from advisor.memory.ggml_step import BorrowedWeights, Step, StepShape, UnknownLayer, change, copy, is_borrowed, multiply
 from advisor.models import types as t
+from advisor.record import Value
 
 Layer = tuple[t.AttentionGroup, t.FfnGroup, BorrowedWeights]
 
 
-class Share(NamedTuple):
+class Share(Value, frozen=True):
     """A device's share in a step: whether it begins and ends there, and batches that are under way at once."""
 
     begins: bool = True

@@ -7,12 +7,12 @@ file's own tensor table wins where there is one.
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import BLOCKS
 from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
 from advisor.models import types as t
+from advisor.record import Value
 
 # mix -> type of the bulk
 BASE = {
@@ -60,7 +60,7 @@ def choose_types(model: t.Model, mix: str) -> list[str]:
     return out
 
 
-class _TensorSummary(NamedTuple):
+class _TensorSummary(Value, frozen=True):
     """What the names of the tensors say, whatever the mix."""
 
     order: tuple[int, ...]  # in which they are written, those that stay F32 left out

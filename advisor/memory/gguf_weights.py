@@ -6,7 +6,7 @@ import re
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from advisor.memory.ggml import device_bytes, tensor_bytes
 from advisor.memory.ggml_step import BorrowedWeights
 from advisor.memory.gguf_tensors import NoLayout
 from advisor.models.types import Model
-from advisor.record import Record
+from advisor.record import Record, Value
 
 
 class TensorWeight(Record, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ def sum_by_layer(weights: GgufWeights) -> tuple[LayerBytes, ...]:
     return tuple(LayerBytes(file=a, device=b, expert_file=c, expert_device=d) for a, b, c, d in sums)
 
 
-class RunningTotals(NamedTuple):
+class RunningTotals(Value, frozen=True):
     """Sums over the first 0, 1, 2, ... layers; bytes."""
 
     file: tuple[int, ...]

@@ -9,11 +9,10 @@ of llama.cpp v0.5.0 run with one processor variant at a time.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_weights import GgufWeights, TensorWeight, tensors_outside_layers
-from advisor.record import Record
+from advisor.record import Record, Value
 
 
 class RepackingKernel(Record, frozen=True, kw_only=True, eq=False):
@@ -27,7 +26,7 @@ class RepackingKernel(Record, frozen=True, kw_only=True, eq=False):
     source: str
 
 
-class RepackedBytes(NamedTuple):
+class RepackedBytes(Value, frozen=True):
     """Bytes of weights in host memory: read from the mapped file, and rearranged next to it."""
 
     mapped: int

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -19,6 +19,7 @@ from advisor.distribution import DISTRIBUTION, install_command
 from advisor.errors import AdvisorError, BadFile, BadInput
 from advisor.models.headers import MARK, HeaderOrigin
 from advisor.models.safetensors import INDEX_NAME, MAX_HEADER, MAX_INDEX
+from advisor.record import Value
 from advisor.units import MIB
 
 _NAME = re.compile(r"(?:hf\.co/|https://huggingface\.co/)?(\w[\w.-]*/\w[\w.-]*)(?:[:/]([\w./-]+))?")
@@ -29,7 +30,7 @@ TIMEOUT = 30  # seconds without an answer
 ProgressPrinter = Callable[[str], None]
 
 
-class HubReference(NamedTuple):
+class HubReference(Value, frozen=True):
     """A repository, and the file or quantization in it."""
 
     repository: str
@@ -97,7 +98,7 @@ def _gguf_parts(ask: HubReference, ggufs: list[str], quantization: str | None) -
     raise BadInput(f"{ask.repository} holds {said}; name one by --quant or {ask.repository}:LABEL: {choices}")
 
 
-class _RepositoryListing(NamedTuple):
+class _RepositoryListing(Value, frozen=True):
     repository: str
     revision: str
     sizes: dict[str, int]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from advisor.catalog.local_models import are_local_models_refused
 from advisor.decoding import decode_json
 from advisor.errors import BadInput
@@ -113,7 +115,7 @@ def check(context: OperationContext, given: Json) -> Json:
         if len(asked) > MAX_FILES:
             raise BadInput(f"check: {len(asked)} files are given, at most {MAX_FILES} are read in one call")
         names = [str(find_file(context, f).relative_to(context.folder.resolve())) for f in asked]
-        named = options._replace(named=frozenset(str(context.folder.resolve() / n) for n in names))
+        named = replace(options, named=frozenset(str(context.folder.resolve() / n) for n in names))
         report = check_files(list(find_files([context.folder.resolve() / n for n in names])), named, context.rules)
     whole: Json = _from_folder(to_json(as_json(report)), f"{context.folder.resolve()}/")
     return whole

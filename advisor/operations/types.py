@@ -4,22 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
+from advisor.record import Value
 
 Json = dict[str, Any]
 
 
-class OperationContext(NamedTuple):
+class OperationContext(Value, frozen=True):
     """What an answer rests on in addition to the arguments."""
 
     rules: Catalog
     folder: Path  # the only one that files are read from
 
 
-class Operation(NamedTuple):
+class Operation(Value, frozen=True):
     """One thing that may be asked. `properties` are JSON Schemas of the arguments; `answer` takes them by name."""
 
     name: str

@@ -13,16 +13,16 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.page.blocks import Bars, Block, Json, Plot
 from advisor.page.build import find_kind, make_environment, make_page
 from advisor.page.draw import COLOURS
+from advisor.record import Value
 
 FOLDER = "docs/pictures"
 
 
-class Picture(NamedTuple):
+class Picture(Value, frozen=True):
     """A figure of an answer: the command that is asked, and which figure of its page it is, counted from 0."""
 
     command: str  # as it stands in the page that shows the picture

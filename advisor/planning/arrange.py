@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines import capacity
@@ -31,6 +30,7 @@ from advisor.planning.trial import (
     note_failure,
 )
 from advisor.planning.types import CardLayout, Plan
+from advisor.record import Value
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.load import RequestLoad
 from advisor.speed.rates import link_gbs
@@ -55,7 +55,7 @@ def _worth(trial: Trial, plan: Plan) -> tuple[bool, bool, bool, float, int]:
     return plan.starts is True, plan.holds_all, plan.on_time is not False, steps, -len(plan.layout.devices)
 
 
-class SizedUnits(NamedTuple):
+class SizedUnits(Value, frozen=True):
     """Ways to lay out one copy: those that start for sure; one that may; one that does not."""
 
     sure: list[SizedUnit]
@@ -80,9 +80,9 @@ def size_units(trial: Trial, base: Deployment) -> SizedUnits:
         if memory.fits:
             found.sure.append(SizedUnit(unit, memory, count_held(trial, unit.deployment, memory)))
         elif memory.fits is None:
-            found = found._replace(unsure=found.unsure or (unit.deployment, memory, unit.layout))
+            found = replace(found, unsure=found.unsure or (unit.deployment, memory, unit.layout))
         else:
-            found = found._replace(failed=(unit.deployment, memory))
+            found = replace(found, failed=(unit.deployment, memory))
     return found
 
 
@@ -141,12 +141,12 @@ def finish_split(trial: Trial, split: disaggregation.Split) -> Plan:
     reader, deployment = (with_settings(s.unit.deployment, most) for s in (split.reader, split.writer))
     one = ask(trial, deployment) or split.writer.memory
     full = capacity.count_held(deployment, one, tools.inner, [capacity.RequestTokens(one.context_length)])[0] or 1
-    made = msgspec.structs.replace(deployment, sequences=max(1, min(each, full)))
+    made = replace(deployment, sequences=max(1, min(each, full)))
     devices = tuple(d.index for d in machine.usable_devices[: split.cards])
-    layout = msgspec.structs.replace(split.writer.unit.layout, devices=devices, prefill=split.prefill)
+    layout = replace(split.writer.unit.layout, devices=devices, prefill=split.prefill)
     copy = PlannedCopy(made, ask(trial, made) or one, layout, split.speed, split.on_time, split.decode)
     note = "prefill and decode on servers of their own: equal copies miss a target; no measurement is behind its times"
-    return make_plan(trial, copy)._replace(servers=split.prefill + split.decode, prefill=reader, notes=(note,))
+    return replace(make_plan(trial, copy), servers=split.prefill + split.decode, prefill=reader, notes=(note,))
 
 
 def finish_arrangement(trial: Trial, best: objective.Arrangement) -> Plan:
@@ -156,7 +156,7 @@ def finish_arrangement(trial: Trial, best: objective.Arrangement) -> Plan:
     nodes = count_copy_nodes(unit, best.copies)
     deployment, layout, servers = copy_unit(unit, best.copies // nodes, tools.entry)
     if nodes > 1:
-        layout, servers = msgspec.structs.replace(layout, nodes=nodes), nodes * servers
+        layout, servers = replace(layout, nodes=nodes), nodes * servers
     each = -(-traffic.users // best.copies)
     at_once = find_own_flag(tools.entry, "sequences")
     if at_once:
@@ -167,7 +167,7 @@ def finish_arrangement(trial: Trial, best: objective.Arrangement) -> Plan:
     one = ask(trial, deployment) or best.sized.memory
     full = capacity.count_held(deployment, one, tools.inner, [capacity.RequestTokens(one.context_length)])[0] or 1
     wanted = -(-traffic.users // servers)
-    made = msgspec.structs.replace(deployment, sequences=max(1, min(wanted, full)))
+    made = replace(deployment, sequences=max(1, min(wanted, full)))
     memory = ask(trial, made) or one
     return make_plan(trial, PlannedCopy(made, memory, layout, best.speed, best.on_time, servers, best.copies))
 
@@ -194,7 +194,7 @@ def place_on_nodes(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
     assert machine is not None
     users = -(-search.traffic.users // nodes)
     most = find_largest_value(tools.named, "sequences", tools.rules)
-    traffic = msgspec.structs.replace(search.traffic, users=users if most is None else min(users, most))
+    traffic = replace(search.traffic, users=users if most is None else min(users, most))
     rate = partial(estimate_rate, trial, users=users)
     placed = place_slots(base, tools.named, traffic, trial.attempt.offload, partial(ask, trial), rate)
     layout = CardLayout(devices=tuple(d.index for d in machine.usable_devices), nodes=nodes)
@@ -206,7 +206,7 @@ def place_on_nodes(trial: Trial, base: Deployment, nodes: int) -> Plan | None:
         on_time = objective.meets_targets(speed, late, targets)
         return make_plan(trial, PlannedCopy(deployment, memory, layout, speed, on_time, nodes, nodes))
     if placed.unsure is not None:
-        return make_unsure_plan(trial, *placed.unsure, msgspec.structs.replace(layout, nodes=1))
+        return make_unsure_plan(trial, *placed.unsure, replace(layout, nodes=1))
     if placed.failed is not None and placed.failed[1].fits is False:
         note_failure(trial, *placed.failed)
     return None

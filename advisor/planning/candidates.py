@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 import msgspec
 
@@ -27,13 +26,14 @@ from advisor.planning.layouts import with_settings
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.types import TriedFormat
 from advisor.planning.workload_rules import load_workload_defaults
+from advisor.record import Value
 from advisor.units import format_gib
 
 LEAST_SHARE = 0.8  # of parameters x bits: no format of the catalogue stores less
 FREE_SHARE = 0.97  # of what is free on a busy card: what a server may ask for without failing at start
 
 
-class EngineTools(NamedTuple):
+class EngineTools(Value, frozen=True):
     """What estimates and settings of one engine need."""
 
     entry: Engine
@@ -45,7 +45,7 @@ class EngineTools(NamedTuple):
     warnings: tuple[str, ...] = ()  # of the hard filters
 
 
-class Attempt(NamedTuple):
+class Attempt(Value, frozen=True):
     """A format with a cache type, on the cards alone or with host memory next to them."""
 
     chosen: formats.FormatChoice

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Interval, Setting, SpeedEstimate
@@ -20,6 +20,7 @@ from advisor.planning.objective import SizedUnit, Targets, meets_targets
 from advisor.planning.queueing import erlang_c
 from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
 from advisor.planning.types import CardLayout
+from advisor.record import Value
 from advisor.speed.load import RequestLoad
 
 TURNS = 40  # of the fixed point: the wait depends on the rate, and the rate on the wait
@@ -28,7 +29,7 @@ TURNS = 40  # of the fixed point: the wait depends on the rate, and the rate on 
 LoadRates = Callable[[SizedUnit, RequestLoad], SpeedEstimate | None]  # of one server; None where it is not known
 
 
-class Split(NamedTuple):
+class Split(Value, frozen=True):
     """Servers that read prompts and servers that write answers, with the speed of the whole."""
 
     reader: SizedUnit
@@ -44,7 +45,7 @@ class Split(NamedTuple):
         return self.prefill * self.reader.unit.cards + self.decode * self.writer.unit.cards
 
 
-class StageTimes(NamedTuple):
+class StageTimes(Value, frozen=True):
     """Seconds: one prompt's pass on a server, handing its cache over, between two tokens."""
 
     prompt: float
@@ -69,7 +70,7 @@ def choose_split(
     for writer in units:
         for decode in range(1, min(node_cards // writer.unit.cards, traffic.users) + 1):
             writes = _write(writer, decode, traffic, rate)
-            if writes is None or meets_targets(writes, None, targets._replace(ttft_s=None)) is False:
+            if writes is None or meets_targets(writes, None, replace(targets, ttft_s=None)) is False:
                 continue
             for reader in units:
                 if writer.unit.layout.tensor % reader.unit.layout.tensor:
@@ -142,18 +143,18 @@ def time_split(
 
     ttft, late_ttft = first_token(mean, reading), first_token(long, late.prefill_tps)
     out = Interval(value=likely.rate * output, low=slow.rate * output, high=fast.rate * output)
-    speed = msgspec.structs.replace(
+    speed = replace(
         writes,
         prefill_tps=reading,
         ttft_s=ttft,
         output_tps=out,
         notes=(*writes.notes, "servers for prompts and for answers: no measurement of such a pair is behind this"),
     )
-    on_time = meets_targets(speed, msgspec.structs.replace(speed, ttft_s=late_ttft), targets)
+    on_time = meets_targets(speed, replace(speed, ttft_s=late_ttft), targets)
     return Split(reader, writer, prefill, decode, speed, on_time)
 
 
-class ClosedAnswer(NamedTuple):
+class ClosedAnswer(Value, frozen=True):
     """Requests a second that are answered, and the mean wait before a prompt is read, seconds."""
 
     rate: float
@@ -204,7 +205,7 @@ def list_plan_servers(
     at, layout = port or entry.port or 8000, plan.layout or CardLayout()
     if plan.prefill is None:
         return list_servers(own, layout, plan.servers, at)
-    reader = msgspec.structs.replace(plan.prefill, host=own.host, served_name=own.served_name)
+    reader = replace(plan.prefill, host=own.host, served_name=own.served_name)
     return list_role_servers(reader, own, layout, entry, own.port or at)
 
 
@@ -248,7 +249,7 @@ def list_role_servers(
         made = show_devices(with_settings(base, settings), cards)
         if known.handshake_variable:
             environment = {**made.environment, known.handshake_variable: str(handshake)}
-            made = msgspec.structs.replace(made, environment=environment)
-        out.append(msgspec.structs.replace(made, port=port + 1 + i))
+            made = replace(made, environment=environment)
+        out.append(replace(made, port=port + 1 + i))
         at += len(cards)
     return out

@@ -55,7 +55,7 @@ def _answer(
     memory = estimate(deployment, rules)
     holding = hold_deployment(deployment, memory, rules, load)
     speed = estimate_load_speed(deployment, memory, rules, load)
-    return join_estimates(memory, deployment, notes, request_id, speed, *holding)
+    return join_estimates(memory, deployment, notes, request_id, speed, holding.starts, holding.holds)
 
 
 def hold_deployment(
@@ -70,6 +70,6 @@ def estimate_as_json(
     memory: MemoryEstimate, deployment: Deployment, notes: tuple[str, ...], holding: Holding
 ) -> dict[str, Any]:
     """The public form of an estimate inside the JSON of other commands."""
-    body = join_estimates(memory, deployment, notes, None, None, *holding).to_dict()
+    body = join_estimates(memory, deployment, notes, None, None, holding.starts, holding.holds).to_dict()
     body.pop("schema_version")  # the object that it is part of has one
     return body

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from advisor import formats
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
@@ -55,7 +57,7 @@ def find_usable_formats(
             continue
         said = [chosen.note] if chosen.note else []
         said += [w.text for w in verdict.warnings if w.code == "weight_only"]
-        yield chosen._replace(note="; ".join(said) or None)
+        yield replace(chosen, note="; ".join(said) or None)
 
 
 def _wanted_formats(entry: Engine, search: SearchRequest, rules: Catalog) -> Iterator[formats.FormatChoice]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -17,12 +16,13 @@ from advisor.errors import AdvisorError
 from advisor.estimation import estimate as estimate_memory_of
 from advisor.memo import memoize_by_identity
 from advisor.planning.traffic import Traffic, read_traffic
+from advisor.record import Value
 
 RUNGS = 4  # of the ladder: the context length and its halves
 SHORTEST = 512
 
 
-class Holding(NamedTuple):
+class Holding(Value, frozen=True):
     """Whether one longest request is held, and how many requests are."""
 
     starts: bool | None

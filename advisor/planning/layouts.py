@@ -6,7 +6,6 @@ What an engine asserts about sizes is data (`tensor_parallel:` of rules/engines)
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,9 +18,10 @@ from advisor.machines.device_visibility import VISIBLE
 from advisor.machines.types import Machine
 from advisor.models.types import Model, Moe
 from advisor.planning.types import CardLayout
+from advisor.record import Value
 
 
-class Unit(NamedTuple):
+class Unit(Value, frozen=True):
     """One copy on some cards: the smallest thing that serves requests."""
 
     deployment: Deployment

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
@@ -19,11 +19,12 @@ from advisor.planning.layouts import Unit
 from advisor.planning.plan_rules import PlanRules
 from advisor.planning.traffic import Traffic
 from advisor.planning.workload_rules import load_workload_defaults
+from advisor.record import Value
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.load import RequestLoad
 
 
-class Targets(NamedTuple):
+class Targets(Value, frozen=True):
     """Most seconds that may pass. None = nothing is asked."""
 
     ttft_s: float | None
@@ -32,7 +33,7 @@ class Targets(NamedTuple):
     named: bool = False  # by the user
 
 
-class SizedUnit(NamedTuple):
+class SizedUnit(Value, frozen=True):
     """A copy, its memory, and how many requests it holds."""
 
     unit: Unit
@@ -47,7 +48,7 @@ class Rates(Protocol):
         """The speed of a unit for so many users."""
 
 
-class Arrangement(NamedTuple):
+class Arrangement(Value, frozen=True):
     """Equal copies of a unit under the traffic."""
 
     sized: SizedUnit

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor import engines, formats
 from advisor.catalog import Catalog
@@ -54,7 +54,7 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
         note = (
             f"how fast {entry.name} answers here is not known: whether it keeps up with the rate cannot be determined"
         )
-        return found._replace(on_time=None, notes=(*found.notes, note))
+        return replace(found, on_time=None, notes=(*found.notes, note))
     while isinstance(found, Plan) and not enough(found) and high < MOST_USERS and found.holds_all:
         low, high = high, 2 * high
         found = _find(entry, _with_users(search, high), rules)
@@ -68,7 +68,7 @@ def find_best_plan(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan
     if isinstance(found, Rejection):
         return found
     if not enough(found):
-        return found._replace(on_time=False)
+        return replace(found, on_time=False)
     peak = high + math.ceil(P99_OF_NORMAL * math.sqrt(high))  # arrivals are independent, so their number varies
     most = _find(entry, _with_users(search, peak), rules)
     return most if isinstance(most, Plan) else found
@@ -78,7 +78,7 @@ def _or_speculating(entry: Engine, search: SearchRequest, rules: Catalog, found:
     """The plan, or one with speculative decoding by what the checkpoint carries itself, where that answers sooner."""
     if search.facts.get(SPECULATIVE) or search.traffic.users > load_plan_rules(rules).drafted_users:
         return found
-    asked = search._replace(facts={**search.facts, SPECULATIVE: True})
+    asked = replace(search, facts={**search.facts, SPECULATIVE: True})
     if find_engine_additions(entry, asked, rules).settings == find_engine_additions(entry, search, rules).settings:
         return found
     other = _find(entry, asked, rules)
@@ -103,7 +103,7 @@ def answers_rate(plan: Plan, search: SearchRequest, spare: float) -> bool | None
 
 
 def _with_users(search: SearchRequest, users: int) -> SearchRequest:
-    return search._replace(traffic=msgspec.structs.replace(search.traffic, users=users))
+    return replace(search, traffic=replace(search.traffic, users=users))
 
 
 def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Rejection:
@@ -124,7 +124,7 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
         attempt, plan = found
         others = tuple(_compare(t, plan, rules) for t in dict.fromkeys(tried) if t.quantization != plan.quantization.id)
         notes = list_warnings(attempt, tools.warnings)
-        return plan._replace(notes=(*plan.notes, *notes), tried=others, added=tools.added.notes)
+        return replace(plan, notes=(*plan.notes, *notes), tried=others, added=tools.added.notes)
     if not tried and not refused:
         text = f"{entry.name}: nothing could be estimated"
         return Rejection((Reason(code="does_not_fit", rule=f"{entry.id}/memory", text=text),))
@@ -138,7 +138,7 @@ def _find(entry: Engine, search: SearchRequest, rules: Catalog) -> Plan | Reject
 def _compare(tried: TriedFormat, plan: Plan, rules: Catalog) -> TriedFormat:
     """A format that was tried, with whether it would have been the wider one."""
     wider = rules.quantization(tried.quantization).bits_nominal > plan.quantization.bits_nominal
-    return msgspec.structs.replace(tried, larger=wider and tried.fits is False)
+    return replace(tried, larger=wider and tried.fits is False)
 
 
 def prepare_engine(entry: Engine, search: SearchRequest, rules: Catalog) -> EngineTools | Rejection:
@@ -262,6 +262,6 @@ def _probe(trial: Trial) -> None:
         return
     units = [u.deployment for u in list_units(base, trial.tools.entry) if not u.last_resort]
     last = on_all_layers(units[-1], trial.tools.named)
-    memory = ask(trial._replace(tried=[]), last)
+    memory = ask(replace(trial, tried=[]), last)
     if memory is not None and memory.fits is False and memory.short:
         note_failure(trial, last, memory)

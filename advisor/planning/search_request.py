@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.decision.policy import Policy
 from advisor.decision.types import Guide
@@ -11,16 +11,17 @@ from advisor.deployment import Workload
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.traffic import Traffic
+from advisor.record import Value
 
 
-class FormatLimits(NamedTuple):
+class FormatLimits(Value, frozen=True):
     """Formats no wider than so many bits, with this cache type."""
 
     most_bits: float
     cache: str
 
 
-class SearchRequest(NamedTuple):
+class SearchRequest(Value, frozen=True):
     """What is asked of every engine alike."""
 
     model: Model

@@ -7,7 +7,6 @@ typical ones find room.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import msgspec
 
@@ -19,13 +18,14 @@ from advisor.planning.objective import output_rate
 from advisor.planning.offload import list_host_placements
 from advisor.planning.traffic import Traffic
 from advisor.planning.types import Ask
+from advisor.record import Value
 
 CELLS = 256  # tokens that llama.cpp's cache comes in
 Sized = tuple[Deployment, MemoryEstimate]
 Rate = Callable[[Deployment, MemoryEstimate], SpeedEstimate | None]
 
 
-class PlacedSlots(NamedTuple):
+class PlacedSlots(Value, frozen=True):
     """The deployment with the most requests that fits for sure; one that may fit; one that does not."""
 
     sure: Sized | None

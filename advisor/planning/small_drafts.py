@@ -6,15 +6,14 @@ rules/drafts.yaml. Which engine wants equal vocabularies and which takes near on
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.memory.draft_bound import load_draft_rules
 from advisor.models.types import Model
+from advisor.record import Value
 
 
-class SmallDraft(NamedTuple):
+class SmallDraft(Value, frozen=True):
     """A draft, and where its GGUF files are, if any are known."""
 
     model: str

@@ -13,14 +13,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.files import read_bytes
-from advisor.record import Record
+from advisor.record import Record, Value
 
 LARGEST_BYTES = 256 * 2**20
 MOST_REQUESTS = 2_000_000
@@ -30,7 +30,7 @@ MOMENT_S = 5.0  # about as long as people wait for a first token
 IN_COMMON = 0.5  # of the requests: a block that so many begin with is a common prefix
 
 
-class TraceRequest(NamedTuple):
+class TraceRequest(Value, frozen=True):
     """One request of a trace."""
 
     at: float | None  # seconds

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.engines import capacity
@@ -19,9 +18,10 @@ from advisor.planning.offload import left_to_engine
 from advisor.planning.queueing import estimate_wait
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.types import CardLayout, Plan, TriedFormat
+from advisor.record import Value
 
 
-class Trial(NamedTuple):
+class Trial(Value, frozen=True):
     """An attempt on an engine for a request; `bounds` and `tried` gather what was refused."""
 
     tools: EngineTools
@@ -96,7 +96,7 @@ def count_held(trial: Trial, deployment: Deployment, memory: MemoryEstimate) -> 
     return capacity.count_held(deployment, memory, inner, [request])[0] or 0
 
 
-class PlannedCopy(NamedTuple):
+class PlannedCopy(Value, frozen=True):
     """A copy as it is launched, with how many there are: `servers` behind a router, of `copies` in all."""
 
     deployment: Deployment
@@ -118,7 +118,7 @@ def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
     holds = holding.holds
     if holds is not None:
         served = objective.request_seconds(copy.speed, traffic, holds)
-        holds = msgspec.structs.replace(holds, wait_s=estimate_wait(holds, traffic, served))
+        holds = replace(holds, wait_s=estimate_wait(holds, traffic, served))
     return Plan(
         deployment=deployment,
         memory=copy.memory,
@@ -139,4 +139,4 @@ def make_unsure_plan(trial: Trial, deployment: Deployment, memory: MemoryEstimat
     """A plan that may start."""
     traffic = trial.search.traffic
     speed = objective.estimate_traffic_speed(deployment, memory, traffic, traffic.users, False, trial.tools.rules)
-    return make_plan(trial, PlannedCopy(deployment, memory, layout, speed, None))._replace(starts=None)
+    return replace(make_plan(trial, PlannedCopy(deployment, memory, layout, speed, None)), starts=None)

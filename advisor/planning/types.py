@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from advisor.catalog.types import Quantization
 from advisor.decision.types import Reason
 from advisor.deployment import Deployment, Holds, MemoryEstimate, SpeedEstimate
-from advisor.record import Record
+from advisor.record import Record, Value
 
 Ask = Callable[[Deployment], MemoryEstimate | None]  # the memory of a deployment; None where it allows no answer
 
@@ -36,7 +35,7 @@ class CardLayout(Record, frozen=True, kw_only=True):
     devices: tuple[int, ...] = ()  # indices on the machine (of each node), all copies together
 
 
-class Plan(NamedTuple):
+class Plan(Value, frozen=True):
     """A deployment of one engine that answers the question, or comes near. `deployment` is one of the copies."""
 
     deployment: Deployment
@@ -65,7 +64,7 @@ class Plan(NamedTuple):
         return self.holds is None or self.holds.waiting == 0
 
 
-class Rejection(NamedTuple):
+class Rejection(Value, frozen=True):
     """Why an engine offers nothing here."""
 
     reasons: tuple[Reason, ...]

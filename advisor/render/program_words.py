@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.launch_types import EngineStart
 from advisor.render.reference import ModelRef, local_name
@@ -81,8 +82,8 @@ def make_start_words(seen: Mapping[str, Any], start: EngineStart, ref: ModelRef,
     all_ = {"host": plain_word("0.0.0.0"), "address": plain_word("0.0.0.0"), "port": plain_word(str(port))}  # noqa: S104 - its own
     told = in_script = make_model_words(ref, start, image_start.repository, path)
     if path is not None and image_start.file:  # the script finds the file's real name when it runs
-        in_script = told._replace(
-            values={**told.values, "model": LaunchWord(text=path, script='"/models/${model##*/}"')}
+        in_script = replace(
+            told, values={**told.values, "model": LaunchWord(text=path, script='"/models/${model##*/}"')}
         )
     out["container"] = {
         "port": port,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.catalog.launch_types import EngineStart
-from advisor.record import Record
+from advisor.record import Record, Value
 
 
 class LaunchWord(Record, frozen=True, kw_only=True):
@@ -25,7 +25,7 @@ class LaunchWord(Record, frozen=True, kw_only=True):
 Line = list[LaunchWord]
 
 
-class ModelWords(NamedTuple):
+class ModelWords(Value, frozen=True):
     """How the model is stated to the program."""
 
     form: tuple[str, ...]

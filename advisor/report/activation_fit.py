@@ -5,7 +5,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,11 +15,12 @@ from advisor.engines.pool_constants import ActivationPeak
 from advisor.engines.pool_sizes import activation_bytes
 from advisor.engines.versions import pick_version
 from advisor.estimation import EstimateRequest, resolve_request
+from advisor.record import Value
 from advisor.report.measured_rows import RowSettings, make_row_request, read_rows
 from advisor.units import GIB
 
 
-class MeasuredPeak(NamedTuple):
+class MeasuredPeak(Value, frozen=True):
     """One measured activation peak, and what the formula needs of it."""
 
     group: str

@@ -78,7 +78,8 @@ def _planned(ranked: RankedDeployment, verbose: bool) -> list[str]:
 
 def _holding(explanation: Explanation) -> list[str]:
     """What it starts with and holds, where that is another answer than whether all full-length requests fit."""
-    starts, holds = explanation.holdings[explanation.asked]
+    holding = explanation.holdings[explanation.asked]
+    starts, holds = holding.starts, holding.holds
     if explanation.verdict or starts is None or holds is None:
         return []
     held = f"holds {holds.typical:,} typical requests at once, {holds.full_length:,} of full length"

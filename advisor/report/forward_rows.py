@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -17,6 +16,7 @@ from advisor.errors import AdvisorError
 from advisor.memory.forward_peak import size_forward_peak
 from advisor.models.hf_config import model_from_config
 from advisor.models.types import Model
+from advisor.record import Value
 from advisor.report.measured_rows import TableRow
 
 TOKENS = (2048, 8192)
@@ -26,7 +26,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class ForwardComparison(NamedTuple):
+class ForwardComparison(Value, frozen=True):
     """Our peak of the forward pass compared with the engine's on one rank."""
 
     family: str  # the engine's class

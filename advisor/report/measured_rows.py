@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -16,13 +15,14 @@ from advisor.engines.pool import read_constants
 from advisor.engines.versions import version_key
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Model
+from advisor.record import Value
 from advisor.units import GIB
 
 TableRow = dict[str, str]
 RowSettings = dict[str, Setting | dict[str, object] | list[object]]
 
 
-class RowComparison(NamedTuple):
+class RowComparison(Value, frozen=True):
     """One measured row next to our answer; GiB. None where the row does not give the figure."""
 
     row: TableRow

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
+from advisor.record import Value
 from advisor.report.measured_rows import RowSettings, TableRow
 from advisor.units import MIB
 
@@ -20,7 +20,7 @@ SCRATCH_SHARE, SCRATCH_SLACK, TOTAL_SHARE = 0.15, 16 * MIB, 0.02
 CARD = "H100"  # the pretended device
 
 
-class PlannerComparison(NamedTuple):
+class PlannerComparison(Value, frozen=True):
     """Our answer compared with the planner's, on all devices together; bytes (ours, theirs)."""
 
     weights: tuple[int, int]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.deployment import DeviceMemory, Interval, MemoryEstimate
 from advisor.machines.types import Machine
+from advisor.record import Value
 from advisor.report.plan_text import (
     count_servers_of_node,
     describe_split,
@@ -24,7 +24,7 @@ LABEL = 9  # columns of a row's label
 SHOWN = 3  # alternatives of each kind
 
 
-class Row(NamedTuple):
+class Row(Value, frozen=True):
     """One label and its clauses, the most important first: what does not fit into `most` lines is left out."""
 
     label: str

@@ -7,9 +7,9 @@ import statistics
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.catalog import Catalog
+from advisor.record import Value
 from advisor.speed.calibration_text import LEAST, quantile
 from advisor.speed.efficiencies import HeldOutSpread, SpeedRules, load_speed_rules
 from advisor.speed.intervals import find_error_bound
@@ -33,7 +33,7 @@ PUBLISHED_ROOFLINE = {
 }
 
 
-class SpeedComparison(NamedTuple):
+class SpeedComparison(Value, frozen=True):
     """A row with our answer and the roofline's (None where it has none)."""
 
     sample: FitSample

@@ -12,7 +12,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.catalog import Catalog
 from advisor.engines import find_engine_module, fitting
@@ -23,13 +23,14 @@ from advisor.engines.pool_sizes import activation_bytes
 from advisor.engines.versions import pick_version, version_key
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Model
+from advisor.record import Value
 from advisor.report.measured_rows import TableRow, read_rows
 from advisor.units import GIB
 
 SAMPLED = 0.2  # GiB of logits at 14 bytes each, from which on a log says something of the sampler
 
 
-class StartupRow(NamedTuple):
+class StartupRow(Value, frozen=True):
     """One log, GiB: what was left for the cache, and what was predicted."""
 
     group: str
@@ -122,7 +123,7 @@ def _activation(row: StartupRow, peak: ActivationPeak) -> float:
     return activation_bytes(row.model, row.settings, peak, row.quantization) / GIB
 
 
-class ErrorSummary(NamedTuple):
+class ErrorSummary(Value, frozen=True):
     """Errors of a set of rows, GiB; shares in percent."""
 
     rows: int

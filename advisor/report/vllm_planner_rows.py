@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from msgspec import structs
 
@@ -17,6 +16,7 @@ from advisor.errors import AdvisorError
 from advisor.estimation import estimate, find_machine
 from advisor.models.hf_config import model_from_config
 from advisor.models.types import Model
+from advisor.record import Value
 from advisor.report.measured_rows import TableRow
 
 LENGTHS = (4096, 8192, 32768, 131072)
@@ -29,7 +29,7 @@ CARD = "H100 80GB SXM"  # the pretended device
 WEIGHTS_SHARE, PADDED_SHARE = 0.005, 0.09  # the planner's weights are those before loading, which pads MXFP4 experts
 
 
-class VllmComparison(NamedTuple):
+class VllmComparison(Value, frozen=True):
     """Our answer compared with the planner's for one rank; bytes (ours, theirs), requests by length."""
 
     weights: tuple[int, int]

@@ -11,17 +11,17 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.bench.endpoint import answers_health
 from advisor.errors import BadInput
+from advisor.record import Value
 
 POLL_S = 0.2
 GRACE_S = 20.0  # that a server has to end by itself
 TAIL = 2000  # characters of a log that an error shows
 
 
-class ServerCommand(NamedTuple):
+class ServerCommand(Value, frozen=True):
     """Words and variables that start a server."""
 
     words: tuple[str, ...]

@@ -14,6 +14,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import asdict
+
 from advisor.catalog import catalog
 from advisor.speed.calibration_text import (
     JudgedFits,
@@ -53,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen = {by: judge_choices(p) for by, p in predictions.items()}
     judged = JudgedFits(
         {by: held_out_errors(fit.unseen) for by, fit in fits.items() if by != "family"},
-        {by: figures._asdict() for by, figures in chosen.items() if figures is not None},
+        {by: asdict(figures) for by, figures in chosen.items() if figures is not None},
     )
     text = make_speed_rules(head, made.coefficients, held_out_errors(made.unseen), spread_by_class(made.unseen), judged)
     options.rules.write_text(text, encoding="utf-8")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
+from advisor.record import Value
 from advisor.speed.rows import FitSample
 
 COVERED = 0.76  # share of rows of unseen model families that the bounds are made to hold; of seen ones some 0.88
@@ -26,7 +26,7 @@ QUANTITIES = {
 }
 
 
-class HeldOutPrediction(NamedTuple):
+class HeldOutPrediction(Value, frozen=True):
     """A row predicted by a fit that had not seen its like."""
 
     sample: FitSample
@@ -44,7 +44,7 @@ class HeldOutPrediction(NamedTuple):
         return abs(self.predicted / self.sample.row.value - 1)
 
 
-class JudgedFits(NamedTuple):
+class JudgedFits(Value, frozen=True):
     """What was left out of the fit -> errors of its rows by quantity, and how well the predictions choose."""
 
     left_out: dict[str, dict[str, dict[str, float]]]

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
+from advisor.record import Value
 from advisor.speed.calibration_text import HeldOutPrediction, quantile
 from advisor.speed.rows import FitSample
 
@@ -19,7 +19,7 @@ TARGETS_S = (0.010, 0.015, 0.020, 0.030, 0.050, 0.080, 0.120)
 LATE = 1.1  # a pick violates its target when it was measured so much above
 
 
-class MeasuredLayout(NamedTuple):
+class MeasuredLayout(Value, frozen=True):
     """A measured configuration: what was measured and what is predicted; rates are tokens a second a device."""
 
     layout: str
@@ -29,7 +29,7 @@ class MeasuredLayout(NamedTuple):
     predicted_rate: float
 
 
-class ChoiceFigures(NamedTuple):
+class ChoiceFigures(Value, frozen=True):
     """Violations in percent of the questions; regret in percent of the best measured rate, where the target held."""
 
     questions: int

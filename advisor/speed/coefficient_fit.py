@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from msgspec.structs import replace
+
+from advisor.record import Value
 from advisor.speed import laws
 from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, EfficiencyKeys, limit_share
 from advisor.speed.laws import Efficiency, WaitFactors
@@ -65,7 +68,7 @@ PASS = (
 )  # fmt: skip
 
 
-class FitProblem(NamedTuple):
+class FitProblem(Value, frozen=True):
     """Rows as arrays, and the unknowns: logarithms of bases and factors."""
 
     names: list[tuple[str, str]]  # (coefficient, factor; "" = base)
@@ -144,7 +147,8 @@ def make_problem(rows: Sequence[FitSample]) -> FitProblem:
 
 def select_rows(problem: FitProblem, i: Any) -> FitProblem:
     """Some of the rows, all of the unknowns."""
-    return problem._replace(
+    return replace(
+        problem,
         unknowns={c: x[i] for c, x in problem.unknowns.items()},
         steps=problem.steps.take(i),
         output=problem.output[i],

@@ -17,6 +17,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.engines.versions import is_before
 from advisor.machines.types import Device
 from advisor.memo import memoize_by_identity
+from advisor.record import Value
 from advisor.speed.laws import Efficiency, WaitFactors
 
 # Shares of a bandwidth, or of `memory`; of a compute rate more, as some catalogue rates are those of wider sums
@@ -90,7 +91,7 @@ class EfficiencyKeys(NamedTuple):
         return tuple(n for n in dict.fromkeys((f, e, g, v, c, q, x, f"{f}/{c}")) if n)
 
 
-class Efficiencies(NamedTuple):
+class Efficiencies(Value, frozen=True):
     """All that the laws need."""
 
     decode: Efficiency

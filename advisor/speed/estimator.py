@@ -74,8 +74,9 @@ def estimate_speed(
     def around(kind: str, value: float, bound: ErrorBound, faster: float = 1.0, slower: float = 1.0) -> Interval:
         wide = max(bound.factor, HOST_BOUND[passes.host])
         if here is not None:
-            factor, wide = here.adjust(kind, load, wide)
-            value *= 1 / factor if kind in evidence.TIMES else factor
+            measured = here.adjust(kind, load, wide)
+            wide = measured.bound
+            value *= 1 / measured.factor if kind in evidence.TIMES else measured.factor
         return Interval(value=value, low=value / wide / slower, high=value * wide * faster)
 
     one = find_error_bound(table, keys, "decode", "tpot")

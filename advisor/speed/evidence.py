@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -22,7 +21,7 @@ from advisor.deployment import Deployment
 from advisor.errors import BadFile
 from advisor.files import read_bytes, replace_file
 from advisor.machines.fingerprint import fingerprint_machine
-from advisor.record import Record
+from advisor.record import Record, Value
 from advisor.speed.engine_rules import EvidenceRules
 from advisor.speed.load import RequestLoad
 
@@ -85,14 +84,14 @@ class _EarlierFile(msgspec.Struct):
     runs: list[_EarlierRun]
 
 
-class Adjustment(NamedTuple):
+class Adjustment(Value, frozen=True):
     """What evidence does to a predicted rate: a factor on it, and the factor of its bound."""
 
     factor: float
     bound: float
 
 
-class Evidence(NamedTuple):
+class Evidence(Value, frozen=True):
     """Measurements of this machine with the engine of a deployment."""
 
     measurements: tuple[SpeedMeasurement, ...]
@@ -134,7 +133,7 @@ class Evidence(NamedTuple):
         return Adjustment(math.exp(expected), min(bound, math.exp(wide)))
 
 
-class _Place(NamedTuple):
+class _Place(Value, frozen=True):
     """What decides how much a quantity's error has in common with another's."""
 
     model: str

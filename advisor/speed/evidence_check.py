@@ -17,9 +17,9 @@ import sys
 from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.catalog import catalog
+from advisor.record import Value
 from advisor.speed import evidence
 from advisor.speed.calibration_text import HeldOutPrediction
 from advisor.speed.efficiencies import SpeedRules, load_speed_rules
@@ -34,7 +34,7 @@ LEAST = 6  # rows of a machine
 MOST = 160  # rows of a machine that are used
 
 
-class NarrowedBounds(NamedTuple):
+class NarrowedBounds(Value, frozen=True):
     """Medians over the rows that were not given: width with evidence over width without, and errors; shares inside."""
 
     machines: int
@@ -69,7 +69,8 @@ def narrow_bounds(
                 tuple(m for m in known if m.engine == p.sample.keys.engine), row.request.model,
                 row.request.quantization or "", p.sample.keys.format, _layout(p.sample), rules,
             )  # fmt: skip
-            factor, narrowed = of.adjust(row.kind, row.load, bound) if of.measurements else (1.0, bound)
+            adjustment = of.adjust(row.kind, row.load, bound) if of.measurements else evidence.Adjustment(1.0, bound)
+            factor, narrowed = adjustment.factor, adjustment.bound
             off = math.log(_ratio(p))
             widths.append((narrowed - 1 / narrowed) / (bound - 1 / bound))
             before.append(abs(off) <= math.log(bound))

@@ -16,10 +16,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.catalog import catalog
 from advisor.errors import BadInput
+from advisor.record import Value
 from advisor.speed.calibration_text import (
     QUANTITIES,
     HeldOutPrediction,
@@ -59,7 +62,7 @@ OWN_FOLD = 15  # rows from which a label is left out alone
 SHARED_FOLDS = 4  # the others are dealt out over these
 
 
-class HeldOut(NamedTuple):
+class HeldOut(Value, frozen=True):
     """A fit of all rows, and each row as a fit without its label predicts it."""
 
     coefficients: Coefficients
@@ -107,11 +110,11 @@ def _predictions(rows: Sequence[FitSample], problem: FitProblem, unknowns: Any) 
 
     logs = row_logs(problem, unknowns)
     values = predict_rows(problem, logs)
-    rates = predict_rows(problem._replace(kind=np.full(len(rows), "closed")), logs)
+    rates = predict_rows(replace(problem, kind=np.full(len(rows), "closed")), logs)
     return [HeldOutPrediction(s, float(v), float(r)) for s, v, r in zip(rows, values, rates, strict=True)]
 
 
-class BoundFigures(NamedTuple):
+class BoundFigures(Value, frozen=True):
     """Share of rows within bounds (percent), and the median of high over low, without times to first token."""
 
     covered: float

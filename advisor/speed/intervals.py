@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from advisor.memo import memoize_by_identity
+from advisor.record import Value
 from advisor.speed.efficiencies import EfficiencyKeys, HeldOutSpread, SpeedRules
 
 WIDER = 1.5  # for hardware of a vendor, or an engine family, that no row is of: the bounds of its parent, times this
 NO_ROWS = 3.0
 
 
-class ErrorBound(NamedTuple):
+class ErrorBound(Value, frozen=True):
     """The factor around a value, and which rows it rests on."""
 
     factor: float

@@ -18,14 +18,16 @@ batch and a chunk of a prompt obey the same law with efficiencies of their own.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
+
+from advisor.record import Value
 
 OVERLAP = (
     2.5  # p above: reading and multiplying overlap, but not fully (1 = one after the other, infinite = the larger)
 )
 
 
-class Efficiency(NamedTuple):
+class Efficiency(Value, frozen=True):
     """What is reached of each resource's peak (shares), and what each launch costs (seconds)."""
 
     memory: Any
@@ -42,7 +44,7 @@ class Efficiency(NamedTuple):
     vector: Any
 
 
-class WaitFactors(NamedTuple):
+class WaitFactors(Value, frozen=True):
     """What a request waits for besides its own passes."""
 
     mixing: Any  # part of the others' prompts that delays a running request
@@ -51,7 +53,7 @@ class WaitFactors(NamedTuple):
     sequence: Any  # seconds that every further sequence adds to a step: scheduling, sampling, answering
 
 
-class LoadTimes(NamedTuple):
+class LoadTimes(Value, frozen=True):
     """Seconds and rates of a load."""
 
     step: Any  # one decode step of the batch

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import date
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,7 +13,7 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.machines.fingerprint import fingerprint_machine
 from advisor.machines.types import Machine
-from advisor.record import Record
+from advisor.record import Record, Value
 from advisor.speed import evidence
 from advisor.speed.efficiencies import format_class
 from advisor.speed.estimator import estimate_speed, find_layout
@@ -56,7 +55,7 @@ class ComparedSpeed(Record, frozen=True, kw_only=True):
     after: Interval | None = None  # None = not kept
 
 
-class ComparedLoads(NamedTuple):
+class ComparedLoads(Value, frozen=True):
     """What was compared, what can be kept of it, and why nothing can."""
 
     compared: tuple[ComparedSpeed, ...]

@@ -12,11 +12,11 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError, BadInput
 from advisor.files import read_text
+from advisor.record import Value
 from advisor.speed.evidence import SpeedMeasurement
 
 COLUMNS = (
@@ -27,7 +27,7 @@ COLUMNS = (
 SOURCE = "own measurement"
 
 
-class ExportedRows(NamedTuple):
+class ExportedRows(Value, frozen=True):
     """How many rows were written, and how many measurements were left out."""
 
     rows: int

@@ -8,15 +8,16 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.errors import AdvisorError, BadFile
 from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estimate, resolve_request
 from advisor.files import read_text
+from advisor.record import Value
 from advisor.speed import laws
 from advisor.speed.efficiencies import EfficiencyKeys, SpeedRules, find_efficiencies
 from advisor.speed.estimator import make_efficiency_keys
@@ -30,7 +31,7 @@ KINDS = ("decode", "prefill", "closed", "static", "offline", "tpot", "ttft")
 DOUBTFUL = "doubtful:"  # begins the quality of rows that are neither fitted nor judged; why follows
 
 
-class MeasuredRow(NamedTuple):
+class MeasuredRow(Value, frozen=True):
     """One measured quantity."""
 
     id: str
@@ -45,7 +46,7 @@ class MeasuredRow(NamedTuple):
     doubtful: bool = False  # what was measured is not what the row says
 
 
-class FitSample(NamedTuple):
+class FitSample(Value, frozen=True):
     """A measured quantity with what the laws need to predict it."""
 
     row: MeasuredRow
@@ -104,7 +105,7 @@ def make_samples(rows: list[MeasuredRow], rules: Catalog) -> list[FitSample]:
             kept[key] = _sample(row, rules, remembered)
         found = kept[key]
         if found is not None:
-            out.append(found._replace(row=row))
+            out.append(replace(found, row=row))
     return out
 
 

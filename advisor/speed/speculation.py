@@ -7,7 +7,7 @@ k + 1 tokens. The acceptance rate depends on texts and models and is not known b
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
@@ -15,12 +15,13 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import get_integer, get_setting
+from advisor.record import Value
 from advisor.speed.engine_rules import DraftAcceptance, load_engine_rules
 
 SpeculationMethod = Literal["draft", "prediction", "ngram"]
 
 
-class Speculation(NamedTuple):
+class Speculation(Value, frozen=True):
     """What a deployment's settings ask for."""
 
     method: SpeculationMethod

@@ -8,13 +8,14 @@ through one after the other.
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
+from advisor.record import Value
 from advisor.speed import work as cost
 from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
@@ -66,7 +67,7 @@ class LoadPasses(msgspec.Struct, kw_only=True):
     products_unknown: bool  # a processor multiplies and its cores are not known: only its reading can be timed
 
 
-class PassTokens(NamedTuple):
+class PassTokens(Value, frozen=True):
     """Of one pass: sequences, new tokens of each, and tokens in the cache before them."""
 
     sequences: float

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from advisor.errors import BadInput
+from advisor.record import Value
 
 MAX_BODY = 2**20  # bytes
 MOST_DISCARDED = 2**24  # bytes of a body that is too large: read, not kept, so that its sender sees the answer
@@ -18,7 +18,7 @@ MOST_CONNECTIONS = 512
 LEAST_KEY = 16  # characters of an API key
 
 
-class ServerLimits(NamedTuple):
+class ServerLimits(Value, frozen=True):
     """Who may ask, and for how long an answer may take."""
 
     hosts: frozenset[str]  # names in Host, in lower case and without the port

@@ -8,6 +8,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.local_models import refuse_local_models
@@ -34,7 +35,7 @@ def _take_files(operation: Operation, names: Mapping[str, str], required: tuple[
     kept = {k: v for k, v in operation.properties.items() if k not in names and k != "files"}
     texts: Json = {k: {"type": "string", "description": v} for k, v in names.items()}
     files = {"files": _TEXTS} if "files" in operation.properties else {}
-    return operation._replace(properties={**texts, **files, **kept}, required=required)
+    return replace(operation, properties={**texts, **files, **kept}, required=required)
 
 
 # path -> (operation as clients ask it, shape of the answer)

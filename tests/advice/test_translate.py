@@ -14,6 +14,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 from migrations import CASES, LLAMA_SERVER, OLLAMA, TGI_COMPOSE, TGI_RUN, VLLM, Case
+from msgspec.structs import replace
 
 from advisor.advice.migrate import Migration, MigrationRequest, migrate
 from advisor.catalog import catalog
@@ -31,7 +32,7 @@ RULES = catalog([shipped_root()])
 def migrated(case: Case, **more: object) -> Migration:
     launch = read_launch_text(case.text, "-", RULES)
     request = MigrationRequest(machine=find_machine(case.on, RULES) if case.on else None)
-    return migrate(launch.engine, case.to, RULES, launch, request._replace(**more))  # type: ignore[arg-type]
+    return migrate(launch.engine, case.to, RULES, launch, replace(request, **more))  # type: ignore[arg-type]
 
 
 def words_of(made: Migration) -> dict[str, str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.bench import endpoint, guidellm
 from advisor.bench.guidellm import LoadTest
@@ -62,7 +63,7 @@ def test_prompts_differ_from_the_first_word_on() -> None:
     prompts = [p["prompt"] for p in guidellm.make_prompts(WANTED)]
     assert len({p.split()[0] for p in prompts}) == len(prompts) == 12
     assert all(len(p.split()) == round(200 / 1.1) + 1 for p in prompts)
-    assert guidellm.make_prompts(WANTED) != guidellm.make_prompts(WANTED._replace(seed=8))
+    assert guidellm.make_prompts(WANTED) != guidellm.make_prompts(replace(WANTED, seed=8))
 
 
 def test_the_key_is_no_argument(tmp_path: Path) -> None:

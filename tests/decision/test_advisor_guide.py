@@ -239,9 +239,9 @@ QUANTIZATIONS: list[tuple[dict[str, Any], str, str, str]] = [
 
 @pytest.mark.parametrize(("known", "engine", "first", "avoid"), QUANTIZATIONS)
 def test_quantization_preference(known: dict[str, Any], engine: str, first: str, avoid: str) -> None:
-    preferred, avoided, _ = find_engine_hints(GUIDE, facts({**ONE, **known}), engine)
-    assert preferred[0] == first
-    assert avoided == tuple(avoid.split())
+    hints = find_engine_hints(GUIDE, facts({**ONE, **known}), engine)
+    assert hints.quantizations[0] == first
+    assert hints.avoid == tuple(avoid.split())
 
 
 NOTES: list[tuple[dict[str, Any], str, str]] = [
@@ -267,11 +267,11 @@ NOTES: list[tuple[dict[str, Any], str, str]] = [
 
 @pytest.mark.parametrize(("known", "engine", "word"), NOTES)
 def test_notes_for_an_engine(known: dict[str, Any], engine: str, word: str) -> None:
-    assert word in " | ".join(find_engine_hints(GUIDE, facts(known), engine)[2])
+    assert word in " | ".join(find_engine_hints(GUIDE, facts(known), engine).notes)
 
 
 def test_a_note_stays_away_where_it_does_not_apply() -> None:
-    notes = " ".join(find_engine_hints(GUIDE, facts({**ONE, **ADA}), "vllm")[2])
+    notes = " ".join(find_engine_hints(GUIDE, facts({**ONE, **ADA}), "vllm").notes)
     assert "CUDA 12" not in notes
     assert "OLLAMA" not in notes
 

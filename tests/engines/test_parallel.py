@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import engine_shapes
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.roots import shipped_root
@@ -121,7 +121,7 @@ def test_checkpoints_in_blocks(
     entry = rules.engine(engine)
     launch = ParallelLaunch(version=version, vendor=vendor, block=block)
     assert bool([r for r in find_size_refusals(entry, found, size, launch) if r.whole_blocks]) is refused
-    assert not [r for r in find_size_refusals(entry, found, size, launch._replace(block=None)) if r.whole_blocks]
+    assert not [r for r in find_size_refusals(entry, found, size, replace(launch, block=None)) if r.whole_blocks]
 
 
 def test_blocks_are_facts_of_a_repository(rules: Catalog) -> None:
@@ -142,9 +142,9 @@ def test_what_is_not_known_is_not_refused(rules: Catalog) -> None:
     stub = next(
         m for row in rules.model_index() if (m := rules.find_model(row.id)).layout is None and m.stub is not None
     )
-    silent = msgspec.structs.replace(rules.engine("vllm"), tensor_parallel=None)
+    silent = replace(rules.engine("vllm"), tensor_parallel=None)
     assert not find_size_refusals(silent, rules.find_model("microsoft/phi-4"), 3)
-    unknown = msgspec.structs.replace(stub, stub=None)
+    unknown = replace(stub, stub=None)
     assert not find_size_refusals(rules.engine("vllm"), unknown, 3)
 
 
@@ -159,8 +159,8 @@ def test_an_overlay_states_its_own(tmp_path: Path) -> None:
     layer = Full(n=1, n_heads=7, n_kv_heads=7, head_dim=64)
     model = catalog([shipped_root()]).find_model("llama3.1:8b")
     assert model.layout is not None
-    layout = msgspec.structs.replace(model.layout, attention=(layer,), vocab_size=128 * 6 - 1)
-    mine: Model = msgspec.structs.replace(model, layout=layout)
+    layout = replace(model.layout, attention=(layer,), vocab_size=128 * 6 - 1)
+    mine: Model = replace(model, layout=layout)
     assert allowed_sizes(entry, mine, 8) == (1, 2, 3, 4, 6, 8)
     (found,) = find_size_refusals(entry, mine, 5)
     assert found.text == "vocabulary size (767, padded to 768) must be divisible by tensor parallel size (5)"

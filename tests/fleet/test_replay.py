@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from fleets import NODES, RULES
+from msgspec.structs import replace
 from simulation import Arrival, Copy, Served, simulate
 from step_times import make_step_seconds
 
@@ -176,7 +177,7 @@ def find_losses(request: FleetRequest, plan: FleetPlan) -> Iterator[FleetRequest
     """The same request with one node less, of each kind of nodes that carries a replica."""
     used = {r.pool for r in plan.replicas}
     for group in {p.group for p in request.fleet.pools if p.id in used}:
-        yield request._replace(fleet=without_nodes(request.fleet, Counter([group])))
+        yield replace(request, fleet=without_nodes(request.fleet, Counter([group])))
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 
 from advisor.fleet.greedy import solve_greedily
 from advisor.fleet.highs import SolverLimits, solve_exactly
@@ -179,8 +180,8 @@ def test_replicas_stand_on_devices_that_are_there(start: int) -> None:
         problem = draw_problem(seed)
         found = solve_greedily(problem)
         replicas = [n if found.served[v.demand] else 0 for v, n in zip(problem.variants, found.replicas, strict=True)]
-        together = tuple(d._replace(least_nodes=1) for d in problem.demands)  # spreading is a wish beyond the count
-        places = place_replicas(problem._replace(demands=together), replicas)
+        together = tuple(replace(d, least_nodes=1) for d in problem.demands)  # spreading is a wish beyond the count
+        places = place_replicas(replace(problem, demands=together), replicas)
         assert places is not None, seed
         assert Counter(p.variant for p in places) == Counter({k: n for k, n in enumerate(replicas) if n})
         taken = set()

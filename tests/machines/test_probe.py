@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from machine_recordings import FIXTURES, load, readers, replay, write_tree
+from msgspec.structs import replace
 from programs import ELSEWHERE
 
 from advisor.machines.probe import probe_machine, recorded_readers
@@ -42,7 +43,7 @@ def test_an_empty_tree_is_a_machine_without_answers(tmp_path: Path) -> None:
 def test_broken_nvml_is_a_note(tmp_path: Path) -> None:
     recording = load("amd-7900xtx")
     write_tree(tmp_path, recording["files"])
-    m = probe_machine(tmp_path, {}, readers=readers(recording)._replace(nvml=Broken()))
+    m = probe_machine(tmp_path, {}, readers=replace(readers(recording), nvml=Broken()))
     assert len(m.devices) == 2
     assert any("NVML" in n for n in m.notes)
 
@@ -57,7 +58,7 @@ def test_a_broken_source_does_not_hide_the_others(tmp_path: Path) -> None:
     def run(argv: object) -> str | None:
         raise RuntimeError("boom")
 
-    both = recorded_readers("darwin", "arm64")._replace(run=run, metal=metal)
+    both = replace(recorded_readers("darwin", "arm64"), run=run, metal=metal)
     m = probe_machine(tmp_path, {}, readers=both)
     assert m.os == "macos"
     assert sum("boom" in n for n in m.notes) >= 2

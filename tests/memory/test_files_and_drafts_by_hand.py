@@ -148,7 +148,8 @@ def test_weights_that_are_rearranged() -> None:
 
     def sums(*rows: TensorWeight, **more: Any) -> tuple[int, int]:
         twin = [msgspec.structs.replace(x, layer=None) if x.name.startswith("token_embd") else x for x in rows]
-        return sum_repacked(GgufWeights(weights=tuple(twin), exact=True), (kernel(**more),), True)
+        found = sum_repacked(GgufWeights(weights=tuple(twin), exact=True), (kernel(**more),), True)
+        return found.mapped, found.repacked
 
     out = weight("output.weight", (64, 9), "F16")
     assert sums(weight("blk.0.ffn_up.weight", (64, 16)), out) == (1800, 2000)
@@ -162,7 +163,7 @@ def test_weights_that_are_rearranged() -> None:
     # an embedding that gives the logits, too, is looked up from the file and multiplied from a copy
     assert sums(weight("token_embd.weight", (64, 16))) == (1800, 2000)
     alone = GgufWeights(weights=(weight("token_embd.weight", (64, 16)),), exact=True)
-    assert sum_repacked(alone, (kernel(),), False) == (1800, 0)
+    assert sum_repacked(alone, (kernel(),), False).repacked == 0
     both = GgufWeights(weights=(weight("blk.0.ffn_up.weight", (64, 16)), out), exact=True)
     assert most_repacked(both, [kernel(rows=32), kernel()], True) == 200
     assert most_repacked(both, [], True) == 0

@@ -22,7 +22,7 @@ from test_safetensors import Spec, write
 from advisor.catalog.roots import cache_dir
 from advisor.errors import BadFile
 from advisor.models.headers import read_origin
-from advisor.models.hub import parse_hub_reference
+from advisor.models.hub import HubReference, parse_hub_reference
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 CONFIG = {
@@ -212,9 +212,11 @@ def test_what_goes_wrong_is_one_line(hub: Hub, tmp_path: Path, name: str, env: d
 
 
 def test_names_that_are_hub_names() -> None:
-    assert parse_hub_reference("org/name") == ("org/name", None)
-    assert parse_hub_reference("hf.co/org/name:Q4_K_M") == ("org/name", "Q4_K_M")
-    assert parse_hub_reference("https://huggingface.co/org/name/sub/file.gguf") == ("org/name", "sub/file.gguf")
+    assert parse_hub_reference("org/name") == HubReference("org/name", None)
+    assert parse_hub_reference("hf.co/org/name:Q4_K_M") == HubReference("org/name", "Q4_K_M")
+    assert parse_hub_reference("https://huggingface.co/org/name/sub/file.gguf") == HubReference(
+        "org/name", "sub/file.gguf"
+    )
     assert parse_hub_reference("llama3.1:8b") is None
     assert parse_hub_reference("/tmp/x") is None
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from test_traffic_parts import make_traffic
 
 import advisor
@@ -118,7 +119,7 @@ def test_targets_decide_first() -> None:
     assert choose(slow, Given(4, 8, 100, tpot=0.15), Given(2, 8, 900, tpot=0.2)) == (slow, 8)
     first = Targets(4.9, None, named=True)
     assert choose(Given(1, 8), targets=first) == (Given(1, 8), 8)  # prompts of the 95th percentile take 5 s
-    assert choose(Given(1, 8), targets=first._replace(ttft_s=5.0)) == (Given(1, 8), 1)
+    assert choose(Given(1, 8), targets=replace(first, ttft_s=5.0)) == (Given(1, 8), 1)
 
 
 def test_priorities() -> None:

@@ -72,7 +72,8 @@ def test_the_closed_line_answers_as_many_as_a_simulation(users: int, servers: in
         varied = sum((x - mean) ** 2 for x in prompts) / len(prompts) / mean**2
         tokens = TokenSpread(mean=1000, p95=round(1000 * (1 + 1.645 * varied**0.5)))
         assert squared_variation(tokens) == pytest.approx(varied, abs=0.01)
-        rate, wait = solve_closed(traffic(users, tokens, 101), servers, StageTimes(mean, 0.25, 0.05))
+        found = solve_closed(traffic(users, tokens, 101), servers, StageTimes(mean, 0.25, 0.05))
+        rate, wait = found.rate, found.wait
         simulated, waited = simulate(users, servers, prompts, 0.25 + 101 * 0.05)
         assert rate == pytest.approx(simulated, rel=0.15)
         assert rate * (wait + mean + 0.25 + 101 * 0.05) == pytest.approx(users, rel=1e-3)  # Little's law
@@ -80,20 +81,20 @@ def test_the_closed_line_answers_as_many_as_a_simulation(users: int, servers: in
 
 
 def test_one_user_never_waits() -> None:
-    rate, _ = solve_closed(traffic(1, TokenSpread(mean=1000, p95=1000), 11), 8, StageTimes(0.5, 0.1, 0.04))
+    rate = solve_closed(traffic(1, TokenSpread(mean=1000, p95=1000), 11), 8, StageTimes(0.5, 0.1, 0.04)).rate
     assert rate == pytest.approx(1 / (0.5 + 0.1 + 11 * 0.04), rel=0.01)
 
 
 @pytest.mark.parametrize(("output", "seconds"), [(0, 100.0), (1, 100.0), (2, 110.0)])
 def test_one_slow_user_with_an_answer_of_a_token(output: int, seconds: float) -> None:
     """90 s for the prompt, 10 for each token; an answer has one at least."""
-    rate, wait = solve_closed(traffic(1, TokenSpread(mean=1000, p95=1000), output), 8, StageTimes(90.0, 0.0, 10.0))
-    assert rate == pytest.approx(1 / seconds, rel=0.01)
-    assert 0 <= wait < 1
+    found = solve_closed(traffic(1, TokenSpread(mean=1000, p95=1000), output), 8, StageTimes(90.0, 0.0, 10.0))
+    assert found.rate == pytest.approx(1 / seconds, rel=0.01)
+    assert 0 <= found.wait < 1
 
 
 def test_no_more_is_read_than_the_servers_can() -> None:
-    rate, _ = solve_closed(traffic(10_000, TokenSpread(mean=1000, p95=1000), 11), 3, StageTimes(0.5, 0.0, 0.01))
+    rate = solve_closed(traffic(10_000, TokenSpread(mean=1000, p95=1000), 11), 3, StageTimes(0.5, 0.0, 0.01)).rate
     assert rate == pytest.approx(3 / 0.5, rel=0.01)
     assert rate < 3 / 0.5
 

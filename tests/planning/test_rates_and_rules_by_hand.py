@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from test_search_by_hand import RULES, asked, memory, row
 from test_traffic_parts import make_traffic
 from test_trials_by_hand import trial
@@ -61,7 +62,7 @@ def test_copies_of_a_plan() -> None:
     waiting = Holds(asked=3, typical=2, full_length=1, waiting=1, wait_s=None, shared_prefix=0.0, ladder=())
     assert plan_with(1.0).holds_all
     assert not plan_with(1.0, holds=waiting).holds_all
-    assert plan_with(1.0, holds=msgspec.structs.replace(waiting, waiting=0)).holds_all
+    assert plan_with(1.0, holds=replace(waiting, waiting=0)).holds_all
 
 
 def test_formats_that_would_have_been_wider() -> None:
@@ -79,13 +80,13 @@ def test_engines_of_other_formats_are_named_or_left_out() -> None:
     entry = RULES.engine("vllm")
     request = asked("llama3.1:8b", "1x RTX 4090", "Q4_K_M")
     assert search._foreign_gguf(entry, request, RULES) is not None
-    assert search._foreign_gguf(entry, request._replace(asked=frozenset(["vllm"])), RULES) is None
+    assert search._foreign_gguf(entry, replace(request, asked=frozenset(["vllm"])), RULES) is None
     assert search._foreign_gguf(RULES.engine("llama.cpp"), request, RULES) is None
     for name in (None, "AWQ", "4bit"):
-        assert search._foreign_gguf(entry, request._replace(quantization=name), RULES) is None
+        assert search._foreign_gguf(entry, replace(request, quantization=name), RULES) is None
     refused = search.prepare_engine(entry, request, RULES)
     assert isinstance(refused, Rejection)
-    client = search.prepare_engine(RULES.engine("remote-openai"), request._replace(quantization=None), RULES)
+    client = search.prepare_engine(RULES.engine("remote-openai"), replace(request, quantization=None), RULES)
     assert isinstance(client, Rejection)
 
 
@@ -110,7 +111,7 @@ def test_many_servers_are_counted_as_the_most() -> None:
     most = _open(traffic, MOST_SERVERS, 1.0)
     assert most is not None
     assert most > 0
-    twice = _open(msgspec.structs.replace(traffic, rate=0.9999 * 2 * MOST_SERVERS), 2 * MOST_SERVERS, 1.0)
+    twice = _open(replace(traffic, rate=0.9999 * 2 * MOST_SERVERS), 2 * MOST_SERVERS, 1.0)
     assert twice == pytest.approx(most / 2)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from test_layouts import make
 
 from advisor import formats
@@ -134,9 +134,9 @@ def test_gguf_formats_by_the_memory_that_they_take() -> None:
 
     def easy(total: int, **work: Any) -> list[str]:
         machine = find_machine("1x RTX 4090, 64GB RAM", RULES)
-        device = msgspec.structs.replace(machine.devices[0], total_bytes=total)
+        device = replace(machine.devices[0], total_bytes=total)
         return _easy(
-            asked("llama3.1:8b", "", machine=msgspec.structs.replace(machine, devices=(device,)), **work),
+            asked("llama3.1:8b", "", machine=replace(machine, devices=(device,)), **work),
             defaults,
             RULES,
         )
@@ -204,7 +204,7 @@ def test_attempts_are_made_on_cards_first() -> None:
         (bits, "auto", {"Q8_0", "Q3_K_M"}), (bits - 0.1, "auto", {"Q3_K_M"}), (bits, "other", set()),
         (1.0, "auto", set()),
     ):  # fmt: skip
-        limited = request._replace(limits=FormatLimits(most, cache))
+        limited = replace(request, limits=FormatLimits(most, cache))
         found = list_attempts(tools("llama.cpp", request), limited, usable)
         assert {a.chosen.quantization.id for a in found} == ids
         assert {a.cache for a in found} <= {cache}
@@ -215,8 +215,8 @@ def test_a_share_of_what_is_free() -> None:
     machine = find_machine("1x RTX 4090, 64GB RAM", RULES)
 
     def share(free: int | None, total: int | None = 1000, unified: bool = False, engine: str = "vllm") -> float | None:
-        device = msgspec.structs.replace(machine.devices[0], free_bytes=free, total_bytes=total, unified=unified)
-        return _memory_share(RULES.engine(engine), msgspec.structs.replace(machine, devices=(device,)), RULES)
+        device = replace(machine.devices[0], free_bytes=free, total_bytes=total, unified=unified)
+        return _memory_share(RULES.engine(engine), replace(machine, devices=(device,)), RULES)
 
     assert share(None) is None
     assert share(900) is None
@@ -230,15 +230,13 @@ def test_a_share_of_what_is_free() -> None:
     assert share(500, engine="llama.cpp") is None
     assert _memory_share(RULES.engine("vllm"), find_machine("cpu, 64GB RAM", RULES), RULES) is None
     request = asked("Qwen/Qwen3-8B", "1x RTX 4090, 64GB RAM", port_offset=3)
-    half = msgspec.structs.replace(machine.devices[0], free_bytes=12 * GIB)
-    base = make_base(
-        tools("vllm", request), request, attempt("BF16", "fp8"), msgspec.structs.replace(machine, devices=(half,))
-    )
+    half = replace(machine.devices[0], free_bytes=12 * GIB)
+    base = make_base(tools("vllm", request), request, attempt("BF16", "fp8"), replace(machine, devices=(half,)))
     (flag,) = (k for k in base.settings if "memory" in k)
     assert 0.4 < float(base.settings[flag]) < 0.5
     assert flag in base.because
     assert (base.kv_cache_type, base.context_length, base.port) == (KvType(k="fp8", v="fp8"), 8192, 8003)
-    whole = make_base(tools("vllm", request), request._replace(port_offset=0), attempt("BF16"), machine)
+    whole = make_base(tools("vllm", request), replace(request, port_offset=0), attempt("BF16"), machine)
     assert (whole.port, [k for k in whole.settings if "memory" in k]) == (None, [])
 
 
@@ -259,10 +257,10 @@ def test_weights_that_exceed_all_memory() -> None:
     vllm = tools("vllm", request)
 
     def refused(free: int | None, nodes: int = 1, host: bool = False, ram: int | None = None, **more: Any) -> Any:
-        device = msgspec.structs.replace(request.machine.devices[0], free_bytes=None, total_bytes=free)
-        room = msgspec.structs.replace(request.machine.memory, total_bytes=ram, limit_bytes=None)
-        machine = msgspec.structs.replace(request.machine, devices=(device,), nodes=nodes, memory=room)
-        return find_too_large(vllm, request._replace(machine=machine, **more), bf16, host)
+        device = replace(request.machine.devices[0], free_bytes=None, total_bytes=free)
+        room = replace(request.machine.memory, total_bytes=ram, limit_bytes=None)
+        machine = replace(request.machine, devices=(device,), nodes=nodes, memory=room)
+        return find_too_large(vllm, replace(request, machine=machine, **more), bf16, host)
 
     assert refused(least) is None
     found = refused(least - 1)
@@ -275,9 +273,9 @@ def test_weights_that_exceed_all_memory() -> None:
     assert refused(1, host=True, ram=None) is None
     with_host = refused(1, host=True, ram=GIB)
     assert with_host.needs_bytes is None  # what lies where is not known yet
-    busy = msgspec.structs.replace(request.machine.devices[0], free_bytes=1, total_bytes=2**50)
-    machine = msgspec.structs.replace(request.machine, devices=(busy,))
-    assert find_too_large(vllm, request._replace(machine=machine), bf16, False) is not None
+    busy = replace(request.machine.devices[0], free_bytes=1, total_bytes=2**50)
+    machine = replace(request.machine, devices=(busy,))
+    assert find_too_large(vllm, replace(request, machine=machine), bf16, False) is not None
 
 
 def test_what_did_not_start_bounds_what_is_tried() -> None:
@@ -319,7 +317,7 @@ def test_why_a_deployment_does_not_fit() -> None:
     two = memory(row(weights_bytes=GIB), row(weights_bytes=2 * GIB), short=("a", "b", "a"))
     text = describe_failure(d, two, q)
     assert text == "Q8_0 on 2 cards does not fit: 3.00 GiB (3.2 GB) of weights; a; b"
-    small = msgspec.structs.replace(d, kv_cache_type=KvType(k="q8_0", v="q8_0"))
+    small = replace(d, kv_cache_type=KvType(k="q8_0", v="q8_0"))
     one = memory(row(weights_bytes=GIB), warnings=("it needs more", "other", "not divisible"))
     assert describe_failure(small, one, q) == (
         "Q8_0 with q8_0 KV cache does not fit: 1.00 GiB (1.1 GB) of weights; it needs more; not divisible"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from test_layouts import make
 from test_rates_and_rules_by_hand import plan_with
 from test_search_by_hand import RULES, asked, tools
@@ -55,8 +55,8 @@ def test_a_rate_is_planned_for_as_so_many_users() -> None:
 
 def test_speeds_that_are_not_known_are_told() -> None:
     request = asked("Qwen/Qwen3-8B", "1x H100", rate=1.0)
-    nameless = tuple(msgspec.structs.replace(d, accelerator=None) for d in request.machine.devices)
-    request = request._replace(machine=msgspec.structs.replace(request.machine, devices=nameless))
+    nameless = tuple(replace(d, accelerator=None) for d in request.machine.devices)
+    request = replace(request, machine=replace(request.machine, devices=nameless))
     found = search.find_best_plan(RULES.engine("vllm"), request, RULES)
     assert isinstance(found, Plan)
     assert found.on_time is None
@@ -117,8 +117,9 @@ def test_requests_that_each_copy_admits() -> None:
 
 def place(users: int, hardware: str, **work: Any) -> Plan | None:
     request = asked("Qwen/Qwen3-8B", hardware, concurrency=users, **work)
-    here = trial(request, "llama.cpp")._replace(
-        attempt=Attempt(formats.FormatChoice(RULES.quantization("Q4_K_M")), "auto", False, False)
+    here = replace(
+        trial(request, "llama.cpp"),
+        attempt=Attempt(formats.FormatChoice(RULES.quantization("Q4_K_M")), "auto", False, False),
     )
     return arrange.plan_attempt(here)
 
@@ -145,7 +146,7 @@ def test_answers_about_a_deployment() -> None:
     assert found.fits
     assert found.starts
     assert found.holds is not None
-    odd = msgspec.structs.replace(request, settings={"no-such-setting": 1})
+    odd = replace(request, settings={"no-such-setting": 1})
     assert any("no-such-setting" in w for w in answer_request(odd, RULES).warnings)
     assert not any("no-such-setting" in w for w in found.warnings)
     with pytest.raises(BadInput, match="no-such-setting"):

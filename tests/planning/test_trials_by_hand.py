@@ -20,7 +20,7 @@ from advisor.estimation import estimate, find_machine
 from advisor.planning.candidates import (
     Bounds,
 )
-from advisor.planning.holding import find_holding, with_one_request
+from advisor.planning.holding import Holding, find_holding, with_one_request
 from advisor.planning.holding import make_traffic as traffic_of
 from advisor.planning.search_request import SearchRequest
 from advisor.planning.traffic import read_traffic
@@ -168,7 +168,7 @@ def test_one_request_of_a_deployment_that_holds_fewer_than_asked() -> None:
     assert with_one_request(single, found, entry, RULES) == (single, found)
     bad = msgspec.structs.replace(d, settings={"n-gpu-layers": "no number"})
     assert with_one_request(bad, found, entry, RULES) is None
-    assert find_holding(bad, found, traffic_of(d, found, RULES), RULES) == (None, None)
+    assert find_holding(bad, found, traffic_of(d, found, RULES), RULES) == Holding(None, None)
 
 
 def test_the_traffic_of_a_deployment_by_itself() -> None:

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from speed_asking import ROWS, RULES
 
 from advisor.catalog import catalog
@@ -77,7 +77,7 @@ def changed(**factors: float) -> SpeedRules:
     for name, factor in factors.items():
         c = other[name]
         other[name] = Coefficient(unit=c.unit, means=c.means, base=c.base * factor, factors=c.factors)
-    return msgspec.structs.replace(TABLE, coefficients=other)
+    return replace(TABLE, coefficients=other)
 
 
 def test_nearly_every_row_can_be_asked(rows: list[FitSample]) -> None:
@@ -94,7 +94,7 @@ def test_known_efficiencies_are_found_again(rows: list[FitSample]) -> None:
     """Rows made by the laws with other efficiencies: a fit from the same priors must predict them."""
     table = changed(memory=0.8, prompt_products=0.6, layer=1.5, products=0.7)
     some = [s for s in rows if s.row.kind in ("decode", "prefill", "tpot")][::3]
-    known = [FitSample(s.row._replace(value=predict_sample(s, table)), s.steps, s.keys) for s in some]
+    known = [FitSample(replace(s.row, value=predict_sample(s, table)), s.steps, s.keys) for s in some]
     off = [e.relative for e in leave_out(known, None).fitted]
     assert quantile(off, 0.5) < 0.03
     assert quantile(off, 0.9) < 0.1
@@ -122,7 +122,7 @@ def test_choices_between_measured_configurations(rows: list[FitSample]) -> None:
     assert found.violations <= 10
     assert found.mean_regret <= 8
     assert found.p90_regret <= 25
-    noisy = [p._replace(predicted=p.predicted * (1.25 if i % 2 else 0.8)) for i, p in enumerate(shipped)]
+    noisy = [replace(p, predicted=p.predicted * (1.25 if i % 2 else 0.8)) for i, p in enumerate(shipped)]
     worse = judge_choices(noisy)
     assert worse is not None
     assert worse.mean_regret + worse.violations > found.mean_regret + found.violations + 3
@@ -130,7 +130,7 @@ def test_choices_between_measured_configurations(rows: list[FitSample]) -> None:
 
 def with_rate(sample: FitSample, table: SpeedRules) -> HeldOutPrediction:
     """A row and the rate of all requests at its load, as rules predict them."""
-    rate = predict_sample(sample._replace(row=sample.row._replace(kind="closed")), table)
+    rate = predict_sample(replace(sample, row=replace(sample.row, kind="closed")), table)
     return HeldOutPrediction(sample, predict_sample(sample, table), rate)
 
 

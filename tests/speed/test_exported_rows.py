@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 from speed_asking import ROWS, RULES, ask, made
 from test_evidence_by_hand import LOAD, measured
 
 from advisor.errors import BadFile
 from advisor.speed.estimator import HOST_BOUND, estimate_speed, find_layout
-from advisor.speed.row_export import COLUMNS, export_rows
+from advisor.speed.row_export import COLUMNS, ExportedRows, export_rows
 from advisor.speed.rows import make_samples, read_measured_rows
 
 # --- rows
@@ -22,14 +22,14 @@ def test_rows_are_written_for_what_others_can_ask(tmp_path: Path) -> None:
     name, machine = "meta-llama/Llama-3.1-8B-Instruct", "2x RTX 3090; driver"
     good = measured(model=name, machine=machine, kind="tpot", measured=0.0123456789)
     others = [
-        msgspec.structs.replace(good, measured=None),
-        msgspec.structs.replace(good, machine="cpu; 64 GB"),
-        msgspec.structs.replace(good, machine="1x RTX 3090, 1x RTX 4090; x"),
-        msgspec.structs.replace(good, machine=""),
-        msgspec.structs.replace(good, model="/home/me/x.gguf"),
+        replace(good, measured=None),
+        replace(good, machine="cpu; 64 GB"),
+        replace(good, machine="1x RTX 3090, 1x RTX 4090; x"),
+        replace(good, machine=""),
+        replace(good, model="/home/me/x.gguf"),
     ]
     path = tmp_path / "rows.csv"
-    assert export_rows([good, *others], path, RULES) == (1, 5)
+    assert export_rows([good, *others], path, RULES) == ExportedRows(1, 5)
     with path.open(newline="", encoding="utf-8") as file:
         (row,) = csv.DictReader(file)
     assert tuple(row) == COLUMNS
@@ -43,8 +43,8 @@ def test_rows_are_written_for_what_others_can_ask(tmp_path: Path) -> None:
     )
     assert (row["settings"], row["engine_version"], row["depth_tokens"]) == ("", "", "16")
     assert row["group"] == "own measurement|2x RTX 3090|meta-llama/Llama-3.1-8B-Instruct|Q4_K_M"
-    more = msgspec.structs.replace(good, settings={"parallel": "2"}, engine_version="b9")
-    assert export_rows([good, more], path, RULES) == (1, 0)
+    more = replace(good, settings={"parallel": "2"}, engine_version="b9")
+    assert export_rows([good, more], path, RULES) == ExportedRows(1, 0)
     assert len(path.read_text().splitlines()) == 3
     (first, second) = read_measured_rows(path)
     assert (first.id, first.kind, first.value, first.request.settings) == (row["id"], "tpot", 0.0123457, {})
@@ -68,8 +68,8 @@ def test_rows_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (row,) = read_measured_rows(path)
     assert (row.doubtful, row.request.quantization, row.request.kv_cache_type, row.value) == (True, None, None, 50.0)
     assert make_samples([row], RULES) == []
-    assert len(make_samples([row._replace(doubtful=False)], RULES)) == 1
-    lost = row._replace(doubtful=False, request=msgspec.structs.replace(row.request, model="nobody/nothing"))
+    assert len(make_samples([replace(row, doubtful=False)], RULES)) == 1
+    lost = replace(row, doubtful=False, request=replace(row.request, model="nobody/nothing"))
     assert make_samples([lost], RULES) == []
     for column, text in (("decode", "x"), ("concurrency", ""), ("settings", "{")):
         path.write_text(f"{head}\n{','.join((cells | {column: text}).values())}\n")
@@ -92,9 +92,9 @@ def test_notes_of_a_speed() -> None:
     more = ask(d, m, concurrency=5)
     assert more.limited
     assert "2 of 5 requests run at once, the rest waits" in more.notes
-    short = msgspec.structs.replace(m, fits=False)
+    short = replace(m, fits=False)
     assert any("it does not fit as it is" in n for n in ask(d, short).notes)
-    unsure = msgspec.structs.replace(m, fits=None)
+    unsure = replace(m, fits=None)
     assert not any("it does not fit as it is" in n for n in ask(d, unsure).notes)
     for hardware, known in (("cpu, 64GB RAM", False), ("Ryzen AI Max+ 395 cpu, 128GB RAM, 16 cores", True)):
         host = ask(*made("8B", "Q4_K_M", hardware))
@@ -111,11 +111,11 @@ def test_notes_of_a_speed() -> None:
 def test_layouts_in_a_word() -> None:
     d, m = made("8B", "BF16", "2x H100", "vllm", settings={"tensor-parallel-size": 2})
     assert find_layout(d, m, RULES) == "tp2-pp1-dp1"
-    stub = msgspec.structs.replace(d, model=msgspec.structs.replace(d.model, layout=None))
+    stub = replace(d, model=replace(d.model, layout=None))
     assert find_layout(stub, m, RULES) == ""
 
 
 def test_what_nobody_can_time() -> None:
     d, m = made("8B", "BF16", "H100", "vllm")
-    assert estimate_speed(d, msgspec.structs.replace(m, refused="it is refused"), RULES, LOAD) is None
+    assert estimate_speed(d, replace(m, refused="it is refused"), RULES, LOAD) is None
     assert estimate_speed(d, m, RULES, LOAD) is not None

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from judged_samples import off_by, one_pass, passes, sample
+from msgspec.structs import replace
 from speed_asking import ROWS, RULES
 
 from advisor.errors import BadFile
@@ -41,7 +42,7 @@ TABLE = load_speed_rules(RULES)
 
 def rules_of(problem: FitProblem, unknowns: Any) -> SpeedRules:
     found = {c: Coefficient(*x) for c, x in make_coefficients(problem, unknowns).items()}
-    return msgspec.structs.replace(TABLE, coefficients=found)
+    return replace(TABLE, coefficients=found)
 
 
 def made_rows(count: int = 28, noise: float = 0.3) -> list[FitSample]:
@@ -58,7 +59,7 @@ def made_rows(count: int = 28, noise: float = 0.3) -> list[FitSample]:
         steps = passes(decode, prefill, batch=8.0, running=16.0, asked=20.0, side_by_side=2.0, chunks=3.0, joins=0.5)
         one = sample(KINDS[i % len(KINDS)], 1.0, keys=keys, steps=steps, prompt=700, output=50, of=f"m{i % 3}")
         value = predict_sample(one, TABLE) * math.exp(draw.gauss(0, noise))
-        out.append(one._replace(row=one.row._replace(value=value)))
+        out.append(replace(one, row=replace(one.row, value=value)))
     return out
 
 
@@ -177,8 +178,8 @@ def test_a_family_is_predicted_by_a_fit_that_has_not_seen_it() -> None:
     assert unseen["slow"] == pytest.approx(80.0, rel=0.05)
     assert 40 < made.fitted[0].predicted < 80
     # the rate of all requests by the same coefficients, as for a row of a closed loop
-    table = msgspec.structs.replace(TABLE, coefficients={c: Coefficient(*x) for c, x in made.coefficients.items()})
-    closed = mixed[0]._replace(row=mixed[0].row._replace(kind="closed"))
+    table = replace(TABLE, coefficients={c: Coefficient(*x) for c, x in made.coefficients.items()})
+    closed = replace(mixed[0], row=replace(mixed[0].row, kind="closed"))
     assert made.fitted[0].rate == pytest.approx(predict_sample(closed, table))
     assert made.fitted[0].predicted == pytest.approx(predict_sample(mixed[0], table))
     whole = held_out.leave_out(mixed, None)

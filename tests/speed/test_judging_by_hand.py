@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import yaml
 from judged_samples import off_by, sample
+from msgspec.structs import replace
 from test_measured_choices import pair
 
 from advisor.speed.calibration_text import (
@@ -201,7 +202,7 @@ def held_out() -> HeldOut:
     second = [off_by(math.exp(0.1), of="b") for _ in range(5)]
     last = off_by(1.0, "ttft", of="b")
     unseen = [*first, *second, last]
-    fitted = [p._replace(predicted=10.0) for p in unseen]
+    fitted = [replace(p, predicted=10.0) for p in unseen]
     coefficients = {"memory": ("share", "of", 0.75, {"vllm": 1.2})}
     folds = {"a": {"memory": ("share", "of", 0.5, {"vllm": 1.1})}, "b c/d": coefficients}
     return HeldOut(coefficients, fitted, unseen, ["a"] * 3 + ["b c/d"] * 6, folds)

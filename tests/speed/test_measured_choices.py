@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from judged_samples import sample
+from msgspec.structs import replace
 
 from advisor.speed.calibration_text import (
     HeldOutPrediction,
@@ -39,7 +40,7 @@ def test_choices_between_two_layouts() -> None:
     assert found.p90_regret == pytest.approx(lost)  # the largest of five
     # a figure alone, and one layout at another length, are no choice
     more = pair("c", (0.02, 0.02), 1.0, hardware="2x H100", concurrency=2, output=50)
-    assert judge_choices([*two, *one, *more, two[0]._replace(sample=sample("tpot", 1.0, id="d"))]) == found
+    assert judge_choices([*two, *one, *more, replace(two[0], sample=sample("tpot", 1.0, id="d"))]) == found
     assert judge_choices([*two, one[0]]) is None
     assert judge_choices([*two, *more]) is None
     assert judge_choices([]) is None

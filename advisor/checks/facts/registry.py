@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from advisor.decision.fields import Field, FieldType
+from advisor.record import Value
 
 if TYPE_CHECKING:
     from advisor.checks.knowledge import Knowledge
     from advisor.checks.resolve.judge import CheckedLaunch
 
 
-class FactContext(NamedTuple):
+class FactContext(Value, frozen=True):
     """What a fact is computed from: the launch, the tables, the other launches of the file, its text, other facts."""
 
     checked: CheckedLaunch
@@ -25,7 +26,7 @@ class FactContext(NamedTuple):
 FactFunction = Callable[[FactContext], Any]
 
 
-class Fact(NamedTuple):
+class Fact(Value, frozen=True):
     """A fact: its name, type and meaning, and the function that computes it. The function gives None for unknown."""
 
     field: Field

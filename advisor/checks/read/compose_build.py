@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read.context import ReaderContext, find_inside, read_environment
 from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
@@ -62,7 +62,7 @@ def _read_stage(build: Any, ctx: ReaderContext) -> DockerStage | None:
             text = read_text(path, LARGEST)
         except BadFile:
             return None
-    return read_stage(text, ctx._replace(folder=folder, line=1), arguments, target)
+    return read_stage(text, replace(ctx, folder=folder, line=1), arguments, target)
 
 
 def _start(
@@ -83,12 +83,12 @@ def _start(
         entry = None if entry is None else [_at(w, line) for w in entry]
         words = words if command else [_at(w, line) for w in words]
     context = as_string(build) or as_string(value_at(build, "context")) or make_text(".")
-    beside = ctx._replace(folder=ctx.folder / context if ctx.folder is not None else None)
+    beside = replace(ctx, folder=ctx.folder / context if ctx.folder is not None else None)
     places = {**as_mapping(setup.places), "image": line}
-    built = msgspec.structs.replace(setup, image=stage.image, places=places)
+    built = replace(setup, image=stage.image, places=places)
     found = make_stage_finder(stage, beside).container(stage.image, entry, words, variables, built)
     # a program of its own reads its variables in ways of its own
-    return [s._replace(env={}) if s.unresolved and entry is not None else s for s in found]
+    return [replace(s, env={}) if s.unresolved and entry is not None else s for s in found]
 
 
 def _at(word: Text, line: int) -> Text:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec.structs import replace
 
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.located_text import Text, as_string, line_of, make_text
 from advisor.checks.read.recognise import LaunchFinder, StartedEngine
 from advisor.errors import BadFile
+from advisor.record import Value
 
 MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
 MAX_LAUNCHES = 500  # of one file
@@ -21,7 +24,7 @@ _VARIABLE = re.compile(
 )
 
 
-class ReaderContext(NamedTuple):
+class ReaderContext(Value, frozen=True):
     """Where a text comes from and what helps to read it."""
 
     file: str
@@ -128,7 +131,7 @@ def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]
     if ctx.read_text is None or ctx.depth >= MAX_NESTED or "\n" not in value:
         return []
     first = line_of(value) + (1 if value.block else 0)
-    return ctx.read_text(value, hint, first, ctx._replace(depth=ctx.depth + 1))
+    return ctx.read_text(value, hint, first, replace(ctx, depth=ctx.depth + 1))
 
 
 def read_environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from advisor.checks.read import (
     app_template,
     chart_templates,
@@ -51,7 +53,7 @@ _COMMENT = re.compile(r"^\s*(#|$)")
 
 def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list[Launch]:
     """All launches of a text. Raises BadFile for what claims to be YAML and is none."""
-    here = ctx._replace(line=line, read_text=read_launches)
+    here = replace(ctx, line=line, read_text=read_launches)
     kind = detect_kind(source, name)
     reader = _READERS.get(kind)
     if reader is not None:
@@ -233,7 +235,7 @@ def read_generic(doc: Any, ctx: ReaderContext) -> list[Launch]:
     for value in _texts(doc):
         if _MENTIONS.search(value):
             if "```" in value:
-                out += _fenced(value, ctx._replace(line=line_of(value) + (1 if value.block else 0)))
+                out += _fenced(value, replace(ctx, line=line_of(value) + (1 if value.block else 0)))
             elif "\n" in value or " " in value:
                 first = line_of(value) + (1 if value.block else 0)
                 out += (
@@ -257,7 +259,7 @@ def _templated(value: Text, line: int, ctx: ReaderContext) -> list[Launch]:
     for quoted in (q for q in re.findall(r"'([^']*)'", value[:5000]) if len(q) > 2):
         found = make_finder(ctx).script(quoted, line)
         out += make_launches(
-            ctx, "template", [s._replace(unresolved=("a template around the command",)) for s in found], None
+            ctx, "template", [replace(s, unresolved=("a template around the command",)) for s in found], None
         )
     return out
 

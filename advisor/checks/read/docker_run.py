@@ -6,12 +6,13 @@ import csv
 import io
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
 from advisor.checks.read.launch import LaunchSetup, Mount
 from advisor.checks.read.located_text import Text, line_of, make_text
+from advisor.record import Value
 from advisor.units import parse_bytes
 
 _PLAIN = frozenset(
@@ -38,7 +39,7 @@ _PLAIN = frozenset(
 )
 
 
-class ContainerRun(NamedTuple):
+class ContainerRun(Value, frozen=True):
     """One `docker run`."""
 
     image: Text | None

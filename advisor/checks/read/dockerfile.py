@@ -7,15 +7,18 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from advisor.checks.read import shell
 from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launches
 from advisor.checks.read.launch import PULL, Launch, LaunchSetup, Mount
 from advisor.checks.read.located_text import Text, lines_of, make_text
 from advisor.checks.read.recognise import LaunchFinder
 from advisor.checks.read.scripts_beside import make_script_reader
+from advisor.record import Value
 
 
-class DockerStage(NamedTuple):
+class DockerStage(Value, frozen=True):
     """The stage of a Dockerfile that is built: what it is built on and what it starts."""
 
     image: Text | None = None
@@ -73,7 +76,7 @@ def _begin_stage(
     name = parts[2].lower() if len(parts) > 2 and parts[1].upper() == "AS" else ""
     before = stages.get(base.lower())
     if before is not None:
-        return before._replace(places={**before.places, "image": step.line}), name
+        return replace(before, places={**before.places, "image": step.line}), name
     return DockerStage(image=base, env={}, places={"image": step.line}), name
 
 
@@ -81,21 +84,21 @@ def _add(stage: DockerStage, step: _Instruction, known: Mapping[str, str], ctx: 
     """The stage with one more instruction."""
     word, rest, n = step
     if word == "ENV":
-        return stage._replace(env={**stage.env, **_read_env(rest, n, {**known, **stage.env})})
+        return replace(stage, env={**stage.env, **_read_env(rest, n, {**known, **stage.env})})
     if word == "RUN":
-        stage = stage._replace(packages=(*stage.packages, *shell.split_words(rest.replace("&&", " "), n)[:500])[:5000])
+        stage = replace(stage, packages=(*stage.packages, *shell.split_words(rest.replace("&&", " "), n)[:500])[:5000])
         engine = _pulls_without_server(rest, ctx)
-        return stage if engine is None else stage._replace(pulled=engine, places={**stage.places, PULL: n})
+        return stage if engine is None else replace(stage, pulled=engine, places={**stage.places, PULL: n})
     if word == "ENTRYPOINT":
-        return stage._replace(entrypoint=tuple(_exec_form(rest, n)), command=())
+        return replace(stage, entrypoint=tuple(_exec_form(rest, n)), command=())
     if word == "CMD":
-        return stage._replace(command=tuple(_exec_form(rest, n)))
+        return replace(stage, command=tuple(_exec_form(rest, n)))
     if word == "USER":
-        return stage._replace(places={**stage.places, "user": n})
+        return replace(stage, places={**stage.places, "user": n})
     if word == "WORKDIR":
-        return stage._replace(folder=_join(stage.folder, rest.strip("\"'")))
+        return replace(stage, folder=_join(stage.folder, rest.strip("\"'")))
     if word in ("COPY", "ADD"):
-        return stage._replace(copied=(*stage.copied, *_read_copy(rest, stage.folder)))
+        return replace(stage, copied=(*stage.copied, *_read_copy(rest, stage.folder)))
     return stage
 
 

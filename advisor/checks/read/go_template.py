@@ -8,16 +8,17 @@ text/template, Sprig's functions and Helm's `include`, `toYaml` and `tpl` as the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.checks.read.go_template_functions import FUNCTIONS, OPEN, UNKNOWN, is_empty, is_true
 from advisor.checks.read.go_template_parser import MAX_DEPTH, TemplateFault, TemplateNode, parse_template
+from advisor.record import Value
 
 MAX_STEPS = 20_000
 MAX_OUTPUT = 2**20
 
 
-class FilledTemplate(NamedTuple):
+class FilledTemplate(Value, frozen=True):
     """The text that a template makes, and for each of its lines the template's line that it comes from."""
 
     text: str

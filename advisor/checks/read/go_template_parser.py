@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
+
+from advisor.record import Value
 
 MAX_DEPTH = 40
 _ACTION = re.compile(r"\{\{(-(?=\s))?((?:`[^`]*`|\"(?:\\.|[^\"\\\n])*\"|[^`\"])*?)((?<=\s)-)?\}\}", re.S)
@@ -18,7 +20,7 @@ class TemplateFault(Exception):
     """A template that is not understood here; it is read as it is written then."""
 
 
-class TemplateNode(NamedTuple):
+class TemplateNode(Value, frozen=True):
     kind: str  # text, output, if, range, with, assign, define, template
     line: int
     text: str = ""

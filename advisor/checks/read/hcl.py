@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from advisor.checks.read.located_text import Map, Seq, Text, as_string, make_text
 from advisor.errors import BadFile
+from advisor.record import Value
 
 MAX_TOKENS = 200_000
 MAX_DEPTH = 40
@@ -25,7 +26,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", '"': '"', "\\": "\\"}
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 
 
-class HclBlock(NamedTuple):
+class HclBlock(Value, frozen=True):
     """`kind "label" { ... }`: attributes by name, and the blocks inside."""
 
     kind: str
@@ -39,7 +40,7 @@ class HclBlock(NamedTuple):
         return (b for b in self.blocks if b.kind == kind)
 
 
-class _Token(NamedTuple):
+class _Token(Value, frozen=True):
     kind: str
     value: str
     line: int

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -34,6 +34,7 @@ from advisor.checks.read.located_text import (
     value_at,
 )
 from advisor.checks.read.recognise import image_version, parse_image
+from advisor.record import Value
 
 BENCHMARK = "llm-d-benchmark"  # in rules/checks/charts.yaml and resources.yaml
 
@@ -156,7 +157,7 @@ def _modelservice(doc: Any, ctx: ReaderContext) -> list[Launch]:
 _FRAGMENT = re.compile(r"\$\{(\w+(?:\.\w+)+)\}")
 
 
-class _FilledCommand(NamedTuple):
+class _FilledCommand(Value, frozen=True):
     """A command of a scenario with what surrounds it: variables, and what was left to the benchmark's defaults."""
 
     command: Text

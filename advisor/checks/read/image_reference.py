@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
 from advisor.checks.knowledge import Knowledge, KnownImage
+from advisor.record import Value
 
 
-class ImageReference(NamedTuple):
+class ImageReference(Value, frozen=True):
     """An image reference taken apart."""
 
     name: str  # with registry, without tag and digest

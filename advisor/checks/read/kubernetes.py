@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read import crds
 from advisor.checks.read.context import ReaderContext, read_nested
@@ -36,7 +36,7 @@ def read(source: str, ctx: ReaderContext) -> list[Launch]:
 def read_objects(objects: list[Any], ctx: ReaderContext) -> list[Launch]:
     """The launches of parsed objects; services and volume claims among them say what surrounds the pods."""
     around = PodSurroundings(objects)
-    ctx = ctx._replace(objects=tuple(objects))
+    ctx = replace(ctx, objects=tuple(objects))
     out: list[Launch] = []
     for o in objects:
         kind = str(o.get("kind", ""))
@@ -51,7 +51,7 @@ def read_objects(objects: list[Any], ctx: ReaderContext) -> list[Launch]:
             continue
         special = crds.read(kind, o, ctx)
         found = special if special is not None else _pods(o, kind, name, ctx, around)
-        out += [msgspec.structs.replace(x, ignore={**ignore, **x.ignore}) for x in found] if ignore else found
+        out += [replace(x, ignore={**ignore, **x.ignore}) for x in found] if ignore else found
     return out
 
 
@@ -82,7 +82,7 @@ def _pods(
         )
         pod = read_pod_setup(spec, ctx, as_mapping(above[-1].get("metadata")) if above else {})
         owner = as_mapping(resource.get("spec"))
-        pod = msgspec.structs.replace(
+        pod = replace(
             pod,
             exposed=around.exposed(labels) or ("the host's network" if pod.host_network else None),
             replicas=as_whole_number(owner.get("replicas")),

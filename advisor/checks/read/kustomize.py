@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read import kubernetes
 from advisor.checks.read.context import ReaderContext, find_root
@@ -36,6 +36,7 @@ from advisor.checks.read.located_text import (
     value_at,
 )
 from advisor.errors import BadFile
+from advisor.record import Value
 
 NAMES = ("kustomization.yaml", "kustomization.yml", "kustomization")
 MAX_DEPTH = 8  # of kustomizations that name others
@@ -54,14 +55,14 @@ def is_kustomization(doc: Any, file: str) -> bool:
     return Path(file).name.lower() in NAMES and ("resources" in doc or "bases" in doc)
 
 
-class _Build(NamedTuple):
+class _Build(Value, frozen=True):
     """What one run over a kustomization and all that it names has at hand."""
 
     root: Path  # nothing outside of it is read
     files: list[Path]  # that were read
 
 
-class _BuiltObject(NamedTuple):
+class _BuiltObject(Value, frozen=True):
     """An object, as it stands in its file and as the kustomization makes it."""
 
     original: Object
@@ -77,7 +78,7 @@ def read_kustomization(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launc
     changed = {id(b.made) for b in built if b.made != b.original}
     if not changed:
         return []
-    inside = ctx._replace(folder=None)  # what lies next to this file is not what lies next to theirs
+    inside = replace(ctx, folder=None)  # what lies next to this file is not what lies next to theirs
     out: list[Launch] = []
     around = [b.made for b in built if id(b.made) not in changed and b.made.get("kind") in _AROUND]
     for b in built:
@@ -87,7 +88,7 @@ def read_kustomization(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launc
         found = kubernetes.read_objects([b.made, *around], inside)
         for i, launch in enumerate(found):
             was = before[i] if len(before) == len(found) else None
-            out.append(msgspec.structs.replace(_place(launch), before=None if was is None else _place(was)))
+            out.append(replace(_place(launch), before=None if was is None else _place(was)))
     return out
 
 
@@ -248,16 +249,16 @@ def _word(word: Text) -> Text:
 def _place(launch: Launch) -> Launch:
     """The launch with every line one of the kustomization's own."""
     setup: LaunchSetup = launch.setup
-    probes = tuple(msgspec.structs.replace(p, line=_line(p.line)) for p in setup.probes)
+    probes = tuple(replace(p, line=_line(p.line)) for p in setup.probes)
     places = {k: _line(v) for k, v in setup.places.items()}
-    return msgspec.structs.replace(
+    return replace(
         launch,
         line=_line(launch.line),
         argv=tuple(_word(w) for w in launch.argv),
         env={k: _word(v) for k, v in launch.env.items()},
         settings={k: _word(v) for k, v in launch.settings.items()},
         model=None if launch.model is None else _word(launch.model),
-        setup=msgspec.structs.replace(setup, probes=probes, places=places),
+        setup=replace(setup, probes=probes, places=places),
     )
 
 

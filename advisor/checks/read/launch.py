@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from advisor.checks.read.located_text import Text
-from advisor.record import Record
+from advisor.record import Record, Value
 
 ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the engine's class as keyword arguments
 
@@ -95,7 +94,7 @@ PULL = "pull"  # place: a model is pulled where no server runs
 TAKEN_SERVICE_NAME = "service:taken"  # place: a service whose name sets a variable that the server misreads
 
 
-class ModelDeclaration(NamedTuple):
+class ModelDeclaration(Value, frozen=True):
     """A model that a comment names, for launches below it that name none of the catalogue."""
 
     model: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
@@ -129,7 +129,8 @@ class LaunchFinder:
             return []
         at = words[0]
         return [
-            s._replace(
+            replace(
+                s,
                 argv=tuple(make_text(w, at.line, at.column, w.unknown) for w in s.argv),
                 env={k: v if k in env else make_text(v, at.line, at.column, v.unknown) for k, v in s.env.items()},
                 line=line_of(at),
@@ -197,7 +198,7 @@ class LaunchFinder:
             if name in env:
                 inside[name] = env[name]
         found = self.container(run.image, run.entrypoint, run.args, inside, run.setup, depth + 1)
-        return [s._replace(line=line_of(words[0]) or line, name=s.name or run.name) for s in found]
+        return [replace(s, line=line_of(words[0]) or line, name=s.name or run.name) for s in found]
 
     def _without_open_options(self, run: docker_run.ContainerRun, words: list[Text]) -> docker_run.ContainerRun:
         """The run where a variable that nothing sets (`$DOCKER_OPTS`) stands before the image."""
@@ -210,7 +211,7 @@ class LaunchFinder:
         if again is None:
             return run
         granted = True if again.setup.gpu_granted else None
-        return again._replace(setup=msgspec.structs.replace(again.setup, gpu_granted=granted))
+        return replace(again, setup=replace(again.setup, gpu_granted=granted))
 
     def container(
         self,
@@ -246,10 +247,8 @@ class LaunchFinder:
             places = {**around.places, "command": line_of(words[0]) or 1} if one_string else around.places
             if doubled and started_engine.engine == (entry.engine if entry else ""):
                 places = {**places, "doubled": 1}
-            around = msgspec.structs.replace(
-                around, container=True, image=str(reference) if reference else None, places=places
-            )
-            out.append(started_engine._replace(version=pinned, version_from=said, setup=around))
+            around = replace(around, container=True, image=str(reference) if reference else None, places=places)
+            out.append(replace(started_engine, version=pinned, version_from=said, setup=around))
         return out
 
     def _by_image(
@@ -273,7 +272,7 @@ class LaunchFinder:
         if entry.entry == "llama":
             tag = image.tag or ""
             if "full" in tag and args and args[0] in ("--server", "-s"):
-                return [made._replace(argv=tuple(args[1:]))]
+                return [replace(made, argv=tuple(args[1:]))]
             if "light" in tag or "full" in tag:
                 return []
         known_engine = self.know.rules.engines().get(entry.engine)
@@ -281,17 +280,17 @@ class LaunchFinder:
         if own.image_is_program and not entrypoint:
             starts = {w for p in own.programs.values() for w in p.after} - self.know.client_words(entry.engine)
             body = tuple(args[1:]) if args and args[0] in starts else tuple(args)
-            return [made._replace(program=None, argv=body)]
+            return [replace(made, program=None, argv=body)]
         if entrypoint:
             if base.startswith("-"):  # the words of `command:` are arguments all the same
-                return [made._replace(argv=(*entrypoint, *args))]
-            return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=" ".join(entrypoint)[:80])]
+                return [replace(made, argv=(*entrypoint, *args))]
+            return [replace(made, argv=(), unresolved=(f"what `{base}` starts",), program=" ".join(entrypoint)[:80])]
         if entry.entry == "shell" and (not args or not args[0].startswith("-")):
             if not args:
                 return []
-            return [made._replace(argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
+            return [replace(made, argv=(), unresolved=(f"what `{base}` starts",), program=str(args[0])[:80])]
         if own.profiles:
-            return [made._replace(engine=find_engine_inside(args, env, own.profiles) or entry.engine)]
+            return [replace(made, engine=find_engine_inside(args, env, own.profiles) or entry.engine)]
         if (
             entry.entry == "derived"
             and not args
@@ -300,7 +299,7 @@ class LaunchFinder:
         ):
             return []
         if entry.entry == "derived" and args and not args[0].startswith("-") and "/" not in args[0]:
-            return [made._replace(argv=(), unresolved=(f"what `{base}` starts",))]
+            return [replace(made, argv=(), unresolved=(f"what `{base}` starts",))]
         return [made]
 
 

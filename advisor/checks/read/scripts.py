@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-import msgspec
+from msgspec.structs import replace
 
 from advisor.checks.read import accelerators, shell
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_nested
@@ -29,12 +29,12 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
     if tasks:
         for task in tasks:
             found = make_finder(ctx).script(source, ctx.line, {**known, TASK: str(task)})
-            found = [x._replace(env={k: v for k, v in x.env.items() if k != TASK}) for x in found]
+            found = [replace(x, env={k: v for k, v in x.env.items() if k != TASK}) for x in found]
             for launch in make_launches(ctx, kind, found, None, setup):
                 if not any(x.engine == launch.engine and x.argv == launch.argv and x.env == launch.env for x in out):
                     out.append(launch)
         if len(out) > 1:
-            out = [msgspec.structs.replace(x, resource=f"{x.resource or x.engine}/{i}") for i, x in enumerate(out)]
+            out = [replace(x, resource=f"{x.resource or x.engine}/{i}") for i, x in enumerate(out)]
     else:
         out = make_launches(ctx, kind, make_finder(ctx).script(source, ctx.line, known), None, setup)
     for shell_command in shell.split_commands(source, ctx.line):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from advisor.checks.read.located_text import Text, make_text
 from advisor.checks.read.placeholders import end_of_template
 from advisor.checks.read.shell_commands import ASSIGN, DECLARES, CommandReader, ShellCommand
@@ -226,11 +228,11 @@ class _ShellReader(CommandReader):
             return
         pieces = self._pieces()
         if m and first:  # the value of an assignment is never split
-            pieces = [p._replace(split=False) for p in pieces]
+            pieces = [replace(p, split=False) for p in pieces]
         elif (self.now and self.now[0] == "[[") or self.in_subject() or self.in_patterns():
             if self.in_patterns() or self.now[-1:] in (["=="], ["="], ["!="]):  # in quotes no sign is a pattern's
-                pieces = [p._replace(value=_SIGNS.sub(r"[\g<0>]", p.value)) if p.quoted else p for p in pieces]
-            pieces = [p._replace(split=False, quoted=True) for p in pieces]  # no word is split there, none is lost
+                pieces = [replace(p, value=_SIGNS.sub(r"[\g<0>]", p.value)) if p.quoted else p for p in pieces]
+            pieces = [replace(p, split=False, quoted=True) for p in pieces]  # no word is split there, none is lost
         if self.i == begin:  # nothing that a word can begin with
             self.i += 1
             return

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from advisor.checks.read.located_text import Text, line_of, make_text
 from advisor.checks.read.shell_branches import BranchReader
 from advisor.checks.read.shell_flow import Block
 from advisor.checks.read.shell_pieces import JoinedText, LoopWords, ShellValue, drop_front, join_parts
 from advisor.checks.read.shell_words import NAME
+from advisor.record import Value
 
 MAX_CALLS = 300  # of a script's own functions
 MAX_CALLS_DEEP = 8
@@ -18,7 +20,7 @@ ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
 DECLARES = frozenset(["export", "declare", "local", "readonly", "typeset"])
 
 
-class ShellFunction(NamedTuple):
+class ShellFunction(Value, frozen=True):
     """The body of a function, and where the commands stand that were found in it where it is defined."""
 
     body: str
@@ -26,7 +28,7 @@ class ShellFunction(NamedTuple):
     read: tuple[int, int]
 
 
-class ShellCommand(NamedTuple):
+class ShellCommand(Value, frozen=True):
     """One simple command: its words, what is assigned for it, what was exported before it, its heredoc."""
 
     words: tuple[Text, ...]
@@ -76,7 +78,7 @@ class CommandReader(BranchReader):
         inner.vars = {**self.vars, "@": tuple(found[1:])}
         inner.depth, inner.calls, inner.copied, inner.total = self.depth + 1, self.calls, self.copied, self.total
         inner.called_characters = self.called_characters + len(function.body)
-        inner.functions = {k: f._replace(read=(0, 0)) for k, f in self.functions.items()}
+        inner.functions = {k: replace(f, read=(0, 0)) for k, f in self.functions.items()}
         inner.exported, inner.called = set(self.exported), self.called
         self.out += inner.read()
         self.calls, self.copied, self.total = inner.calls, inner.copied, inner.total

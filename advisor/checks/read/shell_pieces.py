@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from advisor.checks.read.located_text import Text, make_text
 from advisor.checks.read.shell_braces import MAX_VALUE
+from advisor.record import Value
 
 MAX_PARTS = 200  # of one text that are known apart
 
 
-class WordPiece(NamedTuple):
+class WordPiece(Value, frozen=True):
     """What one quote, variable or run of plain characters adds to a word."""
 
     value: str
@@ -95,7 +97,7 @@ def split_fields(pieces: list[WordPiece], line: int, column: int) -> list[Text]:
 
     for word_piece in pieces:
         if word_piece.array is not None and word_piece.unknown and any(q.value for q in pieces if q is not word_piece):
-            now.append(word_piece._replace(array=None))  # one word of a loop inside a longer word
+            now.append(replace(word_piece, array=None))  # one word of a loop inside a longer word
         elif word_piece.array is not None:
             parts = [
                 w if word_piece.quoted else make_text(x, w.line, w.column, w.unknown)

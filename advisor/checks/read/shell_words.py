@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from msgspec.structs import replace
+
 from advisor.checks.read.located_text import Text, make_text
 from advisor.checks.read.placeholders import end_of_template, names
 from advisor.checks.read.shell_braces import MAX_VALUE, closing, closing_brace
@@ -209,7 +211,7 @@ class WordReader:
             return [WordPiece("", quoted, ())]
         made = self._default(rest, quoted, name)
         guards = tuple(u for w in ((have,) if isinstance(have, Text) else have) for u in w.unknown)
-        return [made._replace(unknown=tuple(dict.fromkeys((*made.unknown, *guards))))]
+        return [replace(made, unknown=tuple(dict.fromkeys((*made.unknown, *guards))))]
 
     def _braced_positional(self, number: int, op: str, rest: str, quoted: bool, inside: str) -> list[WordPiece]:
         """`${1:-default}`: the default where nobody says what the script is called with, as for a variable."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from msgspec.structs import replace
 
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import LaunchSetup
 from advisor.checks.read.located_text import Text, make_text
+from advisor.record import Value
 
 
-class StartedEngine(NamedTuple):
+class StartedEngine(Value, frozen=True):
     """An engine that something starts."""
 
     engine: str
@@ -37,5 +38,5 @@ def with_clients(found: list[StartedEngine], knowledge: Knowledge) -> list[Start
     first = servers[0] if servers else clients[0]
     out = []
     for word in dict.fromkeys(models):
-        out.append(first._replace(argv=(make_text("run"), word), line=first.line))
+        out.append(replace(first, argv=(make_text("run"), word), line=first.line))
     return rest + (out or servers)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from advisor.checks.knowledge import FlagLookup, Knowledge, is_told_by_variables
 from advisor.checks.read.guards import Guard, find_guard, is_only_guarded
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.located_text import Text, line_of, make_text
 from advisor.engines.flag_tables import FlagEntry
+from advisor.record import Value
 
 _FLAG = re.compile(r"^--?[A-Za-z]")
 _NUMBER = re.compile(r"^-?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$")
@@ -21,7 +23,7 @@ _SIZED = re.compile(r"^(\d+(?:\.\d+)?)([kKmMgG])?$")
 LEAST_PREFIX = len("--tp")  # argparse takes every prefix that is unique; shorter ones are slips
 
 
-class LaunchArgument(NamedTuple):
+class LaunchArgument(Value, frozen=True):
     """One flag as it was given."""
 
     name: str  # canonical, without dashes; as written where the engine does not know it
@@ -42,7 +44,7 @@ class LaunchArgument(NamedTuple):
         return find_guard(self.place)
 
 
-class LaunchArguments(NamedTuple):
+class LaunchArguments(Value, frozen=True):
     """All arguments of a launch."""
 
     given: tuple[LaunchArgument, ...]
@@ -146,13 +148,16 @@ def _known(
     if entry.t == "flag" and argument.key is None:
         if argument.value is not None:
             given.append(
-                argument._replace(
-                    stray=argument.value, off=argument.off or argument.value.lower() in ("false", "0", "no"), value=None
+                replace(
+                    argument,
+                    stray=argument.value,
+                    off=argument.off or argument.value.lower() in ("false", "0", "no"),
+                    value=None,
                 )
             )
             return i
         if nxt is not None and nxt.lower() in ("true", "false"):
-            given.append(argument._replace(stray=nxt, off=argument.off or nxt.lower() == "false"))
+            given.append(replace(argument, stray=nxt, off=argument.off or nxt.lower() == "false"))
             return i + 1
         given.append(argument)
         return i
@@ -160,14 +165,14 @@ def _known(
         given.append(argument)
         return i
     if nxt is None or _is_flag(nxt, table):
-        given.append(argument._replace(missing=not entry.o))
+        given.append(replace(argument, missing=not entry.o))
         return i
     i += 1
     extra: list[Text] = []
     while entry.n and i < len(argv) and not (_FLAG.match(argv[i]) and not _NUMBER.match(argv[i])):
         extra.append(argv[i])
         i += 1
-    given.append(argument._replace(value=nxt, extra=tuple(extra)))
+    given.append(replace(argument, value=nxt, extra=tuple(extra)))
     return i
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -20,9 +20,10 @@ from advisor.estimation import LoadSpec, estimate, estimate_load_speed
 from advisor.machines.types import Machine
 from advisor.planning.estimates import estimate_as_json, hold_deployment
 from advisor.planning.holding import Holding
+from advisor.record import Value
 
 
-class LaunchCheckOptions(NamedTuple):
+class LaunchCheckOptions(Value, frozen=True):
     """What the caller says about all files."""
 
     on: str | None = None
@@ -33,7 +34,7 @@ class LaunchCheckOptions(NamedTuple):
     speed: bool = False
 
 
-class CheckedLaunch(NamedTuple):
+class CheckedLaunch(Value, frozen=True):
     """A launch with everything that was found out about it."""
 
     launch: Launch

@@ -6,7 +6,9 @@ This is the inverse of rendering a launch: what `render` writes out, `read_launc
 from __future__ import annotations
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec.structs import replace
 
 from advisor import formats
 from advisor.catalog import model_spellings
@@ -25,9 +27,10 @@ from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, RememberedNames
 from advisor.estimation import resolve_request as resolved
 from advisor.memo import memoize_by_identity
+from advisor.record import Value
 
 
-class LaunchReading(NamedTuple):
+class LaunchReading(Value, frozen=True):
     """What a launch comes to."""
 
     model: Text | None  # as the file writes it
@@ -158,7 +161,7 @@ def _stated(
     if found is None:
         return BadInput(f"the comment on line {launch.declared.line} names {launch.declared.model[:80]}, "
                         "which is not in the catalogue")  # fmt: skip
-    return found._replace(quantization=launch.declared.quantization or found.quantization)
+    return replace(found, quantization=launch.declared.quantization or found.quantization)
 
 
 def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel | None:
@@ -169,7 +172,7 @@ def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel 
         base = re.sub(r"/+$", "", model).rpartition("/")[2]
         m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)
         found = model_spellings.find_named_model(f"{m[1]}/{m[2]}" if m else base, knowledge.rules) if base else None
-        return found._replace(assumed=f"{model} is taken as {found.name}, by the name of the path") if found else None
+        return replace(found, assumed=f"{model} is taken as {found.name}, by the name of the path") if found else None
     return model_spellings.find_named_model(model, knowledge.rules)
 
 

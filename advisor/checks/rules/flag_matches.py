@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from advisor.checks.findings import FileEdit
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.guards import is_unknown
@@ -330,5 +332,5 @@ def flash_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledg
                 "flash-attn",
                 {"flag": argument.written},
                 find_place(argument.place),
-                rename_argument(argument._replace(value=None), f"{argument.written} on", source),
+                rename_argument(replace(argument, value=None), f"{argument.written} on", source),
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 
@@ -18,6 +18,7 @@ from advisor.errors import BadInput
 from advisor.meanings import EngineId, Version, one_of
 from advisor.memo import memoize_by_identity
 from advisor.near import near_matches
+from advisor.record import Value
 
 PHASES = ("start", "memory", "runtime", "perf", "ops", "security", "correctness", "lint")
 LINT = ("suppression-unused",)  # made by the checker itself
@@ -64,7 +65,7 @@ class CheckRulesFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     as_of: str | None = None  # when the file was compiled
 
 
-class CheckRule(NamedTuple):
+class CheckRule(Value, frozen=True):
     """A rule with its condition read."""
 
     entry: RuleEntry

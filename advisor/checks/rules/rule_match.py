@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from advisor.checks.findings import FileEdit
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.located_text import Text
 from advisor.checks.resolve.judge import CheckedLaunch
+from advisor.record import Value
 
 if TYPE_CHECKING:
     from advisor.checks.facts.launch_facts import LaunchFacts
 
 
-class RuleMatch(NamedTuple):
+class RuleMatch(Value, frozen=True):
     """One thing that was found: what rules with `only` know it by, words for the message, its place."""
 
     key: str

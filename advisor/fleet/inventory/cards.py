@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
+
+from msgspec.structs import replace
 
 from advisor.catalog import Catalog
 from advisor.catalog.described_machine import MIG, mig_bytes
@@ -18,6 +20,7 @@ from advisor.catalog.types import Accelerator
 from advisor.errors import AdvisorError
 from advisor.machines.types import Device, Vendor
 from advisor.near import simplify_name
+from advisor.record import Value
 from advisor.units import GIB, MIB, format_gib
 
 MAX_WORDS = 80  # characters of a name that is looked up; longer ones are no names of cards
@@ -25,7 +28,7 @@ MAX_WORDS = 80  # characters of a name that is looked up; longer ones are no nam
 Basis = Literal["reported", "catalogue", "assumed"]
 
 
-class CardKind(NamedTuple):
+class CardKind(Value, frozen=True):
     """What the devices of a node are. `accelerator` None = not in the catalogue, `total_bytes` None = not known."""
 
     name: str
@@ -39,7 +42,7 @@ class CardKind(NamedTuple):
     may_be: tuple[str, ...] = ()  # ids of the cards that the name may mean, where it does not say which
 
 
-class CardLookup(NamedTuple):
+class CardLookup(Value, frozen=True):
     """The catalogue, and what was found in it already: each distinct name is looked up once."""
 
     rules: Catalog
@@ -105,7 +108,7 @@ def _find_by_driver_name(
     total = memory_mib * MIB if memory_mib else None
     unknown = CardKind(spaced, vendor, None, total, "reported", mig)
     if _VIRTUAL.search(name):
-        return unknown._replace(notes=(f"{name}: a virtual GPU, a part of a card that is not in the catalogue",))
+        return replace(unknown, notes=(f"{name}: a virtual GPU, a part of a card that is not in the catalogue",))
     plain = simplify_name(name)
     exact = [a for a in known.values() if any(simplify_name(n) == plain for n in a.reported_names)]
     if len(exact) != 1 and (mig or total is None):
@@ -114,13 +117,13 @@ def _find_by_driver_name(
     found = exact if len(exact) == 1 else _by_driver(name, spaced, vendor, whole, known)
     if len(found) != 1:
         said = f"may be {', '.join(a.name for a in found[:4])}" if found else "not in the catalogue of accelerators"
-        return unknown._replace(notes=(f"{name}: {said}",))
+        return replace(unknown, notes=(f"{name}: {said}",))
     entry = found[0]
     if whole is not None and not _agrees(whole, entry):
         said = f"{name}: its memory is stated to be {format_gib(whole, 0)}, and {entry.name} has {_nominal(entry)}"
         if not exact:  # a card of a similar name
-            return unknown._replace(notes=(f"{said}: taken as a card that is not in the catalogue",))
-        return unknown._replace(total_bytes=None, notes=(f"{said}: neither is believed",))
+            return replace(unknown, notes=(f"{said}: taken as a card that is not in the catalogue",))
+        return replace(unknown, total_bytes=None, notes=(f"{said}: neither is believed",))
     return _with_slice(_of_entry(entry, vendor, mig), total, mig)
 
 
@@ -139,7 +142,7 @@ def _with_slice(kind: CardKind, total: int | None, mig: str | None) -> CardKind:
     """The kind with what the driver says of its memory, which is better than any other figure."""
     if total is None or (kind.accelerator is None and not mig and kind.total_bytes is None and kind.notes):
         return kind
-    return kind._replace(total_bytes=total, basis="reported", mig=mig, sold=None)
+    return replace(kind, total_bytes=total, basis="reported", mig=mig, sold=None)
 
 
 def find_by_words(lookup: CardLookup, text: str, vendor: Vendor = "unknown", mig: str | None = None) -> CardKind:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -17,6 +17,7 @@ from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_pa
 from advisor.fleet.types import Inventory, Node
 from advisor.machines.host import normalise_arch
 from advisor.machines.types import Cpu, HostMemory, Os
+from advisor.record import Value
 
 MAX_PODS = 1_000_000
 PODS_HINT = "what pods have taken is not known: --pods FILE tells (kubectl get pods -A -o json)"
@@ -90,7 +91,7 @@ class _List(ForeignShape, frozen=True, kw_only=True):
     items: list[msgspec.Raw] | None = None
 
 
-class PodList(NamedTuple):
+class PodList(Value, frozen=True):
     """A list of pods in JSON, and where it comes from."""
 
     data: bytes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.errors import AdvisorError
@@ -12,6 +11,7 @@ from advisor.fleet.inventory.foreign import positive
 from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.types import Vendor
 from advisor.near import simplify_name
+from advisor.record import Value
 
 # cloud names that are no names of cards (GKE's documentation of accelerators and TPU machine types)
 CLOUD_NAMES = {
@@ -28,7 +28,7 @@ CLOUD_LABELS = ("cloud.google.com/gke-accelerator", "k8s.amazonaws.com/accelerat
 INSTANCE_GPU = ("karpenter.k8s.aws/instance-gpu-", "eks.amazonaws.com/instance-gpu-")  # name, memory (MiB), count
 
 
-class DeviceGroup(NamedTuple):
+class DeviceGroup(Value, frozen=True):
     """Equal devices of a node under the name that pods ask for them by."""
 
     resource: str
@@ -36,7 +36,7 @@ class DeviceGroup(NamedTuple):
     number: int
 
 
-class Findings(NamedTuple):
+class Findings(Value, frozen=True):
     """What was found: groups that can be used, what cannot be used and why, what is odd, resources that were read."""
 
     groups: list[DeviceGroup]
@@ -45,7 +45,7 @@ class Findings(NamedTuple):
     read: set[str]
 
 
-class NodeLabels(NamedTuple):
+class NodeLabels(Value, frozen=True):
     """Labels of a node, and its whole resources: capacity as they are, allocatable as pods may have them."""
 
     labels: Mapping[str, str]

@@ -4,7 +4,6 @@ back."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -12,10 +11,11 @@ from advisor.catalog import Catalog
 from advisor.fleet.inventory.cards import CardKind, CardLookup, make_devices
 from advisor.fleet.types import NodePart
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os
+from advisor.record import Value
 from advisor.units import GIB
 
 
-class NodeHost(NamedTuple):
+class NodeHost(Value, frozen=True):
     """A node without its devices."""
 
     cpu: Cpu = Cpu()

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from advisor.fleet.types import Fleet, Inventory, Node, NodePart, Pool, SetAside
 from advisor.machines.types import Machine
+from advisor.record import Value
 
 TOLERANCE = 0.01
 Sizes = tuple[int | None, ...]
 
 
-class _Kind(NamedTuple):
+class _Kind(Value, frozen=True):
     """Nodes that differ in nothing but some sizes."""
 
     nodes: list[Node]

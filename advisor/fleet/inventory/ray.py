@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from advisor.errors import BadFile
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
 from advisor.fleet.inventory.foreign import MAX_NAME, MAX_NODES, ForeignShape, as_number, decode_as
@@ -152,7 +154,7 @@ def _find_kind(resource: str, types: list[str], lookup: CardLookup) -> CardKind:
         # TPU-V5LITEPOD is what Ray calls the generation that is sold as v5e
         words = re.sub(r"v5litepod", "v5e", types[0], flags=re.I)
         kind = find_by_words(lookup, words, vendor)
-        return kind._replace(vendor=kind.vendor if kind.vendor != "unknown" else vendor)
+        return replace(kind, vendor=kind.vendor if kind.vendor != "unknown" else vendor)
     if types:
         said = f"devices of several kinds: {', '.join(types)[:200]}; which are which, a probe tells (--probe)"
         return CardKind(resource, vendor, notes=(said,))

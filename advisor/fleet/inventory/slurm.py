@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from advisor.fleet.inventory.cards import CardKind, CardLookup, find_by_words
 from advisor.fleet.inventory.parts import NodeHost, make_part, make_processor_part
@@ -12,6 +13,7 @@ from advisor.fleet.types import Node, NodePart
 from advisor.machines.device_visibility import MIG_NOTE
 from advisor.machines.host import normalise_arch
 from advisor.machines.types import Cpu, HostMemory
+from advisor.record import Value
 from advisor.units import MIB
 
 MOST_DEVICES = 4096  # of one node
@@ -25,7 +27,7 @@ MARKS = {"*": "NOT_RESPONDING", "~": "POWERED_DOWN", "#": "POWERING_UP", "%": "P
 LINKS = {"nvlink": "nvlink", "nvswitch": "nvlink", "infiniband": "infiniband", "ib": "infiniband", "roce": "roce"}
 
 
-class SlurmNode(NamedTuple):
+class SlurmNode(Value, frozen=True):
     """What the three forms of Slurm's answer have in common. None = not told."""
 
     name: str
@@ -44,7 +46,7 @@ class SlurmNode(NamedTuple):
     arch: str | None = None
 
 
-class Gres(NamedTuple):
+class Gres(Value, frozen=True):
     """`gpu:h100:8(IDX:0-7)`: so many of a type, and their places where they are given."""
 
     kind: str  # "gpu", "shard", "mps", "nic"
@@ -187,7 +189,7 @@ def _find_kind(name: str | None, features: Sequence[str], lookup: CardLookup) ->
         return kind
     chosen = hints[0]
     said = f"{name or 'gpu'}: taken as {chosen.name}, by a feature of the node"
-    return chosen._replace(notes=(said, *chosen.notes))
+    return replace(chosen, notes=(said, *chosen.notes))
 
 
 def _is_one_of(hint: CardKind, kind: CardKind, name: str | None) -> bool:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from advisor.errors import BadFile
 from advisor.fleet.inventory.cards import CardLookup
 from advisor.fleet.inventory.foreign import (
@@ -99,7 +101,7 @@ def _join_partitions(nodes: Iterator[SlurmNode]) -> list[SlurmNode]:
         if there is None:
             found[node.name] = node
         else:
-            found[node.name] = there._replace(partitions=tuple(dict.fromkeys((*there.partitions, *node.partitions))))
+            found[node.name] = replace(there, partitions=tuple(dict.fromkeys((*there.partitions, *node.partitions))))
     return list(found.values())
 
 
