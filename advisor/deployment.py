@@ -5,8 +5,6 @@ Also what is reported about one: MemoryEstimate, SpeedEstimate, and both as an E
 second, times seconds.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta

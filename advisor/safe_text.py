@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from advisor.record import Value
+
 T = TypeVar("T")
 MASK = "***"
 # controls, direction marks, invisible spaces, halves of characters (what a file name is made of that is no UTF-8), tags
@@ -20,18 +22,35 @@ _CONTROL = re.compile(
 )
 _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
 _COMMAND = re.compile(r"##(?=\[|vso\[)|^(\s*)::")  # what runners of GitHub and Azure take for a command
-_ADDRESS = re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,15}://)[^\s/@'\"]+@", re.I)
-_TOKEN = re.compile(
-    r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|hf_(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,}|gh[pousr]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}|"
-    r"xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{16}|AIza[\w-]{20,}|nvapi-[\w-]{8,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
-)
 _NAME = r"(?:api[-_]?key|access[-_]?key|auth[-_]?key|(?<=[-_])token|(?<=[-_])key|secret|passwd|password|passphrase)"
-_FLAG = re.compile(rf"(?P<name>--[\w.-]*?{_NAME})(?P<gap>\s+|=)(?P<quote>['\"]?)(?P<value>[^\s'\"]+)", re.I)
-_ASSIGNED = re.compile(
-    rf"(?P<name>(?<![\w-])(?:[\w.-]*[-_.])?{_NAME})(?P<gap>['\"]?\s?[=:]\s?)(?P<quote>['\"]?)(?P<value>[^\s'\",]+)",
-    re.I,
-)
 _HINT = re.compile(r"://|key|token|secret|pass|sk-|hf_|gh|xox|AKIA|AIza|nvapi|eyJ|glpat", re.I)
+
+
+class _SecretPatterns(Value, frozen=True):
+    """Where secrets stand in a text. Made when a text may hold one: most commands show none."""
+
+    address: re.Pattern[str]
+    flag: re.Pattern[str]
+    assigned: re.Pattern[str]
+    token: re.Pattern[str]
+
+
+@lru_cache(1)
+def _find_secrets() -> _SecretPatterns:
+    return _SecretPatterns(
+        address=re.compile(r"(?P<scheme>\b[a-z][a-z0-9+.-]{1,15}://)[^\s/@'\"]+@", re.I),
+        flag=re.compile(rf"(?P<name>--[\w.-]*?{_NAME})(?P<gap>\s+|=)(?P<quote>['\"]?)(?P<value>[^\s'\"]+)", re.I),
+        assigned=re.compile(
+            rf"(?P<name>(?<![\w-])(?:[\w.-]*[-_.])?{_NAME})(?P<gap>['\"]?\s?[=:]\s?)(?P<quote>['\"]?)"
+            r"(?P<value>[^\s'\",]+)",
+            re.I,
+        ),
+        token=re.compile(
+            r"(?<![A-Za-z0-9])(?:sk-[\w-]{8,}|hf_(?=[a-z]*[A-Z0-9])[A-Za-z0-9]{8,}|gh[pousr]_\w{16,}|"
+            r"github_pat_\w{16,}|glpat-[\w-]{16,}|xox[abprs]-[\w-]{8,}|AKIA[0-9A-Z]{16}|AIza[\w-]{20,}|"
+            r"nvapi-[\w-]{8,}|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]+)"
+        ),
+    )
 
 
 def escape_text(value: str) -> str:
@@ -59,10 +78,11 @@ def mask_secrets(value: str) -> str:
     """The text with keys, tokens and passwords of addresses as `***`; what names a variable (`$KEY`) stays."""
     if not _HINT.search(value):
         return value
-    value = _ADDRESS.sub(lambda m: f"{m['scheme']}{MASK}@", value)
-    for pattern in (_FLAG, _ASSIGNED):
+    secrets = _find_secrets()
+    value = secrets.address.sub(lambda m: f"{m['scheme']}{MASK}@", value)
+    for pattern in (secrets.flag, secrets.assigned):
         value = pattern.sub(_mask, value)
-    return _TOKEN.sub(MASK, value)
+    return secrets.token.sub(MASK, value)
 
 
 def _mask(m: re.Match[str]) -> str:

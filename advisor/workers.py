@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 
+from advisor.garbage import look_for_cycles_rarely
+
 
 def make_pool(jobs: int) -> ProcessPoolExecutor:
     """So many worker processes. A parent that is killed leaves none behind."""
     return ProcessPoolExecutor(jobs, initializer=_begin)
 
 
-# Objects made before the garbage collector looks for cycles: ours make next to none, and each look takes its time
-LOOKED_FOR_CYCLES = 50_000
-
-
 def _begin() -> None:
-    import gc
-
-    gc.set_threshold(LOOKED_FOR_CYCLES)
+    look_for_cycles_rarely()
     _end_with_parent()
 
 

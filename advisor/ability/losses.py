@@ -1,7 +1,5 @@
 """What a weight format or a cache type costs in percent of a test's score, and what a licence allows."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from advisor.catalog import Catalog

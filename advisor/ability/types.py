@@ -1,7 +1,5 @@
 """Types of rules/boards.yaml, rules/thinking.yaml and rules/abilities.yaml."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from advisor.meanings import ModelId, Pattern, UseCase

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -17,7 +17,6 @@ from advisor.catalog.resolve import choose_file_format, resolve_model
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, MemoryEstimate
 from advisor.engines.flags import find_own_flag, list_smaller_caches, takes_share_of_device
-from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Device, Machine
 from advisor.memory.layers import cache_layers
@@ -28,6 +27,9 @@ from advisor.planning.layouts import spread_over_cards
 from advisor.planning.workload_rules import load_workload_defaults
 from advisor.record import SCHEMA_VERSION, Record, Value
 from advisor.units import format_gib
+
+if TYPE_CHECKING:
+    from advisor.engines.llama_cpp_verify import EngineVerification
 
 
 class MemoryChange(Record, frozen=True, kw_only=True):

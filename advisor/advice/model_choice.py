@@ -20,7 +20,7 @@ from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
 from advisor.deployment import SpeedEstimate
-from advisor.engines.llama_cpp_plan import count_file_bytes
+from advisor.engines.llama_cpp_plan import count_file_bytes, least_file_bytes
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
 from advisor.meanings import UseCase
@@ -308,8 +308,10 @@ def _weights_crowd(model: Model, machine: Machine, choosing: ChoosingFile, rules
     ram = machine.memory.usable_bytes
     if ram is None or machine.usable_devices:
         return False
+    most, mix = choosing.largest_share_of_host_memory * ram, load_workload_defaults(rules).gguf.tight[0]
+    if least_file_bytes(model, mix) > most:
+        return True
     try:
-        weights = count_file_bytes(model, load_workload_defaults(rules).gguf.tight[0], True)
+        return count_file_bytes(model, mix, True) > most
     except BadInput:
         return False
-    return weights > choosing.largest_share_of_host_memory * ram

@@ -1,7 +1,5 @@
 """The order of what passed the filters: a few named criteria, points from rules/ranking.yaml, shown with the answer."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How servers of one engine share prefill and decode, as rules/engines say it."""
 
-from __future__ import annotations
-
 from advisor.meanings import FlagName
 from advisor.record import Record
 

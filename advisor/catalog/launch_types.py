@@ -4,8 +4,6 @@ Parts of an engine's entry in `rules/engines/<id>.yaml`. Everything that asks "w
 reads `Concepts`; everything that recognises an engine from outside reads `Recognition`.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName, Version

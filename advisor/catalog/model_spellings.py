@@ -6,8 +6,6 @@ assumed. One wrong, missing or swapped letter in a word of five or more is forgi
 digits, sizes and versions never.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """How engines drive neural processing units, as rules/engines say it."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from advisor.meanings import FlagName, ModelId, QuantizationName

@@ -1,7 +1,5 @@
 """Where an engine's speeds can be read: `speed_figures` of its entry in rules/engines/<id>.yaml."""
 
-from __future__ import annotations
-
 from advisor.meanings import Pattern
 from advisor.record import Record
 

@@ -12,8 +12,6 @@ The named groups of a line's pattern say what it tells:
     arguments                    all settings at once, as Python shows a dict or a call
 """
 
-from __future__ import annotations
-
 from typing import Literal, get_args
 
 from advisor.meanings import EngineId, Pattern

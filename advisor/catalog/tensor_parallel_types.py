@@ -1,7 +1,5 @@
 """What engines assert about tensor-parallel sizes, and stages that they refuse: parts of rules/engines/<id>.yaml."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from advisor.record import Record

@@ -4,8 +4,6 @@ Units: memory in bytes, bandwidth GB/s (10**9 bytes), compute in dense TFLOPS (f
 prices in the stated currency.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Literal
 

@@ -9,7 +9,7 @@ from advisor.catalog.types import Accelerator, Engine
 from advisor.decision.fields import FIELDS, Scalar, find_value_problem
 from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation
 from advisor.deployment import Workload
-from advisor.engines.pool_sizes import query_heads
+from advisor.engines.parallel import query_heads
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Cpu, Device, Machine
 from advisor.memory.layers import cache_layers

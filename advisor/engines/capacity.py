@@ -10,12 +10,9 @@ from collections.abc import Sequence
 
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
-from advisor.engines import fitting, plain, pool
+from advisor.engines import fitting
 from advisor.engines.base import get_flag, get_setting
 from advisor.engines.flags import find_concept
-from advisor.engines.llama_cpp_constants import read_constants
-from advisor.engines.llama_cpp_settings import resolve_llama_settings
-from advisor.engines.pool_sizes import plan_caches
 from advisor.record import Value
 
 MANY = 10**6  # requests; what keeps nothing between tokens holds any number
@@ -53,6 +50,9 @@ def keeps_prefixes(deployment: Deployment, entry: Engine) -> bool:
 def _in_pool(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
 ) -> tuple[int | None, ...]:
+    from advisor.engines import pool
+    from advisor.engines.pool_sizes import plan_caches
+
     constants = pool.read_constants(entry)
     settings = pool.resolve_pool_settings(deployment, entry, constants)
     most = settings.dp * settings.sequences
@@ -88,6 +88,8 @@ def _in_pool(
 
 
 def _as_it_grows(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, length: int) -> int | None:
+    from advisor.engines import plain
+
     constants = plain.read_constants(entry)
     cache = plain.count_request_bytes(deployment, entry, length)
     n = max(1, len(estimate.devices))
@@ -107,6 +109,9 @@ def _in_slots(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
 ) -> tuple[int | None, ...]:
     """Slots are taken at start, whatever the requests are: as many as there are, if they are long enough."""
+    from advisor.engines.llama_cpp_constants import read_constants
+    from advisor.engines.llama_cpp_settings import resolve_llama_settings
+
     if estimate.fits is not True:
         return (None if estimate.fits is None else 0,) * len(requests)
     settings = resolve_llama_settings(deployment, read_constants(entry).usual)

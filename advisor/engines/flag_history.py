@@ -1,7 +1,5 @@
 """Which flags, values and variables each release of an engine has (rules/flag-history/<engine>.yaml)."""
 
-from __future__ import annotations
-
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """What each engine's server takes: flags, their types, and in which versions (rules/flags/<engine>.yaml)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import msgspec

@@ -1,8 +1,6 @@
 """What is known of llama.cpp's memory in addition to its arithmetic: the typed `memory:` block of its rules, with
 sources."""
 
-from __future__ import annotations
-
 import msgspec
 
 from advisor.catalog.types import Engine

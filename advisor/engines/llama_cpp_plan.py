@@ -16,7 +16,8 @@ from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_sett
 from advisor.engines.versions import is_before
 from advisor.errors import BadInput
 from advisor.machines.types import Device
-from advisor.memory import ggml_cache, gguf_weights
+from advisor.memory import ggml_cache, gguf_mix, gguf_weights
+from advisor.memory.ggml import BLOCKS
 from advisor.memory.gguf_tensors import as_gguf
 from advisor.memory.placement import HOST
 from advisor.memory.repacking import RepackedBytes, choose_kernels, most_repacked, sum_repacked
@@ -172,6 +173,16 @@ def count_file_bytes(model: Model, quantization: str, whole: bool) -> int:
         raise BadInput(f"{model.id} in {quantization}: its tensors are not known") from None
     sums = gguf_weights.sum_running(weights)
     return weights.file_bytes if whole else sums.device[-1] + sums.expert_device[-1]
+
+
+def least_file_bytes(model: Model, quantization: str) -> float:
+    """What a GGUF format with one type for the bulk takes at least, in no time: the language model's parameters in that
+    type, of which a mix makes some larger and none smaller. 0 for other formats."""
+    bulk = gguf_mix.BASE.get(quantization)
+    if bulk is None or quantization in gguf_mix.NARROWED:
+        return 0
+    elements, size = BLOCKS[bulk]
+    return (model.params_total - (model.vision.params if model.vision else 0)) * size / elements
 
 
 def _shares(devices: Sequence[Device]) -> tuple[float, ...]:

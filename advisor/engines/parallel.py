@@ -240,3 +240,16 @@ def _refusal(assertion: Assertion, count: int, ranks: int, block: int | None) ->
     size = f"{count}, padded to {padded}" if padded != count else f"{count}"
     text = f"{NAMES[assertion.divides]} ({size}) must be divisible by tensor parallel size ({ranks})"
     return TensorParallelRefusal(assertion.divides, count, ranks, text, sure, False)
+
+
+def query_heads(model: t.Model) -> int | None:
+    """Query heads that tensor parallelism has to divide."""
+    if model.layout is None:
+        return model.stub.n_heads if model.stub else None
+    counts = [
+        p.n_heads
+        for g in model.layout.attention
+        for p in (g.parts if isinstance(g, t.Parallel) else (g,))
+        if isinstance(p, (t.Full, t.Sliding, t.Mla))
+    ]
+    return min(counts, default=None)

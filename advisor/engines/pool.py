@@ -16,7 +16,7 @@ from advisor.engines.base import DecidedSetting, get_integer, get_setting
 from advisor.engines.flags import find_own_flag
 from advisor.engines.pool_constants import PoolConstants, read_constants
 from advisor.engines.pool_settings import PoolSettings, resolve_pool_settings
-from advisor.engines.pool_sizes import RankBytes, plan_caches, query_heads, size_ranks
+from advisor.engines.pool_sizes import RankBytes, plan_caches, size_ranks
 from advisor.machines.types import Device
 from advisor.memory.adapters import prediction_params
 from advisor.memory.layers import cache_layers
@@ -319,7 +319,6 @@ __all__ = [
     "keeps_nothing",
     "launch_settings",
     "memory",
-    "query_heads",
     "read_constants",
     "resolve_pool_settings",
 ]

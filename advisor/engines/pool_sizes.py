@@ -15,14 +15,14 @@ from advisor.engines.pool_settings import PoolSettings
 from advisor.engines.versions import list_open
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
-from advisor.memory import adapters, checkpoint_weights, hf_weights, paged_cache
+from advisor.memory import adapters, hf_weights, paged_cache
 from advisor.memory.forward_peak import size_forward_peak, widest_experts
 from advisor.memory.hf_weights import RankWeights
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.paged_cache import PagedCache, StateBlocks
 from advisor.memory.weight_padding import expert_growth, pick_tiles
 from advisor.models.native import native_format
-from advisor.models.types import Dense, Full, Mla, Model, Moe, Parallel, Sliding
+from advisor.models.types import Dense, Full, Model, Moe, Sliding
 from advisor.record import Record
 from advisor.units import MIB
 
@@ -43,13 +43,15 @@ def _from_files(deployment: Deployment, quantization: Quantization) -> Path | No
     """The checkpoint's folder, where it is on disk and holds the format that is asked."""
     if deployment.model_path is None or not Path(deployment.model_path).is_dir() or deployment.model.layout is None:
         return None
+    from advisor.memory.checkpoint_weights import has_weights
+
     stored = native_format(deployment.model)
     same = (
         quantization.id == stored
         if stored
         else not deployment.model.native_quant and quantization.family == "none" and quantization.bits_nominal == 16
     )
-    return Path(deployment.model_path) if same and checkpoint_weights.has_weights(Path(deployment.model_path)) else None
+    return Path(deployment.model_path) if same and has_weights(Path(deployment.model_path)) else None
 
 
 def _weights(
@@ -74,7 +76,9 @@ def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization
     """From the files where there are any, else from the architecture."""
     folder = _from_files(deployment, quantization)
     if folder is not None:
-        return checkpoint_weights.checkpoint_rank_weights(
+        from advisor.memory.checkpoint_weights import checkpoint_rank_weights
+
+        return checkpoint_rank_weights(
             deployment.model, folder, settings.tp, settings.pp, settings.ep, not settings.text_only
         )
     found = hf_weights.rank_weights(
@@ -129,19 +133,6 @@ def widest_dense(model: Model) -> int:
     widths = [g.intermediate for g in model.layout.ffn if isinstance(g, Dense)]
     widths += [max(g.shared_intermediate, g.parallel_dense) for g in model.layout.ffn if isinstance(g, Moe)]
     return max(widths, default=0)
-
-
-def query_heads(model: Model) -> int | None:
-    """Query heads that tensor parallelism has to divide."""
-    if model.layout is None:
-        return model.stub.n_heads if model.stub else None
-    counts = [
-        p.n_heads
-        for g in model.layout.attention
-        for p in (g.parts if isinstance(g, Parallel) else (g,))
-        if isinstance(p, (Full, Sliding, Mla))
-    ]
-    return min(counts, default=None)
 
 
 class RankBytes(Record, frozen=True, kw_only=True):

@@ -2,8 +2,6 @@
 itself is not known. Methods and their sources: rules/drafts.yaml.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 import msgspec

@@ -31,6 +31,7 @@ FALLBACK = {
     "IQ4_XS": "IQ4_NL", "IQ3_S": "IQ4_NL", "IQ3_XXS": "IQ4_NL", "IQ2_S": "IQ4_NL", "IQ2_XS": "IQ4_NL",
     "IQ2_XXS": "IQ4_NL", "IQ1_S": "IQ4_NL", "IQ1_M": "IQ4_NL",
 }  # fmt: skip
+NARROWED = {"IQ3_XS", "IQ3_XXS"}  # mixes that give some tensors fewer bits than the bulk
 SMALL_IQ = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
 # small projections that no mix touches
 _KEEP_16BIT = re.compile(r"altup|laurel|per_layer_model_proj")

@@ -6,8 +6,6 @@ them, in the order in which the engine tries them. Source: ggml/src/ggml-cpu (am
 of llama.cpp v0.5.0 run with one processor variant at a time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from advisor.memo import memoize_by_identity

@@ -3,8 +3,6 @@
 The table is rules/gguf.yaml; it is llama.cpp's reading of these files, and that of the engines built on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Literal
 

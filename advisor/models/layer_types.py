@@ -3,8 +3,6 @@
 Counts are elements (parameters), widths are elements per token. `None` is unknown.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from advisor.record import Record

@@ -4,8 +4,6 @@ Counts are elements (parameters), widths are elements per token. `None` is unkno
 in layer_types, are given on from here: who asks for a model's parts needs one module.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from advisor.decoding import convert

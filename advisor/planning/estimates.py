@@ -8,7 +8,6 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Estimate, MemoryEstimate
-from advisor.engines.unknown_settings import describe_unknown_settings
 from advisor.errors import BadInput
 from advisor.estimation import (
     EstimateRequest,
@@ -36,6 +35,8 @@ def answer_request(
 ) -> Estimate:
     """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
     setting that the engine does not have, which is a warning otherwise."""
+    from advisor.engines.unknown_settings import describe_unknown_settings
+
     deployment, notes = resolve_request(request, rules, remembered)
     unknown = describe_unknown_settings(request.settings, rules.engine(deployment.engine), rules)
     if unknown and strict:

@@ -1,7 +1,5 @@
 """What makes one plan better than another: `plans` of rules/ranking.yaml."""
 
-from __future__ import annotations
-
 import msgspec
 
 from advisor.catalog import Catalog

@@ -1,7 +1,5 @@
 """What a workload means where the user did not say, and the formats that are tried: rules/workloads.yaml."""
 
-from __future__ import annotations
-
 import msgspec
 
 from advisor.catalog import Catalog

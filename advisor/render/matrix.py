@@ -1,7 +1,5 @@
 """Which launch files there are (rules/targets.yaml), and which engine has which (rules/engines/<engine>.yaml)."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec.structs import replace

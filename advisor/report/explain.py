@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from advisor.advice.explain import CardFit, Explanation
 from advisor.advice.limits import MOST_SEQUENCES, DeploymentLimits
 from advisor.advice.types import RankedDeployment
 from advisor.deployment import DeviceMemory, Interval, MemoryEstimate
-from advisor.engines.llama_cpp_verify import EngineVerification
 from advisor.report.plan_text import count_servers_of_node, describe_holding, list_command_lines
 from advisor.report.recommend_details import describe_memory
 from advisor.report.text import align_table, bullets, fits_word, paint, wrap_text
 from advisor.units import GIB, MIB, format_bytes, format_gib, format_rate, format_tokens
+
+if TYPE_CHECKING:
+    from advisor.engines.llama_cpp_verify import EngineVerification
 
 
 def describe_explanation(explanation: Explanation, verbose: bool = False) -> str:

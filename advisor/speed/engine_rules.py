@@ -1,7 +1,5 @@
 """rules/speed-engines.yaml: how families of engines split a model, how much of a draft is accepted."""
 
-from __future__ import annotations
-
 import msgspec
 
 from advisor.catalog import Catalog
