@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
@@ -20,12 +19,13 @@ from advisor.catalog.documents import decode_document
 from advisor.engines.versions import version_key
 from advisor.errors import BadInput
 from advisor.meanings import EngineId
+from advisor.patterns import pattern_when_used
 from advisor.record import Record
 
 FILE = "freshness.yaml"
 RELEASES = "releases.yaml"
 VARIABLE = "ADVISOR_TODAY"
-_DAY = re.compile(r"(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)")
+_DAY = pattern_when_used(r"(?<!\d)(\d{4}-\d{2}-\d{2})(?!\d)")
 Answer = Literal["recommend", "hardware"]
 
 

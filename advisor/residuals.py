@@ -7,7 +7,6 @@ for the model itself counts before what was read for another model of its class,
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,12 +26,13 @@ from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
+from advisor.patterns import pattern_when_used
 from advisor.record import Record
 from advisor.units import GIB, format_gib
 
 _SWITCHES = ("eager", "text_only", "lora")
 _SIZES = ("tensor_parallel", "pipeline_parallel", "data_parallel")
-_WORD = re.compile(r"[a-z0-9_-]{1,30}")
+_WORD = pattern_when_used(r"[a-z0-9_-]{1,30}")
 KNOWN_WEIGHTS = GIB // 4  # a log whose weights differ by more says nothing of other models
 KEPT = 200  # logs; the oldest go first
 LIMIT = 2**20

@@ -11,19 +11,20 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from advisor.patterns import pattern_when_used
 from advisor.record import Value
 
 T = TypeVar("T")
 MASK = "***"
 # controls, direction marks, invisible spaces, halves of characters (what a file name is made of that is no UTF-8), tags
-_CONTROL = re.compile(
+_CONTROL = pattern_when_used(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufeff\ufff9-\ufffb"
     "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 _NAMED = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
-_COMMAND = re.compile(r"##(?=\[|vso\[)|^(\s*)::")  # what runners of GitHub and Azure take for a command
+_COMMAND = pattern_when_used(r"##(?=\[|vso\[)|^(\s*)::")  # what runners of GitHub and Azure take for a command
 _NAME = r"(?:api[-_]?key|access[-_]?key|auth[-_]?key|(?<=[-_])token|(?<=[-_])key|secret|passwd|password|passphrase)"
-_HINT = re.compile(r"://|key|token|secret|pass|sk-|hf_|gh|xox|AKIA|AIza|nvapi|eyJ|glpat", re.I)
+_HINT = pattern_when_used(r"://|key|token|secret|pass|sk-|hf_|gh|xox|AKIA|AIza|nvapi|eyJ|glpat", re.I)
 
 
 class _SecretPatterns(Value, frozen=True):

@@ -13,16 +13,18 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
+from advisor.catalog.compiled_types import CompiledRules as CompiledRules
+from advisor.catalog.compiled_types import ModelRow as ModelRow
+from advisor.catalog.packed_rules import pack_rules, unpack_rules
 from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipped_root
 from advisor.decoding import decode_json
 from advisor.errors import AdvisorError
 from advisor.files import read_bytes, read_cache
-from advisor.record import Record
 
 if TYPE_CHECKING:
     from advisor.catalog.load import RuleSet
@@ -33,50 +35,18 @@ _LIMIT = 256 * 2**20
 _FRESH_NS = 200_000_000  # a file changed this shortly before the build could change again within one clock tick
 
 
-class ModelRow(Record, frozen=True, kw_only=True):
-    """A model as a list shows it, without its layout."""
-
-    id: str
-    family: str
-    kind: str
-    params_total: int
-    params_active: int | None = None
-    max_context: int | None = None
-    aliases: tuple[str, ...] = ()
-    release_date: str | None = None
-    stub: bool = False  # names and sizes only
-
-
-class CompiledRules(Record, frozen=True, kw_only=True):
-    """All rules; each section stays undecoded until it is asked for."""
-
-    format: int
-    content: str  # hash over the YAML bytes it was built from
-    stamp: str | None = None  # only in the user's cache
-    model_names: msgspec.Raw
-    models: msgspec.Raw
-    model_index: msgspec.Raw
-    engine_names: msgspec.Raw
-    engines: msgspec.Raw
-    accelerators: msgspec.Raw
-    cpu_platforms: msgspec.Raw
-    quantization_names: msgspec.Raw
-    quantizations: msgspec.Raw
-    cloud_offers: msgspec.Raw
-    documents: msgspec.Raw
-
-
 def load_compiled_rules(roots: Sequence[Path]) -> CompiledRules:
     """The rules of `roots`, from the cache when nothing changed. Raises BadFile when a rule file is wrong."""
     began = time.time_ns()
     mark = make_stamp(roots)
-    cached = cache_dir() / f"rules-{crc32(mark.encode()):08x}.json"
-    found = _decoded(read_cache(cached, _LIMIT))
-    if found is not None and found.stamp == mark:
+    cached = cache_dir() / f"rules-{crc32(mark.encode()):08x}.packed"
+    kept = read_cache(cached, _LIMIT)
+    found = None if kept is None else unpack_rules(kept)
+    if found is not None and found.format == FORMAT and found.stamp == mark:
         return found
     built = _shipped(roots) or decode_json(compile_rules(roots), CompiledRules)
     if _settled(roots, began):
-        _keep(cached, msgspec.json.encode(msgspec.structs.replace(built, stamp=mark)))
+        _keep(cached, pack_rules(msgspec.structs.replace(built, stamp=mark)))
     return built
 
 
@@ -84,7 +54,13 @@ def make_stamp(roots: Sequence[Path]) -> str:
     """A text that changes whenever a rule file, the list of files or the types change."""
     here = Path(__file__).parent
     lines = [f"{FORMAT} {sys.version_info[:2]}"]
-    kinds = sorted((*here.glob("*types.py"), *(here.parent / "models").glob("*types.py")))
+    folders = (here, here.parent / "models")
+    kinds = [
+        folder / name
+        for folder in folders
+        for name in sorted(e.name for e in os.scandir(folder))
+        if name.endswith("types.py")
+    ]
     lines += [_signature(code) for code in (*kinds, here / "load.py", here / "names.py", here.parent / "meanings.py")]
     for root in roots:
         lines.append(str(root))
@@ -112,20 +88,21 @@ def compile_rules(roots: Sequence[Path]) -> bytes:
 
     content = hash_content(roots)
     if len(roots) > 1 and roots[0] == shipped_root():  # an overlay: what lies below it is compiled already
-        return encode_rules(read_rules(roots[1:], below=_uncompiled(load_compiled_rules(roots[:1]))), content)
+        return encode_rules(read_rules(roots[1:], below=restore_rule_set(load_compiled_rules(roots[:1]))), content)
     return encode_rules(read_rules(roots), content)
 
 
-def _uncompiled(compiled: CompiledRules) -> RuleSet:
+def restore_rule_set(compiled: CompiledRules) -> RuleSet:
     """What compiled rules were made from, but for the files that entries stood in."""
     from advisor.catalog.load import RuleSet
 
     rules = RuleSet()
     for table in rules.tables:
-        rules.tables[table] = msgspec.json.decode(getattr(compiled, table))
+        section = getattr(compiled, table)
+        rules.tables[table] = _decode_parts(section) if isinstance(section, dict) else msgspec.json.decode(section)
     for offer in msgspec.json.decode(compiled.cloud_offers):
         rules.offers.setdefault(offer["provider"], []).append(offer)
-    rules.documents = msgspec.json.decode(compiled.documents)
+    rules.documents = _decode_parts(compiled.documents)
     for kind, names in (
         ("models", compiled.model_names),
         ("engines", compiled.engine_names),
@@ -133,6 +110,10 @@ def _uncompiled(compiled: CompiledRules) -> RuleSet:
     ):
         rules.names[kind] = msgspec.json.decode(names)
     return rules
+
+
+def _decode_parts(parts: dict[str, msgspec.Raw]) -> dict[str, Any]:
+    return {name: msgspec.json.decode(raw) for name, raw in parts.items()}
 
 
 def encode_rules(rules: RuleSet, content: str = "") -> bytes:
@@ -178,12 +159,10 @@ def _settled(roots: Sequence[Path], began: int) -> bool:
     return newest + _FRESH_NS < began
 
 
-def _decoded(data: bytes | None) -> CompiledRules | None:
+def _decoded(data: bytes) -> CompiledRules | None:
     try:
-        found = None if data is None else decode_json(data, CompiledRules)
+        found = decode_json(data, CompiledRules)
     except (msgspec.MsgspecError, ValueError):
-        return None
-    if found is None:
         return None
     return found if found.format == FORMAT else None
 
@@ -216,7 +195,7 @@ def _keep(path: Path, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 Path(name).unlink()
             return
-        kept = sorted(path.parent.glob("rules-*.json"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
+        kept = sorted(path.parent.glob("rules-*"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
         for old in kept[_KEEP:]:
             old.unlink(missing_ok=True)
     except OSError:

@@ -26,6 +26,6 @@ def decode_document(rules: Catalog, path: str, kind: type[T]) -> T:
 @memoize_by_identity
 def _typed(rules: Catalog, path: str, kind: Any) -> object:
     try:
-        return convert(rules.document(path), kind)
+        return rules.read_document(path, kind) if rules.has_document(path) else convert(rules.document(path), kind)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/{path}: {e}") from None

@@ -17,13 +17,16 @@ from advisor.catalog.store import Catalog
 from advisor.meanings import Pattern, QuantizationName
 from advisor.memo import memoize_by_identity
 from advisor.near import simplify_name
+from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
 SHORTEST_CORRECTED = 5  # letters and digits of a word that may have a slip in it
 SHORTEST_ASKED = 3  # letters and digits of a name that words are looked up by
-_GGUF = re.compile(r"[-_.](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
+_GGUF = pattern_when_used(r"[-_.](?P<q>(?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?|TQ\d_\d))$", re.I)
 
-_SHORTHAND = re.compile(r"[\s:@]+(?P<q>q[2-8]|(?:[2-8]|16)[- ]?bit|fp8|awq|gptq|nvfp4|mxfp4|int[48]|bf16|fp16)$", re.I)
+_SHORTHAND = pattern_when_used(
+    r"[\s:@]+(?P<q>q[2-8]|(?:[2-8]|16)[- ]?bit|fp8|awq|gptq|nvfp4|mxfp4|int[48]|bf16|fp16)$", re.I
+)
 
 
 class NameSuffix(Record, frozen=True, kw_only=True):

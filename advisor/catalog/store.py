@@ -183,17 +183,17 @@ class Catalog:
     def _model_names(self) -> dict[str, str]:
         return _names(self._source.model_names)
 
-    @cached_property
+    @property
     def _models(self) -> dict[str, msgspec.Raw]:
-        return decode_json(self._source.models, dict[str, msgspec.Raw])
+        return self._source.models
 
     @cached_property
     def _model_index(self) -> tuple[ModelRow, ...]:
         return decode_json(self._source.model_index, tuple[ModelRow, ...])
 
-    @cached_property
+    @property
     def _documents(self) -> dict[str, msgspec.Raw]:
-        return decode_json(self._source.documents, dict[str, msgspec.Raw])
+        return self._source.documents
 
 
 def _table(raw: msgspec.Raw, kind: type[T]) -> dict[str, T]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from advisor.near import near_matches
+from advisor.patterns import pattern_when_used
 from advisor.record import Record
 
 FieldType = Literal["bool", "int", "float", "str", "enum", "version"]
@@ -146,7 +147,7 @@ _ALL = (
 FIELDS: dict[str, Field] = {f.name: f for f in _ALL}
 
 
-_NAMED = re.compile(r"\{([a-z][a-z_.]*)\}")
+_NAMED = pattern_when_used(r"\{([a-z][a-z_.]*)\}")
 
 
 def find_fields(value: object) -> tuple[str, ...]:

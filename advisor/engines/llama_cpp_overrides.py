@@ -13,6 +13,7 @@ from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_weights import GgufWeights, TensorWeight
 from advisor.memory.placement import HOST
+from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
 LONGEST, MOST_PATTERNS = 4000, 256  # characters of a pattern, patterns
@@ -20,7 +21,7 @@ NAME = 60  # characters of a tensor's name: matching costs up to NAME ** (open-e
 MOST_COST = 10**6  # of all patterns together, for one name
 FEW = 4  # times: a repeat with such an end costs little
 _REPEATS = (sre_parse.MAX_REPEAT, sre_parse.MIN_REPEAT, sre_parse.POSSESSIVE_REPEAT)
-_DEVICE = re.compile(r"(?:CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|CANN|OpenCL)(\d*)")
+_DEVICE = pattern_when_used(r"(?:CUDA|ROCm|HIP|MUSA|Vulkan|SYCL|Metal|CANN|OpenCL)(\d*)")
 
 
 class Override(Value, frozen=True):

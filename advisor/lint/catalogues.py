@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from advisor.catalog.compiled_rules import CompiledRules, encode_rules, load_compiled_rules
+from advisor.catalog.compiled_rules import CompiledRules, encode_rules, load_compiled_rules, restore_rule_set
 from advisor.catalog.load import RuleSet, read_rules
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
@@ -32,22 +30,10 @@ def catalogue(roots: Sequence[Path], sound: Mapping[Path, Any], whole: bool) -> 
 
 def _shipped() -> RuleSet:
     """The shipped rules; empty where they are broken themselves."""
-    rules = RuleSet()
     try:
-        found = load_compiled_rules((shipped_root(),))
+        return restore_rule_set(load_compiled_rules((shipped_root(),)))
     except BadFile:
-        return rules
-    for table in rules.tables:
-        rules.tables[table] = msgspec.json.decode(getattr(found, table))
-    for offer in msgspec.json.decode(found.cloud_offers):
-        rules.offers.setdefault(offer["provider"], []).append(offer)
-    rules.documents = msgspec.json.decode(found.documents)
-    rules.names = {
-        "models": msgspec.json.decode(found.model_names),
-        "engines": msgspec.json.decode(found.engine_names),
-        "quantizations": msgspec.json.decode(found.quantization_names),
-    }
-    return rules
+        return RuleSet()
 
 
 def _over(base: RuleSet, top: RuleSet) -> RuleSet:

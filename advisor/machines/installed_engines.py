@@ -14,6 +14,7 @@ from pathlib import Path
 from advisor.machines import system_access
 from advisor.machines.system_access import RunCommand
 from advisor.machines.types import InstalledEngine
+from advisor.patterns import pattern_when_used
 from advisor.record import Record
 
 
@@ -28,7 +29,7 @@ class KnownEngines(Record, frozen=True, kw_only=True):
 
 
 MAX_FOLDERS = 64
-_DIST = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-(\d[A-Za-z0-9.!+_]*)\.dist-info")
+_DIST = pattern_when_used(r"([A-Za-z0-9][A-Za-z0-9._-]*?)-(\d[A-Za-z0-9.!+_]*)\.dist-info")
 
 
 def read_installed(

@@ -13,11 +13,12 @@ from typing import Any, Literal
 from advisor.machines import system_access
 from advisor.machines.system_access import ProbeResult
 from advisor.machines.types import Device, HostMemory
+from advisor.patterns import pattern_when_used
 from advisor.record import Value
 
 # Chips whose GPU has no memory of its own. NVML answers memory queries there with an error, or with wrong numbers.
-INTEGRATED = re.compile(r"\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b", re.I)
-SUPERCHIP = re.compile(r"\bG[BH]\d00\b", re.I)  # coherent with the CPU, yet with HBM of its own
+INTEGRATED = pattern_when_used(r"\b(GB10|Orin|Thor|Xavier|Tegra|nvgpu)\b", re.I)
+SUPERCHIP = pattern_when_used(r"\bG[BH]\d00\b", re.I)  # coherent with the CPU, yet with HBM of its own
 NOT_AVAILABLE = 2**64 - 1
 MAX_LINKS = 18
 WSL_LIBRARY = "usr/lib/wsl/lib/libnvidia-ml.so.1"

@@ -7,20 +7,20 @@ are allocated for every linear layer, whatever an adapter holds (vLLM 0.33.0, lo
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors, hf_weights
 from advisor.memory.gguf_tensors import GgufTensor
 from advisor.models.types import AttentionGroup, Mamba2, Model, Parallel
+from advisor.patterns import pattern_when_used
 
 Experts = Literal["none", "split", "fused"]  # no slots, or with A of gate and up apart or together
-_NO_LINEAR = re.compile(r"(_norm|ssm_a$|ssm_d$)")
-_ROW = re.compile(r"\.(attn_output|ffn_down|ffn_down_shexp|ssm_out)\.weight$")
-_REPLICATED = re.compile(r"\.(attn_q_a|attn_kv_a_mqa|ffn_gate_inp|ffn_gate_inp_shexp)\.weight$")
-_ROUTER = re.compile(r"\.ffn_gate_inp(_shexp)?\.weight$")
-_KV = re.compile(r"\.attn_[kv]\.weight$")
+_NO_LINEAR = pattern_when_used(r"(_norm|ssm_a$|ssm_d$)")
+_ROW = pattern_when_used(r"\.(attn_output|ffn_down|ffn_down_shexp|ssm_out)\.weight$")
+_REPLICATED = pattern_when_used(r"\.(attn_q_a|attn_kv_a_mqa|ffn_gate_inp|ffn_gate_inp_shexp)\.weight$")
+_ROUTER = pattern_when_used(r"\.ffn_gate_inp(_shexp)?\.weight$")
+_KV = pattern_when_used(r"\.attn_[kv]\.weight$")
 
 
 @memoize_by_identity

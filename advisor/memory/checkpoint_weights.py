@@ -6,7 +6,6 @@ of hf_weights, by the names that Hugging Face checkpoints use.
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from pathlib import Path
 
@@ -18,17 +17,18 @@ from advisor.models.hf_config import in_tower
 from advisor.models.safetensors import INDEX_NAME, read_safetensors
 from advisor.models.tensors import TensorInfo
 from advisor.models.types import Model
+from advisor.patterns import pattern_when_used
 
-_LAYER = re.compile(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
-_EXPERT = re.compile(r"\.experts\.")
-_KV = re.compile(r"\.(k_proj|v_proj)\.")
-_REPLICATED = re.compile(
+_LAYER = pattern_when_used(r"(?:^|\.)(?:layers|h|blocks)\.(\d+)\.")
+_EXPERT = pattern_when_used(r"\.experts\.")
+_KV = pattern_when_used(r"\.(k_proj|v_proj)\.")
+_REPLICATED = pattern_when_used(
     r"(norm|\.gate\.weight$|\.gate\.e_score|router|q_a_proj|kv_a_proj|k_scale|v_scale|sinks|shared_expert_gate)"
 )
-_EMBEDDING = re.compile(r"(embed_tokens|wte|word_embeddings|tok_embeddings)\.")
-_HEAD = re.compile(r"(^|\.)lm_head\.")
-_MTP = re.compile(r"(^|\.)mtp\.")
-_SCALE = re.compile(r"(scale|zero|_scales|bias)")
+_EMBEDDING = pattern_when_used(r"(embed_tokens|wte|word_embeddings|tok_embeddings)\.")
+_HEAD = pattern_when_used(r"(^|\.)lm_head\.")
+_MTP = pattern_when_used(r"(^|\.)mtp\.")
+_SCALE = pattern_when_used(r"(scale|zero|_scales|bias)")
 
 
 def has_weights(directory: Path) -> bool:

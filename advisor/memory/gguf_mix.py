@@ -6,12 +6,14 @@ file's own tensor table wins where there is one.
 
 from __future__ import annotations
 
-import re
+from functools import lru_cache
+from typing import Literal
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.ggml import BLOCKS
 from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
 from advisor.models import types as t
+from advisor.patterns import pattern_when_used
 from advisor.record import Value
 
 # mix -> type of the bulk
@@ -34,11 +36,11 @@ FALLBACK = {
 NARROWED = {"IQ3_XS", "IQ3_XXS"}  # mixes that give some tensors fewer bits than the bulk
 SMALL_IQ = {"IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ1_S", "IQ1_M"}
 # small projections that no mix touches
-_KEEP_16BIT = re.compile(r"altup|laurel|per_layer_model_proj")
-_KEEP_F32 = re.compile(
+_KEEP_16BIT = pattern_when_used(r"altup|laurel|per_layer_model_proj")
+_KEEP_F32 = pattern_when_used(
     r"(_norm\.weight|ffn_gate_inp\.weight|ssm_conv1d(_[qkv])?\.weight|indexer\.proj\.weight|shortconv\.conv\.weight|\.bias|rope_freqs)"
 )
-_VALUE = re.compile(r"attn_(v|qkv|kv_b)\.weight")
+_VALUE = pattern_when_used(r"attn_(v|qkv|kv_b)\.weight")
 
 
 def more_bits(i: int, n: int) -> bool:
@@ -73,18 +75,40 @@ class _TensorSummary(Value, frozen=True):
 @memoize_by_identity
 def _looked(model: t.Model) -> _TensorSummary:
     all_tensors = list_file_tensors(model)
-    ranked = sorted(range(len(all_tensors)), key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))
+    typed = [i for i, x in enumerate(all_tensors) if len(x.ne) > 1 and _role(x.part or x.name) != "f32"]
     return _TensorSummary(
-        order=tuple(i for i in ranked if not _stays(all_tensors[i])),
+        order=tuple(sorted(typed, key=lambda i: (_rank(all_tensors[i]), all_tensors[i].name))),
         has_output=any(x.name == "output.weight" for x in all_tensors),
         n_layer=1 + max((x.layer or 0) for x in all_tensors),
-        n_value=sum(bool(_VALUE.search(x.name)) for x in all_tensors),
+        n_value=sum(_role(x.part or x.name) == "value" for x in all_tensors),
     )
 
 
-def _stays(tensor: GgufTensor) -> bool:
-    """Whether a tensor stays F32 in every mix."""
-    return len(tensor.ne) == 1 or not tensor.name.endswith(".weight") or _KEEP_F32.search(tensor.name) is not None
+_Role = Literal[
+    "f32", "output", "kept16", "per_layer", "embedding",
+    "value", "key", "query", "down", "attention", "gate_up", "other",
+]  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _role(name: str) -> _Role:
+    """What the mixes go by of a tensor's name without its layer: `f32` stays F32 in every mix."""
+    if not name.endswith(".weight") or _KEEP_F32.search(name):
+        return "f32"
+    whole: dict[str, _Role] = {
+        "output.weight": "output", "token_embd.weight": "embedding", "per_layer_token_embd.weight": "per_layer",
+    }  # fmt: skip
+    if name in whole:
+        return whole[name]
+    if _KEEP_16BIT.search(name):
+        return "kept16"
+    if _VALUE.search(name):
+        return "value"
+    parts: tuple[tuple[str, _Role], ...] = (
+        ("attn_k.weight", "key"), ("attn_q.weight", "query"), ("ffn_down", "down"),
+        ("attn_output.weight", "attention"), ("ffn_gate", "gate_up"), ("ffn_up", "gate_up"),
+    )  # fmt: skip
+    return next((role for part, role in parts if part in name), "other")
 
 
 def _rank(tensor: GgufTensor) -> int:
@@ -140,33 +164,30 @@ def _whole_blocks(kind: str, row: int) -> str:
 
 
 def _wanted(inputs: _MixInputs, tensor: GgufTensor, seen: dict[str, int]) -> str:
-    name, mix = tensor.name, inputs.mix
-    is_output = name == "output.weight" or (name == "token_embd.weight" and not inputs.has_output)
-    if is_output:
+    role, mix = _role(tensor.part or tensor.name), inputs.mix
+    if role in ("output", "per_layer") or (role == "embedding" and not inputs.has_output):
         return _output(inputs, tensor)
-    if _KEEP_16BIT.search(name):
+    if role == "kept16":
         return "F16"
-    if name == "per_layer_token_embd.weight":
-        return _output(inputs, tensor)
     if mix == "MXFP4_MOE":
         return "MXFP4" if len(tensor.ne) > 2 and tensor.ne[2] > 1 else "Q8_0"
-    if name == "token_embd.weight":
+    if role == "embedding":
         return _embedding(inputs)
     if mix in SMALL_IQ:
-        return _small_iq(inputs, name, seen)
-    if _VALUE.search(name):
+        return _small_iq(inputs, tensor.name, seen)
+    if role == "value":
         i, seen["value"] = seen["value"], seen["value"] + 1
         return _value(inputs, i)
-    if "attn_k.weight" in name and inputs.n_expert == 8:
+    if role == "key" and inputs.n_expert == 8:
         return "Q8_0"
-    if "attn_k.weight" in name or "attn_q.weight" in name:
+    if role in ("key", "query"):
         return {"IQ3_XS": "IQ3_XXS", "IQ3_XXS": "IQ2_S"}.get(mix, inputs.base)
-    if "ffn_down" in name:
+    if role == "down":
         i, seen["down"] = seen["down"], seen["down"] + 1
         return _down(inputs, _rank(tensor) if inputs.n_expert > 1 else i)
-    if "attn_output.weight" in name:
+    if role == "attention":
         return _attention_output(inputs)
-    if ("ffn_gate" in name or "ffn_up" in name) and mix == "IQ3_XS":
+    if role == "gate_up" and mix == "IQ3_XS":
         return "IQ3_XXS" if inputs.n_layer // 8 <= _rank(tensor) < 7 * inputs.n_layer // 8 else inputs.base
     return inputs.base
 

@@ -23,6 +23,7 @@ class GgufTensor(Record, frozen=True, kw_only=True):
     name: str
     ne: tuple[int, ...]
     layer: int | None = None
+    part: str = ""  # the name without its layer; empty: outside the layers
     mtp: bool = False  # part of a multi-token-prediction block, which is not loaded by default
 
     @property
@@ -57,7 +58,7 @@ def _count(model: t.Model) -> tuple[tuple[GgufTensor, int], ...]:
     for tensor in list_tensors(model):
         if tensor.mtp:
             continue
-        name = tensor.name if tensor.layer is None else tensor.name.split(".", 2)[2]
+        name = tensor.part or tensor.name
         key = (name, tensor.ne, tensor.expert, tensor.layer is None)
         first.setdefault(key, tensor)
         numbers[key] = numbers.get(key, 0) + 1
@@ -131,7 +132,7 @@ def _gated(group: t.AttentionGroup, norm: bool) -> t.AttentionGroup:
 
 
 def _in_layer(i: int, shape: Shape, mtp: bool = False) -> GgufTensor:
-    return GgufTensor(name=f"blk.{i}.{shape[0]}", ne=shape[1], layer=i, mtp=mtp)
+    return GgufTensor(name=f"blk.{i}.{shape[0]}", ne=shape[1], layer=i, part=shape[0], mtp=mtp)
 
 
 def _rope_factors(model: t.Model) -> Iterator[GgufTensor]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -17,6 +16,7 @@ from advisor.memory.ggml import device_bytes, tensor_bytes
 from advisor.memory.ggml_step import BorrowedWeights
 from advisor.memory.gguf_tensors import NoLayout
 from advisor.models.types import Model
+from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
 
@@ -142,7 +142,7 @@ def _list_feed_forward(weights: GgufWeights) -> tuple[_Matrix, ...]:
     return tuple(out)
 
 
-_FEED_FORWARD = re.compile(r"blk\.\d+\.ffn_(gate|up|gate_up|down)(?:_exps)?\.(weight|bias)")
+_FEED_FORWARD = pattern_when_used(r"blk\.\d+\.ffn_(gate|up|gate_up|down)(?:_exps)?\.(weight|bias)")
 
 
 @memoize_by_identity

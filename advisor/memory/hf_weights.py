@@ -20,6 +20,7 @@ from advisor.memory.gguf_tensors import GgufTensor, NoLayout
 from advisor.memory.paged_cache import count_groups
 from advisor.models.native import native_format
 from advisor.models.types import Dense, Encoder, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding
+from advisor.patterns import pattern_when_used
 from advisor.record import Record
 
 
@@ -34,11 +35,13 @@ class RankWeights(Record, frozen=True, kw_only=True, cache_hash=True):
 
 LARGE_EXTRA = 10**7  # parameters
 FP4_EXPERTS = 4.25  # MXFP4: 4 bits and one 8-bit scale for 32 elements
-_REPLICATED = re.compile(r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)")
-_KV = re.compile(r"attn_[kv]\.(weight|bias)$")
-_GROUPED = re.compile(r"ssm_(in|conv1d)\.(weight|bias)$")  # Mamba-2: they hold the inputs that heads share
-_NEVER = re.compile(r"(_norm|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)")
-_LINEAR_LEAVES = re.compile(r"(token_embd|^output|gate_inp)")
+_REPLICATED = pattern_when_used(
+    r"(_norm\.|attn_norm|ffn_norm|gate_inp|exp_probs_b|attn_q_a\.|attn_kv_a_mqa|attn_sinks)"
+)
+_KV = pattern_when_used(r"attn_[kv]\.(weight|bias)$")
+_GROUPED = pattern_when_used(r"ssm_(in|conv1d)\.(weight|bias)$")  # Mamba-2: they hold the inputs that heads share
+_NEVER = pattern_when_used(r"(_norm|conv|rope_freqs|ssm_a|ssm_d\b|ssm_dt\.bias|bias$|exp_probs_b|attn_sinks)")
+_LINEAR_LEAVES = pattern_when_used(r"(token_embd|^output|gate_inp)")
 
 
 class _TensorKind(Record, frozen=True, kw_only=True):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from advisor.memo import memoize_by_identity
 from advisor.memory.gguf_weights import GgufWeights, TensorWeight, tensors_outside_layers
+from advisor.patterns import pattern_when_used
 from advisor.record import Record, Value
 
 
@@ -31,9 +32,8 @@ class RepackedBytes(Value, frozen=True):
     repacked: int
 
 
-# tables of which rows are looked up, and what is read element by element: no matrix products
-_LOOKED_UP = ("token_embd.", "per_layer_token_embd.", "position_embd.", "token_types.")
-_ELEMENTWISE = ("ssm_conv1d.", "shortconv.conv.")
+# tables of which rows are looked up, and what is read element by element
+_NO_PRODUCT = pattern_when_used(r"(?:token_embd|position_embd|token_types|ssm_conv1d|shortconv\.conv)\.")
 OUTPUT_TWIN = "token_embd.weight"  # serves as output matrix too, where there is none
 
 
@@ -75,7 +75,7 @@ def _loaded_bytes(weights: GgufWeights) -> int:
 
 
 def _is_product(name: str) -> bool:
-    return name.endswith(".weight") and not any(x in name for x in (*_LOOKED_UP, *_ELEMENTWISE))
+    return name.endswith(".weight") and _NO_PRODUCT.search(name) is None
 
 
 def _repacked_bytes(tensor_weight: TensorWeight, kernels: tuple[RepackingKernel, ...]) -> int | None:

@@ -7,11 +7,12 @@ caching").
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
-_REPO = re.compile(r"\w[\w.-]*/\w[\w.-]*")
-_COMMIT = re.compile(r"[0-9a-zA-Z]{7,64}")
+from advisor.patterns import pattern_when_used
+
+_REPO = pattern_when_used(r"\w[\w.-]*/\w[\w.-]*")
+_COMMIT = pattern_when_used(r"[0-9a-zA-Z]{7,64}")
 
 
 def cache_folder() -> Path:

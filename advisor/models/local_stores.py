@@ -19,14 +19,17 @@ from advisor.errors import BadFile
 from advisor.files import read_json
 from advisor.models.hub_cache import cache_folder
 from advisor.models.ollama_store import MODEL_LAYER, list_stores
+from advisor.patterns import pattern_when_used
 from advisor.record import Record
 from advisor.units import MIB
 
 Store = Literal["ollama-store", "hub-cache", "lm-studio-folder", "llama-cache"]
 MOST_ENTRIES = 5000  # files and folders looked at in one store
 WEIGHTS = (".gguf", ".safetensors")
-_PART_OF = re.compile(r"-(\d{5})-of-\d{5}(?=\.gguf$)", re.I)
-_TYPE = re.compile(r"((?:UD-)?(?:I?Q\d(?:_[A-Za-z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?))(?=[-.](?:\d{5}-of|gguf))", re.I)
+_PART_OF = pattern_when_used(r"-(\d{5})-of-\d{5}(?=\.gguf$)", re.I)
+_TYPE = pattern_when_used(
+    r"((?:UD-)?(?:I?Q\d(?:_[A-Za-z0-9]+)*|BF16|F16|F32|MXFP4(?:_MOE)?))(?=[-.](?:\d{5}-of|gguf))", re.I
+)
 
 
 class StoredModel(Record, frozen=True, kw_only=True):

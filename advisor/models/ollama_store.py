@@ -7,19 +7,19 @@ Layout: `manifests/<host>/<namespace>/<model>/<tag>` is JSON whose layer of the 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_json
+from advisor.patterns import pattern_when_used
 from advisor.units import MIB
 
 MODEL_LAYER = "application/vnd.ollama.image.model"
 DEFAULT_HOST, DEFAULT_NAMESPACE, DEFAULT_TAG = "registry.ollama.ai", "library", "latest"
 SERVICE_STORE = Path("/usr/share/ollama/.ollama/models")  # where the Linux service keeps its models
-_PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
-_HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.\-]{0,252}(:\d{1,5})?")
-_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
+_PART = pattern_when_used(r"[A-Za-z0-9_][A-Za-z0-9_.\-]{0,127}")
+_HOST = pattern_when_used(r"[A-Za-z0-9][A-Za-z0-9.\-]{0,252}(:\d{1,5})?")
+_DIGEST = pattern_when_used(r"sha256[:-]([0-9a-f]{64})")
 
 
 def find_ollama_model(name: str, root: Path | str | None = None) -> Path | None:

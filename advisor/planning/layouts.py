@@ -13,7 +13,6 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Setting
 from advisor.engines.flags import find_concept, find_own_flag
 from advisor.engines.parallel import allowed_sizes, make_parallel_launch, refuses_stages
-from advisor.engines.pool_constants import read_constants
 from advisor.machines.device_visibility import VISIBLE
 from advisor.machines.types import Machine
 from advisor.models.types import Model, Moe
@@ -116,7 +115,11 @@ def _with_experts(
 
 def shares_experts(entry: Engine) -> bool:
     """Whether replicas of the engine's own data parallel share the routed experts, so that they are no equal copies."""
-    return "fraction_of" in entry.memory and read_constants(entry).experts_over_dp
+    if "fraction_of" not in entry.memory:
+        return False
+    from advisor.engines.pool_constants import read_constants
+
+    return read_constants(entry).experts_over_dp
 
 
 def count_experts(model: Model) -> int:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from advisor.catalog.types import Quantization
-from advisor.decision.types import Reason
 from advisor.deployment import Deployment, Holds, MemoryEstimate, SpeedEstimate
 from advisor.record import Record, Value
+
+if TYPE_CHECKING:
+    from advisor.decision.types import Reason
 
 Ask = Callable[[Deployment], MemoryEstimate | None]  # the memory of a deployment; None where it allows no answer
 

@@ -16,13 +16,14 @@ from advisor.engines.flags import ConceptName, find_concept
 from advisor.errors import BadInput
 from advisor.estimation import estimate as estimate_bytes
 from advisor.machines.types import Device
+from advisor.patterns import pattern_when_used
 from advisor.record import Record
 from advisor.render import flags, matrix, places, pods
 from advisor.render.program_words import make_model_words, make_start_words
 from advisor.render.reference import local_name, make_declaration, make_model_reference
 
 GIB = 2**30
-LOOPBACK = re.compile(r"localhost|127(\.\d{1,3}){3}|::1")
+LOOPBACK = pattern_when_used(r"localhost|127(\.\d{1,3}){3}|::1")
 
 
 class ProgramArgument(Record, frozen=True, kw_only=True):

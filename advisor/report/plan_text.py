@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from advisor.advice.types import RankedDeployment
 from advisor.deployment import Interval
+from advisor.patterns import pattern_when_used
 from advisor.report.text import fits_word
 from advisor.units import format_rate, format_tokens
 
@@ -29,7 +29,7 @@ def list_command_lines(command: str, servers: int, verbose: bool) -> list[str]:
     ]
 
 
-_VARIABLES = re.compile(r"((?:[A-Z][A-Z0-9_]*=[^\s'\"]* )+)(.*)")
+_VARIABLES = pattern_when_used(r"((?:[A-Z][A-Z0-9_]*=[^\s'\"]* )+)(.*)")
 WIDE = 78  # columns, next to an indentation of two
 
 

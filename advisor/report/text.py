@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+
+from advisor.patterns import pattern_when_used
 
 
 @lru_cache(maxsize=1)
@@ -19,7 +20,7 @@ def text_width() -> int:
 
 
 STYLES = {"bold": "1", "green": "32", "red": "31", "yellow": "33", "dim": "2"}
-PAINTED = re.compile(rf"(\033\[(?:{'|'.join((*STYLES.values(), '0'))})m)")
+PAINTED = pattern_when_used(rf"(\033\[(?:{'|'.join((*STYLES.values(), '0'))})m)")
 
 
 def uses_colour() -> bool:

@@ -118,19 +118,19 @@ def test_an_unwritable_cache_is_no_error(rules: Path, tmp_path: Path, monkeypatc
     assert bandwidth(rules) == 100
 
 
-@pytest.mark.parametrize("junk", [b"", b"{", b"[]", b'{"format": 1}', b"\xff\xfe"])
-def test_a_damaged_cache_file_is_rebuilt(cache: Path, rules: Path, junk: bytes) -> None:
+@pytest.mark.parametrize("junk", [b"", b"{", b"[]", b'{"format": 1}', b"\xff\xfe", None])
+def test_a_damaged_cache_file_is_rebuilt(cache: Path, rules: Path, junk: bytes | None) -> None:
     bandwidth(rules)
-    files = list(cache.glob("rules-*.json"))
+    files = list(cache.glob("rules-*"))
     assert len(files) == 1
-    files[0].write_bytes(junk)
+    files[0].write_bytes(files[0].read_bytes()[:-1] if junk is None else junk)  # None: the last byte is lost
     assert bandwidth(rules) == 100
     assert len(files[0].read_bytes()) > 100
 
 
 def test_a_cache_file_made_under_another_stamp_is_not_used(cache: Path, rules: Path) -> None:
     bandwidth(rules)
-    file = next(cache.glob("rules-*.json"))
+    file = next(cache.glob("rules-*"))
     wrong = msgspec.json.decode(file.read_bytes())
     wrong["stamp"] += "x"
     wrong["accelerators"]["card-a"]["bandwidth_gbs"] = 7
@@ -143,7 +143,7 @@ def test_few_old_files_are_kept(cache: Path, rules: Path) -> None:
         write(rules, {"guides/one.yaml": f"title: {'x' * i}\n"})
         time.sleep(0.22)
         load_compiled_rules([rules])
-    assert 1 <= len(list(cache.glob("rules-*.json"))) <= 4
+    assert 1 <= len(list(cache.glob("rules-*"))) <= 4
     assert not list(cache.glob(".rules-*"))
 
 
@@ -192,11 +192,10 @@ def test_a_cache_file_of_another_user_is_not_believed(
 ) -> None:
     """A cache folder may be shared: what another user put there is as good as absent."""
     bandwidth(rules)
-    (file,) = cache.glob("rules-*.json")
-    planted = msgspec.json.decode(file.read_bytes())
-    planted["accelerators"]["card-a"]["bandwidth_gbs"] = 7
-    file.write_bytes(msgspec.json.encode(planted))
-    assert bandwidth(rules) == 7, "one's own is"
+    (file,) = cache.glob("rules-*")
+    planted = file.read_bytes().replace(b'"bandwidth_gbs":100', b'"bandwidth_gbs":107')
+    file.write_bytes(planted)
+    assert bandwidth(rules) == 107, "one's own is"
     monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
     assert bandwidth(rules) == 100
     assert read_cache(file, 2**20) is None
