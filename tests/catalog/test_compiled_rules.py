@@ -51,13 +51,19 @@ def built_anew(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return calls
 
 
+def plain_parts(parts: dict[str, msgspec.Raw]) -> dict[str, object]:
+    return {name: msgspec.json.decode(raw) for name, raw in parts.items()}
+
+
 def test_compiled_equals_the_yaml() -> None:
     root = shipped_root()
     decoded = load_compiled_rules([root])  # built when the tests began
     rules = read_rules([root])
     for table, rows in rules.tables.items():
-        assert msgspec.json.decode(getattr(decoded, table)) == rows
-    assert msgspec.json.decode(decoded.documents) == rules.documents
+        section = getattr(decoded, table)
+        plain = plain_parts(section) if isinstance(section, dict) else msgspec.json.decode(section)
+        assert plain == rows
+    assert plain_parts(decoded.documents) == rules.documents
     assert msgspec.json.decode(decoded.model_names) == rules.names["models"]
 
 
@@ -131,10 +137,10 @@ def test_a_damaged_cache_file_is_rebuilt(cache: Path, rules: Path, junk: bytes |
 def test_a_cache_file_made_under_another_stamp_is_not_used(cache: Path, rules: Path) -> None:
     bandwidth(rules)
     file = next(cache.glob("rules-*"))
-    wrong = msgspec.json.decode(file.read_bytes())
-    wrong["stamp"] += "x"
-    wrong["accelerators"]["card-a"]["bandwidth_gbs"] = 7
-    file.write_bytes(msgspec.json.encode(wrong))
+    index, _, parts = file.read_bytes().partition(b"\n")
+    said = msgspec.json.decode(index)
+    said["stamp"] += "x"
+    file.write_bytes(msgspec.json.encode(said) + b"\n" + parts.replace(b'"bandwidth_gbs":100', b'"bandwidth_gbs":107'))
     assert bandwidth(rules) == 100
 
 
