@@ -19,7 +19,8 @@ class Value(msgspec.Struct, frozen=True, gc=False):
 class Record(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False):
     """An immutable value. Fields are keyword-only; unknown fields are refused when read from YAML or JSON.
 
-    What cannot change cannot be part of a cycle made later, so the garbage collector need not visit it.
+    What cannot change cannot be part of a cycle made later, so the garbage collector need not visit it. A module of
+    records that every start decodes has no `from __future__ import annotations`: text has to be compiled first.
     """
 
     def to_dict(self) -> dict[str, Any]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from advisor.decision.types import Reason, TraceStep
 from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.planning.estimates import estimate_as_json
 from advisor.planning.holding import Holding
 from advisor.planning.types import CardLayout, TriedFormat
 from advisor.record import SCHEMA_VERSION, Record
+
+if TYPE_CHECKING:
+    from advisor.decision.types import Reason, TraceStep
 
 
 class Quality(Record, frozen=True, kw_only=True):

@@ -54,11 +54,12 @@ def pack_rules(rules: CompiledRules) -> bytes:
 
 def unpack_rules(data: bytes) -> CompiledRules | None:
     """The rules of a cache file; None where it is none, or not whole."""
-    line, _, rest = data.partition(b"\n")
+    start = data.find(b"\n") + 1
     try:
-        index = decode_json(line, _Index)
+        index = decode_json(data[:start], _Index)
     except (msgspec.MsgspecError, ValueError):
         return None
+    rest = memoryview(data)[start:]  # its pieces are no copies
     if len(rest) != index.length:
         return None
 

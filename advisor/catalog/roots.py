@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from advisor.errors import BadInput
@@ -56,9 +57,15 @@ def cache_dir() -> Path:
 
 def data_dir() -> Path:
     """Where what was measured on this machine is kept."""
-    if own := os.environ.get("ADVISOR_DATA_DIR"):
+    known = os.environ.get
+    return _data_dir(known("ADVISOR_DATA_DIR"), known("XDG_DATA_HOME"), known("HOME"))
+
+
+@lru_cache(maxsize=8)  # each estimate asks; `home` is what `~` stands for
+def _data_dir(own: str | None, shared: str | None, home: str | None) -> Path:
+    if own:
         return Path(own).expanduser()
-    return Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share").expanduser() / "advisor"
+    return Path(shared or "~/.local/share").expanduser() / "advisor"
 
 
 def rule_files(root: Path) -> list[tuple[str, os.stat_result]]:

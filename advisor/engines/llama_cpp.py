@@ -20,8 +20,7 @@ from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_sett
 from advisor.engines.llama_cpp_weights import keeps_on_host
 from advisor.machines.types import Device
 from advisor.memory.gguf_tensors import as_gguf
-from advisor.memory.hf_weights import is_mla
-from advisor.memory.layers import cache_layers
+from advisor.memory.layers import cache_layers, is_mla
 from advisor.memory.placement import HOST
 from advisor.units import MIB
 

@@ -8,7 +8,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import answer_parsers, fitting, pool
 from advisor.engines.base import DecidedSetting, get_flag, own_defaults
-from advisor.memory.hf_weights import is_mla
+from advisor.memory.layers import is_mla
 
 MIB = 2**20
 

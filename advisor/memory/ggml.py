@@ -30,4 +30,10 @@ def device_bytes(kind: str, ne: tuple[int, ...], pad_rows: bool = True) -> int:
     return -(-n // 128) * 128
 
 
-__all__ = ["BLOCKS", "device_bytes", "row_bytes", "tensor_bytes"]
+@lru_cache(maxsize=8192)
+def both_sizes(kind: str, ne: tuple[int, ...]) -> tuple[int, int]:
+    """Bytes of a tensor in a file, and in a device buffer."""
+    return tensor_bytes(kind, ne), device_bytes(kind, ne)
+
+
+__all__ = ["BLOCKS", "both_sizes", "device_bytes", "row_bytes", "tensor_bytes"]

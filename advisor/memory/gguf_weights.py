@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from advisor.files import Stamp, stamp_files
 from advisor.memo import MemoRecord, memoize_by_identity
 from advisor.memory import gguf_mix, gguf_tensors
-from advisor.memory.ggml import device_bytes, tensor_bytes
+from advisor.memory.ggml import both_sizes, device_bytes, tensor_bytes
 from advisor.memory.ggml_step import BorrowedWeights
 from advisor.memory.gguf_tensors import NoLayout
 from advisor.models.types import Model
@@ -207,18 +207,19 @@ def _plain_weights(model: Model, mix: str) -> GgufWeights:
     known = UD_BASE.get(mix, mix.removeprefix("UD-"))
     all_tensors = gguf_tensors.list_file_tensors(model)
     kinds = gguf_mix.choose_types(model, known)
+    each = [both_sizes(kind, x.ne) for x, kind in zip(all_tensors, kinds, strict=True)]
     weights = tuple(
         TensorWeight(
             name=x.name,
             kind=kind,
             ne=x.ne,
             layer=x.layer,
-            file_bytes=tensor_bytes(kind, x.ne),
-            device_bytes=device_bytes(kind, x.ne),
+            file_bytes=sizes[0],
+            device_bytes=sizes[1],
             expert=x.expert,
             mtp=x.mtp,
         )
-        for x, kind in zip(all_tensors, kinds, strict=True)
+        for x, kind, sizes in zip(all_tensors, kinds, each, strict=True)
     )
     if not mix.startswith("UD-"):
         return GgufWeights(weights=weights, exact=True)

@@ -308,8 +308,3 @@ def _expert_params(model: Model) -> int:
         for g in lay.ffn
         if isinstance(g, Moe)
     )
-
-
-def is_mla(model: Model) -> bool:
-    """Whether the main cache is one latent row per token, which tensor parallelism does not divide."""
-    return model.layout is not None and any(isinstance(g, Mla) for g in model.layout.attention)

@@ -125,3 +125,8 @@ def _recurrent(group: t.AttentionGroup, d: int) -> LayerCache:
     if isinstance(group, t.ShortConv):
         return LayerCache(conv=d * (group.conv_kernel - 1), mixer="short_conv")
     return LayerCache()
+
+
+def is_mla(model: t.Model) -> bool:
+    """Whether the main cache is one latent row per token, which tensor parallelism does not divide."""
+    return model.layout is not None and any(isinstance(g, t.Mla) for g in model.layout.attention)

@@ -14,7 +14,7 @@ from advisor.engines import fitting, pool_constants, pool_settings
 from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.engines.llama_cpp_constants import read_constants
 from advisor.engines.llama_cpp_settings import resolve_llama_settings
-from advisor.memory import hf_weights
+from advisor.memory import layers
 from advisor.memory.ggml import BLOCKS
 from advisor.speed.efficiencies import find_generation
 from advisor.speed.engine_rules import EngineRules, load_engine_rules
@@ -100,7 +100,7 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
         deployment.settings, "enable_attention_dp"
     ):  # TensorRT-LLM: every rank attends for its own requests
         tp, dp = 1, settings.tp
-        tokens = tokens * dp if tokens and hf_weights.is_mla(deployment.model) else tokens
+        tokens = tokens * dp if tokens and layers.is_mla(deployment.model) else tokens
     kv_bytes = _cache_bytes(deployment, entry, settings)
     tokens = int(tokens * settings.kv_bytes / kv_bytes) if tokens else tokens
     host = 0.0
