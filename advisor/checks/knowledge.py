@@ -63,6 +63,7 @@ class RecognitionTables(msgspec.Struct, frozen=True):
     api_key_variables: tuple[str, ...]
     image_folders: tuple[str, ...]
     quantization_values: dict[str, QuantizationName]
+    compose_service_keys: tuple[str, ...]
     source: str
     as_of: str
 

@@ -100,6 +100,8 @@ def _source(given: dict[str, Any], rules: Catalog) -> tuple[str, LaunchValues | 
         found = read_launch_settings(source, rules)
     elif len(source.split()) > 1:
         found = read_launch_text(source, "-", rules)
+    elif Path(source).is_dir():
+        raise BadInput(f"{source[:120]} is a folder: name the file in it that starts the engine")
     elif FILES.search(source) or "/" in source:
         raise BadInput(f"{source[:120]}: there is no such file, and no engine of that name")
     else:

@@ -96,6 +96,10 @@ def parse_token_option(value: str, name: str) -> int:
         raise BadInput(f"{name}: {e}") from None
     if n < 1:
         raise BadInput(f"{name}: {n} is not a positive number of tokens")
+    from advisor.engines.base import LARGEST_LENGTH
+
+    if n > LARGEST_LENGTH:
+        raise BadInput(f"{name}: {value.strip()[:40]} is more than {LARGEST_LENGTH:,} tokens")
     return n
 
 

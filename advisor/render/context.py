@@ -9,6 +9,7 @@ from typing import Any
 
 from advisor import engines
 from advisor.catalog import Catalog
+from advisor.catalog.hardware_wording import word_hardware
 from advisor.catalog.types import ContainerImage, Engine
 from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import DecidedSetting
@@ -213,6 +214,7 @@ def make_template_context(
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
         "model": {**ref.to_dict(), "declared": make_declaration(ref, entry, target, rules)},
+        "hardware": None if brief else word_hardware(deployment.machine, rules),
         "served_name": deployment.served_name if named else None,
         "name": make_slug(
             f"{entry.id}-{deployment.served_name or local_name(deployment.model_path or deployment.model.id)}"

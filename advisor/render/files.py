@@ -142,7 +142,7 @@ def render_client(url: str, model: str | None, target: str, rules: Catalog) -> t
         "model": {"id": model or "MODEL", "quantization": "as served", "repository": model, "missing": None,
                   "declared": None},
         "served_name": model, "url": url.rstrip("/"), "api": "", "kind": "chat", "outside": True, "key": True,
-        "left_out": [], "decided": [], "venv": False,
+        "hardware": None, "left_out": [], "decided": [], "venv": False,
         "load": {"output_tokens": 256, "concurrency": 8, "prompt_tokens": 1024},
         "verbose": False, "script": True, "target": target,
     }  # fmt: skip
@@ -215,6 +215,8 @@ def write_files(files: tuple[LaunchFile, ...], folder: Path, force: bool = False
     """
     import os
 
+    if folder.exists() and not folder.is_dir():
+        raise BadInput(f"{folder} is a file: the files are written into a folder")
     paths = [folder / f.name for f in files]
     there = [p.name for p in paths if os.path.lexists(p)]
     if there and not force:

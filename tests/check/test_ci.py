@@ -16,7 +16,7 @@ from pre_commit import clientlib
 from programs import program
 
 import advisor
-from advisor.checks.run import FILES
+from advisor.checks.run import BACKUPS, FILES
 
 TOP = Path(__file__).resolve().parents[2]
 EXAMPLES = TOP / "docs" / "examples" / "ci"
@@ -46,6 +46,9 @@ def test_hooks() -> None:
             assert pattern.search(wanted), wanted
         for other in ("main.py", "README.md", "a.yaml.txt"):
             assert not pattern.search(other), other
+        assert f"(?i){BACKUPS.pattern}" == h["exclude"]
+        for left in ("compose.yaml.bak", "Dockerfile~", "compose.yml.orig"):
+            assert re.search(h["exclude"], left), left
         assert f"(?i)({FILES.pattern})" == h["files"], "the hooks ask for other files than a folder is searched for"
 
 

@@ -12,6 +12,7 @@ from advisor.engines.pool import PINNED_MORE
 from advisor.units import GIB
 
 FACTS = FactTable()
+SHOWN = 40  # characters of a key
 
 
 def find_mount(context: FactContext, path: str) -> Mount | None:
@@ -48,6 +49,14 @@ _boolean("setup.gpu_block_wrong", "the device block is not valid", "gpu_block")
 
 
 _boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
+
+
+_boolean("setup.misspelt", "a key is misspelt", "misspelt_keys")
+
+
+@FACTS.add("setup.misspelt_keys", "str", "keys that are misspelt, each with the one that is meant")
+def _misspelt(context: FactContext) -> str:
+    return ", ".join(f"`{key[:SHOWN]}` (`{meant}`?)" for key, meant in context.checked.launch.setup.misspelt_keys)
 
 
 @FACTS.add("setup.gpu_granted", "bool", "an accelerator is handed to the process")

@@ -39,6 +39,7 @@ from advisor.checks.read.scripts_beside import make_script_reader
 from advisor.errors import BadFile
 
 MAX_EXTENDS = 8
+ALIKE = 0.8  # of difflib's ratio: one letter of five may be wrong
 
 
 def read(source: str, ctx: ReaderContext) -> list[Launch]:
@@ -173,7 +174,7 @@ def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: in
                 continue
     for k in elsewhere:
         env.setdefault(k, make_text(f"$({k})", line, 0, (k,)))
-    setup = _setup(service)
+    setup = _with_misspelt_keys(_setup(service), service, ctx)
     entry = _words(service["entrypoint"]) if service.get("entrypoint") else None
     image, command = as_string(service.get("image")), _words(service.get("command"))
     found = make_finder(ctx, make_script_reader(ctx, setup.mounts)).container(image, entry, command, env, setup)
@@ -182,6 +183,21 @@ def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: in
     out = make_launches(ctx, "compose", found, name)
     out = [msgspec.structs.replace(x, line=x.line if x.line > 1 else line_of(service) or line) for x in out]
     return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
+
+
+def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Any], ctx: ReaderContext) -> LaunchSetup:
+    """The setup with the keys of the service that Compose does not have and that look like one of its own."""
+    known = ctx.know.recognition.compose_service_keys
+    unknown = [k for k in service if isinstance(k, str) and k not in known and not k.startswith("x-")]
+    if not unknown:
+        return setup
+    from difflib import get_close_matches
+
+    found = {k: near[0] for k in unknown if (near := get_close_matches(k.lower(), known, n=1, cutoff=ALIKE))}
+    if not found:
+        return setup
+    places = {**setup.places, "misspelt": min(line_of(k) for k in found)}
+    return msgspec.structs.replace(setup, misspelt_keys=tuple(found.items()), places=places)
 
 
 def _setup(service: Mapping[str, Any]) -> LaunchSetup:

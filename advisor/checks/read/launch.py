@@ -57,6 +57,7 @@ class LaunchSetup(Record, frozen=True, kw_only=True):
     gpu_fraction: bool = False  # not a whole number
     gpu_resource: str | None = None  # nvidia.com/gpu, amd.com/gpu, nvidia.com/mig-1g.10gb
     gpu_block: tuple[str, ...] = ()  # what is wrong with a compose device block
+    misspelt_keys: tuple[tuple[str, str], ...] = ()  # keys that Compose refuses, and those that are meant
     hardware: str | None = None  # words for the accelerator the file names
     hardware_source: str | None = None
     ports: tuple[tuple[str | None, int | None, int | None], ...] = ()  # (address, host port, container port)
