@@ -36,7 +36,7 @@ ELSEWHERE = {
     "advise estimate --quiet --jsonl": "lines of scripts: tests/test_sweeps.py",
     "advise explain --online": "needs the hub: tests/models",
     "advise fleet show --slurm": "tests/fleet/test_inventory_live.py",
-    "advise check deploy --on": "after the files are written: tests/test_commands_of_docs.py",
+    "advise check deploy": "after the files are written: tests/test_commands_of_docs.py",
     "advise estimate --jsonl deployments.jsonl --shard": "tests/test_sweeps.py",
 }
 
