@@ -1,9 +1,10 @@
 """vLLM's own plan of published configs and of every catalogue model compared with ours. A developers' tool, not a test.
 
-    python tests/planner/vllm_catalogue.py FOLDER [--name NAME ...] [--rows tests/data/vllm_catalogue.csv]
+    python tests/planner/vllm_catalogue.py FOLDER [--name NAME ...] [--new] [--rows tests/data/vllm_catalogue.csv]
 
 FOLDER holds an environment with vLLM (made there on the first run: some 5 GB; Python 3.11 or newer, no GPU). Takes some
-20 minutes on two cores. Prints what differs; with --rows writes the engine's answers.
+20 to 90 minutes on two cores. Prints what differs; with --rows writes the engine's answers. With --new it asks only for
+models that are not in that table, and adds them; with --name the rows of those models are replaced.
 """
 
 from __future__ import annotations
@@ -70,6 +71,22 @@ def ask(python: Path, program: Path, questions: list[dict[str, Any]]) -> list[di
         return [json.loads(line) for line in answered.read_text().splitlines()]
 
 
+def read_table(path: Path) -> tuple[str, list[dict[str, str]]]:
+    """The lines above the table, and its rows."""
+    lines = path.read_text().splitlines(keepends=True)
+    above = [line for line in lines if line.startswith("#")]
+    return "".join(above), list(csv.DictReader(lines[len(above) :]))
+
+
+def join_rows(path: Path, rows: list[dict[str, str]]) -> tuple[str, list[dict[str, str]]]:
+    """The table with these rows in place of those of the same models, and what stands above it."""
+    head, known = read_table(path)
+    asked = {row["name"] for row in rows}
+    joined = [*(row for row in known if row["name"] not in asked), *rows]
+    joined.sort(key=lambda row: (row["name"], int(row["tp"]), row["kv_cache_type"]))
+    return f"{head}# Of them asked on {date.today()}: {', '.join(sorted(asked))}.\n", joined
+
+
 def write_rows(path: Path, head: str, columns: Sequence[str], rows: list[dict[str, str]]) -> None:
     """The table, below a head that names version and day."""
     with path.open("w", newline="") as out:
@@ -84,8 +101,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--name", action="append", default=[])
+    parser.add_argument("--new", action="store_true")
     parser.add_argument("--rows", type=Path)
     options = parser.parse_args()
+    if options.new:
+        known = {row["name"] for row in read_table(options.rows)[1]}
+        options.name = [name for name in list_configs([]) if name not in known]
     python = install(options.folder)
     questions = [
         {"name": name, "config": config, **placed}
@@ -96,9 +117,9 @@ def main() -> None:
         halves = pool.map(lambda half: ask(python, ENGINE, half), (questions[::2], questions[1::2]))
     answers = sorted((a for half in halves for a in half), key=lambda a: (a["name"], a["tp"], a["kv_cache_type"]))
     rules = catalog([shipped_root()])
-    known = {"engine": "vllm", "version": VERSION}
+    engine = {"engine": "vllm", "version": VERSION}
     rows = [
-        {k: "" if (a | known).get(k) is None else str((a | known)[k]) for k in COLUMNS}
+        {k: "" if (a | engine).get(k) is None else str((a | engine)[k]) for k in COLUMNS}
         for a in answers
         if "error" not in a
     ]
@@ -109,7 +130,8 @@ def main() -> None:
         if comparison is not None and not comparison.agrees:
             print(row["name"], f"TP {row['tp']}", row["kv_cache_type"], comparison)
     if options.rows:
-        write_rows(options.rows, HEAD, COLUMNS, rows)
+        head, rows = join_rows(options.rows, rows) if options.name else (HEAD, rows)
+        write_rows(options.rows, head, COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import commands
 import pytest
 from msgspec.structs import replace
 
 import advisor
-import commands
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.hardware_wording import word_hardware
@@ -17,7 +17,8 @@ from advisor.machines.types import Machine
 RULES = catalog()
 TEXTS = [
     "1x RTX 4090, 64GB RAM", "2x RTX 3090, 128GB RAM, linux", "8x H100 80GB SXM", "cpu, 64GB RAM, linux",
-    "1x RTX 4090 + 1x RTX 3090, 64GB RAM", "M3 Max 64GB", "1x MI300X", "2 nodes of 8x H100 SXM", "1x A100 80GB mig-3g.40gb",
+    "1x RTX 4090 + 1x RTX 3090, 64GB RAM", "M3 Max 64GB", "1x MI300X", "2 nodes of 8x H100 SXM",
+    "1x A100 80GB mig-3g.40gb",
 ]  # fmt: skip
 
 

@@ -107,7 +107,9 @@ def _summary(report: CheckReport) -> str:
                 head = "hardware" if m.startswith(("gpu.", "driver.", "host.")) else m.partition(".")[0]
                 wanted[head] = wanted.get(head, 0) + 1
         most = ", ".join(sorted(wanted, key=lambda k: -wanted[k])[:3])
-        parts.append(f"{len(report.skipped)} rule check{'s' if len(report.skipped) != 1 else ''} skipped (needed: {most})")
+        parts.append(
+            f"{len(report.skipped)} rule check{'s' if len(report.skipped) != 1 else ''} skipped (needed: {most})"
+        )
     if report.suppressed:
         parts.append(f"{len(report.suppressed)} suppressed")
     return ", ".join(parts)
