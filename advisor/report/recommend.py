@@ -145,6 +145,8 @@ def _install(machine: Machine, chosen: RankedDeployment) -> tuple[str, ...]:
     if chosen.install is None:
         return (f"see docs/engines/{chosen.engine}.md: no single line installs it here",) if chosen.command else ()
     image = chosen.install.startswith("docker pull")
+    if image and machine.docker is False:
+        return (chosen.install, "no docker was found on the machine: install it first")
     return (chosen.install, *(("start it by `advise render --target docker`",) if image else ()))
 
 

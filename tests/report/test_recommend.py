@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from pathlib import Path
 
 import commands
+import msgspec
 import pytest
+from msgspec.structs import replace
 
+import advisor
 from advisor.report.recommend import MOST_LINES
 
 MACHINES = (
@@ -76,6 +80,17 @@ def test_install_line_is_that_of_the_script(machine: str, engine: str) -> None:
     script = commands.advise("render", "--target", "install", "--output", "-", *words).stdout
     asked = [w for w in shlex.split(chosen["install"]) if w not in ("uv", "pip", "install")]
     assert set(asked) <= set(shlex.split(script, comments=True)), (asked, script)
+
+
+@pytest.mark.parametrize("docker", [True, False])
+def test_an_image_where_there_is_no_docker(tmp_path: Path, docker: bool) -> None:
+    snapshot = tmp_path / "machine.json"
+    machine = replace(advisor.machine("cpu, 64GB RAM, linux"), docker=docker, source="snapshot")
+    snapshot.write_bytes(msgspec.json.encode(machine))
+    words = ("--machine", str(snapshot), "--model", "qwen3-8b", "--engine", "llama.cpp")
+    flat = " ".join(commands.advise("recommend", *words).stdout.split())
+    assert "docker pull" in flat
+    assert ("no docker was found" in flat) is not docker
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp", "ollama", "lmdeploy", "transformers"])
