@@ -84,7 +84,7 @@ def join_rows(path: Path, rows: list[dict[str, str]]) -> tuple[str, list[dict[st
     asked = {row["name"] for row in rows}
     joined = [*(row for row in known if row["name"] not in asked), *rows]
     joined.sort(key=lambda row: (row["name"], int(row["tp"]), row["kv_cache_type"]))
-    return f"{head}# Of them asked on {date.today()}: {', '.join(sorted(asked))}.\n", joined
+    return f"{head}# Of them asked on {date.today()}: {len(asked)} models.\n", joined
 
 
 def write_rows(path: Path, head: str, columns: Sequence[str], rows: list[dict[str, str]]) -> None:
