@@ -1,9 +1,9 @@
-"""The compiled form of the rules: one JSON file that is read at start in place of all the YAML.
+"""The compiled form of the rules: one file that is read at start in place of all the YAML.
 
-It cannot be stale. The copy in the user's cache holds the stamp it was made under: path, size, modification and change
-time of every rule file and of the code that defines the types, and serves that very stamp only. The copy that ships in
-a package is used only while its recorded hash over the YAML bytes is right. Otherwise it is rebuilt;
-`python -m advisor.catalog.compiled_rules OUT` writes the copy to ship.
+It cannot be stale. The copy in the user's cache (packed_rules.py) holds the stamp it was made under: path, size,
+modification and change time of every rule file and of the code that defines the types, and serves that very stamp only.
+The copy that ships in a package is used only while its recorded hash over the YAML bytes is right. Otherwise it is
+rebuilt; `python -m advisor.catalog.compiled_rules OUT` writes the copy to ship.
 """
 
 from __future__ import annotations
