@@ -14,12 +14,12 @@ import msgspec
 from advisor.record import Record, Value
 
 
-def structs_of(package: str) -> list[type[msgspec.Struct]]:
-    """The structs that the modules of a package define; values that one part hands another are not among them."""
+def structs_of(package: str, values: bool = False) -> list[type[msgspec.Struct]]:
+    """The structs that the modules of a package define; with `values` those that one part hands another, too."""
     modules = modules_of(package)
     names = {m.__name__ for m in modules}
     found = {x for m in modules for x in vars(m).values() if isinstance(x, type) and issubclass(x, msgspec.Struct)}
-    found = {x for x in found if x.__module__ in names and not issubclass(x, Value)}
+    found = {x for x in found if x.__module__ in names and (values or not issubclass(x, Value))}
     return sorted(found, key=lambda x: (x.__module__, x.__name__))
 
 
@@ -31,7 +31,7 @@ def modules_of(package: str) -> list[ModuleType]:
 
 def list_changeable(package: str) -> set[str]:
     """Names of the structs of a package whose values can be changed."""
-    return {x.__name__ for x in structs_of(package) if not x.__struct_config__.frozen}
+    return {x.__name__ for x in structs_of(package, values=True) if not x.__struct_config__.frozen}
 
 
 def list_positional(package: str) -> set[str]:
