@@ -8,7 +8,6 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from advisor.catalog.store import Catalog
-from advisor.decoding import convert
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 
@@ -26,6 +25,6 @@ def decode_document(rules: Catalog, path: str, kind: type[T]) -> T:
 @memoize_by_identity
 def _typed(rules: Catalog, path: str, kind: Any) -> object:
     try:
-        return rules.read_document(path, kind) if rules.has_document(path) else convert(rules.document(path), kind)
+        return rules.read_document(path, kind)
     except msgspec.ValidationError as e:
         raise BadInput(f"rules/{path}: {e}") from None

@@ -119,16 +119,22 @@ class Catalog:
 
     def document(self, path: str) -> Any:
         """The plain data of any other rule file, by its path relative to the rules folder. Raises UnknownName."""
+        return msgspec.json.decode(self._find_document(path))
+
+    def read_document(self, path: str, kind: type[T]) -> T:
+        """What a type holds of a rule file; all else is passed over, which takes far less time than `document`.
+
+        Raises UnknownName, msgspec.ValidationError.
+        """
+        return decode_json(self._find_document(path), kind)
+
+    def _find_document(self, path: str) -> msgspec.Raw:
         raw = self._documents.get(path)
         if raw is None:
             from advisor.near import near_matches
 
             raise UnknownName("rule file", path, near_matches(path, self._documents))
-        return msgspec.json.decode(raw)
-
-    def read_document(self, path: str, kind: type[T]) -> T:
-        """What a type holds of a rule file; all else is passed over, which takes far less time than `document`."""
-        return decode_json(self._documents[path], kind)
+        return raw
 
     def has_document(self, path: str) -> bool:
         """Whether there is such a rule file."""
