@@ -91,7 +91,9 @@ def _held(deployment: Deployment, settings: LlamaSettings, plan: AllocationPlan)
 def _device_row(
     plan: AllocationPlan, i: int, device: Device, constants: LlamaConstants, correction: Correction | None
 ) -> DeviceMemory:
-    overhead = constants.device_overhead_mib.get(device.vendor) or constants.device_overhead_mib["other"]
+    measured = constants.device_overhead_mib
+    names = (f"{device.vendor} {device.compute_capability}", device.vendor, "other")
+    overhead = next(measured[x] for x in names if x in measured)
     # the compute buffer moves by up to 12 % + 20 MiB between builds (llamacpp-memory facts, section 1)
     more = correction.beside_bytes / MIB if correction else 0.0
     return fitting.device_row(

@@ -30,15 +30,21 @@ PRIORS: dict[str, Prior] = {
     "experts": ("share", "of `memory`, for routed experts", 0.7, 0.3, {"f": 0.21, "e": 0.2, "c": 0.14, "q": 0.2}),
     "cache": ("share", "of `memory`, for the KV cache", 0.7, 0.3,
               {"f": 0.28, "e": 0.3, "g": 0.21, "c": 0.21, "q": 0.3, "f/c": 0.14}),
+    "latent": ("share", "of `memory`, for latent rows of the cache (MLA)", 0.4, 0.5,
+               {"f": 0.5, "e": 0.3, "c": 0.21}),
+    "unpacking": ("share", "of `memory`, for quantised weights that matrix units multiply in decoding", 0.8, 0.3,
+                  {"c": 0.2, "q": 0.2}),
     "host": ("share", "of the host's memory bandwidth", 0.5, 0.2, {}),
     "products": ("share", "of the peak compute rate, products of a decoded batch", 0.4, 0.5,
                  {"f": 0.21, "e": 0.14, "g": 0.21, "c": 0.28, "q": 0.21, "x": 0.14, "f/c": 0.14}),
     "attention": ("share", "of the peak compute rate, attention of a decoded batch", 0.3, 0.5,
                   {"f": 0.28, "e": 0.3, "c": 0.21}),
     "layer": ("seconds", "per layer of a decode step: launches", 6e-6, 0.5,
-              {"f": 0.35, "e": 0.14, "g": 0.28, "v": 0.21, "c": 0.1}),
+              {"f": 0.35, "e": 0.14, "g": 0.28, "v": 0.21, "c": 0.1, "f/c": 0.2}),
     "moe_layer": ("seconds", "per layer with routed experts, on top", 6e-6, 0.5,
-                  {"f": 0.35, "e": 0.2, "v": 0.21, "c": 0.1, "q": 0.2, "x": 0.28}),
+                  {"f": 0.35, "e": 0.2, "v": 0.21, "c": 0.1, "q": 0.2, "x": 0.28, "f/c": 0.2}),
+    "other_mixer": ("seconds", "per recurrent or latent mixer, on top", 6e-6, 0.7,
+                    {"f": 0.5, "e": 0.3, "v": 0.21, "c": 0.1, "f/c": 0.2}),
     "exchange": ("seconds", "per exchange between tensor-parallel ranks", 12e-6, 0.5,
                  {"e": 0.3, "c": 0.3, "x": 0.35}),
     "link": ("share", "of the link's bandwidth", 0.5, 0.3, {"x": 0.21}),
@@ -53,6 +59,8 @@ PRIORS: dict[str, Prior] = {
     "prompt_layer": ("seconds", "per layer of a prompt's chunk", 12e-6, 0.5, {"f": 0.5, "v": 0.4, "c": 0.2}),
     "prompt_moe_layer": ("seconds", "per layer with routed experts, on top", 20e-6, 0.5,
                          {"f": 0.5, "v": 0.4, "c": 0.4, "q": 0.5}),
+    "prompt_other_mixer": ("seconds", "per recurrent or latent mixer, on top", 20e-6, 0.7,
+                           {"f": 0.5, "v": 0.3, "c": 0.3}),
     "mixing": ("share", "of the others' prompts that delays a running request", 0.7, 0.4, {"e": 0.3, "g": 0.4}),
     "queue": ("share", "of the busy time of the others that a new prompt waits for", 0.7, 0.5, {"e": 0.3}),
     "fixed": ("seconds", "per request: HTTP, tokenizer, scheduling", 0.02, 0.6, {"f": 0.5, "e": 0.3}),
@@ -63,8 +71,8 @@ PRIORS: dict[str, Prior] = {
 # thirty combinations: the figures of the fit lean on that choice, those of left-out rows less
 WEIGHTS = {"ttft": 0.15, "offline": 0.7, "closed": 0.7, "prefill": 1.8}  # of a row; others 1
 PASS = (
-    "weights_s", "experts_s", "cache_s", "scores_s", "scan_s", "host_s", "products_s", "vector_s", "attention_s",
-    "link_s", "layers", "moe_layers", "exchanges",
+    "weights_s", "experts_s", "cache_s", "latent_s", "unpacked", "scores_s", "scan_s", "host_s", "products_s",
+    "vector_s", "attention_s", "link_s", "layers", "moe_layers", "other_mixers", "exchanges",
 )  # fmt: skip
 
 
@@ -141,7 +149,7 @@ def make_problem(rows: Sequence[FitSample]) -> FitProblem:
         prompt=np.array([s.row.load.prompt for s in rows], float),
         kind=np.array([s.row.kind for s in rows]),
         measured=np.array([s.row.value for s in rows], float),
-        weight=np.array([WEIGHTS.get(s.row.kind, 1.0) for s in rows]),
+        weight=np.array([WEIGHTS.get(s.row.kind, 1.0) * s.row.weight for s in rows]),
     )
 
 

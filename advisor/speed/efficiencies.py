@@ -15,13 +15,16 @@ from advisor.catalog.documents import decode_document
 from advisor.catalog.launch_types import SpeedGeneration
 from advisor.catalog.types import Engine, Quantization
 from advisor.engines.versions import is_before
+from advisor.errors import BadInput
 from advisor.machines.types import Device
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
 from advisor.speed.laws import Efficiency, WaitFactors
 
 # Shares of a bandwidth, or of `memory`; of a compute rate more, as some catalogue rates are those of wider sums
-AT_MOST = {"memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0, "prompt_products": 1.9}
+AT_MOST = {
+    "memory": 0.97, "experts": 1.0, "cache": 1.0, "latent": 1.0, "unpacking": 1.0, "link": 1.0, "prompt_products": 1.9,
+}  # fmt: skip
 CORNER = 16  # how sharply shares bend where they reach it: a fit gets stuck in a corner
 
 
@@ -100,12 +103,12 @@ class Efficiencies(Value, frozen=True):
 
 
 DECODE = (
-    "memory", "experts", "cache", "host", "products", "attention", "layer", "moe_layer", "exchange", "link", "scan",
-    "vector",
+    "memory", "experts", "cache", "latent", "unpacking", "host", "products", "attention", "layer", "moe_layer",
+    "other_mixer", "exchange", "link", "scan", "vector",
 )  # fmt: skip
 PREFILL = (
-    "memory", "experts", "cache", "host", "prompt_products", "prompt_attention", "prompt_layer", "prompt_moe_layer",
-    "exchange", "link", "scan", "vector",
+    "memory", "experts", "cache", "latent", "unpacking", "host", "prompt_products", "prompt_attention", "prompt_layer",
+    "prompt_moe_layer", "prompt_other_mixer", "exchange", "link", "scan", "vector",
 )  # fmt: skip
 WAITS = ("mixing", "queue", "fixed", "sequence")
 
@@ -172,11 +175,13 @@ def limit_share(value: Any, most: float) -> Any:
 
 @memoize_by_identity
 def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
-    """The efficiencies by these rules."""
+    """The efficiencies by these rules. Raises BadInput where they lack a coefficient: those of an earlier version."""
     names = keys.all()
 
     def value(name: str) -> float:
-        coefficient = table.coefficients[name]
+        coefficient = table.coefficients.get(name)
+        if coefficient is None:
+            raise BadInput(f"speed.yaml: no coefficient {name!r}; rules that an earlier version fitted are fitted anew")
         out = coefficient.base
         for n in names:
             out *= coefficient.factors.get(n, 1.0)

@@ -3,11 +3,14 @@
 Plain arithmetic, so that the calibration can pass arrays where an estimate passes numbers.
 
     pass   = (memory^p + products^p)^(1/p) + scores/m + scan/(m r) + launches + exchanges + host
-    memory = weights/m + experts/(m e) + cache/(m k)            products = matrices/c + vectors/v + attention/a
+    memory = (weights/m + experts/(m e)) / u + cache/(m k) + latent/(m l)
+    products = matrices/c + vectors/v + attention/a
     time between tokens of B running requests
            = decode step + (B - 1) x (sequence + mixing x a prompt's share / output tokens)
     time of a request = output tokens x time between tokens + prompt + fixed
     rate of all = running x output tokens / time of a request
+
+u counts where matrix units multiply quantised weights, which are unpacked for them; it is 1 elsewhere.
 
 A step of many sequences takes at least what one of so few takes that no matrix units are used.
 
@@ -33,11 +36,14 @@ class Efficiency(Value, frozen=True):
     memory: Any
     experts: Any
     cache: Any
+    latent: Any
+    unpacking: Any
     host: Any
     products: Any
     attention: Any
     layer: Any
     moe_layer: Any
+    other_mixer: Any
     exchange: Any
     link: Any
     scan: Any
@@ -66,18 +72,23 @@ class LoadTimes(Value, frozen=True):
 
 def pass_seconds(cost: Any, efficiency: Efficiency) -> Any:
     """Seconds of one pass."""
+    unpacked = 1 + cost.unpacked * (1 / efficiency.unpacking - 1)
     memory = (
-        cost.weights_s / efficiency.memory
-        + cost.experts_s / (efficiency.memory * efficiency.experts)
-        + cost.cache_s / (efficiency.memory * efficiency.cache)
-    )
+        (cost.weights_s + cost.experts_s / efficiency.experts) * unpacked
+        + cost.cache_s / efficiency.cache
+        + cost.latent_s / efficiency.latent
+    ) / efficiency.memory
     products = (
         cost.products_s / efficiency.products
         + cost.vector_s / efficiency.vector
         + cost.attention_s / efficiency.attention
     )
     both = (memory**OVERLAP + products**OVERLAP + 1e-30) ** (1 / OVERLAP)
-    launched = cost.layers * efficiency.layer + cost.moe_layers * efficiency.moe_layer
+    launched = (
+        cost.layers * efficiency.layer
+        + cost.moe_layers * efficiency.moe_layer
+        + cost.other_mixers * efficiency.other_mixer
+    )
     return (
         both
         + cost.scores_s / efficiency.memory

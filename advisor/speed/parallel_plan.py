@@ -38,6 +38,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     integer: bool = False  # products of quantised weights on integer units
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
+    expert_tile: int = 1  # tokens of an expert are rounded up to whole tiles of so many
     tensor: int = 1  # ranks that split every layer
     stages: int = 1  # groups of layers one after the other
     replicas: int = 1
@@ -114,6 +115,7 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
     return ParallelPlan(
         family=family,
         server=True,
+        expert_tile=_expert_tile(deployment, entry),
         joins=generation is None or not generation.own_prompt_passes,
         devices=settings.ranks,
         tensor=tp,
@@ -192,6 +194,7 @@ def _ggml(
         integer=True,
         wide_products=_wide_products(deployment, entry),
         vector_tokens=entry.speed.vector_tokens,
+        expert_tile=_expert_tile(deployment, entry),
         devices=max(1, len(rows)),
         stages=max(1, len(rows)),
         shares=tuple(x / on for x in rows) if on else (1.0,),
@@ -204,6 +207,13 @@ def _ggml(
         most_running=max(estimate.sequences, settings.slots) if settings.unified else estimate.sequences,
         pool_tokens=settings.ctx_size if settings.unified else None,
     )
+
+
+def _expert_tile(deployment: Deployment, entry: Engine) -> int:
+    """Tokens of an expert that its kernels work on together, on the deployment's devices."""
+    devices = fitting.used_devices(deployment)
+    tiles = entry.speed.expert_tiles
+    return tiles.get(devices[0].vendor, tiles.get("other", 1)) if devices else 1
 
 
 def _wide_products(deployment: Deployment, entry: Engine) -> bool:

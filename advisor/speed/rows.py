@@ -28,6 +28,8 @@ from advisor.speed.steps import LoadPasses, plan_passes
 KINDS = ("decode", "prefill", "closed", "static", "offline", "tpot", "ttft")
 
 
+# Many rows of one machine, build and setting stand for few: what all of them are off by, no other row shares
+OWN, OWN_WEIGHT = "own", 0.25
 DOUBTFUL = "doubtful:"  # begins the quality of rows that are neither fitted nor judged; why follows
 
 
@@ -44,6 +46,7 @@ class MeasuredRow(Value, frozen=True):
     source: str
     date: str
     doubtful: bool = False  # what was measured is not what the row says
+    weight: float = 1.0  # in the fit
 
 
 class FitSample(Value, frozen=True):
@@ -91,6 +94,7 @@ def _measured(r: dict[str, str]) -> Iterator[MeasuredRow]:
                 r["source"],
                 r["date"],
                 r["quality"].startswith(DOUBTFUL),
+                OWN_WEIGHT if r["quality"] == OWN else 1.0,
             )
 
 

@@ -37,6 +37,8 @@ class Pass(msgspec.Struct, kw_only=True):
     weights_s: float  # weights read, dense
     experts_s: float  # routed experts read
     cache_s: float
+    latent_s: float  # latent rows (MLA), read once for all heads
+    unpacked: float  # 1: matrix units multiply quantised weights, which are unpacked for them; else 0
     scores_s: float  # attention scores that go through memory, without flash attention
     scan_s: float  # recurrent states that the tokens of a prompt read and write one after the other
     host_s: float  # read in host memory
@@ -44,8 +46,9 @@ class Pass(msgspec.Struct, kw_only=True):
     vector_s: float  # the same of so few tokens that no matrix units are used
     attention_s: float  # attention's own products
     link_s: float  # bytes between ranks over the link
-    layers: float  # layers a pass launches
+    layers: float  # layers a pass launches, two blocks each
     moe_layers: float
+    other_mixers: float
     exchanges: float  # collective operations between ranks
 
 
@@ -180,6 +183,16 @@ def _busiest(work: ModelWork, plan: ParallelPlan, tokens: float) -> float:
     return 1 + math.sqrt(2 * math.log(plan.expert_ranks) / mean)
 
 
+def _expert_rows(work: ModelWork, tile: int, tokens: float, picked: float) -> float:
+    """Rows that the experts of a layer multiply: kernels round the tokens of each expert up to whole tiles."""
+    rows = tokens * work.top_k
+    most = min(float(tile), tokens)
+    if most <= 1 or not picked:
+        return rows
+    touched = picked * work.experts
+    return max(rows, touched * max(most, rows / touched + most / 2))
+
+
 def _exchanges(work: ModelWork, plan: ParallelPlan, tokens: float) -> tuple[float, float]:
     """(bytes a rank sends in a pass of `tokens` tokens of its replica, collective operations).
 
@@ -212,28 +225,31 @@ def plan_pass(
         else 0.0
     )
     head = work.head_params * (through if decode else tokens.sequences)
+    vector = through <= plan.vector_tokens
+    rows = _expert_rows(work, 1 if vector else plan.expert_tile, expert_tokens, picked)
     products = 2 * (
         (through * work.dense_params + head) / plan.tensor
-        + expert_tokens * work.active_share * work.expert_params / plan.expert_ranks
+        + rows * work.expert_params / max(1, work.experts) / plan.expert_ranks
     )
     attention = 2 * tokens.sequences * cost.pair_products(deployment.model, tokens.each, tokens.depth) / plan.tensor
-    rows = cost.cache_bytes(
-        deployment.model, tokens.depth + tokens.each / 2, plan.key_bytes, plan.value_bytes, plan.tensor
-    )
-    cache = tokens.sequences * (rows + cost.state_bytes(deployment.model) / plan.tensor)
+    read = tokens.depth + tokens.each / 2
+    whole = cost.cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, plan.tensor)
+    latent = cost.latent_bytes(deployment.model, read, plan.key_bytes)
+    cache = tokens.sequences * (whole - latent + cost.state_bytes(deployment.model) / plan.tensor)
+    latent *= tokens.sequences
     scan = tokens.sequences * (tokens.each - 1) * cost.state_bytes(deployment.model) / plan.tensor
     dense = work.dense_bytes / plan.tensor
     experts = work.expert_bytes * picked / plan.expert_ranks
     sent, exchanges = _exchanges(work, plan, through)
     if not rates.direct:
         exchanges *= max(1, plan.tensor - 1)  # a ring's steps; direct links reach all ranks in one
+    quantized = work.weight_bits < 12  # bits a weight, mean
     scores = 0.0
     if plan.scores_in_memory:
         scores = tokens.sequences * cost.score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
-    vector = through <= plan.vector_tokens
     on = 1.0 if rates.gbs else 0.0
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
-    host_read = dense * plan.host_dense + experts * plan.host_experts + cache * plan.host_cache
+    host_read = dense * plan.host_dense + experts * plan.host_experts + (cache + latent) * plan.host_cache
     host_s = host_read / (GB * (rates.host_gbs if decode else rates.host_prompt_gbs))
     if not on and rates.host_tflops:
         host_s += (products + attention) / (TERA * rates.host_tflops)
@@ -241,6 +257,8 @@ def plan_pass(
         weights_s=dense * (1 - plan.host_dense) * per_byte,
         experts_s=experts * (1 - plan.host_experts) * per_byte,
         cache_s=cache * (1 - plan.host_cache) * per_byte,
+        latent_s=latent * (1 - plan.host_cache) * per_byte,
+        unpacked=1.0 if plan.integer and quantized and not vector else 0.0,
         scores_s=scores * (1 - plan.host_cache) * per_byte,
         scan_s=scan * (1 - plan.host_cache) * per_byte,
         host_s=host_s,
@@ -248,7 +266,8 @@ def plan_pass(
         vector_s=products * per_product if vector else 0.0,
         attention_s=attention * per_product,
         link_s=sent / (GB * rates.link_gbs),
-        layers=work.layers * on,
+        layers=work.blocks / 2 * on,
         moe_layers=work.moe_layers * on,
+        other_mixers=work.other_mixers * on,
         exchanges=exchanges,
     )

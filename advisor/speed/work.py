@@ -35,7 +35,15 @@ class ModelWork(Record, frozen=True, kw_only=True):
     top_k: int
     layers: int
     moe_layers: int
+    blocks: int  # mixers and feed-forward parts of all layers, and what else a layer launches
+    other_mixers: int  # mixers that are recurrent or read latent rows: more launches than attention with heads
     hidden: int
+
+    @property
+    def weight_bits(self) -> float:
+        """Bits a weight, mean over all."""
+        params = self.dense_params + self.head_params + self.expert_params
+        return 8 * (self.dense_bytes + self.expert_bytes) / params if params else 16.0
 
     @property
     def active_share(self) -> float:
@@ -173,8 +181,29 @@ def _with_counts(
         top_k=widest.top_k if widest else 0,
         layers=lay.n_layers,
         moe_layers=sum(isinstance(lay.ffn[k], t.Moe) for k in kinds),
+        blocks=_count_blocks(lay),
+        other_mixers=sum(_is_other(x) for x in _mixers(lay)),
         hidden=lay.hidden_size,
     )
+
+
+def _mixers(lay: t.Layout) -> list[t.AttentionGroup]:
+    """Every mixer of every layer; layers that have none are left out."""
+    n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
+    groups = [lay.attention[k] for k in layer_order(lay.attention, lay.attention_order, n)]
+    parts = [x for g in groups for x in (g.parts if isinstance(g, t.Parallel) else (g,))]
+    return [x for x in parts if not isinstance(x, t.NoMixer)]
+
+
+def _is_other(mixer: t.AttentionGroup) -> bool:
+    return not isinstance(mixer, (t.Full, t.Sliding, t.Chunked, t.ShortConv))
+
+
+def _count_blocks(lay: t.Layout) -> int:
+    """Mixers, feed-forward parts, embeddings of layers, and two more for several streams (AltUp: predict, correct)."""
+    forward = [lay.ffn[k] for k in layer_order(lay.ffn, lay.ffn_order, lay.n_layers)]
+    more = lay.n_layers * (1 + 2 * (lay.per_layer.streams > 1)) if lay.per_layer else 0
+    return len(_mixers(lay)) + sum(not isinstance(x, t.NoFfn) for x in forward) + more
 
 
 @memoize_by_identity
@@ -263,6 +292,18 @@ def cache_bytes(
             * ((attention_cost.k * keys + attention_cost.v * values) * seen + attention_cost.index * keys * rows)
             / share
         )
+    return total
+
+
+@memoize_by_identity
+def latent_bytes(model: t.Model, depth: float, width: float) -> float:
+    """The part of `cache_bytes` that is latent rows (MLA), which no two ranks share out; `width` bytes an element."""
+    total = 0.0
+    for attention_cost in attention_costs(model):
+        if attention_cost.latent:
+            tokens = min(depth, attention_cost.window) if attention_cost.window else depth
+            rows = tokens / attention_cost.per_tokens
+            total += attention_cost.n * attention_cost.k * width * (min(rows, attention_cost.most or rows))
     return total
 
 

@@ -176,7 +176,8 @@ def measure(
     engine.prompt(context, 0, prompts[0])
     engine.run(context, [(prompts[0], 0)], True)
     memory["ran"] = used_mib()
-    yield {"what": "memory", **{k: round(v, 1) for k, v in memory.items()}, "context_length": max(depths) + 2048 + STEPS}
+    rounded = {f"{k}_mib": round(v, 1) for k, v in memory.items()}
+    yield {"what": "memory", **rounded, "context_length": max(depths) + 2048 + STEPS}
     for count in prompts:
         times = []
         for _ in range(4):
@@ -209,7 +210,8 @@ def measure(
             times.append(engine.run(context, [(at[s], s) for s in range(batch)], True))
             for s in range(batch):
                 at[s] += 1
-        yield {"what": "batch", "sequences": batch, "depth": PROMPT, "rate": round(batch / float(np.mean(times[2:])), 2)}
+        rate = round(batch / float(np.mean(times[2:])), 2)
+        yield {"what": "batch", "sequences": batch, "depth": PROMPT, "rate": rate}
 
 
 # --- all of them
@@ -242,10 +244,9 @@ def main() -> None:
                 file.unlink(missing_ok=True)
                 break
             ahead = _prepare(words, heads[i + 1]) if i + 1 < len(heads) else ahead
-            arguments = [sys.executable, __file__, str(words.libraries), str(words.heads), str(words.out), "--one", file]
-            got = subprocess.Popen(
-                [*arguments, *(["--small"] if words.small else [])], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
+            folders = [str(x) for x in (words.libraries, words.heads, words.out)]
+            arguments = [sys.executable, __file__, *folders, "--one", str(file), *(["--small"] if words.small else [])]
+            got = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             try:
                 said, wrong = got.communicate(timeout=90)
             except subprocess.TimeoutExpired:
@@ -273,9 +274,8 @@ def _prepare(words: argparse.Namespace, head: Path) -> subprocess.Popen[bytes]:
         "import sys; sys.path.insert(0, sys.argv[1]); import llama_speed as s; from pathlib import Path as P; "
         "s.fill_file(*map(P, sys.argv[2:]))"
     )
-    to = words.scratch / f"{head.stem}.gguf"
-    here = str(Path(__file__).resolve().parent)
-    return subprocess.Popen([sys.executable, "-c", code, here, str(words.libraries), str(head), str(to)], env=os.environ)
+    files = (Path(__file__).resolve().parent, words.libraries, head, words.scratch / f"{head.stem}.gguf")
+    return subprocess.Popen([sys.executable, "-c", code, *map(str, files)], env=os.environ)
 
 
 if __name__ == "__main__":

@@ -86,6 +86,7 @@ def main() -> None:
                 if line.startswith("{"):
                     print("   ", line, flush=True)
                     out.write(json.dumps({"model": folder.name.replace("--", "/"), **json.loads(line)}) + "\n")
+            out.flush()
 
 
 if __name__ == "__main__":

@@ -78,6 +78,14 @@ def test_grace_hopper_has_memory_of_its_own(tmp_path: Path) -> None:
     assert 94 * GIB < d.total_bytes < 96 * GIB  # not the 480 GB of its name
 
 
+def test_what_the_driver_keeps_is_no_memory_of_a_card(tmp_path: Path) -> None:
+    """An H100 as it was read; CUDA called the same bytes the card's memory."""
+    d = replay("nvidia-h100-vm", tmp_path).devices[0]
+    assert d.total_bytes == d.free_bytes == 85_017_493_504
+    assert d.bandwidth_gbs == pytest.approx(3352, abs=1)
+    assert (d.compute_capability, d.pcie_generation, d.processes, d.notes) == ("9.0", 5, 0, ())
+
+
 def test_mig_in_a_container_is_asked_by_uuid(tmp_path: Path) -> None:
     m = replay("nvidia-mig-container", tmp_path)
     (d,) = m.devices

@@ -25,8 +25,8 @@ from advisor.speed.work import ModelWork, attention_costs, cache_bytes, count_wo
 # --- laws
 
 EACH = Efficiency(
-    memory=0.8, experts=0.5, cache=0.4, host=0.25, products=0.5, attention=0.2, layer=0.001, moe_layer=0.002,
-    exchange=0.0005, link=0.1, scan=2.0, vector=0.05,
+    memory=0.8, experts=0.5, cache=0.4, latent=0.2, unpacking=0.5, host=0.25, products=0.5, attention=0.2, layer=0.001,
+    moe_layer=0.002, other_mixer=0.003, exchange=0.0005, link=0.1, scan=2.0, vector=0.05,
 )  # fmt: skip
 
 
@@ -34,13 +34,15 @@ def test_seconds_of_a_pass() -> None:
     """What is read and what is multiplied overlap, as the sum of their powers of 2.5; all else comes on top."""
     full = one_pass(
         weights_s=0.08, experts_s=0.04, cache_s=0.032, scores_s=0.016, host_s=0.01, products_s=0.05, attention_s=0.04,
-        link_s=0.003, layers=4, moe_layers=2, exchanges=8, scan_s=0.032, vector_s=0.004,
+        link_s=0.003, layers=4, moe_layers=2, other_mixers=3, exchanges=8, scan_s=0.032, vector_s=0.004,
+        latent_s=0.016,
     )  # fmt: skip
-    read, multiplied = 0.08 / 0.8 + 0.04 / 0.4 + 0.032 / 0.32, 0.05 / 0.5 + 0.004 / 0.05 + 0.04 / 0.2
+    read, multiplied = 0.08 / 0.8 + 0.04 / 0.4 + 0.032 / 0.32 + 0.016 / 0.16, 0.05 / 0.5 + 0.004 / 0.05 + 0.04 / 0.2
     both = (read**2.5 + multiplied**2.5) ** 0.4
-    rest = 0.016 / 0.8 + 0.032 / 1.6 + 4 * 0.001 + 2 * 0.002 + 8 * 0.0005 + 0.003 / 0.1 + 0.01 / 0.25
+    rest = 0.016 / 0.8 + 0.032 / 1.6 + 4 * 0.001 + 2 * 0.002 + 3 * 0.003 + 8 * 0.0005 + 0.003 / 0.1 + 0.01 / 0.25
     assert laws.pass_seconds(full, EACH) == pytest.approx(both + rest)
     assert laws.pass_seconds(one_pass(weights_s=0.08), EACH) == pytest.approx(0.1)
+    assert laws.pass_seconds(one_pass(weights_s=0.08, experts_s=0.04, unpacked=1), EACH) == pytest.approx(0.4)
     assert laws.pass_seconds(one_pass(products_s=0.05), EACH) == pytest.approx(0.1)
     assert laws.pass_seconds(one_pass(), EACH) == pytest.approx(0.0, abs=1e-11)
     added = 0.05 / 0.5 + 0.04 / 0.2 + 0.016 / 0.8 + 0.032 / 1.6 + 0.003 / 0.1

@@ -18,6 +18,7 @@ from advisor.speed.steps import (
     _busiest,
     _count_chunks,
     _exchanges,
+    _expert_rows,
     _host,
     _link,
     plan_check_pass,
@@ -31,7 +32,7 @@ LLAMA, _ = made("llama3.1:8b", "BF16", "H100 80GB SXM", "vllm")  # 32 layers, 8 
 ROW = 32 * 8 * 128 * 2 * 2  # bytes of a token in the cache, 16 bit
 WORK = ModelWork(
     dense_bytes=16e9, expert_bytes=0.0, dense_params=7e9, head_params=1e9, expert_params=0.0, experts=0, top_k=0,
-    layers=32, moe_layers=0, hidden=4096,
+    layers=32, moe_layers=0, blocks=64, other_mixers=0, hidden=4096,
 )  # fmt: skip
 MOE = msgspec.structs.replace(WORK, expert_bytes=32e9, expert_params=16e9, experts=64, top_k=4, moe_layers=30)
 RATES = PeakRates(
@@ -78,7 +79,7 @@ def test_a_decode_step_of_a_dense_model() -> None:
     assert found.products_s == pytest.approx(2 * 4 * 8e9 / 1e14)
     assert found.attention_s == pytest.approx(2 * 4 * 32 * 32 * 256 * 1000.5 / 1e14)
     assert (found.experts_s, found.scores_s, found.host_s, found.link_s) == (0.0, 0.0, 0.0, 0.0)
-    assert (found.layers, found.moe_layers, found.exchanges) == (32, 0, 0)
+    assert (found.layers, found.moe_layers, found.other_mixers, found.exchanges) == (32, 0, 0, 0)
 
 
 def test_a_prompt_needs_the_output_matrix_for_its_last_token_only() -> None:
@@ -117,6 +118,40 @@ def test_experts_that_a_step_reads() -> None:
     assert touched_share(1.0, 1.0) == 1.0
     assert touched_share(0.5, 1.0) == pytest.approx(0.5)
     assert touched_share(0.25, 3.0) == pytest.approx(0.5)
+
+
+def test_kernels_round_the_tokens_of_an_expert_up_to_tiles() -> None:
+    """512 tokens of 4 among 64 experts are 32 each, in tiles of 128; 4,096 are 256 each, and half a tile more."""
+    assert _expert_rows(MOE, 1, 512.0, 1.0) == 512 * 4
+    assert _expert_rows(MOE, 128, 512.0, 1.0) == 64 * 128
+    assert _expert_rows(MOE, 128, 4096.0, 1.0) == 64 * (256 + 64)
+    assert _expert_rows(MOE, 128, 16.0, 0.5) == 32 * 16  # no tile is wider than the pass
+    assert _expert_rows(MOE, 128, 1.0, 1 / 16) == 4
+    assert _expert_rows(WORK, 128, 512.0, 0.0) == 0
+    prompt = (1.0, 512.0, 0.0)
+    plain, tiled = (passed(MOE, plan(expert_tile=x), decode=False, tokens=prompt) for x in (1, 128))
+    each, touched = 16e9 / 64, touched_share(1 / 16, 512.0)
+    assert tiled.products_s - plain.products_s == pytest.approx(2 * (64 * touched * 128 - 512 * 4) * each / 1e14)
+    vector = passed(MOE, plan(expert_tile=128, vector_tokens=8), tokens=(4.0, 1.0, 10.0))
+    assert vector.vector_s == pytest.approx(2 * 4 * 9e9 / 1e14)  # single rows, no tiles
+
+
+def test_quantised_weights_are_unpacked_for_matrix_units() -> None:
+    narrow = msgspec.structs.replace(WORK, dense_bytes=5e9)
+    how = plan(integer=True, vector_tokens=8)
+    assert passed(narrow, how, tokens=(9.0, 1.0, 10.0)).unpacked == 1
+    assert passed(narrow, how, tokens=(8.0, 1.0, 10.0)).unpacked == 0
+    assert passed(WORK, how, tokens=(9.0, 1.0, 10.0)).unpacked == 0  # 16 bit
+    assert passed(narrow, plan(), tokens=(9.0, 1.0, 10.0)).unpacked == 0
+
+
+def test_latent_rows_stand_apart() -> None:
+    """DeepSeek V2 Lite: 27 layers of 512 + 64 values, 16 bit, for all ranks."""
+    model, _ = made("deepseek-ai/DeepSeek-V2-Lite-Chat", "BF16", "H100 80GB SXM", "vllm")
+    found = plan_pass(model, WORK, plan(devices=2, tensor=2), RATES, PassTokens(4.0, 1.0, 1000.0), decode=True)
+    assert found.latent_s == pytest.approx(4 * 27 * 576 * 2 * 1000.5 / 1e12)
+    assert found.cache_s == pytest.approx(0.0, abs=1e-15)
+    assert passed().latent_s == 0
 
 
 def test_replicas_that_share_experts() -> None:

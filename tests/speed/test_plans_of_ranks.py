@@ -14,6 +14,9 @@ from advisor.speed.evidence import _distance, _solve
 from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
 from advisor.speed.work import (
+    _count_blocks,
+    _is_other,
+    _mixers,
     attention_costs,
     cache_bytes,
     count_work,
@@ -233,8 +236,26 @@ def test_weights_that_a_pass_reads() -> None:
     moe = count_work(d, RULES.quantization("BF16"))
     assert moe is not None
     assert (moe.experts, moe.top_k, moe.moe_layers, moe.layers) == (128, 8, 48, 48)
+    assert (moe.blocks, moe.other_mixers) == (96, 0)
     assert moe.expert_params == 48 * 128 * 3 * 2048 * 768
     assert moe.expert_bytes == 2 * moe.expert_params
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks", "other"),
+    [
+        ("nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16", 52, 23),  # a layer is a mixer or a feed-forward part
+        ("nvidia/Llama-3_3-Nemotron-Super-49B-v1_5", 49 + 80, 0),  # 31 of 80 layers have no attention
+        ("tiiuae/Falcon-H1-7B-Instruct", 3 * 44, 44),  # attention beside a state in each
+        ("google/gemma-3n-E4B-it", 5 * 35, 0),  # embeddings of layers, several streams
+        ("deepseek-ai/DeepSeek-V2-Lite-Chat", 2 * 27, 27),  # latent rows
+        ("LiquidAI/LFM2-8B-A1B", 2 * 24, 0),  # short convolutions are no more than attention
+    ],
+)
+def test_blocks_that_a_pass_launches(name: str, blocks: int, other: int) -> None:
+    model = RULES.find_model(name)
+    assert model.layout is not None
+    assert (_count_blocks(model.layout), sum(_is_other(x) for x in _mixers(model.layout))) == (blocks, other)
 
 
 # --- evidence

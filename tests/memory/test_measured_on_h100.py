@@ -1,0 +1,34 @@
+"""What llama.cpp took of a real H100, model by model, is what the estimate says."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from advisor.catalog import catalog
+from advisor.estimation import EstimateRequest, estimate, resolve_request
+
+MIB = 2**20
+FILE = Path(__file__).resolve().parents[1] / "data" / "h100_llamacpp.csv"
+ROWS = list(csv.DictReader(x for x in FILE.read_text(encoding="utf-8").splitlines() if not x.startswith("#")))
+# before reserving logits of one token a slot: the readings were made with those of a whole batch
+WHOLE_BATCH = "b9000"
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda r: f"{r['model'].rpartition('/')[2]}-{r['quantization']}")
+def test_total_of_a_device_is_what_was_measured(row: dict[str, str]) -> None:
+    request = EstimateRequest(
+        model=row["model"], engine="llama.cpp", engine_version=WHOLE_BATCH, quantization=row["quantization"],
+        hardware="1x H100 80GB SXM",
+        settings={"n-gpu-layers": "all", "flash-attn": "on", "ctx-size": int(row["context_length"]), "parallel": 1},
+    )  # fmt: skip
+    rules = catalog()
+    device = estimate(resolve_request(request, rules)[0], rules).devices[0]
+    before, loaded, ran = (float(row[f"{x}_mib"]) for x in ("before", "model", "ran"))
+    assert device.weights_bytes is not None
+    beside = loaded - before - device.weights_bytes / MIB  # context and kernels: the same for all models
+    assert 526 <= beside <= 530
+    assert abs(ran - before - device.total_bytes / MIB) <= 130  # pools grow with use: 76 to 190 MiB
+    assert device.low_bytes / MIB <= ran - before <= device.high_bytes / MIB
