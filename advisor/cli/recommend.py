@@ -101,6 +101,7 @@ def command(**given: Any) -> int:
         others=tuple(names[1:]),
         choice=ChoiceLimits(given["licence"], not given["no_thinking"], given["min_ability"]),
         every_command=given["as_json"],  # text shows the choice's only
+        every_model=given["as_json"] or given["verbose"],
     )
     advice = recommend(asked, rules)
     if given["guide"]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.hardware_wording import word_hardware
 from advisor.catalog.types import ContainerImage, Engine
 from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import DecidedSetting
@@ -214,7 +213,7 @@ def make_template_context(
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
         "model": {**ref.to_dict(), "declared": make_declaration(ref, entry, target, rules)},
-        "hardware": None if brief else word_hardware(deployment.machine, rules),
+        "hardware": None if brief else _word_hardware(deployment, rules),
         "served_name": deployment.served_name if named else None,
         "name": make_slug(
             f"{entry.id}-{deployment.served_name or local_name(deployment.model_path or deployment.model.id)}"
@@ -251,6 +250,12 @@ def make_template_context(
     inner_start = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     told = make_model_words(ref, inner_start, None, ref.absolute)
     return seen | places.make_target_names(target, deployment, entry, rules, seen, told)
+
+
+def _word_hardware(deployment: Deployment, rules: Catalog) -> str | None:
+    from advisor.catalog.hardware_wording import word_hardware  # a command alone does not name its hardware
+
+    return word_hardware(deployment.machine, rules)
 
 
 def _ranks(decided: tuple[DecidedSetting, ...], named: Engine) -> int | None:
