@@ -24,7 +24,6 @@ from advisor.advice.recommend_request import (
     with_wanted_device,
     with_whole_context,
 )
-from advisor.advice.side_by_side import recommend_side_by_side
 from advisor.advice.types import Advice, RankedDeployment, RejectedEngine, TargetAnswer
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
@@ -62,6 +61,8 @@ def _recommend(request: RecommendRequest, rules: Catalog) -> Advice:
     for name in request.others:
         resolve_model(name, rules)  # a misspelt one is an error, not a model less
     if request.others and request.model and request.workload.extra.get("swap") == "resident":
+        from advisor.advice.side_by_side import recommend_side_by_side
+
         return recommend_side_by_side(request, rules, recommend)
     if request.model is not None:
         try:

@@ -18,7 +18,7 @@ from advisor.estimation import estimate as estimate_bytes
 from advisor.machines.types import Device
 from advisor.patterns import pattern_when_used
 from advisor.record import Record
-from advisor.render import flags, matrix, places, pods
+from advisor.render import flags, matrix, places
 from advisor.render.program_words import make_model_words, make_start_words
 from advisor.render.reference import local_name, make_declaration, make_model_reference
 
@@ -246,7 +246,10 @@ def make_template_context(
         "venv": entry.installation is not None and bool(entry.installation.pip),
     }
     seen |= make_start_words(seen, start, ref, inside=not brief)
-    seen |= {} if brief else pods.make_pod_names(seen, start.image, weights, host_bytes, doc.pod)
+    if not brief:
+        from advisor.render import pods
+
+        seen |= pods.make_pod_names(seen, start.image, weights, host_bytes, doc.pod)
     inner_start = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     told = make_model_words(ref, inner_start, None, ref.absolute)
     return seen | places.make_target_names(target, deployment, entry, rules, seen, told)
