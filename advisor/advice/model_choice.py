@@ -183,16 +183,14 @@ def _in_order(
     for row in rules.model_index():
         if (among is not None and row.id not in among) or not may_fit(row, room):
             continue
-        if slowest and among is None:
-            least = fastest_decode(row, request.machine, rules)
-            if least is not None and least < slowest:
-                continue
+        rate = fastest_decode(row, request.machine, rules)
+        if rate is not None and rate < slowest and among is None:
+            continue
         ability = find_ability(row, use, rules, request.choice.thinking)
         if ability is None:
             continue
         if request.choice.min_ability is not None and ability.value < request.choice.min_ability:
             continue
-        rate = fastest_decode(row, request.machine, rules)
         wait = _wait_cost(_answer_tokens(ability, use, rules, choosing) / rate, use, choosing) if rate else 0.0
         rows.append((ability.value - choosing.caution * ability.spread - wait, row.id, ability))
     allowed = ALLOWED[request.choice.licence] if request.choice.licence else None
