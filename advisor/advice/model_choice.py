@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from advisor.ability.lookup import Ability, find_ability, thinking_tokens
 from advisor.ability.losses import LicenceClass, classify_licence, find_format_loss
-from advisor.advice.model_bounds import fastest_decode, find_room, may_fit
+from advisor.advice.model_bounds import bound_reads, fastest_decode, find_room, may_fit
 from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request
 from advisor.advice.stored_models import find_stored_models
 from advisor.advice.types import ModelOption, StoredCopy
@@ -178,12 +178,12 @@ def _in_order(
 ) -> Iterator[tuple[Model, Ability, float]]:
     """Models that could fit, the ablest (cautiously) first; the last figure is the most they can be worth."""
     room, use = find_room(request.machine) or 0, request.workload.use_case
-    slowest = _slowest(request, choosing)
+    slowest, reads = _slowest(request, choosing), bound_reads(request.machine, rules)
     rows: list[tuple[float, str, Ability]] = []
     for row in rules.model_index():
         if (among is not None and row.id not in among) or not may_fit(row, room):
             continue
-        rate = fastest_decode(row, request.machine, rules)
+        rate = fastest_decode(row, reads)
         if rate is not None and rate < slowest and among is None:
             continue
         ability = find_ability(row, use, rules, request.choice.thinking)
