@@ -5,6 +5,7 @@ from __future__ import annotations
 from advisor.catalog import Catalog
 from advisor.catalog.compiled_rules import ModelRow
 from advisor.machines.types import Machine
+from advisor.record import Value
 from advisor.speed.rates import UNKNOWN_HOST_GBS, device_bandwidth, machine_host_bandwidth
 
 LEAST_BYTES = 0.5  # of a parameter in the narrowest format that is recommended unasked
@@ -28,22 +29,39 @@ def may_fit(row: ModelRow, room: int) -> bool:
     return not row.stub and row.params_total * LEAST_BYTES <= room
 
 
-def fastest_decode(row: ModelRow, machine: Machine, rules: Catalog) -> float | None:
+class FastestReads(Value, frozen=True):
+    """What a machine's memories read a second at most, bytes; None where one is not known."""
+
+    host: float
+    cards: float | None
+    card_bytes: int | None
+    unified: bool
+    alone: bool  # no device: the processor does all
+
+
+def bound_reads(machine: Machine, rules: Catalog) -> FastestReads:
+    """The bounds of a machine."""
+    rates = [device_bandwidth(d, rules) for d in machine.usable_devices]
+    return FastestReads(
+        host=(machine_host_bandwidth(machine, rules) or UNKNOWN_HOST_GBS) * 1e9,
+        cards=None if any(r is None for r in rates) else sum(r for r in rates if r is not None) * 1e9,
+        card_bytes=card_bytes(machine),
+        unified=is_unified(machine),
+        alone=not rates,
+    )
+
+
+def fastest_decode(row: ModelRow, reads: FastestReads) -> float | None:
     """Tokens a second of one sequence that no engine exceeds: active weights at the full bandwidth of all memory they
     lie in. None where a card's bandwidth is not known."""
     active = (row.params_active or row.params_total) * LEAST_BYTES
-    host = machine_host_bandwidth(machine, rules) or UNKNOWN_HOST_GBS
-    devices = machine.usable_devices
-    if not devices:
-        return host * 1e9 / active
-    rates = [device_bandwidth(d, rules) for d in devices]
-    cards = card_bytes(machine)
-    if cards is None or any(r is None for r in rates):
+    if reads.alone:
+        return reads.host / active
+    if reads.card_bytes is None or reads.cards is None:
         return None
-    inside = min(1.0, cards / (row.params_total * LEAST_BYTES))
-    there = active * inside / (sum(r for r in rates if r is not None) * 1e9)
-    elsewhere = 0.0 if is_unified(machine) else active * (1 - inside) * HOST_SHARE / (host * 1e9)
-    return 1 / (there + elsewhere)
+    inside = min(1.0, reads.card_bytes / (row.params_total * LEAST_BYTES))
+    elsewhere = 0.0 if reads.unified else active * (1 - inside) * HOST_SHARE / reads.host
+    return 1 / (active * inside / reads.cards + elsewhere)
 
 
 def card_bytes(machine: Machine) -> int | None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
 from advisor.ability.lookup import Ability, find_ability, thinking_tokens
 from advisor.ability.losses import LicenceClass, classify_licence, find_format_loss
-from advisor.advice.model_bounds import fastest_decode, find_room, may_fit
+from advisor.advice.model_bounds import bound_reads, fastest_decode, find_room, may_fit
 from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request
 from advisor.advice.stored_models import find_stored_models
 from advisor.advice.types import ModelOption, StoredCopy
@@ -74,6 +74,17 @@ class SizedModel(Value, frozen=True):
     stored: StoredCopy | None = None  # a copy in this format that lies here already
 
 
+class _Search:
+    """Models that were sized so far, and those that are left, the ablest first."""
+
+    def __init__(self, left: Iterator[tuple[Model, Ability, float]]) -> None:
+        self.left = left
+        self.next = next(left, None)
+        self.found: list[SizedModel] = []
+        self.slow: SizedModel | None = None
+        self.count = 0
+
+
 class ModelChoice(Value, frozen=True):
     """The model to take, notes on why, and the others that fit, in order."""
 
@@ -81,6 +92,7 @@ class ModelChoice(Value, frozen=True):
     notes: tuple[str, ...]
     others: tuple[SizedModel, ...]
     chosen: SizedModel | None = None
+    look_for_others: Callable[[int], tuple[SizedModel, ...]] | None = None  # goes on until so many are found
 
 
 def choose_model(
@@ -92,7 +104,7 @@ def choose_model(
     most: int | None = None,
 ) -> ModelChoice:
     """The model to take for the request's use. `among`: ids to choose from (default: the catalogue); `most`: how many
-    that fit are looked for.
+    others that fit are looked for.
 
     Raises BadInput where the machine's memory is not known.
     """
@@ -102,29 +114,36 @@ def choose_model(
             "the memory of this machine is not known, so no model can be chosen: "
             "add it (`, 32GB RAM`) or name one with --model"
         )
-    found: list[SizedModel] = []
-    slow: SizedModel | None = None
-    wanted = most if most is not None else choosing.shown
-    count, stored = 0, find_stored_models(request.machine, rules)
-    for model, ability, ceiling in _in_order(request, rules, choosing, among):
-        best = max((x.worth for x in found), default=-math.inf)
-        if count >= choosing.most_sized or (len(found) > wanted and ceiling < best - choosing.tie):
-            break
-        sized = _size(model, ability, request, asked, guide, rules, choosing)
-        if sized is None:
-            continue
-        sized = replace(sized, stored=stored.find(sized.model.id, sized.plan.quantization.id))
-        count += 1
-        if _is_slow(sized, request, choosing):
-            slow = slow if slow is not None and slow.worth >= sized.worth else sized
-        else:
-            found.append(sized)
-    ordered = _order(found, choosing)
-    if not ordered:
-        if slow is None:
-            return ModelChoice(None, (), ())
-        return ModelChoice(slow.model, (f"{_why(slow, request)}; slower than one would like",), (), slow)
-    return ModelChoice(ordered[0].model, (_why(ordered[0], request),), tuple(ordered[1:]), ordered[0])
+    stored = find_stored_models(request.machine, rules)
+    search = _Search(_in_order(request, rules, choosing, among))
+
+    def look(wanted: int) -> tuple[SizedModel, ...]:
+        """All that is found, in order, once so many others are, or what is left is worth less than the choice."""
+        while search.next is not None:
+            model, ability, ceiling = search.next
+            best = max((x.worth for x in search.found), default=-math.inf)
+            enough = len(search.found) > wanted and ceiling < best - choosing.tie
+            if enough or search.count >= choosing.most_sized:
+                break
+            search.next = next(search.left, None)
+            sized = _size(model, ability, request, asked, guide, rules, choosing)
+            if sized is None:
+                continue
+            sized = replace(sized, stored=stored.find(sized.model.id, sized.plan.quantization.id))
+            search.count += 1
+            if not _is_slow(sized, request, choosing):
+                search.found.append(sized)
+            elif search.slow is None or search.slow.worth < sized.worth:
+                search.slow = sized
+        return tuple(_order(search.found, choosing))
+
+    ordered, slow = look(choosing.shown if most is None else most), search.slow
+    if ordered:
+        why = (_why(ordered[0], request),)
+        return ModelChoice(ordered[0].model, why, ordered[1:], ordered[0], lambda wanted: look(wanted)[1:])
+    if slow is None:
+        return ModelChoice(None, (), ())
+    return ModelChoice(slow.model, (f"{_why(slow, request)}; slower than one would like",), (), slow)
 
 
 def load_choosing(rules: Catalog) -> ChoosingFile:
@@ -159,21 +178,19 @@ def _in_order(
 ) -> Iterator[tuple[Model, Ability, float]]:
     """Models that could fit, the ablest (cautiously) first; the last figure is the most they can be worth."""
     room, use = find_room(request.machine) or 0, request.workload.use_case
-    slowest = _slowest(request, choosing)
+    slowest, reads = _slowest(request, choosing), bound_reads(request.machine, rules)
     rows: list[tuple[float, str, Ability]] = []
     for row in rules.model_index():
         if (among is not None and row.id not in among) or not may_fit(row, room):
             continue
-        if slowest and among is None:
-            least = fastest_decode(row, request.machine, rules)
-            if least is not None and least < slowest:
-                continue
+        rate = fastest_decode(row, reads)
+        if rate is not None and rate < slowest and among is None:
+            continue
         ability = find_ability(row, use, rules, request.choice.thinking)
         if ability is None:
             continue
         if request.choice.min_ability is not None and ability.value < request.choice.min_ability:
             continue
-        rate = fastest_decode(row, request.machine, rules)
         wait = _wait_cost(_answer_tokens(ability, use, rules, choosing) / rate, use, choosing) if rate else 0.0
         rows.append((ability.value - choosing.caution * ability.spread - wait, row.id, ability))
     allowed = ALLOWED[request.choice.licence] if request.choice.licence else None

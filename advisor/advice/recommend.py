@@ -24,7 +24,6 @@ from advisor.advice.recommend_request import (
     with_wanted_device,
     with_whole_context,
 )
-from advisor.advice.side_by_side import recommend_side_by_side
 from advisor.advice.types import Advice, RankedDeployment, RejectedEngine, TargetAnswer
 from advisor.advice.workload import find_unknown_fields
 from advisor.catalog import Catalog
@@ -44,7 +43,7 @@ from advisor.planning.search_request import SearchRequest
 from advisor.planning.types import Plan
 
 FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
-SHOWN_IN_TEXT = 3  # other models, where no machine reads the answer
+SHOWN_IN_TEXT = 3  # alternatives, and other models where these are fewer, in a text of one screen
 
 
 def recommend(request: RecommendRequest, rules: Catalog, today: datetime.date | None = None) -> Advice:
@@ -62,6 +61,8 @@ def _recommend(request: RecommendRequest, rules: Catalog) -> Advice:
     for name in request.others:
         resolve_model(name, rules)  # a misspelt one is an error, not a model less
     if request.others and request.model and request.workload.extra.get("swap") == "resident":
+        from advisor.advice.side_by_side import recommend_side_by_side
+
         return recommend_side_by_side(request, rules, recommend)
     if request.model is not None:
         try:
@@ -84,14 +85,16 @@ def _choose(
     among: tuple[str, ...] | None = None,
 ) -> Advice:
     """Advice for the model that is chosen: of the catalogue, or of a family that was named."""
-    most = None if request.every_command else SHOWN_IN_TEXT
-    chosen = choose_model(request, asked, guide, rules, among, most)
+    chosen = choose_model(request, asked, guide, rules, among, None if request.every_model else 0)
     if chosen.model is None:
         return _nothing(request, ask_guide(request, None, guide, rules), asked, rules)
     named = f"{request.model} is a family: " if request.model else ""
     said = tuple(named + note.removeprefix("no model given: ") if named else note for note in chosen.notes)
     advice = _advice(request, ResolvedModel(chosen.model), asked, guide, rules, said)
-    options = tuple(describe_option(x) for x in chosen.others[: load_choosing(rules).shown])
+    others, shown = chosen.others, load_choosing(rules).shown
+    if chosen.look_for_others and not request.every_model:
+        others = chosen.look_for_others(SHOWN_IN_TEXT) if len(advice.alternatives) < SHOWN_IN_TEXT else ()
+    options = tuple(describe_option(x) for x in others[:shown])
     return msgspec.structs.replace(advice, models=options)
 
 

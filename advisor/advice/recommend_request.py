@@ -51,6 +51,7 @@ class RecommendRequest(Value, frozen=True):
     whole: Machine | None = None  # the machine whose part `machine` is
     choice: ChoiceLimits = ChoiceLimits()
     every_command: bool = True  # False: only the choice's, for answers that show no other
+    every_model: bool = True  # False: other models that fit are looked for only where a short text has room for them
 
 
 def set_os(machine: Machine, system: Os) -> Machine:

@@ -61,6 +61,9 @@ def join_catalogue(
     return msgspec.structs.replace(machine, devices=devices, cpu=cpu, notes=tuple(dict.fromkeys(notes)))
 
 
+MAKERS = {"GenuineIntel": "intel", "AuthenticAMD": "amd"}  # by what a processor says of itself
+
+
 def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform], gpu_cores: int | None = None) -> CpuPlatform | None:
     """The platform of a processor by its model name; None when the name does not tell (virtual machines hide it).
 
@@ -71,7 +74,8 @@ def match_cpu(cpu: Cpu, platforms: Mapping[str, CpuPlatform], gpu_cores: int | N
     name = cpu.model[:200]
     # people leave out the marks that the operating system shows
     marked = re.sub(r"\bCore(?! ?\()", "Core(TM)", re.sub(r"\bXeon(?! ?\()", "Xeon(R)", name, flags=re.I), flags=re.I)
-    patterns = [(p, p.probe_pattern) for p in platforms.values() if p.probe_pattern]
+    maker = MAKERS.get(cpu.vendor or "")
+    patterns = [(p, p.probe_pattern) for p in platforms.values() if p.probe_pattern and maker in (None, p.vendor)]
     found = [p for p, pattern in patterns if any(re.search(pattern, n, re.I) for n in (name, marked))]
     if len(found) > 1 and gpu_cores is not None:
         found = [p for p in found if f" {gpu_cores}-core" in p.platform] or found

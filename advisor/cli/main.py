@@ -10,6 +10,7 @@ import click
 
 from advisor import __version__
 from advisor.cli.lazy_group import LazyGroup
+from advisor.cli.leaving import leave
 from advisor.garbage import look_for_cycles_rarely
 
 # command -> (module, one line of help); the module is imported when the command runs
@@ -67,8 +68,10 @@ def root() -> None:
 def main(argv: list[str] | None = None) -> None:
     """Entry point: runs a command and exits. Every error is one line on stderr (and JSON on stdout with --json)."""
     look_for_cycles_rarely()
-    words = sys.argv[1:] if argv is None else argv
-    sys.exit(run_command_line(words))
+    status = run_command_line(sys.argv[1:] if argv is None else argv)
+    if argv is not None:
+        sys.exit(status)
+    leave(status)
 
 
 def run_command_line(words: list[str]) -> int:

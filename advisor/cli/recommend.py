@@ -69,7 +69,6 @@ def command(**given: Any) -> int:
 
     Without options: for this machine, with a model that fits it.
     """
-    from advisor.advice.guides import add_guide_answer
     from advisor.advice.recommend import RecommendRequest, recommend
     from advisor.advice.recommend_request import ChoiceLimits, set_os
     from advisor.catalog import catalog
@@ -101,9 +100,12 @@ def command(**given: Any) -> int:
         others=tuple(names[1:]),
         choice=ChoiceLimits(given["licence"], not given["no_thinking"], given["min_ability"]),
         every_command=given["as_json"],  # text shows the choice's only
+        every_model=given["as_json"] or given["verbose"],
     )
     advice = recommend(asked, rules)
     if given["guide"]:
+        from advisor.advice.guides import add_guide_answer
+
         advice = add_guide_answer(
             advice, given["guide"], given["tree"], dict(parse_pairs(given["answers"], "--answer")), rules
         )

@@ -17,7 +17,6 @@ from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
-from advisor.memory.paged_cache import count_groups
 from advisor.models.native import native_format
 from advisor.models.types import Dense, Encoder, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding
 from advisor.patterns import pattern_when_used
@@ -275,6 +274,8 @@ def _widen_groups(rows: int, mamba2: Mamba2 | None, tp: int) -> float:
     """How many times larger a tensor of so many rows is because every rank has whole groups of a Mamba-2 layer."""
     if mamba2 is None:
         return 1.0
+    from advisor.memory.paged_cache import count_groups
+
     more = count_groups(mamba2.groups, tp) - mamba2.groups
     return 1 + 2 * more * mamba2.state / rows
 

@@ -9,7 +9,6 @@ from typing import Any
 
 from advisor import engines
 from advisor.catalog import Catalog
-from advisor.catalog.hardware_wording import word_hardware
 from advisor.catalog.types import ContainerImage, Engine
 from advisor.deployment import Deployment, Setting, Workload
 from advisor.engines.base import DecidedSetting
@@ -19,7 +18,7 @@ from advisor.estimation import estimate as estimate_bytes
 from advisor.machines.types import Device
 from advisor.patterns import pattern_when_used
 from advisor.record import Record
-from advisor.render import flags, matrix, places, pods
+from advisor.render import flags, matrix, places
 from advisor.render.program_words import make_model_words, make_start_words
 from advisor.render.reference import local_name, make_declaration, make_model_reference
 
@@ -214,7 +213,7 @@ def make_template_context(
     seen = {
         "engine": {"id": entry.id, "name": entry.name, "version": version},
         "model": {**ref.to_dict(), "declared": make_declaration(ref, entry, target, rules)},
-        "hardware": None if brief else word_hardware(deployment.machine, rules),
+        "hardware": None if brief else _word_hardware(deployment, rules),
         "served_name": deployment.served_name if named else None,
         "name": make_slug(
             f"{entry.id}-{deployment.served_name or local_name(deployment.model_path or deployment.model.id)}"
@@ -247,10 +246,19 @@ def make_template_context(
         "venv": entry.installation is not None and bool(entry.installation.pip),
     }
     seen |= make_start_words(seen, start, ref, inside=not brief)
-    seen |= {} if brief else pods.make_pod_names(seen, start.image, weights, host_bytes, doc.pod)
+    if not brief:
+        from advisor.render import pods
+
+        seen |= pods.make_pod_names(seen, start.image, weights, host_bytes, doc.pod)
     inner_start = matrix.find_engine_start(matrix.find_serving_engine(entry), rules)
     told = make_model_words(ref, inner_start, None, ref.absolute)
     return seen | places.make_target_names(target, deployment, entry, rules, seen, told)
+
+
+def _word_hardware(deployment: Deployment, rules: Catalog) -> str | None:
+    from advisor.catalog.hardware_wording import word_hardware  # a command alone does not name its hardware
+
+    return word_hardware(deployment.machine, rules)
 
 
 def _ranks(decided: tuple[DecidedSetting, ...], named: Engine) -> int | None:

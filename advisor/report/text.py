@@ -14,9 +14,16 @@ from advisor.patterns import pattern_when_used
 @lru_cache(maxsize=1)
 def text_width() -> int:
     """Columns to fill: the terminal's, at most 100, 80 where there is none."""
-    import shutil
-
-    return max(60, min(100, shutil.get_terminal_size((80, 24)).columns))
+    try:
+        columns = int(os.environ.get("COLUMNS", ""))
+    except ValueError:
+        columns = 0
+    if columns <= 0:
+        try:
+            columns = os.get_terminal_size(sys.__stdout__.fileno() if sys.__stdout__ else 1).columns
+        except (OSError, ValueError):  # no terminal
+            columns = 0
+    return max(60, min(100, columns or 80))
 
 
 STYLES = {"bold": "1", "green": "32", "red": "31", "yellow": "33", "dim": "2"}

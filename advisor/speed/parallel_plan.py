@@ -5,12 +5,14 @@ Read from the engines' own settings and from the one memory estimate.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
-from advisor.engines import fitting, pool_constants, pool_settings
+from advisor.engines import fitting
 from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.engines.llama_cpp_constants import read_constants
 from advisor.engines.llama_cpp_settings import resolve_llama_settings
@@ -20,6 +22,9 @@ from advisor.speed.efficiencies import find_generation
 from advisor.speed.engine_rules import EngineRules, load_engine_rules
 from advisor.speed.load import RequestLoad
 from advisor.speed.work import ModelWork
+
+if TYPE_CHECKING:  # engines with a pool alone need it
+    from advisor.engines.pool_settings import PoolSettings
 
 INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 SUMMED_AT_16 = 15.0  # stands for 16-bit products that are summed at 16 bit: half the integer rate, on all cards
@@ -95,6 +100,8 @@ def plan_ranks(
 
 
 def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, family: str) -> ParallelPlan:
+    from advisor.engines import pool_constants, pool_settings
+
     settings = pool_settings.resolve_pool_settings(deployment, entry, pool_constants.read_constants(entry))
     tp, dp, tokens = settings.tp, settings.dp, estimate.kv_cache.tokens
     if settings.dp == 1 and get_flag(
@@ -138,7 +145,7 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
     )
 
 
-def _cache_bytes(deployment: Deployment, entry: Engine, settings: pool_settings.PoolSettings) -> float:
+def _cache_bytes(deployment: Deployment, entry: Engine, settings: PoolSettings) -> float:
     """Bytes of a cache element as the engine runs: where no type is set, what the usual checkpoint asks for.
 
     Memory keeps to the model's own width, so that what is called to fit does so with every checkpoint.
@@ -148,11 +155,13 @@ def _cache_bytes(deployment: Deployment, entry: Engine, settings: pool_settings.
         return settings.kv_bytes
     own = (model.native_quant or "").upper().startswith(name)
     other = model.quantized_repos.get(name, asked.publisher).split("/")[0] != asked.publisher
-    kinds = pool_constants.read_constants(entry).kv_bytes
+    from advisor.engines.pool_constants import read_constants as read_pool_constants
+
+    kinds = read_pool_constants(entry).kv_bytes
     return settings.kv_bytes if own or other else kinds[asked.types[name]]
 
 
-def _whole_experts(deployment: Deployment, entry: Engine, settings: pool_settings.PoolSettings) -> bool:
+def _whole_experts(deployment: Deployment, entry: Engine, settings: PoolSettings) -> bool:
     """Whether expert parallelism is on, or replicas that are split by attention only share the experts."""
     concepts = entry.concepts
     value = get_setting(deployment.settings, *concepts.expert_parallel_switch.flags, *concepts.expert_parallel.flags)
