@@ -181,7 +181,7 @@ def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
     def value(name: str) -> float:
         coefficient = table.coefficients.get(name)
         if coefficient is None:
-            raise BadInput(f"speed.yaml: no coefficient {name!r}; rules that an earlier version fitted are fitted anew")
+            raise BadInput(f"speed.yaml: no coefficient {name!r}; rules of an earlier version are to be fitted again")
         out = coefficient.base
         for n in names:
             out *= coefficient.factors.get(n, 1.0)

@@ -32,6 +32,7 @@ DEPTHS = (0, 4096, 16384)  # tokens in the cache
 BATCHES = (2, 4, 8, 16, 32)  # sequences side by side
 PROMPT = 256  # of each of them
 STEPS = 32
+LONGEST = 90  # seconds of one model: a lent machine has minutes
 
 
 class Batch(c.Structure):
@@ -248,7 +249,7 @@ def main() -> None:
             arguments = [sys.executable, __file__, *folders, "--one", str(file), *(["--small"] if words.small else [])]
             got = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             try:
-                said, wrong = got.communicate(timeout=90)
+                said, wrong = got.communicate(timeout=LONGEST)
             except subprocess.TimeoutExpired:
                 got.kill()
                 said, wrong = got.communicate()

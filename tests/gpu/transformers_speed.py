@@ -20,6 +20,7 @@ from typing import Any
 from llama_speed import used_mib
 
 STEPS = 32
+LONGEST = 60  # seconds of one model
 PROMPTS = ((1, 512), (1, 2048), (8, 512))  # sequences, tokens of each
 
 
@@ -77,7 +78,7 @@ def main() -> None:
         for folder in sorted(x for x in words.configs.iterdir() if x.is_dir()):
             arguments = [sys.executable, __file__, str(words.configs), str(words.out), "--one", str(folder)]
             try:
-                got = subprocess.run(arguments, capture_output=True, text=True, timeout=60)
+                got = subprocess.run(arguments, capture_output=True, text=True, timeout=LONGEST)
                 said, wrong = got.stdout, got.stderr[-300:] if got.returncode else ""
             except subprocess.TimeoutExpired as e:
                 said, wrong = (e.stdout or b"").decode(), "timeout"

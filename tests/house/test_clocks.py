@@ -18,6 +18,8 @@ MAY = {
     "benchmarks/sweep.py": "a benchmark: it prints what it saw",
     "benchmarks/soak.py": "runs for as long as it is given, and judges nothing by it",
     "e2e/conftest.py": "waits for a server, and gives up after minutes",
+    "gpu/llama_speed.py": "measures: it writes down how fast an engine is",
+    "gpu/transformers_speed.py": "measures: it writes down how fast an engine is",
     "fuzz/mutate_check.py": "processor time, against a bound some twenty times what is usual",
     "fuzz/mutate_readers.py": "processor time, against a bound some twenty times what is usual",
 }

@@ -26,7 +26,7 @@ HARDWARE = "8x H100 80GB SXM, 1TB RAM, linux"
 MODEL = "meta-llama/Llama-3.3-70B-Instruct"
 ASKED = (
     "--on", HARDWARE, "--model", MODEL, "--engine", "vllm", "--concurrency", "32",
-    "--prompt-tokens", "4000", "--output-tokens", "250", "--ttft", "4", "--tpot", "0.025",
+    "--prompt-tokens", "4000", "--output-tokens", "250", "--ttft", "4", "--tpot", "0.022",
 )  # fmt: skip
 
 
@@ -44,7 +44,7 @@ def answer(engine: str, **targets: float) -> RankedDeployment:
 
 @pytest.fixture(scope="module")
 def split() -> RankedDeployment:
-    return answer("vllm", ttft_s=4.0, tpot_s=0.025)
+    return answer("vllm", ttft_s=4.0, tpot_s=0.022)
 
 
 def simulate(users: int, servers: int, prompts: list[float], rest: float) -> tuple[float, float]:
@@ -119,7 +119,7 @@ def test_it_is_not_taken_where_nothing_asks_for_it_or_it_misses_too(targets: dic
 
 def test_an_engine_without_it_has_equal_copies() -> None:
     assert RULES.engine("lmdeploy").disaggregation is None
-    assert answer("lmdeploy", ttft_s=3.0, tpot_s=0.025).prefill is None
+    assert answer("lmdeploy", ttft_s=3.0, tpot_s=0.022).prefill is None
 
 
 def test_tokens_come_faster_than_next_to_prompts(split: RankedDeployment) -> None:

@@ -27,7 +27,7 @@ def test_shares_stay_below_their_limit() -> None:
     assert 0.99 < limit_share(5.0, 1.0) < 1.0
     # no more than the memory gives; some catalogue rates are those of wider sums
     assert {k: v for k, v in AT_MOST.items() if k != "prompt_products"} == {
-        "memory": 0.97, "experts": 1.0, "cache": 1.0, "link": 1.0,
+        "memory": 0.97, "experts": 1.0, "cache": 1.0, "latent": 1.0, "unpacking": 1.0, "link": 1.0,
     }  # fmt: skip
     assert 1.5 < AT_MOST["prompt_products"] < 2.0
 

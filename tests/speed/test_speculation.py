@@ -55,7 +55,7 @@ def test_a_small_draft_helps_one_request_and_widens_the_bounds() -> None:
     assert plain.decode_tps is not None
     assert drafted.decode_tps is not None
     assert 1.2 < drafted.decode_tps.value / plain.decode_tps.value < 4
-    assert drafted.decode_tps.low < plain.decode_tps.value  # it may not help at all
+    assert drafted.decode_tps.low < plain.decode_tps.high  # it may not help at all
     assert drafted.decode_tps.high / drafted.decode_tps.low > plain.decode_tps.high / plain.decode_tps.low
     assert any("accepted" in n for n in drafted.notes)
 
