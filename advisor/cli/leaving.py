@@ -26,4 +26,11 @@ def leave(status: int) -> NoReturn:
 
 def _is_awaited() -> bool:
     handlers = "atexit" in sys.modules  # whoever registers one has it
-    return handlers or threading.active_count() > 1 or sys.gettrace() is not None or sys.getprofile() is not None
+    return handlers or threading.active_count() > 1 or _is_watched()
+
+
+def _is_watched() -> bool:
+    if sys.gettrace() is not None or sys.getprofile() is not None:
+        return True
+    monitoring = getattr(sys, "monitoring", None)  # debuggers and profilers of Python 3.12 and later, six at most
+    return monitoring is not None and any(monitoring.get_tool(i) for i in range(6))

@@ -28,6 +28,7 @@ TERA = 1e12
 # them at this many, next to none with twice as many (a 70B's on 2). Read off 2 to 6 cards, 512 to 8192 tokens
 # (XiongjieDai/GPU-Benchmarks-on-LLM-Inference), not fitted
 HALF_OVERLAPPED = 18.0
+WIDEST_QUANTIZED = 12  # bits a weight in the mean: Q8_0 has 8.5, and what is wider is kept at 16
 HostUse = Literal["none", "known", "assumed"]
 
 
@@ -243,7 +244,7 @@ def plan_pass(
     sent, exchanges = _exchanges(work, plan, through)
     if not rates.direct:
         exchanges *= max(1, plan.tensor - 1)  # a ring's steps; direct links reach all ranks in one
-    quantized = work.weight_bits < 12  # bits a weight, mean
+    quantized = work.weight_bits < WIDEST_QUANTIZED
     scores = 0.0
     if plan.scores_in_memory:
         scores = tokens.sequences * cost.score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor

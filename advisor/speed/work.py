@@ -283,9 +283,7 @@ def cache_bytes(
     """
     total = 0.0
     for attention_cost in attention_costs(model):
-        tokens = min(depth, attention_cost.window) if attention_cost.window and windows else depth
-        rows = tokens / attention_cost.per_tokens
-        seen = min(rows, attention_cost.most) if attention_cost.most else rows
+        rows, seen = _count_rows(attention_cost, depth, windows)
         share = 1 if attention_cost.latent else min(ranks, attention_cost.kv_heads)
         total += (
             attention_cost.n
@@ -298,13 +296,14 @@ def cache_bytes(
 @memoize_by_identity
 def latent_bytes(model: t.Model, depth: float, width: float) -> float:
     """The part of `cache_bytes` that is latent rows (MLA), which no two ranks share out; `width` bytes an element."""
-    total = 0.0
-    for attention_cost in attention_costs(model):
-        if attention_cost.latent:
-            tokens = min(depth, attention_cost.window) if attention_cost.window else depth
-            rows = tokens / attention_cost.per_tokens
-            total += attention_cost.n * attention_cost.k * width * (min(rows, attention_cost.most or rows))
-    return total
+    latent = [x for x in attention_costs(model) if x.latent]
+    return sum(x.n * x.k * width * _count_rows(x, depth)[1] for x in latent)
+
+
+def _count_rows(layers: AttentionCost, depth: float, windows: bool = True) -> tuple[float, float]:
+    """Cached rows at a depth, and how many of them a new token reads."""
+    rows = (min(depth, layers.window) if layers.window and windows else depth) / layers.per_tokens
+    return rows, min(rows, layers.most) if layers.most else rows
 
 
 @memoize_by_identity
