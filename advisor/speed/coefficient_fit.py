@@ -3,7 +3,7 @@
 Each coefficient is a base times factors (see efficiencies). Bases and factors are fitted together to the logarithms of
 all rows by least squares on log errors that grow linearly beyond `ROBUST` (Huber's idea: a wrong row pulls, but not
 harder than two). Every factor is drawn to 1 and every base to its prior by the widths below, so that classes with few
-rows stay at their parent. Needs numpy (the test extra); the estimator itself does not.
+rows stay at their parent. Needs numpy and scipy (the test extra); the estimator itself does not.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from advisor.speed.laws import Efficiency, WaitFactors
 from advisor.speed.rows import FitSample
 
 ROBUST = 0.1  # log error from which a row's pull stops growing
+ROUNDS, STEPS = 40, 60  # of the search; coordinates are made anew for each round
+CLOSE = 1e-6  # a round that gains a smaller share ends the search
 # prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
 # v vendor, c hardware class, q format class, x link
 Prior = tuple[str, str, float, float, dict[str, float]]
@@ -189,52 +191,72 @@ def row_logs(problem: FitProblem, unknowns: Any) -> dict[str, Any]:
     return {c: unknowns[i].sum(axis=1) for c, i in problem.unknowns.items()}
 
 
-def fit_coefficients(problem: FitProblem, start: Any = None, rounds: int = 200) -> Any:
+def fit_coefficients(problem: FitProblem, start: Any = None) -> Any:
     """Logarithms of bases and factors that bring the predictions near the measured values.
 
-    Gauss-Newton on reweighted squares, damped (Levenberg-Marquardt).
+    Minimised by L-BFGS (Nocedal and Wright, Numerical Optimization, 7.2) in coordinates in which the squares of
+    Gauss-Newton are a sphere: coefficients that stand in for each other make long, narrow valleys otherwise. Raises
+    ArithmeticError where no minimum is found.
     """
     import numpy as np
+    from scipy.optimize import minimize
 
     x = problem.prior.copy() if start is None else start.copy()
-    target, n = np.log(problem.measured), len(problem.measured)
-    rows = np.arange(n)
+    before = _cost(problem, x)[0]
+    for _ in range(ROUNDS):
+        way = np.linalg.inv(np.linalg.cholesky(_curvature(problem, x))).T
 
-    def residuals(u: Any) -> Any:
-        return np.log(predict_rows(problem, row_logs(problem, u))) - target
+        def cost(z: Any, at: Any = x, way: Any = way) -> tuple[float, Any]:
+            value, gradient = _cost(problem, at + way @ z)
+            return value, way.T @ gradient
 
-    def cost(r: Any, u: Any) -> float:
-        robust = 2 * (np.sqrt(1 + (r / ROBUST) ** 2) - 1)
-        return float((problem.weight * robust).sum() + (((u - problem.prior) / problem.width) ** 2).sum())
+        found = minimize(
+            cost, np.zeros(len(x)), jac=True, method="L-BFGS-B",
+            options={"maxiter": STEPS, "maxcor": 20, "ftol": CLOSE / 100, "gtol": 0},
+        )  # fmt: skip
+        if before - found.fun < CLOSE * before:
+            return x
+        before, x = found.fun, x + way @ found.x
+    raise ArithmeticError(f"no minimum after {ROUNDS} rounds of {STEPS} steps")
 
-    r = residuals(x)
-    now, damping = cost(r, x), 1e-2
-    for _ in range(rounds):
-        logs, h = row_logs(problem, x), 1e-4
-        jacobian = np.zeros((n, len(x)))
-        for c, i in problem.unknowns.items():
-            moved = np.log(predict_rows(problem, {**logs, c: logs[c] + h})) - target
-            slope = (moved - r) / h
-            for column in i.T:
-                np.add.at(jacobian, (rows, column), slope)
-        w = problem.weight / (ROBUST**2 * np.sqrt(1 + (r / ROBUST) ** 2))
-        weighted = jacobian * np.sqrt(w)[:, None]
-        normal = weighted.T @ weighted + np.diag(1 / problem.width**2)
-        slope = jacobian.T @ (w * r) + (x - problem.prior) / problem.width**2
-        for _ in range(12):
-            step = np.linalg.solve(normal + damping * np.diag(np.diag(normal)), slope)
-            tried = x - step
-            r_tried = residuals(tried)
-            then = cost(r_tried, tried)
-            if then < now:
-                break
-            damping *= 4
-        else:
-            break
-        gained, x, r, now, damping = now - then, tried, r_tried, then, max(1e-6, damping / 5)
-        if gained < 1e-7 * now:
-            break
-    return x
+
+def _errors(problem: FitProblem, unknowns: Any) -> tuple[Any, dict[str, Any]]:
+    """Log error of each row, and how it changes with the logarithm of each coefficient."""
+    import numpy as np
+
+    logs, h, target = row_logs(problem, unknowns), 1e-4, np.log(problem.measured)
+    error = np.log(predict_rows(problem, logs)) - target
+    moved = {c: np.log(predict_rows(problem, {**logs, c: logs[c] + h})) - target for c in problem.unknowns}
+    return error, {c: (m - error) / h for c, m in moved.items()}
+
+
+def _cost(problem: FitProblem, unknowns: Any) -> tuple[float, Any]:
+    """What is minimised (the robust squares of errors and those of what is drawn to the priors), and its gradient."""
+    import numpy as np
+
+    error, slopes = _errors(problem, unknowns)
+    root = np.sqrt(1 + (error / ROBUST) ** 2)
+    drawn = (unknowns - problem.prior) / problem.width
+    gradient = 2 * drawn / problem.width
+    for c, columns in problem.unknowns.items():
+        pull = 2 * problem.weight * error / (ROBUST**2 * root) * slopes[c]
+        for column in columns.T:
+            gradient += np.bincount(column, pull, len(unknowns))
+    return float((problem.weight * 2 * (root - 1)).sum() + (drawn**2).sum()), gradient
+
+
+def _curvature(problem: FitProblem, unknowns: Any) -> Any:
+    """The matrix of Gauss-Newton for `_cost`: positive definite, since every unknown has a prior."""
+    import numpy as np
+
+    error, slopes = _errors(problem, unknowns)
+    rows = np.arange(len(error))
+    jacobian = np.zeros((len(error), len(unknowns)))
+    for c, columns in problem.unknowns.items():
+        for column in columns.T:
+            jacobian[rows, column] += slopes[c]
+    jacobian *= np.sqrt(problem.weight / (ROBUST**2 * np.sqrt(1 + (error / ROBUST) ** 2)))[:, None]
+    return 2 * (jacobian.T @ jacobian + np.diag(1 / problem.width**2))
 
 
 Coefficients = dict[str, tuple[str, str, float, dict[str, float]]]
