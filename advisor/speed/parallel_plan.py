@@ -41,6 +41,8 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     pipelined: bool = False  # chunks of one prompt are under way on several stages at once
     scores_in_memory: bool = False  # no flash attention
     integer: bool = False  # products of quantised weights on integer units
+    unfolds_latent: bool = False  # makes the latent rows of a prompt (MLA) keys and values of heads
+    prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
     expert_tile: int = 1  # tokens of an expert are rounded up to whole tiles of so many
@@ -96,7 +98,9 @@ def plan_ranks(
         return _server(deployment, estimate, entry, named or "server")
     if "device_overhead_mib" in entry.memory:
         return _ggml(deployment, estimate, entry, work, named or "ggml")
-    return _plain(deployment, estimate, named or entry.id, known)
+    return msgspec.structs.replace(
+        _plain(deployment, estimate, named or entry.id, known), prompts_for_caches=entry.speed.prompts_for_caches
+    )
 
 
 def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, family: str) -> ParallelPlan:
@@ -122,6 +126,7 @@ def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, fam
     return ParallelPlan(
         family=family,
         server=True,
+        unfolds_latent=True,
         expert_tile=_expert_tile(deployment, entry),
         joins=generation is None or not generation.own_prompt_passes,
         devices=settings.ranks,

@@ -91,9 +91,10 @@ def device_bandwidth(device: Device, rules: Catalog) -> float | None:
 
 
 def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
-    """Dense TFLOPS at the width a format multiplies in: 4, 8 or 16 bit, or the next wider one that the device has.
+    """Dense TFLOPS at the width a format multiplies in: 4, 8 or 16 bit; 16 where the device has no units for it.
 
-    8 bits means FP8 for servers; `INTEGER` the integer rate, which llama.cpp's kernels use.
+    Where there are no units of 4 bits, kernels widen such weights to 16, not to 8 (Marlin, Triton's). 8 bits means FP8
+    for servers; `INTEGER` the integer rate, which llama.cpp's kernels use.
     """
     entry = rules.accelerators().get(device.accelerator or "")
     if entry is None:
@@ -105,10 +106,10 @@ def peak_tflops(device: Device, rules: Catalog, bits: float) -> float | None:
         # tensor cores: twice the rate of 16-bit products that are summed in 16 bit, on cards for players too
         integer = known.get("int8", 0.0)
         wide = [(integer if integer > sixteen else 2 * sixteen) / (1 if bits == INTEGER else 2)]
-    elif bits <= 8 and "fp8" in known:
-        wide.append(known["fp8"])
-        if bits <= 4 and "fp4" in known:
-            wide.append(known["fp4"])
+    elif bits <= 4:
+        wide.append(known.get("fp4", 0.0))
+    elif bits <= 8:
+        wide.append(known.get("fp8", 0.0))
     best = max(wide) / entry.devices_per_card
     if device.mig_profile and device.total_bytes and entry.memory_bytes:
         best *= min(1.0, device.total_bytes / entry.memory_bytes)

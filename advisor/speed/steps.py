@@ -19,6 +19,7 @@ from advisor.record import Value
 from advisor.speed import work as cost
 from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
+from advisor.speed.prompt_layers import count_prompt_layers
 from advisor.speed.rates import PeakRates, compute_peak_rates
 from advisor.speed.work import ModelWork
 
@@ -219,6 +220,8 @@ def plan_pass(
 ) -> Pass:
     """A pass of one replica. In decoding every new token needs the output matrix, a prompt its last one only."""
     through = tokens.sequences * tokens.each
+    needed = count_prompt_layers(deployment.model) if plan.prompts_for_caches and not decode else None
+    part, launched = (needed.share, needed.count / work.layers) if needed else (1.0, 1.0)
     expert_tokens = through * (plan.replicas if plan.experts_over_replicas else 1)
     picked = (
         min(1.0, touched_share(work.active_share, expert_tokens) * _busiest(work, plan, expert_tokens))
@@ -229,18 +232,22 @@ def plan_pass(
     vector = through <= plan.vector_tokens
     rows = _expert_rows(work, 1 if vector else plan.expert_tile, expert_tokens, picked)
     products = 2 * (
-        (through * work.dense_params + head) / plan.tensor
-        + rows * work.expert_params / max(1, work.experts) / plan.expert_ranks
+        (through * part * work.dense_params + head) / plan.tensor
+        + rows * part * work.expert_params / max(1, work.experts) / plan.expert_ranks
     )
-    attention = 2 * tokens.sequences * cost.pair_products(deployment.model, tokens.each, tokens.depth) / plan.tensor
+    unfolded = plan.unfolds_latent and not decode
+    pairs = cost.pair_products(
+        deployment.model, tokens.each, tokens.depth, unfolded=unfolded, first=needed.count if needed else None
+    )
+    attention = 2 * tokens.sequences * pairs / plan.tensor
     read = tokens.depth + tokens.each / 2
     whole = cost.cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, plan.tensor)
     latent = cost.latent_bytes(deployment.model, read, plan.key_bytes)
     cache = tokens.sequences * (whole - latent + cost.state_bytes(deployment.model) / plan.tensor)
     latent *= tokens.sequences
     scan = tokens.sequences * (tokens.each - 1) * cost.state_bytes(deployment.model) / plan.tensor
-    dense = work.dense_bytes / plan.tensor
-    experts = work.expert_bytes * picked / plan.expert_ranks
+    dense = part * work.dense_bytes / plan.tensor
+    experts = part * work.expert_bytes * picked / plan.expert_ranks
     sent, exchanges = _exchanges(work, plan, through)
     if not rates.direct:
         exchanges *= max(1, plan.tensor - 1)  # a ring's steps; direct links reach all ranks in one
@@ -267,8 +274,8 @@ def plan_pass(
         vector_s=products * per_product if vector else 0.0,
         attention_s=attention * per_product,
         link_s=sent / (GB * rates.link_gbs),
-        layers=work.blocks / 2 * on,
-        moe_layers=work.moe_layers * on,
-        other_mixers=work.other_mixers * on,
+        layers=work.blocks / 2 * launched * on,
+        moe_layers=work.moe_layers * launched * on,
+        other_mixers=work.other_mixers * launched * on,
         exchanges=exchanges,
     )

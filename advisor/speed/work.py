@@ -64,6 +64,7 @@ class AttentionCost(Record, frozen=True, kw_only=True):
     index: int
     most: int | None  # tokens a sparse index lets through
     products: float
+    unfolded: float | None = None  # the same where a prompt's latent rows are made keys and values of heads; None: alike
     heads: int = 0  # queries' heads, where their scores are laid out in memory without flash attention
 
 
@@ -207,13 +208,13 @@ def _count_blocks(lay: t.Layout) -> int:
 
 
 @memoize_by_identity
-def attention_costs(model: t.Model) -> tuple[AttentionCost, ...]:
-    """The layers that read a cache, like ones counted together."""
+def attention_costs(model: t.Model, first: int | None = None) -> tuple[AttentionCost, ...]:
+    """The layers that read a cache, like ones counted together; of the `first` layers alone where that is given."""
     lay = model.layout
     if lay is None:
         return ()
     n = lay.n_layers if lay.attention_order else max(lay.n_layers, sum(g.n for g in lay.attention))
-    kinds = layer_order(lay.attention, lay.attention_order, n)
+    kinds = layer_order(lay.attention, lay.attention_order, n)[:first]
     out: list[AttentionCost] = []
     for k, full in enumerate(lay.attention):
         count = kinds.count(k)
@@ -254,6 +255,9 @@ def _reads(group: t.AttentionGroup, n: int) -> list[AttentionCost]:
                 index=sparse.dim if sparse and not sparse.shared else 0,
                 most=sparse.top_k if sparse else None,
                 products=float(group.n_heads * (2 * group.kv_lora_rank + group.qk_rope_head_dim)),
+                unfolded=None
+                if sparse
+                else float(group.n_heads * (group.qk_nope_head_dim + group.qk_rope_head_dim + group.v_head_dim)),
                 heads=group.n_heads,
             )
         ]
@@ -329,15 +333,27 @@ def score_bytes(model: t.Model, tokens: float, before: float, windows: bool = Tr
 
 
 @memoize_by_identity
-def pair_products(model: t.Model, tokens: float, before: float, windows: bool = True) -> float:
-    """Multiply-adds of attention for `tokens` new tokens after `before` cached ones, causal."""
+def pair_products(
+    model: t.Model,
+    tokens: float,
+    before: float,
+    windows: bool = True,
+    unfolded: bool = False,
+    first: int | None = None,
+) -> float:
+    """Multiply-adds of attention for `tokens` new tokens after `before` cached ones, causal.
+
+    `unfolded`: latent rows (MLA) are made keys and values of heads first, as servers do for prompts. `first`: of so
+    many layers, None = of all.
+    """
     total = 0.0
-    for attention_cost in attention_costs(model):
+    for attention_cost in attention_costs(model, first):
         mean = before + tokens / 2
         if attention_cost.window and windows:
             mean = min(mean, float(attention_cost.window))
         mean /= attention_cost.per_tokens
         if attention_cost.most:
             mean = min(mean, float(attention_cost.most))
-        total += attention_cost.n * attention_cost.products * mean * tokens
+        each = attention_cost.unfolded if unfolded and attention_cost.unfolded else attention_cost.products
+        total += attention_cost.n * each * mean * tokens
     return total

@@ -66,8 +66,8 @@ FULL = {"fp32": 80.0, "fp16": 160.0, "bf16": 150.0, "fp8": 320.0, "fp4": 640.0, 
         ({"bf16": 150.0, "fp32": 80.0}, SIXTEEN, 150.0),
         ({"fp32": 14.2}, SIXTEEN, 14.2),
         ({"fp16": 160.0}, EIGHT, 160.0),  # no narrower products: those of 16 bit
-        ({"fp16": 160.0, "fp4": 640.0}, FOUR, 160.0),  # 4 bits are known of cards with 8 alone
-        ({"fp16": 160.0, "fp8": 320.0}, FOUR, 320.0),
+        ({"fp16": 160.0, "fp4": 640.0}, FOUR, 640.0),
+        ({"fp16": 160.0, "fp8": 320.0}, FOUR, 160.0),  # weights of 4 bits are widened to 16
         # cards whose integer rate is not stated, or is lower: twice the 16-bit products that are summed in 16 bit
         ({"fp16": 160.0}, INTEGER, 320.0),
         ({"fp16": 160.0, "int8": 160.0}, INTEGER, 320.0),
