@@ -9,6 +9,7 @@ rows stay at their parent. Needs numpy and scipy (the test extra); the estimator
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -151,8 +152,22 @@ def make_problem(rows: Sequence[FitSample]) -> FitProblem:
         prompt=np.array([s.row.load.prompt for s in rows], float),
         kind=np.array([s.row.kind for s in rows]),
         measured=np.array([s.row.value for s in rows], float),
-        weight=np.array([WEIGHTS.get(s.row.kind, 1.0) * s.row.weight for s in rows]),
+        weight=np.array(
+            [WEIGHTS.get(s.row.kind, 1.0) * s.row.weight / n for s, n in zip(rows, _count_listings(rows), strict=True)]
+        ),
     )
+
+
+def _count_listings(rows: Sequence[FitSample]) -> list[int]:
+    """How often the measurement of each row is listed, under other names of the model or version as well."""
+    keys = []
+    for row in (s.row for s in rows):
+        asked = row.request
+        keys.append(
+            (row.kind, row.value, row.load, row.source, asked.engine, asked.hardware, str(sorted(asked.settings.items())))
+        )
+    count = Counter(keys)
+    return [count[k] for k in keys]
 
 
 def select_rows(problem: FitProblem, i: Any) -> FitProblem:
