@@ -28,6 +28,8 @@ class EvidenceRules(msgspec.Struct, frozen=True):
     other_pass: float  # and between decoding and prompts
     noise: float  # of one measurement
     reach: float  # standard deviations that the bound is made of
+    usual: float  # mean square of measured errors, in units of what the shares above expect, where nothing is measured
+    usual_count: float  # measurements that this weighs as much as
 
 
 class EngineRules(msgspec.Struct, frozen=True):

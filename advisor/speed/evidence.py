@@ -3,8 +3,10 @@
 Kept are ratios of measured to predicted rates. A prediction's error on one machine is taken as a sum of parts that
 measurements share: all of one engine, those of one weight format, and those of one model at a near load
 (`evidence` in rules/speed-engines.yaml, with the figures behind it). The expected error, given what was measured,
-moves the value; what stays unknown of it is the new bound, which is never wider than without (Gaussian conditioning,
-e.g. Rasmussen and Williams 2006, equations 2.23 and 2.24).
+moves the value; what stays unknown of it is the new bound (Gaussian conditioning, e.g. Rasmussen and Williams 2006,
+equations 2.23 and 2.24). How large errors are on this machine is learned from the measurements as well (Shah, Wilson
+and Ghahramani 2014, Student-t processes): a bound is wider than without them only where they lie further off than
+bounds say.
 """
 
 from __future__ import annotations
@@ -114,7 +116,10 @@ class Evidence(Value, frozen=True):
         )
 
     def adjust(self, kind: str, load: RequestLoad, bound: float) -> Adjustment:
-        """The factor on the predicted rate of `kind`, and the bound's factor, at most `bound`."""
+        """The factor on the predicted rate of `kind`, and the bound's factor.
+
+        It is at most `bound`, and more only where the measurements are further off than is usual.
+        """
         target = _Place(self.model, self.quantization, self.format, self.layout, kind, load, math.log(bound))
         places = [_place(m) for m in self.measurements]
         order = sorted(range(len(places)), key=lambda i: -_shared(target, places[i], self.rules))[:USED]
@@ -125,12 +130,20 @@ class Evidence(Value, frozen=True):
             for i, a in enumerate(chosen)
         ]  # fmt: skip
         near = [_shared(target, p, self.rules) for p in chosen]
-        weights = _solve(matrix, near)
+        errors = [math.log(self.measurements[i].ratio) for i in order]
+        weights, surprise = _solve(matrix, near), _solve(matrix, errors)
         whole = _shared(target, target, self.rules) + self.rules.noise * target.width**2
         left = max(0.0, whole - sum(w * n for w, n in zip(weights, near, strict=True)))
-        wide = min(target.width, self.rules.reach * math.sqrt(left))
-        expected = sum(w * math.log(self.measurements[i].ratio) for w, i in zip(weights, order, strict=True))
-        return Adjustment(math.exp(expected), min(bound, math.exp(wide)))
+        size = self._size(sum(s * e for s, e in zip(surprise, errors, strict=True)), len(errors))
+        widest = target.width * max(1.0, math.sqrt(size / self.rules.usual))
+        wide = min(widest, self.rules.reach * math.sqrt(size * left))
+        expected = sum(w * e for w, e in zip(weights, errors, strict=True))
+        return Adjustment(math.exp(expected), math.exp(wide))
+
+    def _size(self, squares: float, count: int) -> float:
+        """Mean square of the errors on this machine, between what was measured and what is usual."""
+        usual = self.rules.usual_count
+        return (squares + usual * self.rules.usual) / (count + usual)
 
 
 class _Place(Value, frozen=True):

@@ -21,7 +21,7 @@ from advisor.speed.measured_load import MeasuredLoad, compare_loads, predict_aft
 
 KNOWN = EvidenceRules(
     source="s", engine=0.4, format=0.2, model=0.6, reach_of_load=5.0, same_pass=0.9, other_pass=0.2, noise=0.02,
-    reach=1.87,
+    reach=1.87, usual=1.0, usual_count=1e12,
 )  # fmt: skip
 LOAD = RequestLoad(concurrency=2, prompt=512, output=128, depth=16)
 
@@ -78,6 +78,25 @@ def test_one_measurement_moves_a_prediction_by_what_both_share(more: dict[str, A
     left = whole - shared**2 / whole
     width = math.log(1.5)
     assert math.log(found.bound) == pytest.approx(min(width, 1.87 * width * math.sqrt(left)))
+
+
+@pytest.mark.parametrize(("ratio", "wider"), [(1.01, False), (1.2, False), (3.0, True)])
+def test_errors_on_this_machine_say_how_large_errors_are_here(ratio: float, wider: bool) -> None:
+    """Two equal ones of another kind. Their mean square, in units of what is expected, is weighed with 0.5 of 2 others.
+
+    Covariance of two equal measurements: 1.22 on the diagonal and 1.2 beside it, times the bound's logarithm squared.
+    """
+    rules = msgspec.structs.replace(KNOWN, usual=0.5, usual_count=2.0)
+    two = (measured(ratio, kind="prefill"), measured(ratio, kind="prefill", date="2026-01-03"))
+    found = Evidence(two, "m", "Q4_K_M", "k-quant", "tp1", rules).adjust("decode", LOAD, 1.5)
+    width, error = math.log(1.5), math.log(ratio)
+    squares = 2 * error**2 / (2.42 * width**2)
+    size = (squares + 2 * 0.5) / 4
+    left = 1.22 - 2 * (0.2 * 1.2) ** 2 / 2.42
+    assert math.log(found.bound) == pytest.approx(
+        width * min(max(1.0, math.sqrt(size / 0.5)), 1.87 * math.sqrt(size * left))
+    )
+    assert (found.bound > 1.5) is wider
 
 
 def test_a_prompt_and_a_first_token_share_their_pass() -> None:
