@@ -22,7 +22,7 @@ from advisor.speed.laws import Efficiency, WaitFactors
 from advisor.speed.rows import FitSample
 
 ROBUST = 0.1  # log error from which a row's pull stops growing
-ROUNDS, STEPS = 40, 60  # of the search; coordinates are made anew for each round
+ROUNDS, STEPS = 40, 60  # of the search; each round makes coordinates of its own
 CLOSE = 1e-6  # a round that gains a smaller share ends the search
 # prior of the base, its width (log), and the width of each kind of factor: f family, e engine, g its generation,
 # v vendor, c hardware class, q format class, x link
@@ -51,7 +51,7 @@ PRIORS: dict[str, Prior] = {
     "exchange": ("seconds", "per exchange between tensor-parallel ranks", 12e-6, 0.5,
                  {"e": 0.19, "c": 0.22, "x": 0.26}),
     "link": ("share", "of the link's bandwidth", 0.5, 0.3, {"x": 0.16}),
-    "scan": ("share", "of `memory`, recurrent states that a prompt's tokens update one after the other", 1.0, 0.7,
+    "scan": ("share", "of `memory`, recurrent states that a prompt's tokens update one after the other", 1.0, 0.3,
              {"f": 0.38, "e": 0.26, "c": 0.22}),
     "vector": ("share", "of the peak compute rate, products of so few tokens that no matrix units are used", 0.04, 0.7,
                {"f": 0.15, "c": 0.38, "q": 0.22}),
@@ -164,7 +164,15 @@ def _count_listings(rows: Sequence[FitSample]) -> list[int]:
     for row in (s.row for s in rows):
         asked = row.request
         keys.append(
-            (row.kind, row.value, row.load, row.source, asked.engine, asked.hardware, str(sorted(asked.settings.items())))
+            (
+                row.kind,
+                row.value,
+                row.load,
+                row.source,
+                asked.engine,
+                asked.hardware,
+                str(sorted(asked.settings.items())),
+            )
         )
     count = Counter(keys)
     return [count[k] for k in keys]

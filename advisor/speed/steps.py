@@ -16,12 +16,12 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.record import Value
-from advisor.speed import work as cost
+from advisor.speed import attention_work
 from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
 from advisor.speed.prompt_layers import count_prompt_layers
 from advisor.speed.rates import PeakRates, compute_peak_rates
-from advisor.speed.work import ModelWork
+from advisor.speed.work import ModelWork, count_work
 
 GB = 1e9
 TERA = 1e12
@@ -98,7 +98,7 @@ def plan_passes(
     load: RequestLoad,
 ) -> tuple[LoadPasses, ParallelPlan] | None:
     """The passes of a load, None where the layout, a bandwidth or a compute peak is not known."""
-    work = cost.count_work(deployment, quantization)
+    work = count_work(deployment, quantization)
     if work is None:
         return None
     plan = plan_ranks(deployment, estimate, entry, work, rules)
@@ -145,7 +145,7 @@ def plan_check_pass(
     drafted: int,
 ) -> Pass | None:
     """The pass that checks `drafted` tokens of each running sequence; None as for `plan_passes`."""
-    work = cost.count_work(deployment, quantization)
+    work = count_work(deployment, quantization)
     if work is None:
         return None
     plan = plan_ranks(deployment, estimate, entry, work, rules)
@@ -236,16 +236,16 @@ def plan_pass(
         + rows * part * work.expert_params / max(1, work.experts) / plan.expert_ranks
     )
     unfolded = plan.unfolds_latent and not decode
-    pairs = cost.pair_products(
+    pairs = attention_work.pair_products(
         deployment.model, tokens.each, tokens.depth, unfolded=unfolded, first=needed.count if needed else None
     )
     attention = 2 * tokens.sequences * pairs / plan.tensor
     read = tokens.depth + tokens.each / 2
-    whole = cost.cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, plan.tensor)
-    latent = cost.latent_bytes(deployment.model, read, plan.key_bytes)
-    cache = tokens.sequences * (whole - latent + cost.state_bytes(deployment.model) / plan.tensor)
+    whole = attention_work.cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, plan.tensor)
+    latent = attention_work.latent_bytes(deployment.model, read, plan.key_bytes)
+    cache = tokens.sequences * (whole - latent + attention_work.state_bytes(deployment.model) / plan.tensor)
     latent *= tokens.sequences
-    scan = tokens.sequences * (tokens.each - 1) * cost.state_bytes(deployment.model) / plan.tensor
+    scan = tokens.sequences * (tokens.each - 1) * attention_work.state_bytes(deployment.model) / plan.tensor
     dense = part * work.dense_bytes / plan.tensor
     experts = part * work.expert_bytes * picked / plan.expert_ranks
     sent, exchanges = _exchanges(work, plan, through)
@@ -254,7 +254,9 @@ def plan_pass(
     quantized = work.weight_bits < WIDEST_QUANTIZED
     scores = 0.0
     if plan.scores_in_memory:
-        scores = tokens.sequences * cost.score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
+        scores = (
+            tokens.sequences * attention_work.score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
+        )
     on = 1.0 if rates.gbs else 0.0
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
     host_read = dense * plan.host_dense + experts * plan.host_experts + (cache + latent) * plan.host_cache

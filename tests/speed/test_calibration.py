@@ -147,7 +147,7 @@ def worse_than_said(errors: Iterable[HeldOutPrediction]) -> dict[tuple[str, str]
     out = {}
     for (kind, name), (median, most) in by_class(errors).items():
         said = TABLE.spread[kind][name]
-        if median > 1.1 * said.median_error + 3 or min(most, WRONG) > 1.1 * said.p90_error + 5:
+        if median > 1.1 * said.median_error + 3 or min(most, WRONG) > 1.2 * said.p90_error + 5:
             out[kind, name] = (median, most)
     return out
 
@@ -263,7 +263,7 @@ def test_a_label_is_left_out_whole_and_its_rules_can_be_used(rows: list[FitSampl
     table = load_speed_rules(catalog([shipped_root(), tmp_path / "gemma-4"]))
     held = [p for p in made.unseen if p.sample.family == "gemma-4"]
     again = [predict_sample(p.sample, table) for p in held]
-    assert again == [pytest.approx(p.predicted, rel=0.02) for p in held]
+    assert again == [pytest.approx(p.predicted, rel=0.03) for p in held]
     text = "\n".join(describe_held_out(made, "family"))
     assert "3 folds by family" in text
     assert "decode, one request" in text

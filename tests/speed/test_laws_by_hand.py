@@ -13,6 +13,7 @@ from test_passes_by_hand import LLAMA
 
 from advisor.models import types as t
 from advisor.speed import laws, speculation
+from advisor.speed.attention_work import attention_costs, cache_bytes, pair_products, score_bytes
 from advisor.speed.curve import LEVELS
 from advisor.speed.engine_rules import DraftAcceptance, load_engine_rules
 from advisor.speed.estimator import estimate_speed
@@ -20,7 +21,7 @@ from advisor.speed.laws import Efficiency, WaitFactors
 from advisor.speed.load import RequestLoad
 from advisor.speed.roofline import estimate_midway_speed
 from advisor.speed.speculation import Speculation
-from advisor.speed.work import ModelWork, attention_costs, cache_bytes, count_work, pair_products, score_bytes
+from advisor.speed.work import ModelWork, count_work
 
 # --- laws
 
