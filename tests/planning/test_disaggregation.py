@@ -25,8 +25,8 @@ RULES = catalog()
 HARDWARE = "8x H100 80GB SXM, 1TB RAM, linux"
 MODEL = "meta-llama/Llama-3.3-70B-Instruct"
 ASKED = (
-    "--on", HARDWARE, "--model", MODEL, "--engine", "vllm", "--concurrency", "32",
-    "--prompt-tokens", "4000", "--output-tokens", "250", "--ttft", "4", "--tpot", "0.022",
+    "--on", HARDWARE, "--model", MODEL, "--engine", "vllm", "--concurrency", "48",
+    "--prompt-tokens", "4000", "--output-tokens", "250", "--ttft", "8", "--tpot", "0.025",
 )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def traffic(users: int, prompt: TokenSpread, output: int) -> Traffic:
 
 
 def answer(engine: str, **targets: float) -> RankedDeployment:
-    load = Workload(use_case="chat", concurrency=32, prompt_tokens=4000, output_tokens=250, **targets)  # type: ignore[arg-type]
+    load = Workload(use_case="chat", concurrency=48, prompt_tokens=4000, output_tokens=250, **targets)  # type: ignore[arg-type]
     found = recommend(RecommendRequest(find_machine(HARDWARE, RULES), load, MODEL, engine=engine), RULES).chosen
     assert found is not None
     return found
@@ -44,7 +44,7 @@ def answer(engine: str, **targets: float) -> RankedDeployment:
 
 @pytest.fixture(scope="module")
 def split() -> RankedDeployment:
-    return answer("vllm", ttft_s=4.0, tpot_s=0.022)
+    return answer("vllm", ttft_s=8.0, tpot_s=0.025)
 
 
 def simulate(users: int, servers: int, prompts: list[float], rest: float) -> tuple[float, float]:
@@ -119,7 +119,7 @@ def test_it_is_not_taken_where_nothing_asks_for_it_or_it_misses_too(targets: dic
 
 def test_an_engine_without_it_has_equal_copies() -> None:
     assert RULES.engine("lmdeploy").disaggregation is None
-    assert answer("lmdeploy", ttft_s=3.0, tpot_s=0.022).prefill is None
+    assert answer("lmdeploy", ttft_s=8.0, tpot_s=0.025).prefill is None
 
 
 def test_tokens_come_faster_than_next_to_prompts(split: RankedDeployment) -> None:
@@ -129,8 +129,8 @@ def test_tokens_come_faster_than_next_to_prompts(split: RankedDeployment) -> Non
     assert split.speed.tpot_s is not None
     both = advisor.estimate({
         "model": MODEL, "engine": "vllm", "engine_version": split.engine_version, "quantization": split.quantization,
-        "hardware": "2x H100 80GB SXM, 1TB RAM, linux", "settings": {"tensor-parallel-size": 2, "max-num-seqs": 32},
-        "workload": {"concurrency": 32, "prompt_tokens": 4000, "output_tokens": 250},
+        "hardware": "2x H100 80GB SXM, 1TB RAM, linux", "settings": {"tensor-parallel-size": 2, "max-num-seqs": 48},
+        "workload": {"concurrency": 48, "prompt_tokens": 4000, "output_tokens": 250},
     })  # fmt: skip
     assert both.speed is not None
     assert both.speed.tpot_s is not None
