@@ -18,6 +18,7 @@ def make_step_seconds(
     """Seconds of a step with so many running requests and prompt tokens, `off` times as long as predicted.
 
     A prompt joins steps that run anyway: its tokens cost what further tokens of a prompt cost, not a pass of their own.
+    Next to others they cost what the estimate says they delay these by: twice as long answers are delayed half as much.
     """
 
     @functools.cache
@@ -33,6 +34,17 @@ def make_step_seconds(
         assert alone.prefill_tps is not None
         return tokens / alone.prefill_tps.value
 
+    def delayed(running: int, output: int) -> float:
+        """Seconds between tokens because of the prompts of others, whose number does not depend on the output."""
+        load = RequestLoad(concurrency=running, prompt=prompt, output=output)
+        speed = estimate_speed(deployment, memory, rules, load)
+        assert speed is not None
+        assert speed.tpot_s is not None
+        assert speed.decode_tps is not None
+        return speed.tpot_s.value - 1 / speed.decode_tps.value
+
     half = max(1, prompt // 2)
-    of_token = (read(2 * half) - read(half)) / half
-    return lambda running, tokens: off * (decode(running) + tokens * of_token)
+    alone = (read(2 * half) - read(half)) / half
+    few, many = 64, 128
+    joined = (delayed(8, few) - delayed(8, many)) / (7 * prompt * (1 / few - 1 / many))
+    return lambda running, tokens: off * (decode(running) + tokens * (alone if running == 1 else min(alone, joined)))

@@ -40,7 +40,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     joins: bool = False  # prompts join decode passes
     pipelined: bool = False  # chunks of one prompt are under way on several stages at once
     scores_in_memory: bool = False  # no flash attention
-    integer: bool = False  # products of quantised weights on integer units
+    integer: bool = False  # products of quantised weights on integer units; of 16-bit weights summed at 16 bit
     unfolds_latent: bool = False  # makes the latent rows of a prompt (MLA) keys and values of heads
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
@@ -71,7 +71,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     def compute_bits(self, quantization: Quantization) -> float:
         """Width that the matrix products run in: servers use narrow tensor cores, others widen to 16 bit."""
         if self.integer:
-            return SUMMED_AT_16 if self.wide_products else INTEGER
+            return SUMMED_AT_16 if self.wide_products or quantization.bits_nominal >= 16 else INTEGER
         if not self.server:
             return 16.0
         return {"FP8": 8.0, "NVFP4": 4.0, "MXFP4": 4.0}.get(quantization.id, 16.0)

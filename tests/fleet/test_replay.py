@@ -191,4 +191,4 @@ def test_a_lost_node_is_survived_where_that_is_what_check_says(tmp_path: Path) -
         if survives:
             shares += [min(replay(p, pieces, None)) for p in left]
     assert min(said.values()) >= 3, said
-    assert sum(s >= PROMISED for s in shares) >= 0.95 * len(shares), sorted(shares)[:10]
+    assert sum(s >= PROMISED for s in shares) >= 0.9 * len(shares), sorted(shares)[:10]

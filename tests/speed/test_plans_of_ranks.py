@@ -124,7 +124,8 @@ def test_widths_of_products() -> None:
     server, ggml = ParallelPlan(family="x", devices=1, server=True), ParallelPlan(family="x", devices=1, integer=True)
     for name, bits in (("BF16", 16.0), ("AWQ", 16.0), ("FP8", 8.0), ("NVFP4", 4.0), ("MXFP4", 4.0)):
         assert server.compute_bits(RULES.quantization(name)) == bits
-    assert ggml.compute_bits(RULES.quantization("Q4_K_M")) == 7.0
+    for name, bits in (("Q4_K_M", 7.0), ("Q8_0", 7.0), ("F16", 15.0), ("BF16", 15.0)):  # 16-bit weights by cuBLAS
+        assert ggml.compute_bits(RULES.quantization(name)) == bits
     wide = ParallelPlan(family="x", devices=1, integer=True, wide_products=True)
     assert wide.compute_bits(RULES.quantization("Q4_K_M")) == 15.0
     assert ParallelPlan(family="x", devices=1).compute_bits(RULES.quantization("FP8")) == 16.0
