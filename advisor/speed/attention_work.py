@@ -24,9 +24,7 @@ class AttentionCost(Record, frozen=True, kw_only=True):
     index: int
     most: int | None  # tokens a sparse index lets through
     products: float
-    unfolded: float | None = (
-        None  # the same where a prompt's latent rows are made keys and values of heads; None: alike
-    )
+    unfolded: float | None = None  # products where latent rows are made keys and values of heads; None: they are not
     heads: int = 0  # queries' heads, where their scores are laid out in memory without flash attention
 
 

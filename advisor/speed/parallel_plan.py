@@ -92,15 +92,20 @@ def plan_ranks(
 
     Raises BadInput as the memory estimate does.
     """
-    known = load_engine_rules(rules)
+    plan = _plan_by_memory(deployment, estimate, entry, work, rules)
+    return msgspec.structs.replace(plan, prompts_for_caches=True) if entry.speed.prompts_for_caches else plan
+
+
+def _plan_by_memory(
+    deployment: Deployment, estimate: MemoryEstimate, entry: Engine, work: ModelWork, rules: Catalog
+) -> ParallelPlan:
+    """Engines whose memory behaves alike share their work alike."""
     named = rules.engines()[deployment.engine].speed.family or entry.speed.family
     if "fraction_of" in entry.memory:
         return _server(deployment, estimate, entry, named or "server")
     if "device_overhead_mib" in entry.memory:
         return _ggml(deployment, estimate, entry, work, named or "ggml")
-    return msgspec.structs.replace(
-        _plain(deployment, estimate, named or entry.id, known), prompts_for_caches=entry.speed.prompts_for_caches
-    )
+    return _plain(deployment, estimate, named or entry.id, load_engine_rules(rules))
 
 
 def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, family: str) -> ParallelPlan:

@@ -182,6 +182,8 @@ def find_losses(request: FleetRequest, plan: FleetPlan) -> Iterator[FleetRequest
 
 @pytest.mark.slow
 def test_a_lost_node_is_survived_where_that_is_what_check_says(tmp_path: Path) -> None:
+    """Nine of ten of the plans that are left keep the targets: single replicas stand at their limit, and bursts hit
+    them (two of 32 served 0.87 and 0.88 of the requests in time on 2026-11-26)."""
     shares, said = [], {True: 0, False: 0}
     for request, plan, pieces, _ in make_plans(range(100, 150), 1000, tmp_path, (1, 2)):
         survives = check_fleet(request, 1, (), RULES).to_dict()["survives"]
