@@ -110,7 +110,7 @@ PREFILL = (
     "memory", "experts", "cache", "latent", "unpacking", "host", "prompt_products", "prompt_attention", "prompt_layer",
     "prompt_moe_layer", "prompt_other_mixer", "exchange", "link", "scan", "vector",
 )  # fmt: skip
-WAITS = ("mixing", "queue", "fixed", "sequence")
+WAITS = ("mixing", "queue", "together", "fixed", "sequence")
 
 
 def engine_generation(entry: Engine, version: str | None) -> str:

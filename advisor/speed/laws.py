@@ -6,17 +6,25 @@ Plain arithmetic, so that the calibration can pass arrays where an estimate pass
     memory = (weights/m + experts/(m e)) / u + cache/(m k) + latent/(m l)
     products = matrices/c + vectors/v + attention/a
     time between tokens of B running requests
-           = decode step + (B - 1) x (sequence + mixing x a prompt's share / output tokens)
+           = decode step + (B - 1) x sequence + delaying x mixing x a prompt's share / output tokens
     time of a request = output tokens x time between tokens + prompt + fixed
     rate of all = running x output tokens / time of a request
+    time to first token = prompt + fixed + decode step + together x (B - 1)/2 x (a prompt's share + fixed)
+                        + queue x a prompt's share x busy/2 / (1 - busy + 1/B)
 
 u counts where matrix units multiply quantised weights, which are unpacked for them; it is 1 elsewhere.
 
 A step of many sequences takes at least what one of so few takes that no matrix units are used.
 
 While B requests run, each of the other B - 1 brings one prompt per output of this one. Servers work on it in the passes
-of decoding, whose weights are read anyway (its products alone count); elsewhere it has passes of its own. A step of a
-batch and a chunk of a prompt obey the same law with efficiencies of their own.
+of decoding, whose weights are read anyway (its products alone count); elsewhere it has passes of its own. `delaying`
+counts others whose prompts delay: more than B - 1 where replicas wait for each other. A step of a batch and a chunk of
+a prompt obey the same law with efficiencies of their own.
+
+The time to the first token is a mean over a closed loop, as it is measured. Such a loop begins with all requests at
+once: those (`together` of them) wait for half of the others. The rest finds a queue of fixed service times (M/D/1:
+Kleinrock, Queueing Systems I, 5.8), which no more than B requests are in; `busy` is the part of the time that the
+others' prompts take.
 """
 
 from __future__ import annotations
@@ -54,7 +62,8 @@ class WaitFactors(Value, frozen=True):
     """What a request waits for besides its own passes."""
 
     mixing: Any  # part of the others' prompts that delays a running request
-    queue: Any  # prompts before one's own, as a part of the busy share of the others
+    queue: Any  # prompts before one's own, against those of a queue of random arrivals
+    together: Any  # part of the requests that come when all others do: a closed loop begins so
     fixed: Any  # seconds a request costs whatever its length: HTTP, tokenizer, scheduling
     sequence: Any  # seconds that every further sequence adds to a step: scheduling, sampling, answering
 
@@ -126,11 +135,15 @@ def compute_times(
     joined = (
         s.joins * added_seconds(s.prefill, prefill) * s.chunks + (1 - s.joins) * prompt
     )  # what a prompt takes from others
-    between = step + others * (waits.sequence + waits.mixing * joined / s.side_by_side / output)
+    delay = waits.mixing * joined / s.side_by_side  # by one prompt
+    between = step + others * waits.sequence + s.delaying * delay / output
     request = output * between + prompt + waits.fixed
-    busy = s.batch * joined / request  # part of the time that prompts are worked on
+    busy = others * delay / request
+    behind = waits.together * others / 2 * (joined + waits.fixed) + waits.queue * joined * busy / 2 / (
+        1 - busy + 1 / s.batch
+    )
     queued = (s.asked / s.running - 1) * request
-    first = prompt * (1 + waits.queue * others * busy / (1 + busy)) + waits.fixed + step + queued
+    first = prompt + waits.fixed + step + behind + queued
     return LoadTimes(
         step=step,
         prompt=prompt,

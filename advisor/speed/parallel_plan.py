@@ -43,6 +43,7 @@ class ParallelPlan(msgspec.Struct, frozen=True, kw_only=True):
     integer: bool = False  # products of quantised weights on integer units; of 16-bit weights summed at 16 bit
     unfolds_latent: bool = False  # makes the latent rows of a prompt (MLA) keys and values of heads
     prompts_for_caches: bool = False  # of a prompt, only what the caches need is computed
+    replicas_wait: bool = False  # for each other's prompts
     wide_products: bool = False  # not on these: an old build widens the weights to 16 bit
     vector_tokens: int = 0  # tokens of a pass up to which products run without matrix units
     expert_tile: int = 1  # tokens of an expert are rounded up to whole tiles of so many
@@ -93,7 +94,11 @@ def plan_ranks(
     Raises BadInput as the memory estimate does.
     """
     plan = _plan_by_memory(deployment, estimate, entry, work, rules)
-    return msgspec.structs.replace(plan, prompts_for_caches=True) if entry.speed.prompts_for_caches else plan
+    return msgspec.structs.replace(
+        plan,
+        prompts_for_caches=entry.speed.prompts_for_caches,
+        replicas_wait=entry.speed.replicas_wait and plan.experts_over_replicas and work.experts > 0,
+    )
 
 
 def _plan_by_memory(

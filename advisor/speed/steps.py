@@ -63,6 +63,7 @@ class LoadPasses(msgspec.Struct, kw_only=True):
     chunks: float  # passes of one prompt; where stages work on several at once, as many as take that time
     running: float  # sequences that decode at once, all replicas
     batch: float  # of one replica
+    delaying: float  # others whose prompts delay a running request
     asked: float  # requests at once
     side_by_side: float  # stages that work at the same time on other requests
     joins: float  # 1: prompts share passes with decoding; 0: they have passes of their own
@@ -124,6 +125,7 @@ def plan_passes(
         chunks=_count_chunks(load.prompt / chunk, plan, work.layers),
         running=batch,
         batch=per,
+        delaying=(per - 1) * _count_delays(plan, per / load.output),
         asked=float(load.concurrency),
         side_by_side=float(plan.stages) if plan.server else 1.0,
         joins=1.0 if plan.joins else 0.0,
@@ -163,6 +165,18 @@ def _count_chunks(chunks: float, plan: ParallelPlan, layers: int) -> float:
         return chunks
     overlapped = 1 / (1 + (layers / plan.stages / HALF_OVERLAPPED) ** 4)
     return chunks - overlapped * (chunks - 1) * (plan.stages - 1) / plan.stages
+
+
+def _count_delays(plan: ParallelPlan, prompts: float) -> float:
+    """Passes with prompts that a replica waits for, for each pass with prompts of its own.
+
+    Replicas that wait for each other all take as long as one that works on a prompt; several that do so in the same
+    pass delay the others once. `prompts`: that one replica brings to a pass.
+    """
+    if not plan.replicas_wait:
+        return 1.0
+    mine = min(1.0, prompts)
+    return (1 - (1 - mine) ** plan.replicas) / mine
 
 
 def _host(plan: ParallelPlan, rates: PeakRates) -> HostUse:
