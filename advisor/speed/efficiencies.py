@@ -25,6 +25,8 @@ from advisor.speed.laws import Efficiency, WaitFactors
 AT_MOST = {
     "memory": 0.97, "experts": 1.0, "cache": 1.0, "latent": 1.0, "unpacking": 1.0, "link": 1.0, "prompt_products": 1.9,
 }  # fmt: skip
+SIXTEEN_BIT = "16-bit"  # class of formats
+PROMPT = "prompt_"  # begins the names of coefficients of prompts
 CORNER = 16  # how sharply shares bend where they reach it: a fit gets stuck in a corner
 
 
@@ -87,11 +89,18 @@ class EfficiencyKeys(NamedTuple):
     hardware: str
     format: str
     link: str
+    prompt_format: str = ""  # what products of prompts run in, where a build widens the weights for them; else empty
 
-    def all(self) -> tuple[str, ...]:
-        """Every name that a factor may have for this deployment, once each."""
-        f, e, g, v, c, q, x = self
-        return tuple(n for n in dict.fromkeys((f, e, g, v, c, q, x, f"{f}/{c}")) if n)
+    def of(self, coefficient: str) -> dict[str, str]:
+        """Kind of factor (coefficient_fit.PRIORS) -> its name, for one coefficient."""
+        f, e, g, v, c, q, x, widened = self
+        if widened and coefficient.startswith(PROMPT):
+            q = widened
+        return {"f": f, "e": e, "g": g, "v": v, "c": c, "q": q, "x": x, "f/c": f"{f}/{c}"}
+
+    def names(self, coefficient: str) -> list[str]:
+        """Every name that a factor of one coefficient may have for this deployment, once each."""
+        return [n for n in dict.fromkeys(self.of(coefficient).values()) if n]
 
 
 class Efficiencies(Value, frozen=True):
@@ -130,7 +139,7 @@ def format_class(quantization: Quantization) -> str:
     """Formats whose kernels are alike."""
     name = quantization.id.removeprefix("UD-")
     if quantization.family == "none":
-        return "16-bit"
+        return SIXTEEN_BIT
     if "MXFP4" in name:
         return "mxfp4"
     if quantization.family in ("exl3", "mlc", "litert", "openvino"):
@@ -176,14 +185,13 @@ def limit_share(value: Any, most: float) -> Any:
 @memoize_by_identity
 def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
     """The efficiencies by these rules. Raises BadInput where they lack a coefficient: those of an earlier version."""
-    names = keys.all()
 
     def value(name: str) -> float:
         coefficient = table.coefficients.get(name)
         if coefficient is None:
             raise BadInput(f"speed.yaml: no coefficient {name!r}; rules of an earlier version are to be fitted again")
         out = coefficient.base
-        for n in names:
+        for n in keys.names(name):
             out *= coefficient.factors.get(n, 1.0)
         return float(limit_share(out, AT_MOST[name])) if name in AT_MOST else out
 

@@ -17,6 +17,7 @@ from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstima
 from advisor.engines import fitting
 from advisor.speed import evidence, laws, speculation
 from advisor.speed.efficiencies import (
+    SIXTEEN_BIT,
     Efficiencies,
     EfficiencyKeys,
     engine_generation,
@@ -188,4 +189,5 @@ def make_efficiency_keys(
         hardware=hardware_class(device, rules),
         format=format_class(quantization),
         link=link,
+        prompt_format=SIXTEEN_BIT if plan.wide_products else "",
     )

@@ -2,7 +2,7 @@
 
 Plain arithmetic, so that the calibration can pass arrays where an estimate passes numbers.
 
-    pass   = (memory^p + products^p)^(1/p) + scores/m + scan/(m r) + launches + exchanges + host
+    pass   = (memory^p + products^p)^(1/p) + (widened + scores)/m + scan/(m r) + launches + exchanges + host
     memory = (weights/m + experts/(m e)) / u + cache/(m k) + latent/(m l)
     products = matrices/c + vectors/v + attention/a
     time between tokens of B running requests
@@ -100,7 +100,7 @@ def pass_seconds(cost: Any, efficiency: Efficiency) -> Any:
     )
     return (
         both
-        + cost.scores_s / efficiency.memory
+        + (cost.widened_s + cost.scores_s) / efficiency.memory
         + cost.scan_s / (efficiency.memory * efficiency.scan)
         + launched
         + cost.exchanges * efficiency.exchange

@@ -29,6 +29,7 @@ TERA = 1e12
 # them at this many, next to none with twice as many (a 70B's on 2). Read off 2 to 6 cards, 512 to 8192 tokens
 # (XiongjieDai/GPU-Benchmarks-on-LLM-Inference), not fitted
 HALF_OVERLAPPED = 18.0
+WIDENED_BYTES = 2.0  # of a weight at 16 bit
 WIDEST_QUANTIZED = 12  # bits a weight in the mean: Q8_0 has 8.5, and what is wider is kept at 16
 HostUse = Literal["none", "known", "assumed"]
 
@@ -41,6 +42,7 @@ class Pass(msgspec.Struct, kw_only=True):
     cache_s: float
     latent_s: float  # latent rows (MLA), read once for all heads
     unpacked: float  # 1: matrix units multiply quantised weights, which are unpacked for them; else 0
+    widened_s: float  # weights written at 16 bit and read again, before they are multiplied
     scores_s: float  # attention scores that go through memory, without flash attention
     scan_s: float  # recurrent states that the tokens of a prompt read and write one after the other
     host_s: float  # read in host memory
@@ -266,6 +268,9 @@ def plan_pass(
     if not rates.direct:
         exchanges *= max(1, plan.tensor - 1)  # a ring's steps; direct links reach all ranks in one
     quantized = work.weight_bits < WIDEST_QUANTIZED
+    widened = 0.0
+    if plan.wide_products and quantized and not vector:
+        widened = 2 * WIDENED_BYTES * part * (work.dense_params + work.expert_params * picked) / plan.tensor
     scores = 0.0
     if plan.scores_in_memory:
         scores = (
@@ -283,6 +288,7 @@ def plan_pass(
         cache_s=cache * (1 - plan.host_cache) * per_byte,
         latent_s=latent * (1 - plan.host_cache) * per_byte,
         unpacked=1.0 if plan.integer and quantized and not vector else 0.0,
+        widened_s=widened * per_byte,
         scores_s=scores * (1 - plan.host_cache) * per_byte,
         scan_s=scan * (1 - plan.host_cache) * per_byte,
         host_s=host_s,
