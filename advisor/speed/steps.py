@@ -109,7 +109,7 @@ def plan_passes(
     if rates is None:
         return None
     batch, limited = plan.running(load)
-    per = batch / plan.replicas
+    per = max(1.0, batch / plan.replicas)
     # stages of a server work on shares of the batch at the same time
     at_once = max(1.0, per / plan.stages) if plan.server else per
     mean_depth = load.depth + load.prompt + load.output / 2

@@ -23,6 +23,7 @@ def passes(decode: Pass, prefill: Pass, **more: Any) -> LoadPasses:
         "chunks": 1.0, "running": 1.0, "batch": 1.0, "asked": 1.0, "side_by_side": 1.0, "joins": 1.0, "limited": False,
         "link": "alone", "host": "none", "products_unknown": False,
     }  # fmt: skip
+    usual["delaying"] = more.get("batch", 1.0) - 1
     return LoadPasses(decode=decode, prefill=prefill, **{**usual, "few": decode, **more})
 
 

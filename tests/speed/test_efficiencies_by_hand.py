@@ -35,9 +35,10 @@ def test_shares_stay_below_their_limit() -> None:
 def test_a_base_is_multiplied_by_every_factor_that_applies() -> None:
     table = load_speed_rules(RULES)
     keys = EfficiencyKeys("server", "vllm", "vllm-v0", "nvidia", "sm90", "fp8", "direct")
-    assert keys.all() == ("server", "vllm", "vllm-v0", "nvidia", "sm90", "fp8", "direct", "server/sm90")
+    every = ["server", "vllm", "vllm-v0", "nvidia", "sm90", "fp8", "direct", "server/sm90"]
+    assert keys.names("memory") == keys.names("prompt_products") == every
     same = EfficiencyKeys("mlx", "mlx", "", "apple", "m3", "16-bit", "alone")
-    assert same.all() == ("mlx", "apple", "m3", "16-bit", "alone", "mlx/m3")
+    assert same.names("memory") == ["mlx", "apple", "m3", "16-bit", "alone", "mlx/m3"]
     found = find_efficiencies(table, keys)
     for name, value in (
         ("products", found.decode.products),
@@ -46,15 +47,26 @@ def test_a_base_is_multiplied_by_every_factor_that_applies() -> None:
     ):
         coefficient = table.coefficients[name]
         expected = coefficient.base
-        for key in keys.all():
+        for key in every:
             expected *= coefficient.factors.get(key, 1.0)
         assert value == pytest.approx(expected)
     memory_ = table.coefficients["memory"]
     share = memory_.base
-    for key in keys.all():
+    for key in every:
         share *= memory_.factors.get(key, 1.0)
     assert found.decode.memory == found.prefill.memory == pytest.approx(limit_share(share, 0.97))
     assert found.decode.products != found.prefill.products
+
+
+def test_prompts_that_are_widened_have_the_factors_of_16_bit() -> None:
+    """An old llama.cpp widens the weights of a prompt: its products are those of F16, its decoding is not."""
+    table = load_speed_rules(RULES)
+    keys = EfficiencyKeys("ggml", "llama.cpp", "", "nvidia", "sm89", "k-quant", "alone")
+    wide, plain = keys._replace(prompt_format="16-bit"), find_efficiencies(table, keys)
+    found, sixteen = find_efficiencies(table, wide), find_efficiencies(table, keys._replace(format="16-bit"))
+    assert found.decode == plain.decode
+    assert found.prefill.memory == plain.prefill.memory != sixteen.prefill.memory
+    assert found.prefill.products == sixteen.prefill.products != plain.prefill.products
 
 
 def test_generations_of_engines() -> None:

@@ -36,11 +36,21 @@ def test_seconds_of_a_pass() -> None:
     full = one_pass(
         weights_s=0.08, experts_s=0.04, cache_s=0.032, scores_s=0.016, host_s=0.01, products_s=0.05, attention_s=0.04,
         link_s=0.003, layers=4, moe_layers=2, other_mixers=3, exchanges=8, scan_s=0.032, vector_s=0.004,
-        latent_s=0.016,
+        latent_s=0.016, widened_s=0.024,
     )  # fmt: skip
     read, multiplied = 0.08 / 0.8 + 0.04 / 0.4 + 0.032 / 0.32 + 0.016 / 0.16, 0.05 / 0.5 + 0.004 / 0.05 + 0.04 / 0.2
     both = (read**2.5 + multiplied**2.5) ** 0.4
-    rest = 0.016 / 0.8 + 0.032 / 1.6 + 4 * 0.001 + 2 * 0.002 + 3 * 0.003 + 8 * 0.0005 + 0.003 / 0.1 + 0.01 / 0.25
+    rest = (0.016 + 0.024) / 0.8 + 0.032 / 1.6 + 4 * 0.001 + 2 * 0.002 + 3 * 0.003 + 8 * 0.0005 + 0.003 / 0.1 + 0.01 / 0.25
+        0.016 / 0.8
+        + 0.024 / 0.8
+        + 0.032 / 1.6
+        + 4 * 0.001
+        + 2 * 0.002
+        + 3 * 0.003
+        + 8 * 0.0005
+        + 0.003 / 0.1
+        + 0.01 / 0.25
+    )
     assert laws.pass_seconds(full, EACH) == pytest.approx(both + rest)
     assert laws.pass_seconds(one_pass(weights_s=0.08), EACH) == pytest.approx(0.1)
     assert laws.pass_seconds(one_pass(weights_s=0.08, experts_s=0.04, unpacked=1), EACH) == pytest.approx(0.4)
@@ -53,17 +63,20 @@ def test_seconds_of_a_pass() -> None:
 def test_times_of_a_load() -> None:
     """Steps of 0.1 s, prompts of three chunks of 0.2 s, of which products alone are 0.15 s; eight run, of sixteen."""
     decode, prefill = one_pass(weights_s=0.08), one_pass(products_s=0.075, layers=50)
-    waits = WaitFactors(mixing=0.5, queue=0.25, fixed=0.02, sequence=0.003)
-    steps = passes(decode, prefill, chunks=3.0, batch=8.0, running=16.0, asked=20.0, side_by_side=2.0, joins=0.75)
+    waits = WaitFactors(mixing=0.5, queue=0.25, together=0.1, fixed=0.02, sequence=0.003)
+    loaded = {"batch": 8.0, "running": 16.0, "asked": 20.0}
+    steps = passes(decode, prefill, chunks=3.0, side_by_side=2.0, joins=0.75, delaying=14.0, **loaded)
     found = laws.compute_times(steps, 40.0, EACH, EACH, waits)
     assert found.step == pytest.approx(0.1)
     assert found.prompt == pytest.approx(0.6)
     joined = 0.75 * 3 * 0.15 + 0.25 * 0.6
-    assert found.between == pytest.approx(0.1 + 7 * (0.003 + 0.5 * joined / 2 / 40))
+    assert found.between == pytest.approx(0.1 + 7 * 0.003 + 14 * 0.5 * joined / 2 / 40)
     assert found.request == pytest.approx(40 * found.between + 0.6 + 0.02)
-    busy = 8 * joined / found.request
+    # a tenth comes with seven others, of whom half are before it; the rest queues for the others' prompts
+    busy = 7 * 0.5 * joined / 2 / found.request
+    behind = 0.1 * 3.5 * (joined + 0.02) + 0.25 * joined * busy / 2 / (1 - busy + 1 / 8)
     wait = (20 / 16 - 1) * found.request
-    assert found.first == pytest.approx(0.6 * (1 + 0.25 * 7 * busy / (1 + busy)) + 0.02 + 0.1 + wait)
+    assert found.first == pytest.approx(0.6 + 0.02 + 0.1 + behind + wait)
     assert found.rate == pytest.approx(16 * 40 / found.request)
     few = passes(decode, prefill, few=one_pass(weights_s=0.12))
     assert laws.compute_times(few, 40.0, EACH, EACH, waits).step == pytest.approx(0.15)  # never faster than few

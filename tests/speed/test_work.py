@@ -89,6 +89,9 @@ def test_ranks_share_the_reading_and_replicas_the_requests() -> None:
     assert replicas.batch == 2
     assert replicas.decode.weights_s == pytest.approx(one.decode.weights_s)  # attention is on every replica
     assert replicas.decode.experts_s < one.decode.experts_s  # experts are shared by all
+    # of two requests one delays the other; so do nearly all those of the other replicas, whose prompts are rare
+    assert one.delaying == tensor.delaying == 7
+    assert replicas.delaying == pytest.approx(1 * 4, rel=0.03)
 
 
 def test_a_published_file_that_fits_is_all_read_on_its_card() -> None:
