@@ -206,7 +206,7 @@ def test_a_rate_is_many_users_for_the_guide() -> None:
 
 
 def test_several_computers_serve_copies_of_what_fits_on_one() -> None:
-    found = chosen("4x DGX Spark", "qwen3:8b", concurrency=256)
+    found = chosen("4x DGX Spark", "qwen3:8b", concurrency=320)
     assert found.layout is not None
     assert (found.copies, found.servers, found.layout.nodes, found.layout.pipeline) == (4, 4, 4, 1)
     assert found.command is not None

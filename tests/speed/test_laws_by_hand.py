@@ -40,17 +40,8 @@ def test_seconds_of_a_pass() -> None:
     )  # fmt: skip
     read, multiplied = 0.08 / 0.8 + 0.04 / 0.4 + 0.032 / 0.32 + 0.016 / 0.16, 0.05 / 0.5 + 0.004 / 0.05 + 0.04 / 0.2
     both = (read**2.5 + multiplied**2.5) ** 0.4
-    rest = (0.016 + 0.024) / 0.8 + 0.032 / 1.6 + 4 * 0.001 + 2 * 0.002 + 3 * 0.003 + 8 * 0.0005 + 0.003 / 0.1 + 0.01 / 0.25
-        0.016 / 0.8
-        + 0.024 / 0.8
-        + 0.032 / 1.6
-        + 4 * 0.001
-        + 2 * 0.002
-        + 3 * 0.003
-        + 8 * 0.0005
-        + 0.003 / 0.1
-        + 0.01 / 0.25
-    )
+    read_again, launched = (0.016 + 0.024) / 0.8 + 0.032 / 1.6, 4 * 0.001 + 2 * 0.002 + 3 * 0.003
+    rest = read_again + launched + 8 * 0.0005 + 0.003 / 0.1 + 0.01 / 0.25
     assert laws.pass_seconds(full, EACH) == pytest.approx(both + rest)
     assert laws.pass_seconds(one_pass(weights_s=0.08), EACH) == pytest.approx(0.1)
     assert laws.pass_seconds(one_pass(weights_s=0.08, experts_s=0.04, unpacked=1), EACH) == pytest.approx(0.4)
