@@ -139,11 +139,10 @@ def compute_times(
     between = step + others * waits.sequence + s.delaying * delay / output
     request = output * between + prompt + waits.fixed
     busy = others * delay / request
-    behind = waits.together * others / 2 * (joined + waits.fixed) + waits.queue * joined * busy / 2 / (
-        1 - busy + 1 / s.batch
-    )
-    queued = (s.asked / s.running - 1) * request
-    first = prompt + waits.fixed + step + behind + queued
+    start = waits.together * others / 2 * (joined + waits.fixed)  # behind half of those that come at once
+    turn = waits.queue * joined * busy / 2 / (1 - busy + 1 / s.batch)  # behind prompts that came before
+    admitted = (s.asked / s.running - 1) * request
+    first = prompt + waits.fixed + step + start + turn + admitted
     return LoadTimes(
         step=step,
         prompt=prompt,
