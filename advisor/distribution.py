@@ -1,19 +1,18 @@
-"""The name this package is installed by. On the package index, `advisor` alone is another project."""
+"""The name of this package, and where it is installed from.
+
+No package index has the name, so no text tells anyone to fetch it from one: whoever registers it there would run their
+code on every reader's machine. It is installed from a checkout, or from the wheel of a release.
+"""
 
 from __future__ import annotations
 
 DISTRIBUTION = "inference-advisor"
-PROJECT_URL = f"https://pypi.org/project/{DISTRIBUTION}/"
+INSTALL_FROM = "/path/to/checkout"  # or that of a wheel: stands for what the reader has, and is no place on a machine
 
 
-def requirement(extra: str) -> str:
-    """The distribution with one of its optional parts, as pip takes it: `NAME[extra]`."""
-    return f"{DISTRIBUTION}[{extra}]"
-
-
-def install_command(extra: str) -> str:
-    """The command that installs an optional part, quoted for a shell."""
-    return f"pip install '{requirement(extra)}'"
+def install_command(extra: str = "") -> str:
+    """The command that installs this package with one of its optional parts, quoted for a shell."""
+    return f"pip install '{INSTALL_FROM}[{extra}]'" if extra else f"pip install {INSTALL_FROM}"
 
 
 # what every file that is rendered says of itself, and what `check` knows it by

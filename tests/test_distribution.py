@@ -1,7 +1,7 @@
-"""One name to install this package by: hints, extras, the action and the examples all give it, and none gives another.
+"""One place to install this package from: hints, the action, documents and examples give it, and none names an index.
 
-On the package index, `advisor` alone is another project: whoever follows a hint with that name installs a stranger's
-code.
+No index has this package, and `advisor` alone is another project there: whoever follows a text with either name
+installs a stranger's code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.distribution import DISTRIBUTION, PROJECT_URL, install_command, requirement
+from advisor.distribution import DISTRIBUTION, INSTALL_FROM, install_command
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -28,17 +28,23 @@ TOP = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((TOP / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 IGNORED = (".git", ".venv", "__pycache__", "dist", "build")
 
-# ways to name the other project, or to let another index answer for a name of ours
+INSTALLER = r"\b(?:pip3?|pipx|uvx?|poetry|pdm|conda|mamba|easy_install)\b[^\n;&|#`]*"
+# ways to have an index, which anybody may write to, answer for this package
 WRONG = {
-    "an installer with the bare name": (
-        r"\b(?:pip3?|pipx|uvx?|poetry|pdm|conda|mamba)\b[^\n;&|#`]*[\s'\"]advisor(?=['\"`\s.,;)]|$)"
-    ),
+    "an installer with the bare name": INSTALLER + r"[\s'\"]advisor(?=['\"`\s.,;)]|$)",
     "an extra of the bare name": r"(?<![\w./-])advisor\[[a-z]",
     "a version of the bare name": r"(?<![\w./-])advisor ?(?:==|~=|>=|<=|!=) ?['\"]?\d",
     "the bare name's metadata": r"\b(?:version|metadata|distribution|requires|files)\(['\"]advisor['\"]\)",
     "the bare name's page": r"/(?:project|simple|pypi)/advisor\b",
     "the bare name as a project": r"(?m)^name = ['\"]advisor['\"]",
     "the bare name as what is installed": r"(?:default|additional_dependencies): ?\[?['\"]?advisor\b",
+    "an installer with our name": (
+        INSTALLER
+        + r"(?<!--exclude)[\s'\"=]inference[-_.]advisor(?=['\"`\s.,;)\[=<>~!@]|$)(?!-\d)(?![\w.-]*\.(?:whl|tar))"
+    ),
+    "a version of our name": r"(?<![\w./-])inference[-_.]advisor ?(?:==|~=|>=|<=|!=|<|>) ?['\"]?[\dX]",
+    "our name's page": r"/(?:project|simple|pypi)/inference[-_.]advisor\b",
+    "our name as what is installed": r"(?:default|additional_dependencies): ?\[?['\"]?inference[-_.]advisor\b",
     "a second index": r"--extra-index-url|extra_index_url|PIP_EXTRA_INDEX_URL",
 }
 SAMPLES = {
@@ -59,12 +65,27 @@ SAMPLES = {
     '[project]\nname = "advisor"\n': "the bare name as a project",
     "    default: advisor\n": "the bare name as what is installed",
     "additional_dependencies: [advisor]": "the bare name as what is installed",
+    "      - run: pip install inference-advisor\n": "an installer with our name",
+    "RUN pip install --no-cache-dir inference-advisor && useradd x": "an installer with our name",
+    "pip install 'inference-advisor[serve]'": "an installer with our name",
+    "`pip install inference_advisor==0.1.0`": "an installer with our name",
+    "uvx --from inference-advisor advise check": "an installer with our name",
+    "uvx --from=inference-advisor advise": "an installer with our name",
+    "uv tool install inference-advisor": "an installer with our name",
+    "pipx run inference-advisor": "an installer with our name",
+    "such as `inference-advisor==0.1.0`": "a version of our name",
+    "requirements: inference-advisor>=X.Y": "a version of our name",
+    "https://pypi.org/project/inference-advisor/": "our name's page",
+    "https://pypi.org/simple/inference-advisor": "our name's page",
+    "additional_dependencies: [inference-advisor]": "our name as what is installed",
     "pip install torch --extra-index-url https://example.org": "a second index",
 }
 RIGHT = (
-    f"pip install {DISTRIBUTION}",
+    install_command(),
     install_command("online"),
-    f"{DISTRIBUTION}==0.1.0",
+    "pip install vendor/inference_advisor-0.1.0-py3-none-any.whl",
+    "pip freeze --exclude inference-advisor | sort",
+    "image: registry.example.com/inference-advisor:0.1.0",
     "pip install -e '.[test]' && .venv/bin/python -m advisor.report.pages",
     "import advisor; advisor.probe()",
     'config / "advisor" / "rules"',
@@ -112,7 +133,7 @@ def test_no_file_names_another_distribution() -> None:
 
 def test_project_has_the_name_of_the_constant() -> None:
     assert PROJECT["name"] == DISTRIBUTION
-    assert PROJECT["urls"]["Homepage"] == PROJECT_URL
+    assert "urls" not in PROJECT
     assert PROJECT["scripts"] == {"advise": "advisor.cli.main:main"}
 
 
@@ -123,9 +144,11 @@ def test_extras_that_are_named_exist() -> None:
     for path in files():
         if path.suffix == ".py" and path.is_relative_to(TOP / "advisor"):
             text = path.read_text(encoding="utf-8")
-            named |= set(re.findall(r"\b(?:install_command|requirement)\(['\"](\w+)['\"]\)", text))
+            named |= set(re.findall(r"\binstall_command\(['\"](\w+)['\"]\)", text))
         elif path.suffix in (".md", ".toml"):
-            for inside in re.findall(rf"{DISTRIBUTION}\[([\w,]+)\]", path.read_text(encoding="utf-8")):
+            for inside in re.findall(
+                rf"(?:{DISTRIBUTION}|{INSTALL_FROM})\[([\w,]+)\]", path.read_text(encoding="utf-8")
+            ):
                 named |= set(inside.split(","))
     assert {"online", "plot", "prices", "bench", "test", "lint"} <= named
     assert named <= extras.keys()
@@ -133,8 +156,8 @@ def test_extras_that_are_named_exist() -> None:
 
 
 def test_hints() -> None:
-    assert requirement("plot") == "inference-advisor[plot]"
-    assert install_command("plot") == "pip install 'inference-advisor[plot]'"
+    assert install_command() == "pip install /path/to/checkout"
+    assert install_command("plot") == "pip install '/path/to/checkout[plot]'"
 
 
 def test_amd_is_no_dependency() -> None:
@@ -147,54 +170,16 @@ def test_amd_is_no_dependency() -> None:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-@pytest.mark.parametrize(
-    ("version", "installed"),
-    [
-        ("", "/the/action"),
-        (DISTRIBUTION, DISTRIBUTION),
-        (f"{DISTRIBUTION}==0.1.0", f"{DISTRIBUTION}==0.1.0"),
-        (f"{DISTRIBUTION}>=0.1,<0.2", f"{DISTRIBUTION}>=0.1,<0.2"),
-        ("0.1.0", None),
-        ("advisor", None),
-        ("advisor==0.1.6", None),
-        (f"{DISTRIBUTION}-tools", None),
-        (f"{DISTRIBUTION} @ https://example.org/x.whl", None),
-        (f"{DISTRIBUTION}==0.1.0 evil", None),
-        (f"{DISTRIBUTION}==0.1.0\nevil", None),
-        (f"{DISTRIBUTION}[bench]", None),
-        ("--index-url=https://example.org", None),
-        ("$(touch made)", None),
-    ],
-)
-def test_action_installs_its_checkout_or_a_release_of_it(version: str, installed: str | None, tmp_path: Path) -> None:
+def test_action_installs_its_own_checkout(tmp_path: Path) -> None:
     """The script of action.yml with a `python` that writes down what it is started with."""
     action = yaml.safe_load((TOP / "action.yml").read_text(encoding="utf-8"))
-    assert action["inputs"]["version"]["default"] == ""
+    assert "version" not in action["inputs"]
     step = next(s for s in action["runs"]["steps"] if s.get("name") == "Install")
-    assert step["env"] == {"ADVISE_VERSION": "${{ inputs.version }}"}
+    assert "env" not in step
     python = tmp_path / "python"
     python.write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done > calls\n')
     python.chmod(0o755)
-    done = subprocess.run(
-        ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": f"{tmp_path}:{os.environ['PATH']}",
-            "ADVISE_VERSION": version,
-            "GITHUB_ACTION_PATH": "/the/action",
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    calls = tmp_path / "calls"
-    if installed is None:
-        assert done.returncode == 2
-        assert done.stdout.startswith("::error::input version: ")
-        assert DISTRIBUTION in done.stdout
-        assert not calls.exists()
-        assert not (tmp_path / "made").exists()
-    else:
-        assert done.returncode == 0, done.stderr
-        assert calls.read_text().splitlines() == ["-m", "pip", "install", "--quiet", "--", installed]
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "GITHUB_ACTION_PATH": "/the action"}
+    words = ["bash", "--noprofile", "--norc", "-eo", "pipefail", "-c", step["run"]]
+    subprocess.run(words, cwd=tmp_path, env=env, check=True)
+    assert (tmp_path / "calls").read_text().splitlines() == ["-m", "pip", "install", "--quiet", "--", "/the action"]

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
+from advisor.distribution import install_command
 from advisor.fleet.candidates import make_replica_plan
 from advisor.fleet.capacity import Confidence
 from advisor.fleet.demand import ModelDemand
@@ -249,5 +250,5 @@ def list_notes(offers: PoolOffers, request: FleetRequest, replicas: Sequence[Rep
         if nodes and len(nodes) < demand.spread:
             notes.append(f"{demand.name} stands on {len(nodes)} nodes where {demand.spread} were asked for")
     if not has_solver():
-        notes.append("planned by the greedy alone: `pip install 'inference-advisor[fleet]'` brings the solver HiGHS")
+        notes.append(f"planned by the greedy alone: `{install_command('fleet')}` brings the solver HiGHS")
     return notes

@@ -13,6 +13,7 @@ import pytest
 
 from advisor.agents.short_answers import LIMIT
 from advisor.agents.tools import TOOLS
+from advisor.distribution import install_command
 
 mcp = pytest.importorskip("mcp", reason="the extra mcp is not installed")
 ADVISE = Path(sys.executable).parent / "advise"
@@ -96,5 +97,5 @@ def test_without_the_sdk_one_line_says_what_to_install(tmp_path: Path) -> None:
         env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     assert done.returncode == 2
-    assert "inference-advisor[mcp]" in done.stderr
+    assert install_command("mcp") in done.stderr
     assert "Traceback" not in done.stderr

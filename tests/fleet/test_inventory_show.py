@@ -179,7 +179,7 @@ def test_jobs_for_kubernetes_ask_for_all_devices_and_are_only_printed() -> None:
     assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "7"}
     terms = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
     assert terms == [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["h100-3"]}]}]
-    assert "advise probe --json" in pod["containers"][0]["command"][-1]
+    assert pod["containers"][0]["command"] == ["advise", "probe", "--json"]
 
 
 def test_jobs_hold_by_the_published_schemas() -> None:

@@ -162,7 +162,7 @@ def test_amdsmi_that_does_not_load_is_quiet(tmp_path: Path, capfd: pytest.Captur
 
 def test_note_where_amdsmi_would_say_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only where a card is without a name and ROCm is there: elsewhere amdsmi adds nothing."""
-    hint = "pip install 'inference-advisor[amd]'"
+    hint = "pip install '/path/to/checkout[amd]'"
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     bare = replay("amd-7900xtx", tmp_path / "a")
     assert "AMD GPU [1002:744c]" in [d.name for d in bare.devices]

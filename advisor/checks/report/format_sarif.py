@@ -7,7 +7,7 @@ from typing import Any
 from advisor.catalog import Catalog
 from advisor.checks.findings import CheckReport
 from advisor.checks.report.format_common import LEVEL, fingerprint_finding, pretty_json, relative_path, verdict_findings
-from advisor.distribution import DISTRIBUTION, PROJECT_URL
+from advisor.distribution import DISTRIBUTION
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
@@ -97,7 +97,6 @@ def sarif(report: CheckReport, rules: Catalog) -> str:
     driver = {
         "name": "advise",
         "version": version(DISTRIBUTION),
-        "informationUri": PROJECT_URL,
         "rules": described,
     }
     run = {"tool": {"driver": driver}, "results": results, "columnKind": "unicodeCodePoints"}

@@ -6,15 +6,15 @@ import re
 from typing import Any
 
 from advisor import __version__
-from advisor.distribution import DISTRIBUTION
+from advisor.distribution import DISTRIBUTION, install_command
 from advisor.errors import BadInput
 from advisor.fleet.types import Inventory, Node
 
-IMAGE = "python:3.12-slim"
+IMAGE = f"registry.example.com/{DISTRIBUTION}:{__version__}"
 LABEL = "advise-probe"
 HOW = f"""\
 # One Job a node: each asks for all devices of its node, so it waits until they are free, and prints a snapshot.
-# The image installs {DISTRIBUTION} from the package index; put one of your own where there is no way to it.
+# The image is one of your own with `advise` in it, such as python:3.12-slim after `{install_command()}`.
 #
 #   kubectl apply -f probe.yaml
 #   mkdir -p nodes; for job in $(kubectl get jobs -l app.kubernetes.io/name={LABEL} -o name); do
@@ -40,8 +40,7 @@ def make_probe_jobs(inventory: Inventory) -> str:
 def _make_job(i: int, node: Node) -> dict[str, Any]:
     asked = {p.resource: p.devices for p in node.parts if p.devices and p.resource}
     name = re.sub(r"[^a-z0-9-]+", "-", node.name.lower())[:40].strip("-") or "node"
-    command = f"pip install -q {DISTRIBUTION}=={__version__} 1>&2 && exec advise probe --json"
-    container: dict[str, Any] = {"name": "probe", "image": IMAGE, "command": ["sh", "-c", command]}
+    container: dict[str, Any] = {"name": "probe", "image": IMAGE, "command": ["advise", "probe", "--json"]}
     if asked:
         container["resources"] = {"limits": {k: str(v) for k, v in asked.items()}}
     fields = [{"key": "metadata.name", "operator": "In", "values": [node.name]}]
