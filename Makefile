@@ -19,8 +19,8 @@ ci: ## everything in fresh environments
 	.ci/run
 
 pages: ## every generated page, picture and schema: docs/reference, docs/engines, docs/pictures, docs/comparison.md, docs/accuracy.md, advisor/schemas
-	$(PYTHON) -m advisor.report.pages
-	$(PYTHON) -m advisor.page.pictures
+	$(PYTHON) -m tools.pages
+	$(PYTHON) -m tools.pages.pictures
 
 lock: ## .ci/requirements.lock, the development environment with hashes, for Python 3.11 on (pip install uv)
 	uv pip compile pyproject.toml --extra test --extra lint --extra slow --universal --python-version 3.11 --generate-hashes -q \

@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parent / "calibration"))
 from engine_lines import write_log
 from sample_results import AIPERF, METRICS, RATES
 
-from advisor.report.measured_rows import read_rows
+from tools.accuracy.rows import read_rows
 
 TOP = Path(__file__).resolve().parent.parent
 PAGES = [*sorted((TOP / "docs").glob("*.md")), TOP / "CONTRIBUTING.md", TOP / "examples/README.md"]

@@ -86,7 +86,7 @@ RIGHT = (
     "pip install vendor/inference_advisor-0.1.0-py3-none-any.whl",
     "pip freeze --exclude inference-advisor | sort",
     "image: registry.example.com/inference-advisor:0.1.0",
-    "pip install -e '.[test]' && .venv/bin/python -m advisor.report.pages",
+    "pip install -e '.[test]' && .venv/bin/python -m tools.pages",
     "import advisor; advisor.probe()",
     'config / "advisor" / "rules"',
     "pip install .   # of a checkout of advisor",

@@ -19,8 +19,9 @@ from advisor.catalog.roots import shipped_root
 from advisor.checks.facts import launch_facts as facts
 from advisor.cli.main import COMMANDS, root, run_command_line
 from advisor.lint.run import lint
-from advisor.report import pages, reference
-from advisor.report.constants_page import HOW, list_constant_keys
+from tools.pages import __main__ as pages
+from tools.pages import reference
+from tools.pages.constants import HOW, list_constant_keys
 
 TOP = Path(__file__).resolve().parent.parent
 README = (TOP / "README.md").read_text(encoding="utf-8")

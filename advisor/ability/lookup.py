@@ -30,7 +30,7 @@ class Ability(Value, frozen=True):
 def find_ability(model: Model | ModelRow, use: str, rules: Catalog, thinking: bool = True) -> Ability | None:
     """The model's ability for a use; None where nothing is known of its kind or use, or it always thinks and may not.
 
-    Source: rules/abilities.yaml, written by `python -m advisor.ability.calibrate`.
+    Source: rules/abilities.yaml, written by `python -m tools.ability.calibrate`.
     """
     file = decode_document(rules, "abilities.yaml", AbilitiesFile)
     base = SPEAKS_FOR.get(use, use)

@@ -7,8 +7,15 @@ from collections.abc import Iterator
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument
 from advisor.machines.types import Device
-from advisor.speed.efficiencies import DECODE, PREFILL, WAITS, SpeedRules, format_class, hardware_class
-from advisor.speed.rows import KINDS
+from advisor.speed.efficiencies import (
+    DECODE,
+    PREFILL,
+    QUANTITIES,
+    WAITS,
+    SpeedRules,
+    format_class,
+    hardware_class,
+)
 
 FILE, ENGINES = "speed.yaml", "speed-engines.yaml"
 UNITS = {"share": (0.0, 2.0), "seconds": (0.0, 10.0)}  # of a base
@@ -73,9 +80,9 @@ def _speed(house: House, document: RuleDocument) -> Iterator[Fault]:
             if not FACTOR[0] <= value <= FACTOR[1]:
                 yield place.field("unit", (*at, "factors", factor), f"{value:g} is no factor")
     for kind, rows in file.spread.items():
-        if kind not in KINDS:
+        if kind not in QUANTITIES:
             yield place.field(
-                "unknown_key", ("spread", kind), f"no row is of the kind `{kind}`", nearest_names(kind, KINDS)
+                "unknown_key", ("spread", kind), f"no row is of the kind `{kind}`", nearest_names(kind, QUANTITIES)
             )
         if WHOLE not in rows:
             yield place.field("missing_key", ("spread", kind), f"`{WHOLE}` is missing")

@@ -1,6 +1,6 @@
 """JSON Schemas of the rule files, for editors and `advise rules schema`.
 
-`python -m advisor.report.pages` writes them.
+`python -m tools.pages` writes them.
 """
 
 from __future__ import annotations

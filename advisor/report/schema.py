@@ -1,6 +1,6 @@
 """The shapes of all JSON output, and the schema files made from them (advisor/schemas/*.json; a test holds them true).
 
-`python -m advisor.report.pages` writes them.
+`python -m tools.pages` writes them.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ from advisor.speed.laws import Efficiency, WaitFactors
 AT_MOST = {
     "memory": 0.97, "experts": 1.0, "cache": 1.0, "latent": 1.0, "unpacking": 1.0, "link": 1.0, "prompt_products": 1.9,
 }  # fmt: skip
+QUANTITIES = ("decode", "prefill", "closed", "static", "offline", "tpot", "ttft")  # that rows measure and bounds are of
 SIXTEEN_BIT = "16-bit"  # class of formats
 PROMPT = "prompt_"  # begins the names of coefficients of prompts
 CORNER = 16  # how sharply shares bend where they reach it: a fit gets stuck in a corner
@@ -58,7 +59,7 @@ class HeldOutErrors(msgspec.Struct, frozen=True):
 
 
 class ChoiceErrors(msgspec.Struct, frozen=True):
-    """How well predictions choose between measured configurations (choosing), percent."""
+    """How well predictions choose between measured configurations, percent."""
 
     questions: int
     violations: float

@@ -1,7 +1,7 @@
 """Speed of a deployment under a load: decode, prefill, time to first token, time between tokens, total output.
 
 The one estimator behind every command. Bytes and products come from `plan_passes`, seconds from `laws`, efficiencies
-and the bounds from rules/speed.yaml, which `python -m advisor.speed.calibrate` makes from published measurements.
+and the bounds from rules/speed.yaml, which `python -m tools.speed.calibrate` makes from published measurements.
 """
 
 from __future__ import annotations

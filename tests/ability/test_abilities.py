@@ -9,13 +9,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.ability import calibrate
-from advisor.ability.fit import fit_use
 from advisor.ability.lookup import find_ability, find_rag_facts, thinking_mode
 from advisor.ability.losses import classify_licence, find_cache_loss, find_format_loss
-from advisor.ability.runs import ELO_PER_LOGIT, Score, make_scores, read_rows
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
+from tools.ability import calibrate
+from tools.ability.fit import ELO_PER_LOGIT, Score, fit_use, make_scores, read_rows
 
 CATALOG = catalog([shipped_root()])
 DATA = Path(__file__).parents[1] / "data/model_quality.csv"
@@ -86,7 +85,7 @@ def test_rules_are_what_the_command_writes() -> None:
     shipped = yaml.safe_load((shipped_root() / "abilities.yaml").read_text(encoding="utf-8"))
     for use, figures in body["uses"].items():
         for name in ("models", "runs"):
-            assert shipped["uses"][use][name] == figures[name], "python -m advisor.ability.calibrate, see docs"
+            assert shipped["uses"][use][name] == figures[name], "python -m tools.ability.calibrate, see docs"
         assert shipped["uses"][use]["thinking"] == pytest.approx(figures["thinking"], abs=0.02)
     for model, uses in body["abilities"].items():
         for use, figures in uses.items():

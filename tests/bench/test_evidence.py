@@ -25,7 +25,7 @@ from advisor.speed.estimator import estimate_speed
 from advisor.speed.evidence import SpeedMeasurement
 from advisor.speed.load import RequestLoad
 from advisor.speed.measured_load import MeasuredLoad, compare_loads
-from advisor.speed.rows import make_samples, predict_sample, read_measured_rows
+from tools.speed.rows import make_samples, predict_sample, read_measured_rows
 
 RULES = catalog()
 

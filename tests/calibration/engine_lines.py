@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from advisor.engines.versions import version_key
-from advisor.report.measured_rows import TableRow
+from tools.accuracy.rows import TableRow
 
 
 def write_log(row: TableRow) -> str:

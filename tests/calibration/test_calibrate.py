@@ -17,9 +17,9 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import BadInput
 from advisor.estimation import estimate, find_machine, resolve_request
-from advisor.report.measured_rows import TableRow, read_rows
-from advisor.report.startup_rows import make_startup_request
 from advisor.units import GIB
+from tools.accuracy.rows import TableRow, read_rows
+from tools.accuracy.startup import make_startup_request
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 from commands import advise

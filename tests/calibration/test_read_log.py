@@ -15,8 +15,8 @@ from advisor.calibration.read_log import StartupLog, read_startup_log
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import BadInput
-from advisor.report.measured_rows import TableRow, read_rows
 from advisor.units import GIB, MIB
+from tools.accuracy.rows import TableRow, read_rows
 
 RULES = catalog([shipped_root()])
 DATA = Path(__file__).parent.parent / "data"

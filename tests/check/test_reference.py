@@ -12,7 +12,7 @@ import advisor
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.checks.report.answer import as_json
-from advisor.checks.report.explain import make_rule_pages
+from tools.pages.check_rules import make_rule_pages
 
 TOP = Path(__file__).resolve().parents[2]
 

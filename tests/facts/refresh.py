@@ -61,12 +61,12 @@ STEPS = {
     ),
     "abilities": Step(
         "abilities of models, fitted to published scores", "nothing but tests/data",
-        (("-m", "advisor.ability.calibrate", f"{DATA}/model_quality.csv", "rules/abilities.yaml", "--force"),),
+        (("-m", "tools.ability.calibrate", f"{DATA}/model_quality.csv", "rules/abilities.yaml", "--force"),),
         ("rules/abilities.yaml",),
     ),
     "speed": Step(
         "efficiencies of the speed model, fitted to published measurements", "nothing but tests/data",
-        (("-m", "advisor.speed.calibrate", f"{DATA}/speed_rows.csv", "rules/speed.yaml", "--force"),),
+        (("-m", "tools.speed.calibrate", f"{DATA}/speed_rows.csv", "rules/speed.yaml", "--force"),),
         ("rules/speed.yaml",),
     ),
 }  # fmt: skip

@@ -26,7 +26,7 @@ from advisor.fleet.plan import FleetRequest, plan_fleet
 from advisor.fleet.plan_types import FleetPlan, Replica
 from advisor.planning.trace import TraceRequest, read_requests
 from advisor.speed.efficiencies import load_speed_rules
-from advisor.speed.rows import make_samples, predict_sample, read_measured_rows
+from tools.speed.rows import make_samples, predict_sample, read_measured_rows
 
 DATA = Path(__file__).parent.parent / "data"
 MODELS = ("llama3.1:8b", "Qwen/Qwen3-32B", "openai/gpt-oss-20b", "Qwen/Qwen3-8B", "google/gemma-3-27b-it")

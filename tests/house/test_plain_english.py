@@ -27,7 +27,7 @@ def list_texts() -> Iterator[tuple[str, str]]:
     for path in sorted({*documents, *others} - {STYLE}):
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             yield f"{path.relative_to(TOP)}:{number}", line
-    for path in sorted((TOP / "advisor").rglob("*.py")):
+    for path in sorted([*(TOP / "advisor").rglob("*.py"), *(TOP / "tools").rglob("*.py")]):
         with path.open("rb") as file:
             for token in tokenize.tokenize(file.readline):
                 text = token.string

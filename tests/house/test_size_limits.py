@@ -19,9 +19,10 @@ else:
 TOP = Path(__file__).resolve().parents[2]
 EXCEPTIONS: dict[str, dict[str, int]] = tomllib.loads((Path(__file__).parent / "exceptions.toml").read_text())
 PYPROJECT: dict[str, Any] = tomllib.loads((TOP / "pyproject.toml").read_text())
-LIMITS = {"complexity": 15, "lines": 350}
+FOLDERS = ("advisor", "tools", "tests", ".ci")
+LIMITS = {"complexity": 15, "lines": 600}
 # (entries, sum of their values) of the list, exactly. Whoever ends an exception lowers these; nobody raises them
-AT_MOST = {"complexity": (0, 0), "lines": (1, 360)}
+AT_MOST = {"complexity": (0, 0), "lines": (0, 0)}
 SLACK = {"complexity": 1, "lines": 25}  # what an entry may stand above the truth
 
 
@@ -29,7 +30,7 @@ def complexities() -> dict[str, int]:
     """`file::function` -> cyclomatic complexity of every function above the limit."""
     words = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "C901", "--ignore-noqa"]
     words += ["--config", f"lint.mccabe.max-complexity={LIMITS['complexity']}", "--output-format", "json"]
-    done = subprocess.run([*words, "advisor", "tests", ".ci"], cwd=TOP, capture_output=True, text=True, check=False)
+    done = subprocess.run([*words, *FOLDERS], cwd=TOP, capture_output=True, text=True, check=False)
     assert done.returncode in (0, 1), done.stderr
     found = {}
     for fault in json.loads(done.stdout):
@@ -42,7 +43,7 @@ def complexities() -> dict[str, int]:
 
 def lengths() -> dict[str, int]:
     """File -> lines of every module above the limit."""
-    files = [p for folder in ("advisor", "tests", ".ci") for p in (TOP / folder).rglob("*.py")]
+    files = [p for folder in FOLDERS for p in (TOP / folder).rglob("*.py")]
     counted = {p.relative_to(TOP).as_posix(): len(p.read_text(encoding="utf-8").splitlines()) for p in files}
     return {f: n for f, n in counted.items() if n > LIMITS["lines"]}
 
@@ -80,21 +81,22 @@ def test_limits_hold_but_for_the_list_which_only_shrinks(kind: str) -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"advisor/new.py": 351}, "advisor/new.py: 351 lines, at most 350 are allowed"),
-        ({"advisor/decision/filters.py": 361}, "at most 360 are allowed"),
-        ({"advisor/decision/filters.py": 330}, "lower its number"),
-        ({"advisor/decision/filters.py": None}, "take it out"),
+        ({"advisor/new.py": 601}, "advisor/new.py: 601 lines, at most 600 are allowed"),
+        ({"advisor/large.py": 711}, "at most 710 are allowed"),
+        ({"advisor/large.py": 680}, "lower its number"),
+        ({"advisor/large.py": None}, "take it out"),
     ],
 )
-def test_what_is_refused(change: dict[str, int | None], said: str) -> None:
-    allowed = EXCEPTIONS["lines"]
+def test_what_is_refused(change: dict[str, int | None], said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = {"advisor/large.py": 710}
+    monkeypatch.setitem(AT_MOST, "lines", (1, 710))
     found = {k: v for k, v in ({**allowed, **change}).items() if v is not None}
     (fault,) = faults("lines", found, allowed)
     assert said in fault
 
 
 def test_a_new_entry_is_refused() -> None:
-    grown = EXCEPTIONS["lines"] | {"advisor/new.py": 400}
+    grown = EXCEPTIONS["lines"] | {"advisor/new.py": 700}
     assert any("only shrinks" in f for f in faults("lines", grown, grown))
 
 

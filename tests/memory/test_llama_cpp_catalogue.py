@@ -14,8 +14,8 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.estimation import estimate, resolve_request
 from advisor.models.types import Model
-from advisor.report.measured_rows import TableRow, read_rows
-from advisor.report.planner_rows import PlannerComparison, compare_planner_row, make_planner_request
+from tools.accuracy.llama_planner import PlannerComparison, compare_planner_row, make_planner_request
+from tools.accuracy.rows import TableRow, read_rows
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "planner"))
 import gguf_headers

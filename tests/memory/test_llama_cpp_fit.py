@@ -19,8 +19,8 @@ from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_sett
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.memory.placement import HOST
 from advisor.planning.estimates import answer_request
-from advisor.report.measured_rows import RowSettings, TableRow, read_rows
 from advisor.units import MIB
+from tools.accuracy.rows import RowSettings, TableRow, read_rows
 
 RULES = catalog([shipped_root()])
 CONSTANTS = read_constants(RULES.engine("llama.cpp"))

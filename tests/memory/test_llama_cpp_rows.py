@@ -11,7 +11,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import MemoryEstimate
 from advisor.estimation import estimate, resolve_request
-from advisor.report.measured_rows import make_llama_request
+from tools.accuracy.rows import make_llama_request
 
 _LINES = (Path(__file__).parent.parent / "data" / "llamacpp_rows.csv").read_text().splitlines()
 ROWS = list(csv.DictReader(line for line in _LINES if not line.startswith("#")))

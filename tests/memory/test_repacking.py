@@ -10,7 +10,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import DeviceMemory
 from advisor.estimation import EstimateRequest, estimate, resolve_request
-from advisor.report.measured_rows import TableRow, read_rows
+from tools.accuracy.rows import TableRow, read_rows
 
 RULES = catalog([shipped_root()])
 ROWS = read_rows(Path(__file__).parent.parent / "data" / "llamacpp_repacking.csv")

@@ -8,15 +8,15 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.report import startup_rows
+from tools.accuracy import startup
 
-ROWS = startup_rows.read_startup_rows(Path(__file__).parent.parent / "data", catalog([shipped_root()]))
-WITHOUT = startup_rows.predict_without_source(ROWS)
+ROWS = startup.read_startup_rows(Path(__file__).parent.parent / "data", catalog([shipped_root()]))
+WITHOUT = startup.predict_without_source(ROWS)
 VLLM = [r.engine == "vllm" for r in ROWS]
 
 
 def test_vllms_pools_by_the_constants_of_the_other_sources() -> None:
-    found = startup_rows.summarise(ROWS, WITHOUT, VLLM)
+    found = startup.summarise(ROWS, WITHOUT, VLLM)
     assert found.rows >= 100
     assert found.sources >= 30
     assert found.median_without <= 0.5
@@ -25,7 +25,7 @@ def test_vllms_pools_by_the_constants_of_the_other_sources() -> None:
 
 def test_vllms_pools_on_devices_with_memory_of_their_own() -> None:
     own = [v and not r.unified for r, v in zip(ROWS, VLLM, strict=True)]
-    found = startup_rows.summarise(ROWS, WITHOUT, own)
+    found = startup.summarise(ROWS, WITHOUT, own)
     assert found.rows >= 100
     assert found.median_without <= 0.4
     assert found.median <= 0.2

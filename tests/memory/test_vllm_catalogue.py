@@ -11,8 +11,8 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.report.measured_rows import read_rows
-from advisor.report.vllm_planner_rows import VllmComparison, compare_row
+from tools.accuracy.rows import read_rows
+from tools.accuracy.vllm_planner import VllmComparison, compare_row
 
 TESTS = Path(__file__).resolve().parents[1]
 RULES = catalog([shipped_root()])

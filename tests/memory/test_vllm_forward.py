@@ -14,8 +14,8 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.memory.forward_peak import expert_width, size_forward_peak
 from advisor.models.types import Moe
-from advisor.report.forward_rows import ForwardComparison, compare_forward, median_ratios
-from advisor.report.measured_rows import read_rows
+from tools.accuracy.rows import read_rows
+from tools.accuracy.vllm_planner import ForwardComparison, compare_forward, median_ratios
 
 TESTS = Path(__file__).resolve().parents[1]
 ROWS = read_rows(TESTS / "data" / "vllm_forward.csv")

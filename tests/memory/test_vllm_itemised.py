@@ -11,8 +11,8 @@ from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.estimation import estimate, find_machine
 from advisor.memory.rotary_tables import size_rotary_tables
-from advisor.report.measured_rows import TableRow, read_rows
 from advisor.units import GIB
+from tools.accuracy.rows import TableRow, read_rows
 
 RULES = catalog([shipped_root()])
 ROWS = read_rows(Path(__file__).parent.parent / "data" / "vllm_itemised.csv")

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from advisor.page import pictures
 from advisor.page.blocks import Bars, read_pointer
+from tools.pages import pictures
 
 ROOT = Path(__file__).resolve().parents[2]
 SVG = "{http://www.w3.org/2000/svg}"

@@ -24,7 +24,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.memory.gguf_tensors import list_file_tensors
 from advisor.models import types as t
-from advisor.report.planner_rows import COLUMNS, compare_planner_row
+from tools.accuracy.llama_planner import COLUMNS, compare_planner_row
 
 PLAIN = {"ubatch": 512, "slots": 1, "unified": False, "flash": True, "keys": "f16", "values": "f16"}
 CASES = (

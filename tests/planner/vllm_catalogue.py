@@ -25,7 +25,7 @@ from hf_configs import PUBLISHED, make_config, read_published
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.report.vllm_planner_rows import COLUMNS, compare_row
+from tools.accuracy.vllm_planner import COLUMNS, compare_row
 
 VERSION = "0.33.0"
 ENGINE = Path(__file__).with_name("vllm_engine.py")

@@ -20,7 +20,7 @@ from vllm_catalogue import VERSION, ask, install, list_configs, write_rows
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.report.forward_rows import COLUMNS, TOKENS, compare_forward
+from tools.accuracy.vllm_planner import FORWARD_COLUMNS, TOKENS, compare_forward
 
 RANKS = (1, 2, 8)
 ENGINE = Path(__file__).with_name("vllm_forward_engine.py")
@@ -57,7 +57,7 @@ def make_rows(answers: list[dict[str, Any]]) -> list[dict[str, str]]:
     rows = []
     for found in sorted(answers, key=lambda a: (a["name"], a["tp"])):
         known = {"engine": "vllm", "version": VERSION, **found}
-        row = {k: str(known.get(k, "")) for k in COLUMNS}
+        row = {k: str(known.get(k, "")) for k in FORWARD_COLUMNS}
         row["error"] = " ".join(row["error"].split())[:120]
         rows.append(row)
     return rows
@@ -89,7 +89,7 @@ def main() -> None:
     rows = make_rows(ask(install(options.folder), ENGINE, questions))
     show_outside(rows)
     if options.rows:
-        write_rows(options.rows, HEAD, COLUMNS, rows)
+        write_rows(options.rows, HEAD, FORWARD_COLUMNS, rows)
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from advisor.deployment import Deployment, Workload
 from advisor.estimation import estimate, find_machine
 from advisor.planning.trace import TraceRequest, read_requests, summarise_requests
 from advisor.speed.efficiencies import load_speed_rules
-from advisor.speed.rows import make_samples, predict_sample, read_measured_rows
+from tools.speed.rows import make_samples, predict_sample, read_measured_rows
 
 RULES = catalog()
 DATA = Path(__file__).parent.parent / "data"

@@ -9,31 +9,29 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.report import accuracy, activation_fit, measured_rows
+from tools.accuracy import page, rows, startup
 
 ROOT = Path(__file__).parent.parent.parent
 DATA = ROOT / "tests" / "data"
 RULES = catalog([shipped_root()])
-ROWS = [
-    c for r in measured_rows.read_rows(DATA / "vram_logs.csv") if (c := measured_rows.compare_row(r, RULES)) is not None
-]
+ROWS = [c for r in rows.read_rows(DATA / "vram_logs.csv") if (c := rows.compare_row(r, RULES)) is not None]
 
 
-HOW = "run: python -m advisor.report.accuracy tests/data docs/accuracy.md"
+HOW = "run: python -m tools.accuracy.page tests/data docs/accuracy.md"
 
 
 def test_the_page_is_made_from_the_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it but the planner's rows over the catalogue, which take longest."""
-    monkeypatch.setattr(accuracy, "_over_catalogue", lambda data, rules: ["LEFT OUT"])
-    page = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
-    before, _, after = page.partition(f"{accuracy.PLANNER_HEAD}\n")
+    monkeypatch.setattr(page, "_over_catalogue", lambda data, rules: ["LEFT OUT"])
+    stored = (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8")
+    before, _, after = stored.partition(f"{page.PLANNER_HEAD}\n")
     rest = after[after.index("## ") :]
-    assert f"{before}{accuracy.PLANNER_HEAD}\n\nLEFT OUT\n\n{rest}" == accuracy.make_accuracy_page(DATA, RULES), HOW
+    assert f"{before}{page.PLANNER_HEAD}\n\nLEFT OUT\n\n{rest}" == page.make_accuracy_page(DATA, RULES), HOW
 
 
 @pytest.mark.slow
 def test_the_whole_page_is_made_from_the_rows() -> None:
-    assert (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8") == accuracy.make_accuracy_page(DATA, RULES), HOW
+    assert (ROOT / "docs" / "accuracy.md").read_text(encoding="utf-8") == page.make_accuracy_page(DATA, RULES), HOW
 
 
 def test_kv_pools_that_engines_logged() -> None:
@@ -64,7 +62,7 @@ def test_nothing_that_was_refused_is_called_a_fit() -> None:
 @pytest.mark.parametrize("fit", [False, True])
 def test_activation_peaks(fit: bool) -> None:
     """Also with coefficients fitted without the group that is judged."""
-    errors = [abs(a - b) / b for _, a, b in activation_fit.peak_errors(activation_fit.read_peaks(DATA), RULES, fit)]
+    errors = [abs(a - b) / b for _, a, b in startup.peak_errors(startup.read_peaks(DATA), RULES, fit)]
     assert statistics.median(errors) <= 0.08
     assert sorted(errors)[-3] <= 0.15  # all but one, and Qwen2Moe, whose checkpoint is a guess
     assert max(errors) <= 0.35

@@ -10,7 +10,7 @@ import yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.report import engine_pages
+from tools.pages import engines
 
 TOP = Path(__file__).resolve().parents[2]
 RULES = catalog([shipped_root()])
@@ -18,7 +18,7 @@ RULES = catalog([shipped_root()])
 
 @pytest.fixture(scope="module")
 def made() -> dict[str, str]:
-    return engine_pages.make_engine_pages(RULES)
+    return engines.make_engine_pages(RULES)
 
 
 def test_the_pages_are_those_of_the_rules(made: dict[str, str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from advisor.cli.main import root
-from advisor.distribution import requirement
+from advisor.distribution import install_command
 
 EXPLAIN = ("explain", "--model", "llama3.1:8b", "--on", "RTX 4090", "--context", "16k")
 HARDWARE = ("hardware", "--model", "llama3.1:8b", "--users", "2", "--budget", "3000EUR")
@@ -73,4 +73,4 @@ def test_without_matplotlib(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     code, said = run(*EXPLAIN, "--plot", str(tmp_path / "m.svg"))
     assert code == 2
-    assert requirement("plot") in said
+    assert install_command("plot") in said

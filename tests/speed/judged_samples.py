@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from advisor.estimation import EstimateRequest
-from advisor.speed.calibration_text import HeldOutPrediction
 from advisor.speed.efficiencies import EfficiencyKeys
 from advisor.speed.load import RequestLoad
-from advisor.speed.rows import FitSample, MeasuredRow
 from advisor.speed.steps import LoadPasses, Pass
+from tools.speed.calibration_text import HeldOutPrediction
+from tools.speed.rows import FitSample, MeasuredRow
 
 
 def one_pass(**seconds: float) -> Pass:

@@ -124,7 +124,7 @@ def test_the_command_does_not_overwrite_and_reads_more_than_one_file(tmp_path: P
     rules = tmp_path / "speed.yaml"
     rules.write_text("mine")
     done = subprocess.run(
-        [sys.executable, "-m", "advisor.speed.calibrate", str(ROWS), str(rules)], capture_output=True, text=True
+        [sys.executable, "-m", "tools.speed.calibrate", str(ROWS), str(rules)], capture_output=True, text=True
     )
     assert done.returncode == 2
     assert "--force" in done.stderr

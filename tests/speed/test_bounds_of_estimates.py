@@ -8,12 +8,12 @@ import pytest
 from speed_asking import RULES, ask, made
 
 from advisor.engines import find_engine_module
-from advisor.speed import calibrate, evidence_check, held_out
 from advisor.speed.efficiencies import load_speed_rules
 from advisor.speed.estimator import make_efficiency_keys
 from advisor.speed.intervals import find_error_bound
 from advisor.speed.load import RequestLoad
 from advisor.speed.steps import plan_passes
+from tools.speed import calibrate, evidence_check, held_out
 
 # quantity -> kinds of rows that its bound is looked for in, of one request and of several
 KINDS = {
@@ -79,7 +79,7 @@ def test_commands_say_what_they_are(
         main(["--help"])
     assert ended.value.code == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert text.startswith(f"usage: python -m advisor.speed.{name} [-h]")
+    assert text.startswith(f"usage: python -m tools.speed.{name} [-h]")
     assert about in text
     with pytest.raises(SystemExit):
         main([])

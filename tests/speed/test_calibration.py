@@ -18,16 +18,15 @@ from speed_asking import ROWS, RULES
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.report.speed_accuracy import PUBLISHED_ROOFLINE
-from advisor.speed.calibration_text import QUANTITIES, HeldOutPrediction, held_out_errors, quantile
-from advisor.speed.choosing import judge_choices
-from advisor.speed.coefficient_fit import FitProblem, fit_coefficients, make_problem, predict_rows, row_logs
 from advisor.speed.efficiencies import Coefficient, SpeedRules, find_efficiencies, load_speed_rules
 from advisor.speed.engine_rules import load_engine_rules
-from advisor.speed.evidence_check import narrow_bounds
-from advisor.speed.held_out import HeldOut, describe_held_out, leave_out, write_overlays
 from advisor.speed.intervals import find_error_bound
-from advisor.speed.rows import FitSample, make_samples, predict_sample, read_measured_rows
+from tools.accuracy.speed import PUBLISHED_ROOFLINE
+from tools.speed.calibration_text import QUANTITIES, HeldOutPrediction, held_out_errors, quantile
+from tools.speed.evidence_check import narrow_bounds
+from tools.speed.fit import FitProblem, fit_coefficients, make_problem, predict_rows, row_logs
+from tools.speed.held_out import HeldOut, describe_held_out, judge_choices, leave_out, write_overlays
+from tools.speed.rows import FitSample, make_samples, predict_sample, read_measured_rows
 
 TABLE = load_speed_rules(RULES)
 Figures = tuple[float, float]  # median and 90th percentile of the absolute error, percent
@@ -223,7 +222,7 @@ def test_the_shipped_rules_predict_as_well_as_a_fresh_fit(shipped: list[HeldOutP
         for c in best
         if found[c][0] > 1.15 * best[c][0] + 1.5 or found[c][1] > 1.15 * best[c][1] + 4
     }
-    assert worse == {}, "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
+    assert worse == {}, "python -m tools.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
     ratio = math.exp(statistics.mean(abs(e.log) for e in shipped) - statistics.mean(abs(e.log) for e in fresh.fitted))
     assert ratio < 1.02
 

@@ -13,7 +13,7 @@ from test_evidence_by_hand import LOAD, measured
 from advisor.errors import BadFile
 from advisor.speed.estimator import HOST_BOUND, estimate_speed, find_layout
 from advisor.speed.row_export import COLUMNS, ExportedRows, export_rows
-from advisor.speed.rows import make_samples, read_measured_rows
+from tools.speed.rows import make_samples, read_measured_rows
 
 # --- rows
 

@@ -18,9 +18,11 @@ from msgspec.structs import replace
 from speed_asking import ROWS, RULES
 
 from advisor.errors import BadFile
-from advisor.speed import calibrate, coefficient_fit, evidence_check, held_out
-from advisor.speed.calibration_text import HeldOutPrediction
-from advisor.speed.coefficient_fit import (
+from advisor.speed.efficiencies import DECODE, PREFILL, WAITS, Coefficient, SpeedRules, load_speed_rules
+from advisor.speed.engine_rules import load_engine_rules
+from tools.speed import calibrate, evidence_check, fit, held_out
+from tools.speed.calibration_text import HeldOutPrediction
+from tools.speed.fit import (
     PRIORS,
     ROBUST,
     WEIGHTS,
@@ -32,9 +34,7 @@ from advisor.speed.coefficient_fit import (
     row_logs,
     select_rows,
 )
-from advisor.speed.efficiencies import DECODE, PREFILL, WAITS, Coefficient, SpeedRules, load_speed_rules
-from advisor.speed.engine_rules import load_engine_rules
-from advisor.speed.rows import FitSample, predict_sample
+from tools.speed.rows import FitSample, predict_sample
 
 KINDS = ("decode", "prefill", "closed", "tpot", "ttft", "offline", "static")
 TABLE = load_speed_rules(RULES)
@@ -128,8 +128,8 @@ def test_a_fit_ends_where_its_cost_is_least() -> None:
 
 def test_a_fit_that_does_not_end_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = make_problem(made_rows())
-    monkeypatch.setattr(coefficient_fit, "STEPS", 1)
-    monkeypatch.setattr(coefficient_fit, "ROUNDS", 2)
+    monkeypatch.setattr(fit, "STEPS", 1)
+    monkeypatch.setattr(fit, "ROUNDS", 2)
     with pytest.raises(ArithmeticError, match="no minimum after 2 rounds of 1 steps"):
         fit_coefficients(problem)
 

@@ -12,7 +12,9 @@ from judged_samples import off_by, sample
 from msgspec.structs import replace
 from test_measured_choices import pair
 
-from advisor.speed.calibration_text import (
+from advisor.speed.efficiencies import HeldOutSpread, SpeedRules
+from advisor.speed.intervals import find_bound_in
+from tools.speed.calibration_text import (
     JudgedFits,
     _number,
     describe_errors,
@@ -21,8 +23,7 @@ from advisor.speed.calibration_text import (
     quantile,
     spread_by_class,
 )
-from advisor.speed.efficiencies import HeldOutSpread, SpeedRules
-from advisor.speed.held_out import (
+from tools.speed.held_out import (
     LABELS,
     HeldOut,
     assign_folds,
@@ -31,7 +32,6 @@ from advisor.speed.held_out import (
     name_device,
     write_overlays,
 )
-from advisor.speed.intervals import find_bound_in
 
 
 @pytest.mark.parametrize(

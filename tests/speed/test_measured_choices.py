@@ -8,10 +8,10 @@ import pytest
 from judged_samples import sample
 from msgspec.structs import replace
 
-from advisor.speed.calibration_text import (
+from tools.speed.calibration_text import (
     HeldOutPrediction,
 )
-from advisor.speed.choosing import MeasuredLayout, judge_choices, pick_candidate
+from tools.speed.held_out import MeasuredLayout, judge_choices, pick_candidate
 
 # --- choices
 

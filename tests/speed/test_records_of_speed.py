@@ -32,5 +32,5 @@ def test_what_is_left_out_is_nothing_or_the_usual() -> None:
         "levels": [tuple(2**i for i in range(10))], "schema": [2], "seed": [1],
         "expert_tile": [1], "weight": [1.0],
     }  # fmt: skip
-    found = list_set("advisor.speed")
+    found = list_set("advisor.speed") | list_set("tools.speed")
     assert found == usual

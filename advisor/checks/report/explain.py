@@ -1,4 +1,4 @@
-"""`--explain RULE`, and the rules' pages of the reference."""
+"""`advise check --explain RULE`."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def explain_rule(rule: str, rules: Catalog) -> str:
     if found is None:
         raise UnknownName("rule", rule, near_matches(rule, known))
     entry = found.entry
-    lines = [f"{entry.id} ({entry.severity}, {entry.phase})", "", _plain(entry.message), ""]
-    lines += [f"{k}: {v}" for k, v in _facts(entry)]
+    lines = [f"{entry.id} ({entry.severity}, {entry.phase})", "", show_placeholders(entry.message), ""]
+    lines += [f"{k}: {v}" for k, v in list_rule_facts(entry)]
     condition = describe_condition(found.condition)
     if condition:
         lines.append(f"holds when: {condition}")
@@ -28,8 +28,9 @@ def explain_rule(rule: str, rules: Catalog) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _facts(entry: RuleEntry) -> list[tuple[str, str]]:
-    out = [("fix", _plain(entry.fix))]
+def list_rule_facts(entry: RuleEntry) -> list[tuple[str, str]]:
+    """What is to be known about a rule besides its message, by its heading."""
+    out = [("fix", show_placeholders(entry.fix))]
     if entry.error:
         out.append(("the engine says", entry.error))
     spared = f" but {', '.join(entry.except_engines)}: {entry.except_because}" if entry.except_engines else ""
@@ -49,47 +50,6 @@ def _facts(entry: RuleEntry) -> list[tuple[str, str]]:
     return out
 
 
-def _plain(template: str) -> str:
+def show_placeholders(template: str) -> str:
+    """A text of a rule with its placeholders as `<name>`."""
     return template.replace("{", "<").replace("}", ">")
-
-
-def make_phase_page(phase: str, entries: list[RuleEntry]) -> str:
-    """The reference page of one phase."""
-    lines = [f"# Rules: {phase}", "", "Generated from `rules/checks/rules`. Each snippet is a test.", ""]
-    for entry in sorted(entries, key=lambda e: e.id):
-        lines += [f"## {entry.id}", "", f"**{entry.severity}**: {_plain(entry.message)}", ""]
-        lines += [f"- {k}: {_escaped(v)}" for k, v in _facts(entry)]
-        for name, body in (("Fails:", entry.bad), ("Passes:", entry.good)):
-            if body:
-                lines += ["", name, "", "```", *body.rstrip().splitlines(), "```"]
-        lines.append("")
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _escaped(value: str) -> str:
-    return value.replace("<", "&lt;")
-
-
-def make_rule_pages(rules: Catalog) -> dict[str, str]:
-    """All pages of the reference by file name, an index among them."""
-    by_phase: dict[str, list[RuleEntry]] = {}
-    for check_rule in load_check_rules(rules, Knowledge(rules)):
-        by_phase.setdefault(check_rule.entry.phase, []).append(check_rule.entry)
-    out = {f"{phase}.md": make_phase_page(phase, entries) for phase, entries in sorted(by_phase.items())}
-    count = sum(map(len, by_phase.values()))
-    rows = [f"| [{p}]({p}.md) | {len(e)} | {', '.join(sorted(x.id for x in e))} |" for p, e in sorted(by_phase.items())]
-    out["README.md"] = (
-        "\n".join(
-            [
-                f"# Rules of `advise check` ({count})",
-                "",
-                "Generated from `rules/checks/rules`.",
-                "",
-                "| phase | rules | ids |",
-                "| --- | --- | --- |",
-                *rows,
-            ]
-        )
-        + "\n"
-    )
-    return out

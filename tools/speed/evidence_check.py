@@ -1,6 +1,6 @@
 """Judge how measurements of a machine narrow its predictions: by rows of machines that the fit has not seen.
 
-    python -m advisor.speed.evidence_check tests/data/speed_rows.csv --share 0.5
+    python -m tools.speed.evidence_check tests/data/speed_rows.csv --share 0.5
 
 A machine is one source with one device (and one engine version and model, where a source collects runs of many); rows
 gathered from many people's machines are left out. A share of each machine's rows is given as measured, chosen at
@@ -21,12 +21,12 @@ from pathlib import Path
 from advisor.catalog import catalog
 from advisor.record import Value
 from advisor.speed import evidence
-from advisor.speed.calibration_text import HeldOutPrediction
 from advisor.speed.efficiencies import SpeedRules, load_speed_rules
 from advisor.speed.engine_rules import EvidenceRules, load_engine_rules
-from advisor.speed.held_out import leave_out, name_device
 from advisor.speed.intervals import find_error_bound
-from advisor.speed.rows import FitSample, make_samples, read_measured_rows
+from tools.speed.calibration_text import HeldOutPrediction
+from tools.speed.held_out import leave_out, name_device
+from tools.speed.rows import FitSample, make_samples, read_measured_rows
 
 MANY_PEOPLE = ("AlexsJones/llmfit", "localmaxxing")  # begin the names of sources that gather rows of many machines
 COLLECTED = "silicon_sample"  # in the name of the source with runs of many versions
@@ -123,7 +123,7 @@ def describe_narrowed(found: NarrowedBounds, share: float) -> str:
 def main(arguments: Sequence[str]) -> int:
     """The command."""
     about = (__doc__ or "").split("\n")[0]
-    parser = argparse.ArgumentParser(prog="python -m advisor.speed.evidence_check", description=about)
+    parser = argparse.ArgumentParser(prog="python -m tools.speed.evidence_check", description=about)
     parser.add_argument("rows", nargs="+", type=Path, help="CSV with the columns of tests/data/speed_rows.csv")
     parser.add_argument("--share", type=float, default=0.5, help="of each machine's rows that are given (%(default)s)")
     options = parser.parse_args(arguments)

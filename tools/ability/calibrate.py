@@ -1,6 +1,6 @@
 """Write rules/abilities.yaml from published scores, with how well tests are ordered that the fit had not seen.
 
-    python -m advisor.ability.calibrate tests/data/model_quality.csv rules/abilities.yaml --force
+    python -m tools.ability.calibrate tests/data/model_quality.csv rules/abilities.yaml --force
 
 Each family of tests is left out in turn; the pairs of models that it orders are compared with the fit without it, with
 the prior of size and age fitted without it, and with size alone.
@@ -19,13 +19,12 @@ from typing import Any
 import yaml
 from msgspec.structs import asdict
 
-from advisor.ability.fit import Features, FittedUse, fit_use
 from advisor.ability.lookup import FIRST_YEAR, release_year, size_terms
-from advisor.ability.runs import Score, make_scores, read_rows
 from advisor.catalog import Catalog, catalog
 from advisor.record import Value
+from tools.ability.fit import Features, FittedUse, Score, fit_use, make_scores, read_rows
 
-COMMAND = "python -m advisor.ability.calibrate tests/data/model_quality.csv rules/abilities.yaml --force"
+COMMAND = "python -m tools.ability.calibrate tests/data/model_quality.csv rules/abilities.yaml --force"
 SOURCE = "published scores (tests/data/model_quality.csv names each source; rules/boards.yaml: which count for a use)"
 USES = ("chat", "code", "agent", "embeddings")
 HALLUCINATION = "Vectara hallucination rate (lower is better)"
@@ -145,7 +144,7 @@ def _flow(figures: Mapping[str, Any]) -> str:
 def main(arguments: Sequence[str]) -> int:
     """The command."""
     parser = argparse.ArgumentParser(
-        prog="python -m advisor.ability.calibrate", description=(__doc__ or "").split("\n")[0]
+        prog="python -m tools.ability.calibrate", description=(__doc__ or "").split("\n")[0]
     )
     parser.add_argument("scores", type=Path, help="CSV with the columns of tests/data/model_quality.csv")
     parser.add_argument("rules", type=Path, help="YAML file to write")

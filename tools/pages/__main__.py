@@ -1,6 +1,6 @@
 """Every page and schema that is generated, written where it is kept: one command after a change of rules or help.
 
-    python -m advisor.report.pages [TOP]        TOP: the checkout (default: the current folder)
+    python -m tools.pages [TOP]        TOP: the checkout (default: the current folder)
 
 Left out are docs/performance.md and rules/speed.yaml, which take minutes (docs/long-runs.md).
 """
@@ -18,13 +18,13 @@ from advisor.catalog.roots import shipped_root
 def make_pages(rules: Catalog, top: Path) -> dict[str, str]:
     """All generated files by their path from the top of the checkout."""
     from advisor.advice.compare import compare_engines, source_tables
-    from advisor.checks.report.explain import make_rule_pages
-    from advisor.report.accuracy import make_accuracy_page
     from advisor.report.compare import make_comparison_page
-    from advisor.report.engine_pages import make_engine_pages
-    from advisor.report.reference import make_reference_pages
     from advisor.report.rule_schemas import make_schema_files as make_rule_schemas
     from advisor.report.schema import make_schema_files
+    from tools.accuracy.page import make_accuracy_page
+    from tools.pages.check_rules import make_rule_pages
+    from tools.pages.engines import make_engine_pages
+    from tools.pages.reference import make_reference_pages
 
     made: dict[str, Mapping[str, str]] = {
         "docs/reference": make_reference_pages(rules),
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     """Write all pages of the shipped rules into a checkout, and take away those of what is no longer there."""
     top = Path(argv[0]) if argv else Path.cwd()
     if len(argv) > 1 or not (top / "advisor" / "schemas").is_dir():
-        sys.stderr.write("usage: python -m advisor.report.pages [TOP]\n")
+        sys.stderr.write("usage: python -m tools.pages [TOP]\n")
         return 2
     pages = make_pages(catalog([shipped_root()]), top)
     for name, text in pages.items():

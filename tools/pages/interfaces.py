@@ -1,4 +1,4 @@
-"""docs/reference/json.md: every JSON answer, record by record, from the types that write it."""
+"""docs/reference/json.md and library.md: answers from the types that write them, the library from its docstrings."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import re
 import sys
 from typing import Any
 
+import advisor
 from advisor.record import SCHEMA_VERSION
-from advisor.report.markdown import escape_cell, make_markdown_table
 from advisor.report.schema import SHAPES, make_schema
+from tools.pages.markdown import escape_cell, make_markdown_table
 
 COMMANDS = {
     "request": "a line of `advise estimate --jsonl`, and the body of `POST /v1/estimate`",
@@ -22,7 +23,7 @@ COMMANDS = {
     "fleet-plan": "`advise fleet plan --json`",
     "fleet-check": "`advise fleet check --json`",
 }
-HEAD = f"""# JSON
+JSON_HEAD = f"""# JSON
 
 Every command answers in JSON with `--json`, the library with `to_dict()`, the server on its paths. `schema_version` is
 {SCHEMA_VERSION}; it grows where a field goes or changes its meaning, not where one is added. The schemas (JSON Schema
@@ -42,7 +43,7 @@ def make_json_page() -> str:
         records.update({_anchor(k): v for k, v in schema["$defs"].items()})
         top = _anchor(schema["$ref"].rpartition("/")[2])
         rows.append((f"`{name}.json`", COMMANDS.get(name, f"`advise {name} --json`"), f"[{top}](#{top.lower()})"))
-    out = [HEAD, make_markdown_table(("schema", "written by", "record"), rows)]
+    out = [JSON_HEAD, make_markdown_table(("schema", "written by", "record"), rows)]
     comments = _read_comments()
     for name in sorted(records):
         out.append(_make_record(name, records[name], comments.get(name, {})))
@@ -110,3 +111,52 @@ def _read_comments() -> dict[str, dict[str, str]]:
                     found = re.findall(r"(?m)^    (\w+): [^#\n]*#\s*(.+?)\s*$", inspect.getsource(base))
                     out.setdefault(name, {}).update(found)
     return out
+
+
+LIBRARY_HEAD = """# Library reference
+
+`import advisor` gives these names; [library.md](../library.md) shows how they are used. Amounts of memory are in bytes,
+times in seconds, rates in tokens a second; None is "not known" or "not asked". The fields of the values are those of
+the [JSON](json.md).
+"""
+
+
+def make_library_page() -> str:
+    """The page as Markdown."""
+    names = [n for n in advisor.__all__ if n != "__version__"]
+    functions = [n for n in names if inspect.isfunction(getattr(advisor, n))]
+    errors = [n for n in names if inspect.isclass(getattr(advisor, n)) and issubclass(getattr(advisor, n), Exception)]
+    values = [n for n in names if n not in (*functions, *errors)]
+    out = [LIBRARY_HEAD, "## Functions\n", *map(_show_function, functions), "## Errors\n", *map(_show_class, errors)]
+    return "\n".join([*out, "## Values\n", *map(_show_class, values)])
+
+
+def _show_function(name: str) -> str:
+    function: Any = getattr(advisor, name)
+    signature = inspect.signature(function)
+    parameters = [str(p).replace("'", "") for p in signature.parameters.values()]
+    lines = "".join(f"    {p},\n" for p in _with_marker(signature, parameters))
+    shown = f"advisor.{name}(\n{lines})" if parameters else f"advisor.{name}()"
+    return f"### {name}\n\n```python\n{shown} -> {signature.return_annotation}\n```\n\n{_read_text(function)}\n"
+
+
+def _with_marker(signature: inspect.Signature, shown: list[str]) -> list[str]:
+    """Parameters with the `*` before those that are given by name."""
+    kinds = [p.kind for p in signature.parameters.values()]
+    if inspect.Parameter.KEYWORD_ONLY in kinds and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        at = kinds.index(inspect.Parameter.KEYWORD_ONLY)
+        return [*shown[:at], "*", *shown[at:]]
+    return shown
+
+
+def _show_class(name: str) -> str:
+    kind: Any = getattr(advisor, name)
+    fields = getattr(kind, "__struct_fields__", ())
+    listed = "\nFields: " + ", ".join(f"`{f}`" for f in fields) + "\n" if fields else ""
+    return f"### {name}\n\n{_read_text(kind)}\n{listed}"
+
+
+def _read_text(thing: Any) -> str:
+    """A docstring as Markdown paragraphs."""
+    text = inspect.getdoc(thing) or ""
+    return "\n\n".join(re.sub(r"\s*\n\s*", " ", p) for p in text.split("\n\n"))

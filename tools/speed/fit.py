@@ -19,7 +19,7 @@ from advisor.record import Value
 from advisor.speed import laws
 from advisor.speed.efficiencies import AT_MOST, DECODE, PREFILL, WAITS, limit_share
 from advisor.speed.laws import Efficiency, WaitFactors
-from advisor.speed.rows import FitSample
+from tools.speed.rows import FitSample
 
 ROBUST = 0.1  # log error from which a row's pull stops growing
 ROUNDS, STEPS = 40, 60  # of the search; each round makes coordinates of its own

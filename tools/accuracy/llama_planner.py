@@ -9,8 +9,8 @@ from advisor.catalog import Catalog
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.record import Value
-from advisor.report.measured_rows import RowSettings, TableRow
 from advisor.units import MIB
+from tools.accuracy.rows import RowSettings, TableRow
 
 COLUMNS = (
     "model", "architecture", "quantization", "gpus", "layers", "experts_on_host", "context", "ubatch", "slots",

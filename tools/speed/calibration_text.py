@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from advisor.record import Value
-from advisor.speed.rows import FitSample
+from tools.speed.rows import FitSample
 
 COVERED = 0.76  # share of rows of unseen model families that the bounds are made to hold; of seen ones some 0.88
 LENT = 15  # rows of the parent that count next to a class's own when its bounds are made
@@ -138,7 +138,7 @@ def make_speed_rules(
         for by, quantities in judged.left_out.items():
             out.append(f"  {by}:")
             out += [f"    {name}: {_flow(e)}" for name, e in quantities.items()]
-        out += ["# Choices between measured configurations (advisor/speed/choosing.py), percent."]
+        out += ["# Choices between measured configurations (tools/speed/held_out.py), percent."]
         out += [_head("choices", judged.choices)]
         out += [f"  {by}: {_flow(figures)}" for by, figures in judged.choices.items()]
     return "\n".join(out) + "\n"

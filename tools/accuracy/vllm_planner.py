@@ -1,10 +1,14 @@
-"""Rows of vLLM's own planner over configs and the catalogue (tests/data/vllm_catalogue.csv), and our answer to each."""
+"""Rows of vLLM's own planner and model code over configs and the catalogue, and our answer to each.
+
+tests/data/vllm_catalogue.csv has the planner's sizes, vllm_forward.csv the peaks of its forward pass; bytes of a rank.
+"""
 
 from __future__ import annotations
 
 import json
+import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
 
@@ -14,10 +18,11 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment
 from advisor.errors import AdvisorError
 from advisor.estimation import estimate, find_machine
+from advisor.memory.forward_peak import size_forward_peak
 from advisor.models.hf_config import model_from_config
 from advisor.models.types import Model
 from advisor.record import Value
-from advisor.report.measured_rows import TableRow
+from tools.accuracy.rows import TableRow
 
 LENGTHS = (4096, 8192, 32768, 131072)
 COLUMNS = (
@@ -108,3 +113,53 @@ def make_vllm_section(rows: Sequence[TableRow], rules: Catalog, configs: Path) -
         weights = sum(c.weights_agree for c in found) / len(found)
         out.append(f"| {group} | {len(found)} | {len(requests)} | {100 * equal:.1f} % | {100 * weights:.1f} % |")
     return out
+
+
+TOKENS = (2048, 8192)
+FORWARD_COLUMNS = (
+    "name", "class", "tp", *(f"{how}_{n}" for how in ("compiled", "eager") for n in TOKENS), "engine", "version",
+    "error",
+)  # fmt: skip
+
+
+class ForwardComparison(Value, frozen=True):
+    """Our peak of the forward pass compared with the engine's on one rank."""
+
+    family: str  # the engine's class
+    tp: int  # tensor-parallel ranks
+    peaks: dict[int, tuple[float, int]]  # tokens in a batch -> bytes (ours, theirs with torch.compile)
+
+    @property
+    def ratios(self) -> list[float]:
+        """Theirs over ours, of each size of batch."""
+        return [theirs / ours for ours, theirs in self.peaks.values()]
+
+
+def read_model(name: str, rules: Catalog, configs: Path) -> Model | None:
+    """The model of a row, its text part; None where the config cannot be read or layers are not known."""
+    try:
+        model = _read_config(configs / name) if name.endswith(".json") else rules.find_model(name)
+    except AdvisorError:
+        return None
+    return structs.replace(model, vision=None) if model.layout is not None else None
+
+
+def compare_forward(row: TableRow, rules: Catalog, configs: Path) -> ForwardComparison | None:
+    """Our answer to a row; None where the engine could not run it or the model's layers are not known.
+
+    `configs`: folder of the published configs, for rows that are named after one.
+    """
+    model = read_model(row["name"], rules, configs)
+    if row["error"] or model is None:
+        return None
+    tp = int(row["tp"])
+    peaks = {n: (size_forward_peak(model, n, tp, tp), int(row[f"compiled_{n}"])) for n in TOKENS}
+    return ForwardComparison(row["class"], tp, peaks)
+
+
+def median_ratios(comparisons: Iterable[ForwardComparison]) -> dict[str, float]:
+    """Median of theirs / ours, by class."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for comparison in comparisons:
+        found[comparison.family] += comparison.ratios
+    return {family: statistics.median(ratios) for family, ratios in sorted(found.items())}

@@ -1,6 +1,6 @@
 """Pictures of the documentation: figures of answers as SVG files, written where they are kept.
 
-python -m advisor.page.pictures [TOP]        TOP: the checkout (default: the current folder)
+python -m tools.pages.pictures [TOP]        TOP: the checkout (default: the current folder)
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
     """Write all pictures into a checkout, and take away those that are no longer made."""
     folder = (Path(argv[0]) if argv else Path.cwd()) / FOLDER
     if len(argv) > 1 or not folder.parent.is_dir():
-        sys.stderr.write("usage: python -m advisor.page.pictures [TOP]\n")
+        sys.stderr.write("usage: python -m tools.pages.pictures [TOP]\n")
         return 2
     folder.mkdir(exist_ok=True)
     made = make_pictures()

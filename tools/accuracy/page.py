@@ -1,6 +1,6 @@
 """docs/accuracy.md: our estimates against measured rows, by engine, architecture kind and version.
 
-python -m advisor.report.accuracy tests/data docs/accuracy.md
+python -m tools.accuracy.page tests/data docs/accuracy.md
 """
 
 from __future__ import annotations
@@ -11,18 +11,19 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from advisor.ability.types import AbilitiesFile
 from advisor.catalog import Catalog, catalog
+from advisor.catalog.documents import decode_document
 from advisor.catalog.roots import shipped_root
 from advisor.engines import find_engine_module
 from advisor.engines.pool import read_constants
 from advisor.engines.versions import is_before, version_key
 from advisor.estimation import estimate, resolve_request
 from advisor.models.types import Mla, Model
-from advisor.report import speed_accuracy
-from advisor.report.ability_accuracy import make_ability_section
-from advisor.report.activation_fit import median_error, peak_errors, read_peaks
-from advisor.report.forward_rows import compare_forward, median_ratios
-from advisor.report.measured_rows import (
+from advisor.units import MIB
+from tools.accuracy import speed
+from tools.accuracy.llama_planner import make_planner_section
+from tools.accuracy.rows import (
     RowComparison,
     compare_row,
     has_pool,
@@ -30,10 +31,9 @@ from advisor.report.measured_rows import (
     planned_request_bytes,
     read_rows,
 )
-from advisor.report.planner_rows import make_planner_section
-from advisor.report.startup_rows import make_startup_section
-from advisor.report.vllm_planner_rows import make_vllm_section
-from advisor.units import MIB
+from tools.accuracy.startup import make_startup_section, median_error, peak_errors, read_peaks
+from tools.accuracy.vllm_planner import compare_forward, make_vllm_section, median_ratios
+from tools.pages.markdown import make_markdown_table
 
 
 def architecture_kind(model: Model) -> str:
@@ -114,7 +114,7 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
     return "\n".join([
         "# How accurate the estimates are",
         "",
-        "<!-- made by: python -m advisor.report.accuracy tests/data docs/accuracy.md -->",
+        "<!-- made by: python -m tools.accuracy.page tests/data docs/accuracy.md -->",
         "",
         "Every figure is our answer against a measured one. The rows and their sources are in `tests/data`; all were",
         "public by 2026-11-21.",
@@ -160,7 +160,7 @@ def make_accuracy_page(data: Path, rules: Catalog | None = None) -> str:
         ),
         "",
         *_forward_passes(data, rules),
-        *speed_accuracy.make_speed_section(data, rules),
+        *speed.make_speed_section(data, rules),
         "",
         *make_ability_section(rules),
     ])  # fmt: skip
@@ -242,3 +242,26 @@ def _exact(data: Path, rules: Catalog) -> list[str]:
 
 if __name__ == "__main__":
     Path(sys.argv[2]).write_text(make_accuracy_page(Path(sys.argv[1])), encoding="utf-8")
+
+
+def make_ability_section(rules: Catalog) -> list[str]:
+    """The section, from rules/abilities.yaml."""
+    file = decode_document(rules, "abilities.yaml", AbilitiesFile)
+    rows = [
+        [use, str(u.models), str(u.runs), f"{u.agreement.pairs:,}", f"**{u.agreement.fit:.3f}**",
+         f"{u.agreement.prior:.3f}", f"{u.agreement.size:.3f}"]
+        for use, u in file.uses.items()
+    ]  # fmt: skip
+    return [
+        "## Abilities of models",
+        "",
+        f"Fitted to published scores up to {file.as_of} (`{file.command}`). Each family of tests is left out in",
+        "turn; the table gives the share of the pairs of models it orders that are ordered alike without it (0.5 is",
+        "chance): by the fit, by size and age alone, by size alone. [choosing-models.md](choosing-models.md) explains",
+        "the method.",
+        "",
+        make_markdown_table(("use", "models", "runs", "pairs", "fit", "size and age", "size"), rows),
+        "For embeddings two boards of 15 models are all there is: the fit is no better than size and age there, and",
+        "its spreads say so.",
+        "",
+    ]

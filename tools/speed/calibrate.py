@@ -1,6 +1,6 @@
 """Write rules/speed.yaml from measured rows, with how well rows are predicted that the fit had not seen.
 
-    python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
+    python -m tools.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force
 
 The efficiencies are fitted to all rows (coefficient_fit). The errors and bounds are those of rows whose model family
 was left out of the fit whole (held_out): what is reported about a model that nobody measured. The errors with hardware
@@ -19,26 +19,23 @@ from pathlib import Path
 from msgspec.structs import asdict
 
 from advisor.catalog import catalog
-from advisor.speed.calibration_text import (
+from tools.speed.calibration_text import (
     JudgedFits,
     describe_errors,
     held_out_errors,
     make_speed_rules,
     spread_by_class,
 )
-from advisor.speed.choosing import judge_choices
-from advisor.speed.held_out import leave_out
-from advisor.speed.rows import make_samples, read_measured_rows
+from tools.speed.held_out import judge_choices, leave_out
+from tools.speed.rows import make_samples, read_measured_rows
 
 SOURCE = "published measurements (tests/data/speed_rows.csv names each source)"
-COMMAND = "python -m advisor.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
+COMMAND = "python -m tools.speed.calibrate tests/data/speed_rows.csv rules/speed.yaml --force"
 
 
 def main(arguments: Sequence[str]) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m advisor.speed.calibrate", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.speed.calibrate", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("rows", nargs="+", type=Path, help="CSV with the columns of tests/data/speed_rows.csv")
     parser.add_argument("rules", type=Path, help="YAML file to write")
     parser.add_argument("--force", action="store_true", help="overwrite RULES where it exists")

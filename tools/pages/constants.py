@@ -11,7 +11,7 @@ from msgspec import inspect as types
 
 from advisor.engines.plain import PlainConstants
 from advisor.engines.pool_constants import PoolConstants
-from advisor.report.markdown import make_markdown_table
+from tools.pages.markdown import make_markdown_table
 
 PUT_IN = "put in"
 FAMILY = "family"  # which the types have a default for: of an engine with a module of its own it need not be stated

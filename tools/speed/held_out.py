@@ -1,9 +1,9 @@
 """Judge the speed model by what its fit has not seen: each family, hardware class or source left out whole.
 
-    python -m advisor.speed.held_out tests/data/speed_rows.csv --by family
+    python -m tools.speed.held_out tests/data/speed_rows.csv --by family
 
 The rows of each label are predicted by a fit of all other rows; their bounds are made from the errors of the other
-labels. Prints the errors by quantity and hardware class, the coverage, and how well the predictions choose (choosing).
+labels. Prints the errors by quantity and hardware class, the coverage, and how well the predictions choose.
 `--overlays DIR` writes the rules of each fold as DIR/<fold>/speed.yaml, to be given to any command with `--rules`.
 """
 
@@ -13,8 +13,8 @@ import argparse
 import re
 import statistics
 import sys
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,9 @@ from msgspec.structs import replace
 from advisor.catalog import catalog
 from advisor.errors import BadInput
 from advisor.record import Value
-from advisor.speed.calibration_text import (
+from advisor.speed.efficiencies import HeldOutSpread
+from advisor.speed.intervals import find_bound_in
+from tools.speed.calibration_text import (
     QUANTITIES,
     HeldOutPrediction,
     held_out_errors,
@@ -31,8 +33,7 @@ from advisor.speed.calibration_text import (
     quantile,
     spread_by_class,
 )
-from advisor.speed.choosing import ChoiceFigures, judge_choices
-from advisor.speed.coefficient_fit import (
+from tools.speed.fit import (
     Coefficients,
     FitProblem,
     fit_coefficients,
@@ -42,9 +43,7 @@ from advisor.speed.coefficient_fit import (
     row_logs,
     select_rows,
 )
-from advisor.speed.efficiencies import HeldOutSpread
-from advisor.speed.intervals import find_bound_in
-from advisor.speed.rows import FitSample, make_samples, read_measured_rows
+from tools.speed.rows import FitSample, make_samples, read_measured_rows
 
 
 def name_device(sample: FitSample) -> str:
@@ -60,6 +59,8 @@ LABELS: dict[str, Callable[[FitSample], str]] = {
 }
 OWN_FOLD = 15  # rows from which a label is left out alone
 SHARED_FOLDS = 4  # the others are dealt out over these
+TARGETS_S = (0.010, 0.015, 0.020, 0.030, 0.050, 0.080, 0.120)  # between tokens of a request
+LATE = 1.1  # a pick violates its target when it was measured so much above
 
 
 class HeldOut(Value, frozen=True):
@@ -191,11 +192,96 @@ def write_overlays(made: HeldOut, head: Mapping[str, str], folder: Path) -> int:
     return len(made.of_fold)
 
 
+class MeasuredLayout(Value, frozen=True):
+    """A measured configuration: what was measured and what is predicted; rates are tokens a second a device."""
+
+    layout: str
+    tpot_s: float
+    rate: float
+    predicted_tpot_s: float
+    predicted_rate: float
+
+
+class ChoiceFigures(Value, frozen=True):
+    """Violations in percent of the questions; regret in percent of the best measured rate, where the target held."""
+
+    questions: int
+    violations: float
+    mean_regret: float
+    p90_regret: float
+
+
+def judge_choices(predictions: Sequence[HeldOutPrediction]) -> ChoiceFigures | None:
+    """How good the choice between measured configurations is that predictions lead to; None where there is none.
+
+    A group is one engine, model, format and device at one prompt and output length; its candidates are the measured
+    layouts and concurrencies. Under a target (most seconds between tokens of a request) the predicted best candidate,
+    most output tokens a second a device among those predicted to meet the target, is looked up in what was measured.
+    """
+    late, regrets, questions = 0, [], 0
+    for candidates in _groups(predictions):
+        for target in TARGETS_S:
+            meeting = [c for c in candidates if c.tpot_s <= target]
+            if not meeting:
+                continue
+            picked = pick_candidate(candidates, target)
+            questions += 1
+            if picked.tpot_s > LATE * target:
+                late += 1
+            else:
+                regrets.append(max(0.0, 1 - picked.rate / max(c.rate for c in meeting)))
+    if not regrets:
+        return None
+    mean = sum(regrets) / len(regrets)
+    return ChoiceFigures(questions, 100 * late / questions, 100 * mean, 100 * quantile(regrets, 0.9))
+
+
+def pick_candidate(candidates: Sequence[MeasuredLayout], target_s: float) -> MeasuredLayout:
+    """The predicted best one; where none is predicted to meet the target, the one nearest to it."""
+    meeting = [c for c in candidates if c.predicted_tpot_s <= target_s]
+    if not meeting:
+        return min(candidates, key=lambda c: c.predicted_tpot_s)
+    return max(meeting, key=lambda c: c.predicted_rate)
+
+
+def _groups(predictions: Sequence[HeldOutPrediction]) -> Iterator[list[MeasuredLayout]]:
+    pairs: dict[str, dict[str, HeldOutPrediction]] = defaultdict(dict)
+    for p in predictions:
+        if p.sample.row.kind in ("tpot", "ttft"):
+            pairs[p.sample.row.id][p.sample.row.kind] = p
+    groups: dict[tuple[object, ...], list[MeasuredLayout]] = defaultdict(list)
+    for pair in pairs.values():
+        if len(pair) == 2:
+            sample = pair["tpot"].sample
+            groups[_group(sample)].append(_candidate(pair["tpot"], pair["ttft"].sample.row.value))
+    for _, candidates in sorted(groups.items(), key=lambda x: str(x[0])):
+        if len({c.layout for c in candidates}) > 1:
+            yield candidates
+
+
+def _group(sample: FitSample) -> tuple[object, ...]:
+    r = sample.row.request
+    device = re.sub(r"^\d+x ", "", r.hardware or "")
+    return r.engine, r.model, r.quantization, device, sample.row.load.prompt, sample.row.load.output
+
+
+def _candidate(tpot: HeldOutPrediction, ttft_s: float) -> MeasuredLayout:
+    row = tpot.sample.row
+    found = re.match(r"(\d+)x ", row.request.hardware or "")
+    devices = int(found[1]) if found else 1
+    seconds = ttft_s + (row.load.output - 1) * row.value
+    return MeasuredLayout(
+        layout=f"{row.request.hardware} {sorted(row.request.settings.items())}",
+        tpot_s=row.value,
+        rate=row.load.concurrency * row.load.output / seconds / devices,
+        predicted_tpot_s=tpot.predicted,
+        predicted_rate=tpot.rate / devices,
+    )
+
+
 def main(arguments: Sequence[str]) -> int:
     """The command."""
-    parser = argparse.ArgumentParser(
-        prog="python -m advisor.speed.held_out", description=(__doc__ or "").split("\n")[0]
-    )
+    parser = argparse.ArgumentParser(prog="python -m tools.speed.held_out", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("rows", nargs="+", type=Path, help="CSV with the columns of tests/data/speed_rows.csv")
     parser.add_argument("--by", choices=sorted(LABELS), default="family", help="what is left out whole (%(default)s)")
     parser.add_argument("--overlays", type=Path, metavar="DIR", help="write the rules of each fold below DIR")
@@ -207,7 +293,7 @@ def main(arguments: Sequence[str]) -> int:
         head = {
             "source": f"published measurements without one {options.by}",
             "as_of": max(r.date for r in measured),
-            "command": f"python -m advisor.speed.held_out {' '.join(map(str, options.rows))} --by {options.by}",
+            "command": f"python -m tools.speed.held_out {' '.join(map(str, options.rows))} --by {options.by}",
         }
         sys.stdout.write(f"{write_overlays(made, head, options.overlays)} overlays in {options.overlays}\n")
     return 0

@@ -19,14 +19,10 @@ from advisor.estimation import EstimateRequest, LoadSpec, RememberedNames, estim
 from advisor.files import read_text
 from advisor.record import Value
 from advisor.speed import laws
-from advisor.speed.efficiencies import EfficiencyKeys, SpeedRules, find_efficiencies
+from advisor.speed.efficiencies import QUANTITIES, EfficiencyKeys, SpeedRules, find_efficiencies
 from advisor.speed.estimator import make_efficiency_keys
 from advisor.speed.load import RequestLoad
 from advisor.speed.steps import LoadPasses, plan_passes
-
-# kinds of rows: the quantity that is measured (Times, or derived from them)
-KINDS = ("decode", "prefill", "closed", "static", "offline", "tpot", "ttft")
-
 
 # Many rows of one machine, build and setting stand for few: what all of them are off by, no other row shares
 OWN, OWN_WEIGHT = "own", 0.25
@@ -81,7 +77,7 @@ def _measured(r: dict[str, str]) -> Iterator[MeasuredRow]:
             concurrency=load.concurrency, prompt_tokens=load.prompt, output_tokens=load.output, depth_tokens=load.depth
         ),
     )  # fmt: skip
-    for kind in KINDS:
+    for kind in QUANTITIES:
         if r[kind]:
             yield MeasuredRow(
                 r["id"],

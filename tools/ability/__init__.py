@@ -1,0 +1,1 @@
+"""The fit of abilities to published scores."""

@@ -1,0 +1,1 @@
+"""Estimates against measured rows: docs/accuracy.md."""
