@@ -285,7 +285,7 @@ def estimate_load_speed(
 ) -> SpeedEstimate | None:
     """Speed under a load; without one, of `sequences` requests of a common length."""
     from advisor.speed.estimator import estimate_speed
-    from advisor.speed.load import RequestLoad
+    from advisor.speed.work import RequestLoad
 
     given = load or LoadSpec(concurrency=memory_estimate.sequences if deployment.sequences > 1 else 1)
     usual = RequestLoad()

@@ -102,7 +102,7 @@ def estimate(deployment: Deployment | EstimateRequest | Mapping[str, Any], *, ru
     A request's answer is that of its line, speed included, and what is wrong with one is raised: UnknownName, BadFile,
     BadInput with the line's code, message and near matches.
     """
-    from advisor.planning.estimates import answer_deployment
+    from advisor.planning.holding import answer_deployment
     from advisor.request_lines import estimate_line
 
     rules = rules or catalog()
@@ -155,8 +155,8 @@ def recommend(
 
     Raises UnknownName, BadFile, BadInput.
     """
-    from advisor.advice.recommend import RecommendRequest
     from advisor.advice.recommend import recommend as answer
+    from advisor.advice.recommend_request import RecommendRequest
     from advisor.advice.workload import with_fields
     from advisor.estimation import find_machine
 

@@ -13,7 +13,7 @@ from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import MOST_BYTES, EstimateRequest, LoadSpec, RememberedNames, error_as_json
 from advisor.files import MAX_DEPTH, nesting
 from advisor.near import unknown_options
-from advisor.planning.estimates import answer_request
+from advisor.planning.holding import answer_request
 
 
 def answer_line(line: bytes, rules: Catalog, remembered: RememberedNames) -> dict[str, Any]:

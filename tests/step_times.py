@@ -9,7 +9,7 @@ from simulation import StepSeconds
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
+from advisor.speed.work import RequestLoad
 
 
 def make_step_seconds(

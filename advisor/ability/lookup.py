@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime
 import math
 import re
+from typing import Literal
 
-from advisor.ability.types import AbilitiesFile, AbilityPrior, RagFacts, ThinkingFile, ThinkingMode
 from advisor.catalog import Catalog, ModelRow
 from advisor.catalog.documents import decode_document
+from advisor.meanings import ModelId, Pattern, QuantizationName, UseCase
 from advisor.models.types import Model
-from advisor.record import Value
+from advisor.record import Record, Value
 
 FIRST_YEAR = 2023.0  # ages are counted from here
 SPEAKS_FOR = {"rag": "chat", "batch": "chat", "develop": "chat", "voice": "chat", "edge": "chat"}
@@ -91,3 +92,168 @@ def thinking_tokens(use: str, rules: Catalog) -> int:
 def find_rag_facts(model: Model, rules: Catalog) -> RagFacts | None:
     """What is known of the model for answers from documents; None where nothing is."""
     return decode_document(rules, "abilities.yaml", AbilitiesFile).rag.get(model.id)
+
+
+ThinkingMode = Literal["always", "optional", "never"]
+
+
+class Board(Record, frozen=True, kw_only=True):
+    """What the name of a published test means."""
+
+    pattern: Pattern
+    use: UseCase
+    family: str
+    scale: Literal["percent", "elo"] = "percent"
+    lower: bool = False
+
+
+class BoardsFile(Record, frozen=True, kw_only=True):
+    """rules/boards.yaml."""
+
+    as_of: str
+    source: str
+    boards: tuple[Board, ...]
+
+
+class ThinkingRule(Record, frozen=True, kw_only=True):
+    """Whether models of a name think before they answer."""
+
+    pattern: Pattern
+    mode: ThinkingMode
+
+
+class ThinkingFile(Record, frozen=True, kw_only=True):
+    """rules/thinking.yaml."""
+
+    as_of: str
+    source: str
+    thinking_tokens: dict[UseCase, int]
+    modes: tuple[ThinkingRule, ...]
+
+
+class AbilityPrior(Record, frozen=True, kw_only=True):
+    """What size and age alone tell: intercept + log2_total x T + log2_active x A + year x years since 2023.
+
+    T and A are the logarithms to base 2 of all and of the active parameters in billions.
+    """
+
+    intercept: float
+    log2_total: float
+    log2_active: float
+    year: float
+    spread: float  # of a model that nobody measured
+
+
+class Agreement(Record, frozen=True, kw_only=True):
+    """Share of pairs that a family of tests orders as it was predicted without it; 0.5 is chance."""
+
+    pairs: int
+    fit: float
+    prior: float  # size and age
+    size: float
+
+
+class UseAbilities(Record, frozen=True, kw_only=True):
+    """One use: the prior, what thinking adds, and how the fit was judged."""
+
+    prior: AbilityPrior
+    thinking: float  # added where a model thinks
+    models: int
+    runs: int
+    agreement: Agreement
+
+
+class RagFacts(Record, frozen=True, kw_only=True):
+    """Two facts that do not predict each other, so no one number."""
+
+    hallucination_percent: float | None = None  # summaries of a given document with something that is not in it
+    effective_context: int | None = None  # longest length at which RULER's tasks still hold
+
+
+# ability without thinking, its spread (one standard deviation), tests, independent ones among them
+MeasuredAbility = tuple[float, float, int, int]
+
+
+class AbilitiesFile(Record, frozen=True, kw_only=True):
+    """rules/abilities.yaml."""
+
+    as_of: str
+    source: str
+    command: str
+    uses: dict[UseCase, UseAbilities]
+    abilities: dict[ModelId, dict[UseCase, MeasuredAbility]]
+    rag: dict[ModelId, RagFacts] = {}
+
+
+LicenceClass = Literal["permissive", "conditions", "noncommercial", "unknown"]
+
+
+class SizedLoss(Record, frozen=True, kw_only=True):
+    """The loss of models of a size."""
+
+    below: float | None = None  # billions of parameters; None: all larger ones
+    percent: tuple[float, float]
+
+
+class FormatLoss(Record, frozen=True, kw_only=True):
+    """Formats that cost about the same."""
+
+    names: tuple[QuantizationName, ...]
+    loss: tuple[SizedLoss, ...]
+
+
+class CacheLoss(Record, frozen=True, kw_only=True):
+    """Cache types that cost about the same."""
+
+    names: tuple[str, ...]
+    percent: tuple[float, float]
+
+
+class FormatLossFile(Record, frozen=True, kw_only=True):
+    """rules/format-loss.yaml."""
+
+    as_of: str
+    source: str
+    formats: tuple[FormatLoss, ...]
+    caches: tuple[CacheLoss, ...]
+
+
+class LicencesFile(Record, frozen=True, kw_only=True):
+    """rules/licences.yaml."""
+
+    source: str
+    as_of: str
+    permissive: tuple[str, ...]
+    conditions: tuple[str, ...]
+    noncommercial: tuple[str, ...]
+
+
+def find_format_loss(format: str, model: Model, rules: Catalog) -> tuple[float, float] | None:
+    """Least and most percent of a test's score that a format costs this model; (0, 0) for the format it was published
+    in, None where nothing is known."""
+    if (model.native_quant or "").lower().startswith(format.lower()) and model.native_quant:
+        return (0.0, 0.0)
+    file = decode_document(rules, "format-loss.yaml", FormatLossFile)
+    name = format.removeprefix("UD-") if format.startswith("UD-I") else format
+    for row in file.formats:
+        if name in row.names:
+            size = model.params_total / 1e9
+            return next((x.percent for x in row.loss if x.below is None or size < x.below), None)
+    return None
+
+
+def find_cache_loss(cache: str, rules: Catalog) -> tuple[float, float] | None:
+    """Least and most percent that a KV cache type costs; None where nothing is known."""
+    file = decode_document(rules, "format-loss.yaml", FormatLossFile)
+    return next((x.percent for x in file.caches if cache in x.names), None)
+
+
+def classify_licence(name: str | None, rules: Catalog) -> LicenceClass:
+    """What a licence allows, by its name."""
+    file = decode_document(rules, "licences.yaml", LicencesFile)
+    low = (name or "").lower()
+    if low in file.permissive:
+        return "permissive"
+    if low in file.conditions:
+        return "conditions"
+    return "noncommercial" if low in file.noncommercial else "unknown"

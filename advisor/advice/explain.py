@@ -2,29 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from advisor import engines, formats
-from advisor.advice.card_fits import CardFit, estimate_at, find_card_fits
 from advisor.advice.limits import DeploymentLimits, find_limits
-from advisor.advice.load_curve import LoadPoint, compute_load_curve
 from advisor.advice.types import RankedDeployment
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
+from advisor.catalog.documents import decode_document
+from advisor.catalog.match import usable_capacity_bytes
 from advisor.catalog.resolve import choose_file_format, resolve_model
-from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, KvType, MemoryEstimate
+from advisor.catalog.types import Accelerator, Engine, Quantization
+from advisor.decoding import convert
+from advisor.deployment import Deployment, KvType, MemoryEstimate, SpeedEstimate, Workload
 from advisor.engines.flags import find_own_flag, list_smaller_caches, takes_share_of_device
 from advisor.errors import AdvisorError, BadInput
-from advisor.machines.types import Device, Machine
+from advisor.estimation import estimate_memory
+from advisor.machines.types import Device, Machine, Vendor
+from advisor.meanings import AcceleratorId
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model
-from advisor.planning.estimates import estimate_as_json, hold_deployment
-from advisor.planning.holding import Holding
+from advisor.planning.holding import Holding, estimate_as_json, hold_deployment
 from advisor.planning.layouts import spread_over_cards
-from advisor.planning.workload_rules import load_workload_defaults
+from advisor.planning.rules import load_workload_defaults
 from advisor.record import SCHEMA_VERSION, Record, Value
 from advisor.units import format_gib
 
@@ -153,13 +156,21 @@ def explain(request: ExplainRequest, rules: Catalog) -> Explanation:
 def _plan(
     request: ExplainRequest, deployment: Deployment, length: int, estimate: MemoryEstimate, rules: Catalog
 ) -> RankedDeployment | None:
-    """What the planner makes of it, where it does not fit the machine as it stands."""
+    """The plan of this engine in this format that is sure to start, where the explained deployment does not fit."""
     if request.machine is None or estimate.fits is not False:
         return None
-    from advisor.advice.explain_plan import find_starting_plan
+    from advisor.advice.recommend import recommend
+    from advisor.advice.recommend_request import RecommendRequest
 
-    named, engine = deployment.quantization, deployment.engine
-    return find_starting_plan(request.model, named, engine, length, request.concurrency, request.machine, rules)
+    work = Workload(use_case="chat", concurrency=request.concurrency, context=length)
+    asked = RecommendRequest(
+        request.machine, work, request.model, deployment.quantization, deployment.engine, every_command=False
+    )
+    try:
+        chosen = recommend(asked, rules).chosen
+    except AdvisorError:
+        return None
+    return chosen if chosen is not None and chosen.memory is not None and chosen.starts else None
 
 
 def _holding(deployment: Deployment, estimate: MemoryEstimate, rules: Catalog, has_machine: bool) -> Holding:
@@ -331,4 +342,130 @@ def _total(estimate: MemoryEstimate) -> int | None:
     return None if any(k is None for k in known) else sum(k for k in known if k is not None)
 
 
-__all__ = ["CardFit", "ExplainRequest", "Explanation", "MemoryChange", "explain"]
+class CardFit(Record, frozen=True, kw_only=True):
+    """Whether the deployment fits on a number of one card. None = too close to call."""
+
+    hardware: str
+    memory_bytes: int
+    fits: bool | None
+    assumed: bool  # the usable memory is derived from the nominal size
+
+
+class CardsFile(msgspec.Struct, frozen=True):
+    """rules/cards.yaml."""
+
+    source: str
+    as_of: str
+    counts: list[int]
+    accelerators: list[AcceleratorId]
+
+
+def estimate_at(
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, rules: Catalog
+) -> MemoryEstimate:
+    module, inner = engines.find_engine_module(entry.id, rules.engines())
+    return estimate_memory(msgspec.structs.replace(deployment, context_length=length), module, inner, quantization)
+
+
+def find_card_fits(
+    deployment: Deployment, length: int, entry: Engine, quantization: Quantization, now: MemoryEstimate, rules: Catalog
+) -> tuple[CardFit, ...]:
+    """Common cards, one, two, four and eight of each: the smallest number that fits."""
+    cards = decode_document(rules, "cards.yaml", CardsFile)
+    weights = sum(r.weights_bytes or 0 for r in now.devices)
+    out = []
+    for name in cards.accelerators:
+        card = rules.accelerators().get(name)
+        if card is None:
+            raise BadInput(f"rules/cards.yaml: {name} is not in the catalogue")
+        size, basis = usable_capacity_bytes(card)
+        if size is None:
+            continue
+        out.append(
+            _smallest_number(
+                deployment, length, entry, quantization, rules, card, size, basis == "assumed", cards.counts, weights
+            )
+        )
+    return tuple(out)
+
+
+def _smallest_number(
+    deployment: Deployment,
+    length: int,
+    entry: Engine,
+    quantization: Quantization,
+    rules: Catalog,
+    card: Accelerator,
+    size: int,
+    assumed: bool,
+    counts: list[int],
+    weights: int,
+) -> CardFit:
+    best: CardFit | None = None
+    for n in counts:
+        if n * size < weights:  # cannot hold even the weights
+            best = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=False, assumed=assumed)
+            continue
+        device = Device(
+            index=0, name=card.name, vendor=_vendor(card), accelerator=card.id, total_bytes=size,
+            compute_capability=card.compute_capability,
+        )  # fmt: skip
+        machine = Machine(source="text", devices=tuple(msgspec.structs.replace(device, index=i) for i in range(n)))
+        placed = spread_over_cards(msgspec.structs.replace(deployment, machine=machine, settings={}), entry)
+        try:
+            fits = estimate_at(placed, length, entry, quantization, rules).fits
+        except AdvisorError:
+            fits = None
+        found = CardFit(hardware=f"{n}x {card.name}", memory_bytes=n * size, fits=fits, assumed=assumed)
+        if fits:
+            return found
+        if best is None or (fits is None and best.fits is False):
+            best = found
+    assert best is not None
+    return best
+
+
+def _vendor(card: Accelerator) -> Vendor:
+    try:
+        vendor: Vendor = convert(card.vendor, Vendor)
+        return vendor
+    except msgspec.ValidationError:
+        return "unknown"
+
+
+MOST = 256  # requests at once that are shown
+DOUBLINGS = 9
+
+
+class LoadPoint(Record, frozen=True, kw_only=True):
+    """One number of requests at once. `fits` is the memory's answer; `speed` is None where it cannot be modelled."""
+
+    concurrency: int
+    fits: bool | None
+    speed: SpeedEstimate | None
+
+
+def compute_load_curve(
+    deployment: Deployment, length: int, estimate: Callable[[Deployment, int], MemoryEstimate], rules: Catalog
+) -> tuple[LoadPoint, ...]:
+    """1, 2, 4, ... requests at once and the asked number, up to the last whose memory may fit.
+
+    Each request has a prompt of half of `length` and an answer of the other half. Empty where no rate can be modelled.
+    """
+    from advisor.speed.estimator import estimate_speed
+    from advisor.speed.work import RequestLoad
+
+    out = []
+    for n in sorted({deployment.sequences, *(2**k for k in range(DOUBLINGS))}):
+        here = msgspec.structs.replace(deployment, context_length=length, sequences=n)
+        memory_estimate = estimate(here, length)
+        if memory_estimate.fits is False and n != deployment.sequences:
+            if n > deployment.sequences:
+                break
+            continue
+        load = RequestLoad(concurrency=n, prompt=max(1, length // 2), output=max(1, length - length // 2))
+        rates = estimate_speed(here, memory_estimate, rules, load)
+        if rates is None or (n > MOST and n != deployment.sequences):
+            break
+        out.append(LoadPoint(concurrency=n, fits=memory_estimate.fits, speed=rates))
+    return tuple(out)

@@ -11,9 +11,8 @@ from advisor.advice.types import Advice
 from advisor.catalog import Catalog
 from advisor.decision.evaluate import evaluate_guide, evaluate_tree
 from advisor.decision.facts import compute_facts
-from advisor.decision.fields import FIELDS
 from advisor.decision.guides import find_tree, load_guide, parse_answers
-from advisor.decision.types import Guide, Tree
+from advisor.decision.types import FIELDS, Guide, Tree
 from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Machine

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
 from advisor import estimation, formats
 from advisor.advice.budget_rules import load_budget_rules
 from advisor.advice.hardware_candidate import (
-    WHOLE_COMPUTERS,
     HardwareCandidate,
     HardwareRejection,
     HardwareSearch,
+    describe_resident,
     find_tightest_device,
+    place_models,
+    search_other,
 )
-from advisor.advice.hardware_costs import find_break_even, find_power_cost
-from advisor.advice.hardware_notes import describe_here, list_notes
-from advisor.advice.hardware_picks import drop_spare_cards, name_picks
-from advisor.advice.hardware_together import describe_resident, place_models, search_other
 from advisor.advice.hardware_types import (
     Ask,
     Axis,
@@ -28,16 +26,18 @@ from advisor.advice.hardware_types import (
     HardwareOption,
     RejectedHardware,
 )
-from advisor.advice.price_list import DeviceOffer, convert_offer_price
+from advisor.advice.price_list import DeviceOffer, convert_offer_price, count_days_old
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
+from advisor.catalog.described_machine import WHOLE_COMPUTERS
 from advisor.catalog.resolve import resolve_model
 from advisor.catalog.types import Accelerator
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.freshness import current_day, find_stale_note
 from advisor.planning.layouts import spread_over_cards
-from advisor.planning.workload_rules import load_workload_defaults
+from advisor.planning.rules import load_workload_defaults
+from advisor.units import format_gib
 
 MOST_SHOWN = 40  # options and refusals in the answer
 NODE_CARD, NODE_COUNTS = "h200-sxm", (8, 16, 32, 64)  # nodes that "several machines" is answered with
@@ -324,3 +324,152 @@ def _nodes(search: HardwareSearch) -> Iterator[str]:
             yield f"what holds it: {nodes} machine{'s' if nodes > 1 else ''} of 8x {name}, {names[0]}{above}"
             return
     yield "nothing in the catalogue holds it, up to 64 H200: a smaller model, a narrower format or fewer users"
+
+
+def find_power_cost(search: HardwareSearch, entry: Accelerator, n: int) -> float | None:
+    """Electricity a month of a bought machine, in the asked currency; None where the board power is not known."""
+    request, running_costs = search.request, search.budget.power
+    if entry.tdp_watts is None:
+        return None
+    duty = running_costs.duty if request.duty is None else request.duty
+    whole = entry.form in WHOLE_COMPUTERS
+    load = entry.tdp_watts * n * running_costs.load_share
+    idle = 0.15 * entry.tdp_watts if whole else running_costs.idle_watts_per_card * n
+    host = 0.0 if whole else running_costs.host_watts
+    kwh = (duty * load + (1 - duty) * idle + host) / 1000 * search.budget.hours_per_month
+    cost = kwh * (running_costs.eur_per_kwh if request.eur_per_kwh is None else request.eur_per_kwh)
+    rates = search.budget.rates
+    return cost if request.currency == "EUR" else cost / rates["EUR"] * rates[request.currency]
+
+
+def find_break_even(
+    search: HardwareSearch, offer: DeviceOffer, price: float | None, n: int
+) -> tuple[float | None, str | None]:
+    """Hours of renting the same (or the same kind of) card that cost as much as buying it."""
+    if price is None:
+        return None, None
+    table = search.rules.accelerators()
+    own = table[offer.accelerator]
+    rents = [r for r in search.request.prices.prices if r.per_hour is not None and r.kind != "spot"]
+    same = [r for r in rents if r.accelerator == offer.accelerator]
+    near = same or [r for r in rents if _alike(table[r.accelerator], own)]
+    if not near:
+        return None, None
+    best = min(
+        near, key=lambda r: convert_offer_price(r, r.per_hour, search.request.currency, search.budget.rates) or 0.0
+    )
+    hourly = convert_offer_price(best, best.per_hour, search.request.currency, search.budget.rates) or 0.0
+    where = f" ({best.provider}, {best.date})" if best.provider else f" ({best.date})"
+    return round(
+        price / (hourly * n), 1
+    ), f"{table[best.accelerator].name} at {hourly:.2f} {search.request.currency}/h{where}"
+
+
+def _alike(one: Accelerator, other: Accelerator) -> bool:
+    """The same chip in another form: architecture, memory and (within a fifth) bandwidth."""
+    if (one.vendor, one.architecture, one.memory_bytes) != (
+        other.vendor,
+        other.architecture,
+        other.memory_bytes,
+    ) or not one.memory_bytes:
+        return False
+    if not one.bandwidth_gbs or not other.bandwidth_gbs:
+        return False
+    return abs(one.bandwidth_gbs - other.bandwidth_gbs) <= 0.2 * max(one.bandwidth_gbs, other.bandwidth_gbs)
+
+
+def list_notes(search: HardwareSearch, options: Iterable[HardwareOption], today: datetime.date) -> Iterator[str]:
+    """What a reader of the options has to know: formats, axes, old prices, rates, what is too close to call."""
+    request, budget_rules = search.request, search.budget
+    shown = [o for o in options if o.fits]
+    kinds = {o.axis for o in shown}
+    for axis in sorted(kinds):
+        widths = {o.quantization for o in shown if o.axis == axis}
+        if request.quantization is None and widths & set(budget_rules.formats["buy"]):
+            yield f"to {axis}: {', '.join(sorted(widths))} ({budget_rules.format_reasons[axis]}; --quant decides)"
+    if kinds == {"buy", "rent"} or (request.budget and request.rent):
+        yield "a price once (buy) and a cost per month (rent) are different axes: break-even hours join them"
+    if any(o.axis == "buy" for o in shown):
+        yield "prices are for the cards alone (or a whole computer): host, VAT and shipping are not included"
+    old = [o for o in shown[:5] if (count_days_old(o.price_date, today) or 0) > budget_rules.old_after_days]
+    if old:
+        dates = ", ".join(sorted({o.price_date for o in old}))
+        advice = "check them, or bring your own with --prices"
+        yield f"prices older than {budget_rules.old_after_days} days decide this order ({dates}): {advice}"
+    if any(o.currency != p.currency for o in shown for p in request.prices.prices if p.accelerator == o.accelerator):
+        yield f"exchange rates of {budget_rules.rates_as_of}, assumed (--rate)"
+    if any(o.fits is None for o in options):
+        yield "options marked `?` are too close to call: the interval of their memory straddles the limit"
+
+
+def describe_here(search: HardwareSearch) -> str:
+    """Whether the machine that is there holds it already."""
+    from advisor.advice.recommend import recommend
+    from advisor.advice.recommend_request import RecommendRequest
+
+    request = search.request
+    assert request.machine is not None
+    advice = recommend(
+        RecommendRequest(request.machine, request.workload, request.model, request.quantization, request.engine),
+        search.rules,
+    )
+    ranked = advice.chosen
+    if ranked is None or ranked.memory is None:
+        return f"on the machine that is there: no ({'; '.join(advice.remedies[:1]) or 'nothing fits'})"
+    needed, room = find_tightest_device(ranked.memory)
+    space = f", {format_gib(needed)} of {format_gib(room)} on the tightest card" if needed and room else ""
+    verdict = {True: "yes", False: "no", None: "cannot tell"}[ranked.memory.fits]
+    return f"on the machine that is there: {verdict}, {ranked.engine_name} with {ranked.quantization}{space}"
+
+
+NOT_FOR_GOOD = "spot"  # a price that may be withdrawn at any time
+
+
+def name_picks(options: Sequence[HardwareOption]) -> dict[str, int]:
+    """Index of each pick, of one axis: what is bought before what is rented, sure options and lasting prices only."""
+    sure = [(i, o) for i, o in enumerate(options) if o.fits and o.price_kind != NOT_FOR_GOOD]
+    if not sure:
+        return {}
+    axis = sure[0][1].axis
+    here = [(i, o) for i, o in sure if o.axis == axis]
+    found = {"cheapest": min(here, key=lambda x: _cost(x[1]))[0]}
+    valued = [x for x in here if x[1].tokens_per_money]
+    if valued:
+        found["value"] = max(valued, key=lambda x: x[1].tokens_per_money or 0.0)[0]
+    rated = [x for x in here if _rate(x[1])]
+    if rated:
+        found["fastest"] = max(rated, key=lambda x: _rate(x[1]))[0]
+    return found
+
+
+def _cost(option: HardwareOption) -> float:
+    cost = option.price if option.price is not None else option.monthly_cost
+    return float("inf") if cost is None else cost
+
+
+def _rate(option: HardwareOption) -> float:
+    return option.speed.output_tps.value if option.speed is not None and option.speed.output_tps is not None else 0.0
+
+
+def drop_spare_cards(options: Sequence[HardwareOption]) -> tuple[list[HardwareOption], list[RejectedHardware]]:
+    """The options without those of which cards stay unused though fewer of the same card are an option, and these."""
+    kept, spare = list[HardwareOption](), list[RejectedHardware]()
+    for option in options:
+        fewer = [
+            o.count
+            for o in options
+            if (o.accelerator, o.provider, o.price_kind) == (option.accelerator, option.provider, option.price_kind)
+            and o.fits
+            and o.count < option.count
+        ]
+        if option.cards_used < option.count and fewer:
+            text = f"{option.cards_used} of the {option.count} cards are enough, and {min(fewer)} are offered"
+            spare.append(
+                RejectedHardware(
+                    hardware=option.hardware, accelerator=option.accelerator, count=option.count, axis=option.axis,
+                    code="more_than_needed", text=text,
+                )
+            )  # fmt: skip
+        else:
+            kept.append(option)
+    return kept, spare

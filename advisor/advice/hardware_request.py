@@ -109,7 +109,7 @@ def _prices(
         return prices
     if prices.closed:
         raise BadInput(f"{names['online']} and {names['prices']} exclude each other: a price file is a closed list")
-    from advisor.advice.live_prices import fetch_live_prices, replace_rentals
+    from advisor.advice.price_list import fetch_live_prices, replace_rentals
 
     return replace_rentals(prices, fetch_live_prices(rules))
 

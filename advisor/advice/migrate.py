@@ -8,10 +8,8 @@ import msgspec
 
 from advisor.advice.migrate_types import (
     FILE,
-    EnginePair,
     Migration,
     MigrationsFile,
-    NewLaunch,
     SettingChange,
     SettingConcept,
 )
@@ -192,6 +190,3 @@ def _features(entry: Engine, engine: Engine, gained: bool = False) -> list[str]:
         limits = "" if there.support == "no" or gained else " with limits"
         out.append(f"{words}{limits}{f': {note}' if note else ''}")
     return out
-
-
-__all__ = ["EnginePair", "Migration", "MigrationRequest", "MigrationsFile", "NewLaunch", "SettingChange", "migrate"]

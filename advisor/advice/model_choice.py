@@ -8,30 +8,38 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from advisor.ability.lookup import Ability, find_ability, thinking_tokens
-from advisor.ability.losses import LicenceClass, classify_licence, find_format_loss
-from advisor.advice.model_bounds import bound_reads, fastest_decode, find_room, may_fit
+from advisor.ability.lookup import (
+    Ability,
+    LicenceClass,
+    classify_licence,
+    find_ability,
+    find_format_loss,
+    thinking_tokens,
+)
 from advisor.advice.recommend_request import RecommendRequest, ask_guide, build_search_request
-from advisor.advice.stored_models import find_stored_models
 from advisor.advice.types import ModelOption, StoredCopy
 from advisor.catalog import Catalog
+from advisor.catalog.compiled_rules import ModelRow
 from advisor.catalog.documents import decode_document
+from advisor.catalog.model_spellings import find_named_model
 from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
 from advisor.deployment import SpeedEstimate
 from advisor.engines.llama_cpp_plan import count_file_bytes, least_file_bytes
-from advisor.errors import BadInput
+from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Machine
 from advisor.meanings import UseCase
 from advisor.models.types import Model
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY
+from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan
 from advisor.planning.types import Plan, Rejection
-from advisor.planning.workload_rules import load_workload_defaults
 from advisor.record import Value
 from advisor.render.reference import make_model_reference
-from advisor.speed.roofline import estimate_midway_speed
+from advisor.speed.estimator import estimate_midway_speed
+from advisor.speed.rates import UNKNOWN_HOST_GBS, device_bandwidth, machine_host_bandwidth
+from advisor.units import format_bytes
 
 # classes of licences that an answer to `--licence` may have
 ALLOWED: dict[str, tuple[LicenceClass, ...]] = {
@@ -332,3 +340,126 @@ def _weights_crowd(model: Model, machine: Machine, choosing: ChoosingFile, rules
         return count_file_bytes(model, mix, True) > most
     except BadInput:
         return False
+
+
+STORE_NAMES = {
+    "ollama-store": "Ollama",
+    "hub-cache": "Hugging Face's cache",
+    "lm-studio-folder": "LM Studio",
+    "llama-cache": "llama.cpp's cache",
+}
+
+
+class StoredModels(Value, frozen=True):
+    """Copies by model id and weight format (None: the format is not told)."""
+
+    copies: dict[str, tuple[StoredCopy, ...]]
+
+    def find(self, model: str, format: str) -> StoredCopy | None:
+        """The copy of the model in this format."""
+        return next((c for c in self.copies.get(model, ()) if c.quantization == format), None)
+
+
+def find_stored_models(machine: Machine, rules: Catalog) -> StoredModels:
+    """What this machine's stores hold of the catalogue; nothing where another machine is asked about."""
+    if machine.source != "probe":
+        return StoredModels({})
+    from advisor.models.local_stores import list_stored_models
+
+    found: dict[str, list[StoredCopy]] = {}
+    for stored in list_stored_models():
+        named = find_named_model(stored.spelled, rules)
+        if named is None:
+            continue
+        model = rules.find_model(named.name)
+        copy = StoredCopy(
+            store=stored.store,
+            name=stored.name,
+            path=stored.path,
+            bytes=stored.bytes,
+            quantization=_format(named.quantization, stored.store, model.dtype, rules),
+        )
+        found.setdefault(model.id, []).append(copy)
+    return StoredModels({model: tuple(copies) for model, copies in found.items()})
+
+
+def _format(name: str | None, store: str, dtype: str, rules: Catalog) -> str | None:
+    if name is None:
+        # a plain tag of the library is the usual download, a plain repository the checkpoint itself
+        return "Q4_K_M" if store == "ollama-store" else {"float16": "F16", "float32": "F32"}.get(dtype, "BF16")
+    try:
+        return rules.quantization(name).id
+    except UnknownName:
+        return None
+
+
+def describe_copy(copy: StoredCopy) -> str:
+    """One line on a copy that is there."""
+    return f"already on this machine: {copy.name} in {STORE_NAMES[copy.store]} ({format_bytes(copy.bytes)})"
+
+
+LEAST_BYTES = 0.5  # of a parameter in the narrowest format that is recommended unasked
+USABLE_HOST = 0.9  # of host memory, where experts and layers can lie
+HOST_SHARE = 0.5  # of the weights on the host that a token reads at least: attention and shared parts are put on cards
+
+
+def find_room(machine: Machine) -> int | None:
+    """Bytes that a model could take at most: the devices' and the host's; None when not even the devices' are known."""
+    cards = card_bytes(machine)
+    ram = machine.memory.usable_bytes
+    if not machine.usable_devices:
+        return ram
+    if cards is None:
+        return None
+    return cards + (0 if is_unified(machine) else int(USABLE_HOST * (ram or 0)))
+
+
+def may_fit(row: ModelRow, room: int) -> bool:
+    """Whether the narrowest weights find room at all."""
+    return not row.stub and row.params_total * LEAST_BYTES <= room
+
+
+class FastestReads(Value, frozen=True):
+    """What a machine's memories read a second at most, bytes; None where one is not known."""
+
+    host: float
+    cards: float | None
+    card_bytes: int | None
+    unified: bool
+    alone: bool  # no device: the processor does all
+
+
+def bound_reads(machine: Machine, rules: Catalog) -> FastestReads:
+    """The bounds of a machine."""
+    rates = [device_bandwidth(d, rules) for d in machine.usable_devices]
+    return FastestReads(
+        host=(machine_host_bandwidth(machine, rules) or UNKNOWN_HOST_GBS) * 1e9,
+        cards=None if any(r is None for r in rates) else sum(r for r in rates if r is not None) * 1e9,
+        card_bytes=card_bytes(machine),
+        unified=is_unified(machine),
+        alone=not rates,
+    )
+
+
+def fastest_decode(row: ModelRow, reads: FastestReads) -> float | None:
+    """Tokens a second of one sequence that no engine exceeds: active weights at the full bandwidth of all memory they
+    lie in. None where a card's bandwidth is not known."""
+    active = (row.params_active or row.params_total) * LEAST_BYTES
+    if reads.alone:
+        return reads.host / active
+    if reads.card_bytes is None or reads.cards is None:
+        return None
+    inside = min(1.0, reads.card_bytes / (row.params_total * LEAST_BYTES))
+    elsewhere = 0.0 if reads.unified else active * (1 - inside) * HOST_SHARE / reads.host
+    return 1 / (active * inside / reads.cards + elsewhere)
+
+
+def card_bytes(machine: Machine) -> int | None:
+    """Memory of all devices; None where one is not known."""
+    totals = [d.total_bytes for d in machine.usable_devices]
+    return None if any(t is None for t in totals) else sum(t for t in totals if t is not None) * machine.nodes
+
+
+def is_unified(machine: Machine) -> bool:
+    """Whether the devices share the host's memory."""
+    return any(d.unified for d in machine.usable_devices)

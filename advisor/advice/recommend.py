@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import datetime
+import shlex
 
 import msgspec
 
-from advisor.advice.choice_notes import find_ties, list_undone, name_stored_copy
-from advisor.advice.elsewhere import advise_elsewhere, describe_leaf, list_clients, list_hosted
-from advisor.advice.engine_search import list_in_order, search_engines
-from advisor.advice.growth import describe_growth_steps, find_growth_steps
-from advisor.advice.model_choice import choose_model, describe_option, load_choosing
+from advisor.advice.engine_search import list_in_order, load_ranking, search_engines
+from advisor.advice.model_choice import choose_model, describe_copy, describe_option, find_stored_models, load_choosing
 from advisor.advice.model_facts import describe_licences, describe_quality
-from advisor.advice.named_plans import add_named_plans
-from advisor.advice.ranking import load_ranking
+from advisor.advice.named_plans import add_named_plans, describe_growth_steps, find_growth_steps
 from advisor.advice.recommend_request import (
     GuideResult,
     RecommendRequest,
@@ -37,10 +34,10 @@ from advisor.deployment import Deployment, Workload
 from advisor.engines.flags import find_own_flag
 from advisor.errors import BadInput
 from advisor.freshness import current_day, find_stale_note
+from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning.disaggregation import list_plan_servers
-from advisor.planning.search_request import SearchRequest
-from advisor.planning.types import Plan
+from advisor.planning.types import Plan, SearchRequest
 
 FEWER_LIMITS = "fewer conditions on the model (--licence, --no-thinking, --min-ability)"
 SHOWN_IN_TEXT = 3  # alternatives, and other models where these are fewer, in a text of one screen
@@ -305,4 +302,125 @@ def _nothing(request: RecommendRequest, guide_result: GuideResult, asked: Engine
     )
 
 
-__all__ = ["RecommendRequest", "recommend"]
+def list_clients(
+    request: RecommendRequest, guide_result: GuideResult, asked: Engine | None, rules: Catalog, model: Model | None
+) -> list[RankedDeployment]:
+    """Answers that run elsewhere: an endpoint that is there already, a hosted API."""
+    out = []
+    for name in (asked.id,) if asked else guide_result.decision.engines:
+        entry = rules.engine(name)
+        if (
+            entry.kind != "client"
+            or judge_engine(
+                entry, guide_result.facts, None, model, request.workload, asked=[name] if asked else ()
+            ).reasons
+        ):
+            continue
+        endpoint = request.workload.endpoint
+        said = "runs elsewhere: nothing on this machine is sized for it, and prompts leave the machine"
+        made = _describe_client(entry, request.model, describe_leaf(guide_result), said)
+        if endpoint:
+            made = msgspec.structs.replace(
+                made,
+                settings={"base-url": endpoint},
+                because={"base-url": "as given"},
+                command=f"curl -fsS {shlex.quote(endpoint.rstrip('/') + '/models')}",
+            )
+        out.append(made)
+    return out
+
+
+def _describe_client(entry: Engine, model: str | None, reasons: tuple[str, ...], note: str) -> RankedDeployment:
+    """An answer that runs elsewhere: nothing of it is sized or started here."""
+    return RankedDeployment(
+        engine=entry.id,
+        engine_name=entry.name,
+        engine_version=None,
+        model=model,
+        quantization=None,
+        settings={},
+        because={},
+        command=None,
+        memory=None,
+        speed=None,
+        reasons=reasons,
+        notes=(note,),
+        deployment=None,
+    )
+
+
+def list_hosted(
+    request: RecommendRequest, guide_result: GuideResult, rules: Catalog, model: Model
+) -> list[RankedDeployment]:
+    """Hosted APIs, where they are allowed and nothing runs here."""
+    if request.workload.cloud not in ("allowed", "preferred"):
+        return []
+    reasons = (f"{model.id} does not fit on this machine, and a hosted API is allowed",)
+    note = "runs elsewhere: prompts leave the machine, and every token is paid for"
+    return [
+        _describe_client(entry, model.id, reasons, note)
+        for entry in rules.engines().values()
+        if entry.kind == "client"
+        and entry.remote == "hosted"
+        and not judge_engine(entry, guide_result.facts, None, model, request.workload).reasons
+    ]
+
+
+def describe_leaf(guide_result: GuideResult) -> tuple[str, ...]:
+    """Why the guide's leaf was taken."""
+    said = next(
+        (
+            t.because
+            for t in reversed(guide_result.decision.trace)
+            if t.held and t.because and t.rule in guide_result.decision.rules
+        ),
+        None,
+    )
+    return (said,) if said else ()
+
+
+def advise_elsewhere(request: RecommendRequest, guide_result: GuideResult, remote: list[RankedDeployment]) -> Advice:
+    """Advice whose first answer runs elsewhere."""
+    return Advice(
+        machine=request.machine,
+        workload=request.workload,
+        chosen=remote[0],
+        alternatives=tuple(remote[1:]),
+        rejected=(),
+        trace=guide_result.decision.trace,
+        because=tuple(t.because for t in guide_result.decision.trace if t.held and t.because),
+        warnings=(*request.machine.notes, *remote[0].notes),
+    )
+
+
+def find_ties(offered: list[RankedDeployment], within: float) -> list[str]:
+    """Engines whose points are the chosen one's: the order between them says nothing."""
+    first = offered[0]
+    total = sum(first.points.values())
+    equal = [x.engine_name for x in offered[1:] if x.points and abs(sum(x.points.values()) - total) < within]
+    return [f"a tie: {first.engine_name} and {', '.join(equal)} have equal points"] if equal else []
+
+
+def list_undone(request: RecommendRequest, chosen: RankedDeployment | None, asked: Engine | None) -> list[str]:
+    """What was asked and is not in the command yet, or should not be asked any more."""
+    out = []
+    if asked is not None and asked.health.status == "archived":
+        out.append(f"{asked.name} is archived: {asked.health.note or 'no further releases'}")
+    nodes = chosen.layout.nodes if chosen is not None and chosen.layout is not None else 1
+    if request.machine.nodes > 1 and chosen is not None and chosen.memory is not None:
+        if nodes > 1 and chosen.command is not None and "node-rank" not in chosen.command:
+            out.append(f"{nodes} nodes: the command is that of one; addresses and ranks have to be added on each")
+        elif nodes < request.machine.nodes:
+            out.append(f"one of the {request.machine.nodes} nodes is used: the others can run copies behind a router")
+    return out
+
+
+def name_stored_copy(offered: list[RankedDeployment], model: Model, machine: Machine, rules: Catalog) -> list[str]:
+    """Name the copy of the first offer that lies on this machine, in the offer and as a note; [] where none does."""
+    if not offered or not offered[0].quantization:
+        return []
+    copy = find_stored_models(machine, rules).find(model.id, offered[0].quantization)
+    if copy is None:
+        return []
+    offered[0] = msgspec.structs.replace(offered[0], stored=copy)
+    return [describe_copy(copy)]

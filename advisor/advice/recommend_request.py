@@ -19,8 +19,8 @@ from advisor.formats import native_format
 from advisor.machines.types import Machine, Os
 from advisor.memo import memoize_by_identity
 from advisor.models.types import Model
-from advisor.planning.search_request import SearchRequest
 from advisor.planning.traffic import expect_users, read_traffic
+from advisor.planning.types import SearchRequest
 from advisor.record import Value
 
 

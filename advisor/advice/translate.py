@@ -10,11 +10,10 @@ import msgspec
 from advisor import engines, formats
 from advisor.advice.limits import find_largest
 from advisor.advice.migrate_types import MigrationsFile
-from advisor.advice.near_formats import list_near_formats
 from advisor.advice.new_launch import Translation, write_launch
-from advisor.advice.old_model import OldModel, find_old_model
 from advisor.advice.translate_values import TranslatedValues, list_names, translate_values
 from advisor.catalog import Catalog
+from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.flags import find_own_flag
@@ -306,3 +305,111 @@ def _count_visible(launch: LaunchValues, file: MigrationsFile) -> int | None:
     """Devices that the old launch's variables let it see; None where they say nothing, or not how many."""
     named = [v for k, v in launch.environment.items() if k in file.kept_variables]
     return next((v.count(",") + 1 for v in named if re.fullmatch(r"\d+(,\d+)*", v)), None)
+
+
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
+
+
+class OldModel(Value, frozen=True):
+    """A model with the weight format that the old launch runs."""
+
+    found: ResolvedModel
+    quantization: Quantization
+    written: str | None  # repository or tag that the old launch names
+    known: bool = True  # the catalogue has it
+
+
+def find_old_model(
+    launch: LaunchValues, way: tuple[Engine, Engine], rules: Catalog, asked: str | None, length: int | None
+) -> OldModel | str:
+    """The model of a launch, or the one asked for; else what to say for it to be known.
+
+    A repository that the catalogue lacks is taken as it is where both engines load it and the length is set.
+    """
+    source = way[0] if way[0].remote is None else formats.usual_engine("hf", rules)
+    if asked is not None:
+        found = resolve_model(asked, rules)
+    elif launch.named is not None:
+        found = resolve_model(launch.named, rules)
+    elif launch.model is None or launch.path:
+        where = f"what lies at {launch.model} is not known here" if launch.model else "the model is not named"
+        return f"{where}: --model NAME writes the command"
+    else:
+        both = all(formats.format_family(e, rules) == "hf" for e in (source, way[1]))
+        if both and length is not None and _REPOSITORY.fullmatch(launch.model):
+            return _take_unknown(launch, launch.model, rules)
+        more = "; with --context N it is taken as it is" if both else ""
+        return (
+            f"{launch.model} is not in the catalogue: `advise models add {launch.model} --online` adds it, "
+            f"--model NAME takes another{more}"
+        )
+    own = found.quantization or (None if asked else launch.quantization)
+    chosen = formats.choose_format(own, source, found.model, rules)
+    return OldModel(found, chosen.quantization, None if asked is not None or launch.path else launch.model)
+
+
+def _take_unknown(launch: LaunchValues, name: str, rules: Catalog) -> OldModel:
+    """A repository of which nothing is known but its name and the format that the launch states."""
+    model = Model(id=name, family="unknown", params_total=0)
+    stated = rules.quantization(launch.quantization or "BF16")
+    quantization = stated if stated.family in ("hf", "none") else rules.quantization("BF16")
+    return OldModel(ResolvedModel(model), quantization, name, known=False)
+
+
+WIDTHS = (2, 3, 4, 5, 6, 8)  # bits that have a short name
+
+
+def list_near_formats(
+    old: Quantization, engine: Engine, model: Model, machine: Machine | None, local: bool, rules: Catalog
+) -> Iterator[Quantization]:
+    """The formats to load a model in where `old` was loaded, the nearest first; `local` = the weights lie on disk."""
+    kin = formats.format_family(engine, rules)
+    if _takes(engine, old, kin):
+        yield old
+    names = [_nearest(old, kin), *(formats.format_ladder(kin, rules)[::-1])]
+    if kin != "gguf":
+        known = [d.format for d in model.downloads if d.format is not None]
+        wide = [f for f in known if _bits(f, rules) >= _least_bits(old)]
+        names[1:1] = sorted(dict.fromkeys(wide), key=lambda f: _bits(f, rules))
+    for name in names:
+        try:
+            found = formats.choose_format(name, engine, model, rules).quantization
+        except AdvisorError:
+            continue
+        if found.bits_nominal < _least_bits(old) or not _takes(engine, found, kin):
+            continue
+        if local or kin != "hf" or _has_download(found, engine, model, machine, rules):
+            yield found
+
+
+def _least_bits(old: Quantization) -> float:
+    """The narrowest format that stands for an old one; 8 bits lose so little that they stand for 16."""
+    return 7.5 if old.bits_nominal > 12 else old.bits_nominal - 0.5
+
+
+def _bits(name: str, rules: Catalog) -> float:
+    return rules.quantization(name).bits_nominal
+
+
+def _nearest(quantization: Quantization, kin: str) -> str:
+    """The shorthand of a format's width."""
+    if quantization.bits_nominal > 12:
+        return "16bit" if kin == "hf" else "q8"
+    return f"q{min(WIDTHS, key=lambda n: abs(n + 0.4 - quantization.bits_nominal))}"
+
+
+def _takes(engine: Engine, quantization: Quantization, kin: str) -> bool:
+    """Whether the engine loads a format as it is, without a plugin or a limit."""
+    if quantization.family == "none":
+        return kin == "hf"
+    if quantization.family != kin:
+        return False
+    support = engine.quantization.get(quantization.capability or "")
+    return kin != "hf" if support is None else support.support == "yes"
+
+
+def _has_download(
+    quantization: Quantization, engine: Engine, model: Model, machine: Machine | None, rules: Catalog
+) -> bool:
+    deployment = Deployment(model=model, engine=engine.id, quantization=quantization.id, machine=machine)
+    return make_model_reference(deployment, rules).missing is None

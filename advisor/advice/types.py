@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from advisor.deployment import Deployment, Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
-from advisor.planning.estimates import estimate_as_json
-from advisor.planning.holding import Holding
+from advisor.planning.holding import Holding, estimate_as_json
 from advisor.planning.types import CardLayout, TriedFormat
 from advisor.record import SCHEMA_VERSION, Record
 

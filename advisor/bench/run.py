@@ -19,8 +19,8 @@ from advisor.machines.types import Machine
 from advisor.record import Record, Value
 from advisor.speed import evidence
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
 from advisor.speed.measured_load import ComparedSpeed, MeasuredLoad, compare_loads, predict_after
+from advisor.speed.work import RequestLoad
 
 ALONE = 8  # requests one after the other, before several at once
 FAILED = 0.05  # share of failed requests above which a run is no calibration

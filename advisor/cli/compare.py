@@ -89,11 +89,11 @@ def _compare_speeds(
     names: list[str], model: str | None, quant: str | None, machine: Machine | None, load: tuple[int, int, int],
     as_json: bool,
 ) -> int:  # fmt: skip
-    from advisor.advice.compare_speed import compare_speeds
+    from advisor.advice.compare import compare_speeds
     from advisor.catalog import catalog
     from advisor.errors import BadInput
     from advisor.report.engine_speeds import describe_engine_speeds
-    from advisor.speed.load import RequestLoad
+    from advisor.speed.work import RequestLoad
 
     if model is None:
         raise BadInput("--speed compares engines with a model: say which with --model")

@@ -5,8 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from advisor.decision.fields import OPERATORS, Field, Scalar, find_value_problem, parse_version
-from advisor.decision.types import AllOf, AnyOf, Condition, ConditionOutcome, FieldTest, Not, Value
+from advisor.decision.types import (
+    OPERATORS,
+    AllOf,
+    AnyOf,
+    Condition,
+    ConditionOutcome,
+    Field,
+    FieldTest,
+    Not,
+    Scalar,
+    Value,
+    find_value_problem,
+    parse_version,
+)
 from advisor.near import near_matches
 
 Path = tuple[str | int, ...]

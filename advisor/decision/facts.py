@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from advisor.catalog.types import Accelerator, Engine
-from advisor.decision.fields import FIELDS, Scalar, find_value_problem
-from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation
+from advisor.decision.floors import amd_generation, intel_generation, nvidia_generation
+from advisor.decision.types import FIELDS, Scalar, find_value_problem
 from advisor.deployment import Workload
 from advisor.engines.parallel import query_heads
 from advisor.errors import BadInput, UnknownName

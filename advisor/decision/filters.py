@@ -8,11 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from advisor.catalog.types import Engine, Quantization, Support
-from advisor.decision.fields import Scalar
-from advisor.decision.floors import floor_findings
-from advisor.decision.generations import listed_names
-from advisor.decision.needed_features import list_needed_features
-from advisor.decision.types import Reason
+from advisor.decision.floors import floor_findings, listed_names
+from advisor.decision.types import Reason, Scalar
 from advisor.deployment import Workload
 from advisor.models.types import Model
 from advisor.record import Value
@@ -353,3 +350,21 @@ def _features(engine: Engine, model: Model | None, workload: Workload, requires:
             yield True, _reason(engine, "feature_missing", place, text, listed.src)
         else:
             yield from _soft(engine, listed, place, f"has {words}")
+
+
+def list_needed_features(workload: Workload, model: Model | None = None) -> dict[str, None]:
+    """Features that the workload cannot do without, in order."""
+    wanted: dict[str, None] = {}
+    if workload.structured_output:
+        wanted["structured_output"] = None
+    if workload.tool_calling:
+        wanted["tool_calling"] = None
+    if workload.vision:
+        wanted["multimodal"] = None
+    if workload.lora_adapters > 1:
+        wanted["lora_multi"] = None
+    if workload.api in ("openai", "anthropic"):
+        wanted[f"{workload.api}_api"] = None
+    if workload.use_case == "embeddings" or (model is not None and model.kind != "chat"):
+        wanted["embeddings"] = None
+    return wanted

@@ -7,8 +7,18 @@ from collections.abc import Mapping
 from typing import Any, Literal, get_args
 
 from advisor.decision.conditions import GuideFault, Path, Report, describe_condition, parse_condition, suggest_names
-from advisor.decision.fields import FIELDS, Field, Scalar, find_fields
-from advisor.decision.types import Condition, LeafVerdict, Order, Role, TreeNode, VerdictWord
+from advisor.decision.types import (
+    FIELDS,
+    Condition,
+    Field,
+    LeafVerdict,
+    Order,
+    Role,
+    Scalar,
+    TreeNode,
+    VerdictWord,
+    find_fields,
+)
 from advisor.record import Value
 
 REASON_CODES = (

@@ -10,8 +10,7 @@ import msgspec
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.decision.conditions import FactValues, GuideFault, Path, evaluate_condition, parse_condition, suggest_names
-from advisor.decision.fields import FIELDS
-from advisor.decision.types import Condition, Reason
+from advisor.decision.types import FIELDS, Condition, Reason
 from advisor.decoding import convert
 from advisor.errors import BadFile
 from advisor.record import Value

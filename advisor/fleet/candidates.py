@@ -35,14 +35,22 @@ from advisor.formats import native_format
 from advisor.machines.types import Machine
 from advisor.planning import objective
 from advisor.planning.arrange import finish_arrangement, place_on_nodes, size_units
-from advisor.planning.candidates import Attempt, Bounds, EngineTools, find_too_large, list_attempts, make_base
+from advisor.planning.candidates import (
+    Attempt,
+    Bounds,
+    EngineTools,
+    Trial,
+    estimate_rate,
+    find_too_large,
+    list_attempts,
+    make_base,
+    note_failure,
+)
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.objective import Arrangement, SizedUnit
-from advisor.planning.plan_rules import load_plan_rules
+from advisor.planning.rules import load_plan_rules
 from advisor.planning.search import prepare_engine
-from advisor.planning.search_request import SearchRequest
-from advisor.planning.trial import Trial, estimate_rate, note_failure
-from advisor.planning.types import Plan, TriedFormat
+from advisor.planning.types import Plan, SearchRequest, TriedFormat
 from advisor.record import Value
 
 STEPS = (64, 256)  # users that a launch is sized for at first, and where it turns out to hold them all

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from advisor.ability.losses import classify_licence
+from advisor.ability.lookup import classify_licence
 from advisor.advice.model_choice import ALLOWED
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_model

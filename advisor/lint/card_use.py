@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 
 from advisor.catalog.types import Accelerator
-from advisor.decision.fields import GENERATIONS
-from advisor.decision.generations import amd_generation, vendor_of_generation
+from advisor.decision.floors import amd_generation, vendor_of_generation
+from advisor.decision.types import GENERATIONS
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House
 from advisor.lint.reading import EntryPlace

@@ -11,7 +11,7 @@ from advisor.advice.migrate_types import MigrationsFile
 from advisor.advice.model_choice import ChoosingFile
 from advisor.catalog.machine_types import MachinesFile
 from advisor.catalog.types import Engine
-from advisor.decision.fields import USE_CASES
+from advisor.decision.types import USE_CASES
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names
 from advisor.lint.house import House, RuleDocument

@@ -9,7 +9,7 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from advisor.catalog.types import Engine, Floor
-from advisor.decision.fields import SYSTEMS
+from advisor.decision.types import SYSTEMS
 from advisor.engines import module_name
 from advisor.engines.versions import version_key
 from advisor.lint.faults import Fault, nearest_names

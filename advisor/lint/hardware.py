@@ -8,8 +8,8 @@ from typing import cast
 
 from advisor.catalog.match import find_accelerators
 from advisor.catalog.types import Accelerator, CpuPlatform
-from advisor.decision.fields import VENDORS
-from advisor.decision.generations import amd_generation, nvidia_generation
+from advisor.decision.floors import amd_generation, nvidia_generation
+from advisor.decision.types import VENDORS
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, TableItem
 from advisor.lint.reading import EntryPlace

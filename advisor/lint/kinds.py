@@ -71,17 +71,15 @@ KINDS = (
     RuleFileKind("checks/drivers.yaml", "drivers and CUDA", _named("advisor.checks.facts.driver", "DriverVersions")),
     RuleFileKind("targets.yaml", "launch files", _named("advisor.render.matrix", "TargetsFile")),
     RuleFileKind("choosing.yaml", "how a model is chosen", _named("advisor.advice.model_choice", "ChoosingFile")),
-    RuleFileKind("abilities.yaml", "abilities of models", _named("advisor.ability.types", "AbilitiesFile")),
-    RuleFileKind("boards.yaml", "tests of ability", _named("advisor.ability.types", "BoardsFile")),
-    RuleFileKind("thinking.yaml", "models that think", _named("advisor.ability.types", "ThinkingFile")),
-    RuleFileKind("format-loss.yaml", "what formats cost", _named("advisor.ability.losses", "FormatLossFile")),
-    RuleFileKind("licences.yaml", "what licences allow", _named("advisor.ability.losses", "LicencesFile")),
+    RuleFileKind("abilities.yaml", "abilities of models", _named("advisor.ability.lookup", "AbilitiesFile")),
+    RuleFileKind("boards.yaml", "tests of ability", _named("advisor.ability.lookup", "BoardsFile")),
+    RuleFileKind("thinking.yaml", "models that think", _named("advisor.ability.lookup", "ThinkingFile")),
+    RuleFileKind("format-loss.yaml", "what formats cost", _named("advisor.ability.lookup", "FormatLossFile")),
+    RuleFileKind("licences.yaml", "what licences allow", _named("advisor.ability.lookup", "LicencesFile")),
     RuleFileKind("fleet.yaml", "defaults of fleet plans", _named("advisor.fleet.fleet_rules", "FleetRules")),
-    RuleFileKind("cards.yaml", "cards that are shown", _named("advisor.advice.card_fits", "CardsFile")),
-    RuleFileKind(
-        "workloads.yaml", "defaults of workloads", _named("advisor.planning.workload_rules", "WorkloadDefaults")
-    ),
-    RuleFileKind("ranking.yaml", "points of the order", _named("advisor.advice.ranking", "Ranking")),
+    RuleFileKind("cards.yaml", "cards that are shown", _named("advisor.advice.explain", "CardsFile")),
+    RuleFileKind("workloads.yaml", "defaults of workloads", _named("advisor.planning.rules", "WorkloadDefaults")),
+    RuleFileKind("ranking.yaml", "points of the order", _named("advisor.advice.engine_search", "Ranking")),
     RuleFileKind("budgets.yaml", "costs and budgets", _named("advisor.advice.budget_rules", "BudgetsFile")),
     RuleFileKind("comparisons.yaml", "tables of documents", _named("advisor.advice.compare", "ComparisonsFile")),
     RuleFileKind(
@@ -89,7 +87,7 @@ KINDS = (
     ),
     RuleFileKind("freshness.yaml", "how long facts are good for", _named("advisor.freshness", "FreshnessFile")),
     RuleFileKind("releases.yaml", "newest releases of engines", _named("advisor.freshness", "ReleasesFile")),
-    RuleFileKind("live-prices.yaml", "names of live offers", _named("advisor.advice.live_prices", "LivePriceNames")),
+    RuleFileKind("live-prices.yaml", "names of live offers", _named("advisor.advice.price_list", "LivePriceNames")),
     RuleFileKind("shorthands.yaml", "short names of formats", _named("advisor.formats", "ShorthandsFile")),
     RuleFileKind(
         "model-names.yaml", "how names are written", _named("advisor.catalog.model_spellings", "ModelNamesFile")
@@ -99,7 +97,7 @@ KINDS = (
         "gguf.yaml", "architectures of GGUF files", _named("advisor.models.gguf_architecture", "GgufArchitectures")
     ),
     RuleFileKind("speed.yaml", "efficiencies", _named("advisor.speed.efficiencies", "SpeedRules")),
-    RuleFileKind("speed-engines.yaml", "speed of engines", _named("advisor.speed.engine_rules", "EngineRules")),
+    RuleFileKind("speed-engines.yaml", "speed of engines", _named("advisor.speed.efficiencies", "EngineRules")),
 )
 
 

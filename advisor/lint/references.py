@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from msgspec import inspect
 
-from advisor.decision.fields import GENERATIONS, USE_CASES
-from advisor.decision.generations import listed_names, vendor_of_generation
+from advisor.decision.floors import listed_names, vendor_of_generation
+from advisor.decision.types import GENERATIONS, USE_CASES
 from advisor.engines.versions import version_key
 from advisor.errors import AdvisorError, UnknownName
 from advisor.lint.faults import Fault, one_line

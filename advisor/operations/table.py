@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from advisor.decision.fields import USE_CASES
+from advisor.decision.types import USE_CASES
 from advisor.operations import answers
 from advisor.operations.types import Json, Operation
 

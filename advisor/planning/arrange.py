@@ -14,26 +14,26 @@ from advisor.engines.flag_tables import find_largest_value
 from advisor.engines.flags import find_own_flag
 from advisor.machines.types import Machine
 from advisor.planning import disaggregation, objective
-from advisor.planning.candidates import make_base
-from advisor.planning.layouts import copy_unit, count_copy_nodes, list_card_sets, list_units, with_settings
-from advisor.planning.objective import SizedUnit
-from advisor.planning.plan_rules import load_plan_rules
-from advisor.planning.slots import place_slots
-from advisor.planning.trial import (
+from advisor.planning.candidates import (
     PlannedCopy,
     Trial,
     ask,
     count_held,
     estimate_rate,
+    make_base,
     make_plan,
     make_unsure_plan,
     note_failure,
 )
+from advisor.planning.layouts import copy_unit, count_copy_nodes, list_card_sets, list_units, with_settings
+from advisor.planning.objective import SizedUnit
+from advisor.planning.rules import load_plan_rules
+from advisor.planning.slots import place_slots
 from advisor.planning.types import CardLayout, Plan
 from advisor.record import Value
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
 from advisor.speed.rates import link_gbs
+from advisor.speed.work import RequestLoad
 
 
 def plan_attempt(trial: Trial) -> Plan | None:

@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import suppress
 
 import msgspec
+from msgspec.structs import replace
 
 from advisor import formats
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
-from advisor.decision.additions import Additions
-from advisor.deployment import Deployment, KvType, MemoryEstimate
-from advisor.engines import fitting
+from advisor.decision.evaluate import Additions, find_additions
+from advisor.deployment import Deployment, KvType, MemoryEstimate, SpeedEstimate
+from advisor.engines import capacity, fitting
+from advisor.engines.answer_parsers import find_tool_parser
 from advisor.engines.base import EngineModule
+from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import find_own_flag, takes_share_of_device
 from advisor.engines.llama_cpp_plan import count_file_bytes
-from advisor.engines.npu import with_longest_prompt
+from advisor.engines.npu import find_npu_build, with_longest_prompt
 from advisor.errors import BadInput
-from advisor.estimation import with_draft
+from advisor.estimation import estimate_memory, with_draft
 from advisor.machines.types import Machine
+from advisor.memory.draft_bound import load_draft_rules
+from advisor.models.types import Model
+from advisor.planning import objective
 from advisor.planning.format_candidates import FOUR_BIT_QUALITY, list_cache_types, order_formats
-from advisor.planning.layouts import with_settings
-from advisor.planning.search_request import SearchRequest
-from advisor.planning.types import TriedFormat
-from advisor.planning.workload_rules import load_workload_defaults
+from advisor.planning.holding import find_holding
+from advisor.planning.layouts import left_to_engine, with_settings, with_visible_devices
+from advisor.planning.rules import load_workload_defaults
+from advisor.planning.traffic import estimate_wait
+from advisor.planning.types import CardLayout, Plan, SearchRequest, TriedFormat
 from advisor.record import Value
 from advisor.units import format_gib
 
@@ -196,3 +203,175 @@ def list_warnings(attempt: Attempt, warnings: Sequence[str]) -> Iterator[str]:
     if attempt.chosen.note:
         yield attempt.chosen.note
     yield from warnings
+
+
+class SmallDraft(Value, frozen=True):
+    """A draft, and where its GGUF files are, if any are known."""
+
+    model: str
+    gguf: str | None
+
+
+def find_small_draft(model: Model, entry: Engine, rules: Catalog) -> SmallDraft | None:
+    """The draft for a model: the smallest of its family, else of its type; None without one, or with an own block."""
+    known = load_draft_rules(rules).small_models
+    if model.layout is None or model.mtp is not None or model.kind != "chat":
+        return None
+    maker, most = model.id.partition("/")[0], known.share * (model.params_active or model.params_total)
+    near = known.vocabulary_within.get(entry.id, 0)
+    rows = [
+        r
+        for r in rules.model_index()
+        if r.kind == "chat" and not r.stub and r.params_total <= most and r.id.partition("/")[0] == maker
+    ]
+    for row in sorted(rows, key=lambda r: (r.family != model.family, r.params_total, r.id)):
+        small = rules.find_model(row.id)
+        alike = row.family == model.family or small.model_type == model.model_type
+        if small.layout is None or not alike or small.id.lower().endswith("-base"):
+            continue
+        if abs(small.layout.vocab_size - model.layout.vocab_size) <= near:
+            gguf = next(iter(small.gguf_repos), None)
+            return SmallDraft(small.id, f"{gguf}:{known.gguf}" if gguf else None)
+    return None
+
+
+def find_engine_additions(entry: Engine, search: SearchRequest, rules: Catalog) -> Additions:
+    """What the guide adds to this engine's launch, with the fields that depend on the engine filled in."""
+    known = {**search.facts, "model.tool_parser": find_tool_parser(search.model, entry)}
+    if search.facts.get("workload.accelerator") == "npu":
+        build = find_npu_build(search.model, entry, search.facts.get("npu"))
+        known |= {"model.npu_build": build.name, "model.npu_gb": f"{build.gb:g}"} if build is not None else {}
+    if search.facts.get("workload.speculative"):
+        draft = find_small_draft(search.model, entry, rules)
+        known |= {"model.draft": draft.model, "model.draft_gguf": draft.gguf} if draft is not None else {}
+    rank = search.facts.get("workload.lora_rank")
+    if isinstance(rank, int):
+        known["workload.lora_rank_step"] = _rank_step(entry, rank, rules)
+    return find_additions(search.guide, known, entry.id)
+
+
+def _rank_step(entry: Engine, rank: int, rules: Catalog) -> int | None:
+    """The least rank that the engine takes and that holds the adapters; None where they are larger than all of them."""
+    sizes = [int(x) for x in list_accepted_values(entry, "lora_rank", rules)]
+    return min((x for x in sizes if x >= rank), default=None) if sizes else rank
+
+
+class Trial(Value, frozen=True):
+    """An attempt on an engine for a request; `bounds` and `tried` gather what was refused."""
+
+    tools: EngineTools
+    search: SearchRequest
+    attempt: Attempt
+    bounds: Bounds
+    tried: list[TriedFormat]
+
+
+def ask(trial: Trial, deployment: Deployment) -> MemoryEstimate | None:
+    """The memory of a deployment; None, and noted among what was tried, where it allows no answer."""
+    quantization, tools, known = trial.attempt.chosen.quantization, trial.tools, trial.search.known
+    key = _key(deployment) if known is not None else None
+    found: tuple[Deployment, MemoryEstimate | str] | None = known.get(key) if known is not None else None
+    if found is None:
+        try:
+            answer: MemoryEstimate | str = estimate_memory(deployment, tools.module, tools.inner, quantization)
+        except BadInput as e:
+            answer = e.message
+        found = (deployment, answer)  # the key has identities of what the deployment holds
+        if known is not None:
+            known[key] = found
+    if isinstance(found[1], str):
+        trial.tried.append(TriedFormat(quantization=quantization.id, fits=None, text=found[1]))
+        return None
+    return found[1]
+
+
+def _key(deployment: Deployment) -> Hashable:
+    """What of a deployment decides its memory, among those of one model."""
+    d, kv = deployment, deployment.kv_cache_type
+    parts = (d.engine, d.quantization, kv.k, kv.v, d.context_length, d.sequences, d.device_count, id(d.machine))
+    return *parts, tuple(d.settings.items()), id(d.model), d.model_path
+
+
+def estimate_rate(
+    trial: Trial, deployment: Deployment, memory: MemoryEstimate, users: int, long: bool = False
+) -> SpeedEstimate | None:
+    """The speed of a deployment for so many users; `long`: with a prompt of the 95th percentile."""
+    tools, search = trial.tools, trial.search
+    shared = capacity.keeps_prefixes(deployment, tools.inner)
+    known = search.known
+    key = ("speed", _key(deployment), id(memory), users, long) if known is not None else None
+    if known is not None and key in known:
+        return known[key][-1]  # type: ignore[no-any-return]  # as it was put in below
+    speed = objective.estimate_traffic_speed(deployment, memory, search.traffic, users, shared, tools.rules, long)
+    if known is not None:
+        known[key] = (deployment, memory, speed)  # the key has identities of these
+    return speed
+
+
+def note_failure(trial: Trial, deployment: Deployment, memory: MemoryEstimate) -> None:
+    """Note that a deployment does not fit, and where it has all cards what of its width and wider does not either."""
+    quantization, machine = trial.attempt.chosen.quantization, deployment.machine
+    text = describe_failure(deployment, memory, quantization)
+    rows = memory.devices or ((memory.host,) if memory.host is not None else ())
+    known = [x.high_bytes for x in rows if x.high_bytes is not None]
+    needs = sum(known) if known and len(known) == len(rows) and not trial.attempt.offload else None
+    trial.tried.append(TriedFormat(quantization=quantization.id, fits=False, text=text, needs_bytes=needs))
+    every = machine is None or len(machine.usable_devices) == len(trial.search.machine.usable_devices)
+    if memory.short and every:
+        trial.bounds.learn(trial.attempt, deployment, memory)
+
+
+def count_held(trial: Trial, deployment: Deployment, memory: MemoryEstimate) -> int:
+    """Requests of the traffic that a copy holds."""
+    traffic, inner = trial.search.traffic, trial.tools.inner
+    request = capacity.RequestTokens(memory.context_length)
+    if not traffic.full_length:
+        shared = traffic.shared_tokens if capacity.keeps_prefixes(deployment, inner) else 0
+        request = capacity.RequestTokens(traffic.typical_tokens, shared)
+    return capacity.count_held(deployment, memory, inner, [request])[0] or 0
+
+
+class PlannedCopy(Value, frozen=True):
+    """A copy as it is launched, with how many there are: `servers` behind a router, of `copies` in all."""
+
+    deployment: Deployment
+    memory: MemoryEstimate
+    layout: CardLayout
+    speed: SpeedEstimate | None  # of one copy
+    on_time: bool | None
+    servers: int = 1
+    copies: int = 1
+
+
+def make_plan(trial: Trial, copy: PlannedCopy) -> Plan:
+    """A plan with what it holds and how fast it is as a whole."""
+    traffic, deployment = (
+        trial.search.traffic,
+        with_visible_devices(copy.deployment, trial.search.whole or trial.search.machine),
+    )
+    holding = find_holding(deployment, copy.memory, traffic, trial.tools.rules, copy.servers)
+    holds = holding.holds
+    if holds is not None:
+        served = objective.request_seconds(copy.speed, traffic, holds)
+        holds = replace(holds, wait_s=estimate_wait(holds, traffic, served))
+    return Plan(
+        deployment=deployment,
+        memory=copy.memory,
+        quantization=trial.attempt.chosen.quantization,
+        offload=trial.attempt.offload or left_to_engine(copy.memory, deployment.model),
+        notes=(),
+        tried=(),
+        layout=copy.layout,
+        servers=copy.servers,
+        starts=holding.starts,
+        holds=holds,
+        speed=objective.scale_speed(copy.speed, copy.copies),
+        on_time=copy.on_time,
+    )
+
+
+def make_unsure_plan(trial: Trial, deployment: Deployment, memory: MemoryEstimate, layout: CardLayout) -> Plan:
+    """A plan that may start."""
+    traffic = trial.search.traffic
+    speed = objective.estimate_traffic_speed(deployment, memory, traffic, traffic.users, False, trial.tools.rules)
+    return replace(make_plan(trial, PlannedCopy(deployment, memory, layout, speed, None)), starts=None)

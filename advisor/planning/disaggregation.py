@@ -17,11 +17,10 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Interval, Setting, SpeedEstimate
 from advisor.planning.layouts import list_servers, show_devices, with_settings
 from advisor.planning.objective import SizedUnit, Targets, meets_targets
-from advisor.planning.queueing import erlang_c
-from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic
+from advisor.planning.traffic import P95_OF_NORMAL, TokenSpread, Traffic, erlang_c
 from advisor.planning.types import CardLayout
 from advisor.record import Value
-from advisor.speed.load import RequestLoad
+from advisor.speed.work import RequestLoad
 
 TURNS = 40  # of the fixed point: the wait depends on the rate, and the rate on the wait
 

@@ -15,8 +15,8 @@ from advisor.decision.types import Reason
 from advisor.engines.flags import list_smaller_caches
 from advisor.engines.npu import list_npu_formats
 from advisor.errors import BadInput
-from advisor.planning.search_request import SearchRequest
-from advisor.planning.workload_rules import WorkloadDefaults, load_workload_defaults
+from advisor.planning.rules import WorkloadDefaults, load_workload_defaults
+from advisor.planning.types import SearchRequest
 from advisor.render.reference import find_repository
 
 FOUR_BIT_QUALITY = 52  # quality of the plainest 4-bit format in rules/quantizations.yaml

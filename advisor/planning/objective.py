@@ -16,12 +16,11 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Holds, Interval, MemoryEstimate, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.planning.layouts import Unit
-from advisor.planning.plan_rules import PlanRules
+from advisor.planning.rules import PlanRules, load_workload_defaults
 from advisor.planning.traffic import Traffic
-from advisor.planning.workload_rules import load_workload_defaults
 from advisor.record import Value
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
+from advisor.speed.work import RequestLoad
 
 
 class Targets(Value, frozen=True):

@@ -18,21 +18,22 @@ from advisor.planning.candidates import (
     Attempt,
     Bounds,
     EngineTools,
+    Trial,
+    ask,
+    find_engine_additions,
     find_smallest,
     find_too_large,
     list_attempts,
     list_warnings,
     make_base,
+    note_failure,
 )
-from advisor.planning.engine_additions import find_engine_additions
 from advisor.planning.format_candidates import find_usable_formats, has_download
 from advisor.planning.layouts import list_units
-from advisor.planning.plan_rules import PlanRules, load_plan_rules
-from advisor.planning.search_request import SearchRequest
+from advisor.planning.rules import PlanRules, load_plan_rules
 from advisor.planning.slots import on_all_layers
 from advisor.planning.traffic import P99_OF_NORMAL
-from advisor.planning.trial import Trial, ask, note_failure
-from advisor.planning.types import Plan, Rejection, TriedFormat
+from advisor.planning.types import Plan, Rejection, SearchRequest, TriedFormat
 
 SPECULATIVE = "workload.speculative"  # the fact that speculative decoding is asked for
 MOST_USERS = 4096  # at once, that a rate may come to

@@ -13,9 +13,8 @@ import msgspec
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.flags import find_own_flag
-from advisor.planning.layouts import with_settings
+from advisor.planning.layouts import list_host_placements, with_settings
 from advisor.planning.objective import output_rate
-from advisor.planning.offload import list_host_placements
 from advisor.planning.traffic import Traffic
 from advisor.planning.types import Ask
 from advisor.record import Value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.advice.compare_speed import EngineSpeeds
+from advisor.advice.compare import EngineSpeeds
 from advisor.deployment import Interval
 from advisor.report.text import align_table, bullets, paint, wrap_text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.advice.migrate import Migration, NewLaunch, SettingChange
+from advisor.advice.migrate_types import Migration, NewLaunch, SettingChange
 from advisor.report.text import align_table, bullets, paint
 
 WIDTH = 23  # of a column

@@ -9,13 +9,10 @@ from typing import Any
 
 import msgspec
 
-from advisor.advice.card_fits import CardFit
-from advisor.advice.compare import Comparison, ComparisonLine
-from advisor.advice.compare_speed import EngineSpeeds
-from advisor.advice.explain import MemoryChange
+from advisor.advice.compare import Comparison, ComparisonLine, EngineSpeeds
+from advisor.advice.explain import CardFit, LoadPoint, MemoryChange
 from advisor.advice.hardware_types import Axis, RejectedHardware, ResidentModel
 from advisor.advice.limits import DeploymentLimits
-from advisor.advice.load_curve import LoadPoint
 from advisor.advice.migrate_types import Migration
 from advisor.advice.money import Money
 from advisor.advice.types import Licences, ModelOption, NearMiss, Quality, StoredCopy, TargetAnswer

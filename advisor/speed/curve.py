@@ -13,7 +13,7 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
 from advisor.record import Record
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
+from advisor.speed.work import RequestLoad
 
 MemoryEstimator = Callable[[Deployment], MemoryEstimate]
 LEVELS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)

@@ -6,6 +6,7 @@ A factor may stand for an engine family, an engine, a vendor, a hardware class, 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -201,3 +202,81 @@ def find_efficiencies(table: SpeedRules, keys: EfficiencyKeys) -> Efficiencies:
         prefill=Efficiency(*(value(n) for n in PREFILL)),
         waits=WaitFactors(*(value(n) for n in WAITS)),
     )
+
+
+WIDER = 1.5  # for hardware of a vendor, or an engine family, that no row is of: the bounds of its parent, times this
+NO_ROWS = 3.0
+
+
+class ErrorBound(Value, frozen=True):
+    """The factor around a value, and which rows it rests on."""
+
+    factor: float
+    text: str
+
+
+@memoize_by_identity
+def find_error_bound(table: SpeedRules, keys: EfficiencyKeys, *kinds: str) -> ErrorBound:
+    """The factor around a value, from rows of the first of these kinds that the narrowest known class has.
+
+    Kinds are near to each other (a prefill rate and a time to first token): rows of the same hardware and engines of a
+    neighbouring kind say more than rows of other hardware. They say where it is worse than its family, not that it is
+    better: their bound is at least that of the family's rows of that kind.
+    """
+    return find_bound_in(table.spread, keys, *kinds)
+
+
+def find_bound_in(spread: Mapping[str, Mapping[str, HeldOutSpread]], keys: EfficiencyKeys, *kinds: str) -> ErrorBound:
+    """The same for errors by kind of row and class."""
+    names = (f"{keys.family}/{keys.hardware}", f"{keys.family}/{keys.vendor}", keys.family, "all")
+    for i, name in enumerate(names):
+        for kind in kinds:
+            found = spread.get(kind, {}).get(name)
+            if found is not None:
+                whose = "other hardware and engines" if name == "all" else name
+                least = spread[kind].get(keys.family, found) if kind != kinds[0] else found
+                return ErrorBound(
+                    max(found.bound, least.bound) * WIDER ** max(0, i - 1), f"{kind}: {found.rows} rows of {whose}"
+                )
+    return ErrorBound(NO_ROWS, f"{kinds[0]}: no rows")
+
+
+class DraftAcceptance(msgspec.Struct, frozen=True):
+    """Tokens drafted a round by default, and the share of them that the model accepts."""
+
+    tokens: int
+    low: float
+    value: float
+    high: float
+    source: str
+
+
+class EvidenceRules(msgspec.Struct, frozen=True):
+    """What errors on one machine have in common: shares of their variance, in units of a bound's logarithm squared."""
+
+    source: str
+    engine: float  # all measurements of one engine
+    format: float  # and of one weight format
+    model: float  # and of one model and format, at the same load
+    reach_of_load: float  # distance of loads (logarithms) over which the model's share falls to 1/e
+    same_pass: float  # share that stays between quantities of the same pass (tpot, decode, closed)
+    other_pass: float  # and between decoding and prompts
+    noise: float  # of one measurement
+    reach: float  # standard deviations that the bound is made of
+    usual: float  # mean square of measured errors, in units of what the shares above expect, where nothing is measured
+    usual_count: float  # measurements that this weighs as much as
+
+
+class EngineRules(msgspec.Struct, frozen=True):
+    """rules/speed-engines.yaml."""
+
+    source: str
+    as_of: str
+    tensor_split: tuple[str, ...]
+    speculation: dict[str, DraftAcceptance]
+    evidence: EvidenceRules
+
+
+def load_engine_rules(rules: Catalog) -> EngineRules:
+    """The document. Raises BadInput when an overlay spoiled it."""
+    return decode_document(rules, "speed-engines.yaml", EngineRules)

@@ -7,30 +7,35 @@ and the bounds from rules/speed.yaml, which `python -m tools.speed.calibrate` ma
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import msgspec
 
 from advisor import engines
 from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
-from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
+from advisor.deployment import Deployment, Interval, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines import fitting
-from advisor.speed import evidence, laws, speculation
+from advisor.engines.base import get_integer, get_setting
+from advisor.record import Value
+from advisor.speed import evidence, laws
 from advisor.speed.efficiencies import (
     SIXTEEN_BIT,
+    DraftAcceptance,
     Efficiencies,
     EfficiencyKeys,
+    ErrorBound,
     engine_generation,
     find_efficiencies,
+    find_error_bound,
     format_class,
     hardware_class,
+    load_engine_rules,
     load_speed_rules,
 )
-from advisor.speed.engine_rules import load_engine_rules
-from advisor.speed.intervals import ErrorBound, find_error_bound
-from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan
 from advisor.speed.steps import LoadPasses, plan_check_pass, plan_passes
+from advisor.speed.work import RequestLoad
 
 # Host memory is behind few measured rows: bounds are at least these factors. Assumed
 HOST_BOUND = {"none": 1.0, "known": 1.8, "assumed": 3.0}
@@ -150,7 +155,7 @@ def _drafted(
     efficiencies: Efficiencies,
 ) -> tuple[float, float, float] | None:
     """Seconds a token (low, value, high) with the speculative decoding that the settings ask for; None without."""
-    asked = speculation.find_speculation(deployment, entry, rules)
+    asked = find_speculation(deployment, entry, rules)
     if asked is None:
         return None
     check = plan_check_pass(deployment, estimate, entry, quantization, rules, load, asked.tokens)
@@ -173,7 +178,7 @@ def _drafted(
         draft = laws.pass_seconds(found[0].decode, find_efficiencies(load_speed_rules(rules), keys).decode)
     elif asked.method == "prediction" and deployment.model.layout is not None:
         draft = seconds / deployment.model.layout.n_layers  # a block is one more layer
-    return speculation.seconds_per_token(seconds, draft, asked)
+    return seconds_per_token(seconds, draft, asked)
 
 
 def make_efficiency_keys(
@@ -191,3 +196,75 @@ def make_efficiency_keys(
         link=link,
         prompt_format=SIXTEEN_BIT if plan.wide_products else "",
     )
+
+
+SpeculationMethod = Literal["draft", "prediction", "ngram"]
+
+
+class Speculation(Value, frozen=True):
+    """What a deployment's settings ask for."""
+
+    method: SpeculationMethod
+    tokens: int  # drafted a round
+    accepts: DraftAcceptance
+
+
+_JSON = ("speculative-config", "speculative_config")
+_COUNT = ("draft-max", "draft", "spec-draft-n-max", "num_speculative_tokens", "speculative-num-draft-tokens")
+
+
+def find_speculation(deployment: Deployment, entry: Engine, rules: Catalog) -> Speculation | None:
+    """The speculation that the settings ask for; None without. Raises BadInput for a count that is none."""
+    config = _config(get_setting(deployment.settings, *_JSON))
+    method = str(config.get("method", "")).lower()
+    named = get_setting(deployment.settings, *entry.draft.model) if entry.draft and entry.draft.model else None
+    kind: SpeculationMethod
+    if deployment.draft is not None:
+        kind = "draft"
+    elif "ngram" in method or (isinstance(named, str) and "ngram" in named.lower()):
+        kind = "ngram"
+    elif "mtp" in method or "eagle" in method:
+        kind = "prediction"
+    else:
+        return None
+    count = get_integer(deployment.settings, *_COUNT, least=1, most=64)
+    said = config.get("num_speculative_tokens")
+    if count is None and isinstance(said, int) and 1 <= said <= 64:
+        count = said
+    usual = load_engine_rules(rules).speculation[kind]
+    return Speculation(kind, count or usual.tokens, usual)
+
+
+def _config(value: Setting | None) -> dict[str, object]:
+    try:
+        found = msgspec.json.decode(str(value)) if value is not None else {}
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}  # the engine's own reader of this setting says what is wrong
+    return found if isinstance(found, dict) else {}
+
+
+def accepted_tokens(rate: float, tokens: int) -> float:
+    """Tokens a round yields on average, the model's own included."""
+    return tokens + 1.0 if rate >= 1 else (1 - rate ** (tokens + 1)) / (1 - rate)
+
+
+def seconds_per_token(check: float, draft: float, speculation: Speculation) -> tuple[float, float, float]:
+    """Seconds a token (low, value, high) when a check costs `check` and a drafted token `draft` seconds."""
+    draft_acceptance = speculation.accepts
+    cost = check + speculation.tokens * draft
+    return (
+        cost / accepted_tokens(draft_acceptance.high, speculation.tokens),
+        cost / accepted_tokens(draft_acceptance.value, speculation.tokens),
+        cost / accepted_tokens(draft_acceptance.low, speculation.tokens),
+    )
+
+
+def estimate_midway_speed(
+    deployment: Deployment, estimate: MemoryEstimate, rules: Catalog, concurrency: int = 1
+) -> SpeedEstimate | None:
+    """Speed of `concurrency` requests whose prompt and output fill half of the estimate's context each.
+
+    None where it is not known. Raises BadInput where a setting allows no answer.
+    """
+    half = max(1, estimate.context_length // 2)
+    return estimate_speed(deployment, estimate, rules, RequestLoad(concurrency=concurrency, prompt=half, output=half))

@@ -24,8 +24,8 @@ from advisor.errors import BadFile
 from advisor.files import read_bytes, replace_file
 from advisor.machines.fingerprint import fingerprint_machine
 from advisor.record import Record, Value
-from advisor.speed.engine_rules import EvidenceRules
-from advisor.speed.load import RequestLoad
+from advisor.speed.efficiencies import EvidenceRules
+from advisor.speed.work import RequestLoad
 
 KEPT = 400  # measurements; the oldest go first
 USED = 40  # of these, the nearest ones

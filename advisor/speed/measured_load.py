@@ -18,7 +18,7 @@ from advisor.speed import evidence
 from advisor.speed.efficiencies import format_class
 from advisor.speed.estimator import estimate_speed, find_layout
 from advisor.speed.evidence import SpeedMeasurement
-from advisor.speed.load import RequestLoad
+from advisor.speed.work import RequestLoad
 
 PLAIN = re.compile(r"[A-Za-z0-9_.+-]{1,40}")  # neither a path nor a list
 SECRET = re.compile(r"key|token(?!s)|secret|password|user|host|file|path|dir", re.IGNORECASE)

@@ -18,10 +18,8 @@ from advisor.engines.llama_cpp_constants import read_constants
 from advisor.engines.llama_cpp_settings import resolve_llama_settings
 from advisor.memory import layers
 from advisor.memory.ggml import BLOCKS
-from advisor.speed.efficiencies import find_generation
-from advisor.speed.engine_rules import EngineRules, load_engine_rules
-from advisor.speed.load import RequestLoad
-from advisor.speed.work import ModelWork
+from advisor.speed.efficiencies import EngineRules, find_generation, load_engine_rules
+from advisor.speed.work import ModelWork, RequestLoad
 
 if TYPE_CHECKING:  # engines with a pool alone need it
     from advisor.engines.pool_settings import PoolSettings
@@ -269,6 +267,3 @@ def _plain(deployment: Deployment, estimate: MemoryEstimate, family: str, known:
         value_bytes=element,
         chunk=512,
     )
-
-
-__all__ = ["INTEGER", "ParallelPlan", "plan_ranks"]

@@ -16,12 +16,19 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.record import Value
-from advisor.speed import attention_work
-from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
-from advisor.speed.prompt_layers import count_prompt_layers
 from advisor.speed.rates import PeakRates, compute_peak_rates
-from advisor.speed.work import ModelWork, count_work
+from advisor.speed.work import (
+    ModelWork,
+    RequestLoad,
+    cache_bytes,
+    count_prompt_layers,
+    count_work,
+    latent_bytes,
+    pair_products,
+    score_bytes,
+    state_bytes,
+)
 
 GB = 1e9
 TERA = 1e12
@@ -252,16 +259,16 @@ def plan_pass(
         + rows * part * work.expert_params / max(1, work.experts) / plan.expert_ranks
     )
     unfolded = plan.unfolds_latent and not decode
-    pairs = attention_work.pair_products(
+    pairs = pair_products(
         deployment.model, tokens.each, tokens.depth, unfolded=unfolded, first=needed.count if needed else None
     )
     attention = 2 * tokens.sequences * pairs / plan.tensor
     read = tokens.depth + tokens.each / 2
-    whole = attention_work.cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, plan.tensor)
-    latent = attention_work.latent_bytes(deployment.model, read, plan.key_bytes)
-    cache = tokens.sequences * (whole - latent + attention_work.state_bytes(deployment.model) / plan.tensor)
+    whole = cache_bytes(deployment.model, read, plan.key_bytes, plan.value_bytes, plan.tensor)
+    latent = latent_bytes(deployment.model, read, plan.key_bytes)
+    cache = tokens.sequences * (whole - latent + state_bytes(deployment.model) / plan.tensor)
     latent *= tokens.sequences
-    scan = tokens.sequences * (tokens.each - 1) * attention_work.state_bytes(deployment.model) / plan.tensor
+    scan = tokens.sequences * (tokens.each - 1) * state_bytes(deployment.model) / plan.tensor
     dense = part * work.dense_bytes / plan.tensor
     experts = part * work.expert_bytes * picked / plan.expert_ranks
     sent, exchanges = _exchanges(work, plan, through)
@@ -273,9 +280,7 @@ def plan_pass(
         widened = 2 * WIDENED_BYTES * part * (work.dense_params + work.expert_params * picked) / plan.tensor
     scores = 0.0
     if plan.scores_in_memory:
-        scores = (
-            tokens.sequences * attention_work.score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
-        )
+        scores = tokens.sequences * score_bytes(deployment.model, tokens.each, tokens.depth) / plan.tensor
     on = 1.0 if rates.gbs else 0.0
     per_byte, per_product = on / (GB * (rates.gbs or 1)), on / (TERA * (rates.tflops or 1))
     host_read = dense * plan.host_dense + experts * plan.host_experts + (cache + latent) * plan.host_cache

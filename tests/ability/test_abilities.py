@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 import yaml
 
-from advisor.ability.lookup import find_ability, find_rag_facts, thinking_mode
-from advisor.ability.losses import classify_licence, find_cache_loss, find_format_loss
+from advisor.ability.lookup import (
+    classify_licence,
+    find_ability,
+    find_cache_loss,
+    find_format_loss,
+    find_rag_facts,
+    thinking_mode,
+)
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from tools.ability import calibrate

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from advisor.advice.explain import ExplainRequest, explain
-from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.estimation import estimate, find_machine

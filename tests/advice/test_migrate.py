@@ -98,7 +98,7 @@ def test_the_flags_of_most_engines_were_read() -> None:
 
 @pytest.mark.parametrize("engine", READ)
 def test_names_are_flags_of_the_engines_own_parser(engine: str) -> None:
-    from advisor.advice.migrate import FILE
+    from advisor.advice.migrate_types import FILE
 
     known = READ[engine]
     names = {n.lstrip("-").replace("_", "-") for n in known.spellings()}

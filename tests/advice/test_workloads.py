@@ -11,17 +11,16 @@ from click.testing import CliRunner
 
 import advisor
 from advisor.advice.guides import trace_named_guide
-from advisor.advice.recommend import RecommendRequest, recommend
-from advisor.advice.recommend_request import ask_guide, load_main_guide
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest, ask_guide, load_main_guide
 from advisor.advice.types import Advice
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root
-from advisor.decision.additions import find_additions
 from advisor.decision.conditions import GuideFault
-from advisor.decision.evaluate import evaluate_guide, list_thresholds
-from advisor.decision.fields import FIELDS, fill_value, find_fields
+from advisor.decision.evaluate import evaluate_guide, find_additions, list_thresholds
 from advisor.decision.guides import load_guide
+from advisor.decision.types import FIELDS, fill_value, find_fields
 from advisor.deployment import Workload
 from advisor.errors import BadFile
 from advisor.estimation import estimate

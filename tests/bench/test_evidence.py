@@ -23,8 +23,8 @@ from advisor.speed import evidence
 from advisor.speed.efficiencies import load_speed_rules
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.evidence import SpeedMeasurement
-from advisor.speed.load import RequestLoad
 from advisor.speed.measured_load import MeasuredLoad, compare_loads
+from advisor.speed.work import RequestLoad
 from tools.speed.rows import make_samples, predict_sample, read_measured_rows
 
 RULES = catalog()

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.decision.evaluate import count_held_nodes, evaluate_guide, evaluate_tree, find_engine_hints, walk_nodes
-from advisor.decision.fields import FIELDS, Field
-from advisor.decision.guides import check_guide, load_guide_file
-from advisor.decision.reach import find_examples
-from advisor.decision.types import Decision
+from advisor.decision.guides import check_guide, find_examples, load_guide_file
+from advisor.decision.types import FIELDS, Decision, Field
 
 ROOT = Path(__file__).parents[2] / "rules"
 ENGINE_IDS = {p.stem for p in (ROOT / "engines").glob("*.yaml")}

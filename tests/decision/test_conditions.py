@@ -10,9 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.decision.conditions import GuideFault, check_tests, describe_condition, evaluate_condition, parse_condition
-from advisor.decision.fields import FIELDS, parse_version
-from advisor.decision.reach import find_example
-from advisor.decision.types import Condition
+from advisor.decision.guides import find_example
+from advisor.decision.types import FIELDS, Condition, parse_version
 
 BOOLS = ("cpu.avx2", "cpu.amx", "gpu.unified")
 TESTS = st.one_of(

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from advisor.catalog.types import Accelerator, Engine, Floor, Health
 from advisor.decision.facts import compute_facts, cuda_version, main_devices
-from advisor.decision.fields import FIELDS, find_value_problem
-from advisor.decision.generations import amd_generation, intel_generation, nvidia_generation, vendor_of_generation
+from advisor.decision.floors import amd_generation, intel_generation, nvidia_generation, vendor_of_generation
+from advisor.decision.types import FIELDS, find_value_problem
 from advisor.deployment import Workload
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Cpu, Device, HostMemory, Machine

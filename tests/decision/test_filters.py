@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog.types import ContainerImage, Engine, Floor, Health, Quantization, QuantOnHardware, Source, Support
-from advisor.decision.fields import FIELDS
 from advisor.decision.filters import find_rejections, judge_engine
 from advisor.decision.floors import python_matches
 from advisor.decision.nodes import REASON_CODES
+from advisor.decision.types import FIELDS
 from advisor.deployment import Workload
 from advisor.models.types import Model
 

@@ -11,7 +11,8 @@ import pytest
 from commands import advise
 
 import advisor
-from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice
 from advisor.catalog import catalog
 from advisor.catalog.load import read_rule_document

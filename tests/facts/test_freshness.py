@@ -17,7 +17,8 @@ from click.testing import CliRunner
 
 import advisor
 from advisor.advice.hardware import find_hardware
-from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root

@@ -17,7 +17,7 @@ from asking import GIB, RULES, asked, deployed
 from advisor.cli.main import run_command_line
 from advisor.estimation import estimate
 from advisor.models.hf_config import model_from_config
-from advisor.speed.roofline import estimate_midway_speed
+from advisor.speed.estimator import estimate_midway_speed
 
 V19 = "0.19.0"
 

@@ -18,7 +18,7 @@ from advisor.engines.llama_cpp_plan import plan_allocation
 from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_settings
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.memory.placement import HOST
-from advisor.planning.estimates import answer_request
+from advisor.planning.holding import answer_request
 from advisor.units import MIB
 from tools.accuracy.rows import RowSettings, TableRow, read_rows
 

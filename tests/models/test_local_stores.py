@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from advisor.advice.model_choice import find_stored_models
 from advisor.advice.recommend import recommend
 from advisor.advice.recommend_request import RecommendRequest
-from advisor.advice.stored_models import find_stored_models
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware
 from advisor.catalog.roots import shipped_root

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 import advisor
-from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import RankedDeployment
 from advisor.catalog import catalog
 from advisor.deployment import Workload
@@ -18,8 +19,7 @@ from advisor.engines import settings_entry
 from advisor.engines.flags import find_concept
 from advisor.errors import AdvisorError
 from advisor.estimation import find_machine
-from advisor.planning.estimates import answer_deployment
-from advisor.planning.holding import find_holding
+from advisor.planning.holding import answer_deployment, find_holding
 from advisor.planning.traffic import read_traffic
 
 RULES = catalog()

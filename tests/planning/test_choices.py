@@ -15,7 +15,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.deployment import DeviceMemory, Holds, Interval, KvCache, MemoryEstimate, SpeedEstimate, Workload
 from advisor.estimation import find_machine
 from advisor.memory.gguf_weights import RunningTotals
-from advisor.planning import offload, search
+from advisor.planning import layouts, search
 from advisor.planning.layouts import Unit
 from advisor.planning.objective import (
     Arrangement,
@@ -30,7 +30,7 @@ from advisor.planning.objective import (
     request_seconds,
     scale_speed,
 )
-from advisor.planning.plan_rules import PlanRules, load_plan_rules
+from advisor.planning.rules import PlanRules, load_plan_rules
 from advisor.planning.types import CardLayout
 
 RULES = catalog([shipped_root()])
@@ -244,7 +244,7 @@ TOTALS = RunningTotals(  # four layers: 10 each on the card, with experts of 100
 )  # fmt: skip
 def test_least_layers_whose_experts_stay(rooms: list[int], each: float, staying: int) -> None:
     """All is 340 bytes; without the first layer nothing is saved, without each other one 100."""
-    assert offload._start(TOTALS, rooms, each, 4) == staying
+    assert layouts._start(TOTALS, rooms, each, 4) == staying
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ def test_least_layers_whose_experts_stay(rooms: list[int], each: float, staying:
     ],
 )
 def test_layers_are_shared_out(rooms: list[int], staying: int, counts: list[int] | None) -> None:
-    assert offload._share_out(TOTALS, rooms, 0.0, staying, 4) == counts
+    assert layouts._share_out(TOTALS, rooms, 0.0, staying, 4) == counts
 
 
 def make_memory(*rows: tuple[int, int]) -> MemoryEstimate:
@@ -274,24 +274,24 @@ def make_memory(*rows: tuple[int, int]) -> MemoryEstimate:
 
 
 def test_a_layer_moves_from_the_fullest_card() -> None:
-    assert offload._moved([3, 4], make_memory((10, 12), (10, 9))) == [2, 5]
-    assert offload._moved([3, 4], make_memory((10, 9), (10, 12))) == [4, 3]
-    assert offload._moved([1, 4], make_memory((10, 12), (10, 9))) is None  # its last layer
-    assert offload._moved([2, 4], make_memory((10, 12), (10, 9))) == [1, 5]
-    assert offload._moved([3, 4], make_memory((10, 12), (10, 10))) is None  # no room there
-    assert offload._moved([3], make_memory((10, 12))) is None
-    assert offload._moved(None, make_memory((10, 12), (10, 9))) is None
-    assert offload._moved([3, 4], None) is None
-    assert offload._list_excess(make_memory((10, 12), (10, 9), (10, 10))) == [2, 0, 0]
-    assert offload._list_excess(None) == []
+    assert layouts._moved([3, 4], make_memory((10, 12), (10, 9))) == [2, 5]
+    assert layouts._moved([3, 4], make_memory((10, 9), (10, 12))) == [4, 3]
+    assert layouts._moved([1, 4], make_memory((10, 12), (10, 9))) is None  # its last layer
+    assert layouts._moved([2, 4], make_memory((10, 12), (10, 9))) == [1, 5]
+    assert layouts._moved([3, 4], make_memory((10, 12), (10, 10))) is None  # no room there
+    assert layouts._moved([3], make_memory((10, 12))) is None
+    assert layouts._moved(None, make_memory((10, 12), (10, 9))) is None
+    assert layouts._moved([3, 4], None) is None
+    assert layouts._list_excess(make_memory((10, 12), (10, 9), (10, 10))) == [2, 0, 0]
+    assert layouts._list_excess(None) == []
 
 
 def test_a_good_part_on_the_host() -> None:
     """30 bytes lie on the host: more than three tenths of all, or not."""
     model = msgspec.structs.replace(RULES.find_model("llama3.1:8b"), layout=None)
-    assert offload.left_to_engine(make_memory((100, 69)), model)
-    assert not offload.left_to_engine(make_memory((100, 70)), model)
-    assert not offload.left_to_engine(make_memory(), model)
+    assert layouts.left_to_engine(make_memory((100, 69)), model)
+    assert not layouts.left_to_engine(make_memory((100, 70)), model)
+    assert not layouts.left_to_engine(make_memory(), model)
 
 
 def test_a_table_that_is_looked_up_is_not_offloaded() -> None:

@@ -12,7 +12,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment
 from advisor.engines import settings_entry
 from advisor.estimation import find_machine
-from advisor.planning import offload
+from advisor.planning import layouts
 from advisor.planning.layouts import (
     Unit,
     copy_unit,
@@ -177,11 +177,11 @@ def test_spread_over_all_cards() -> None:
 def test_sizes_of_a_pass(prompt: int, context: int, sizes: list[int | None]) -> None:
     """The next power of two that takes the prompt, above the usual 512 and up to 4,096 or the context."""
     base = make("gpt-oss:120b", "RTX 4090, 128GB RAM", "llama.cpp", "MXFP4", context_length=context)
-    passes = list(offload._list_passes(base, RULES.engine("llama.cpp"), "ubatch-size", prompt))
+    passes = list(layouts._list_passes(base, RULES.engine("llama.cpp"), "ubatch-size", prompt))
     assert [p.get("ubatch-size") for p in passes] == sizes
     assert [p.get("batch-size") for p in passes] == [s if s and s > 2048 else None for s in sizes]
     given = make(
         "gpt-oss:120b", "RTX 4090, 128GB RAM", "llama.cpp", "MXFP4", context_length=context,
         settings={"ubatch-size": 256},
     )  # fmt: skip
-    assert list(offload._list_passes(given, RULES.engine("llama.cpp"), "ubatch-size", prompt)) == [{}]
+    assert list(layouts._list_passes(given, RULES.engine("llama.cpp"), "ubatch-size", prompt)) == [{}]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 import advisor
-from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog import catalog
 from advisor.deployment import Workload

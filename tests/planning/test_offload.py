@@ -7,7 +7,8 @@ from itertools import product
 import msgspec
 import pytest
 
-from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.deployment import Deployment, Workload
 from advisor.estimation import estimate, find_machine

@@ -18,7 +18,7 @@ from advisor.engines.base import own_defaults
 from advisor.engines.llama_cpp_plan import read_file_weights
 from advisor.engines.llama_cpp_settings import LlamaDefaults
 from advisor.memory.gguf_weights import sum_running
-from advisor.planning import offload, slots
+from advisor.planning import layouts, slots
 
 MIB = 2**20
 LLAMA = settings_entry("llama.cpp", RULES.engines())
@@ -68,7 +68,7 @@ def fill(*budgets: int) -> Deployment | None:
     base = MOE
     if len(budgets) > 1:  # a first guess, as the engine shares layers out
         base = msgspec.structs.replace(MOE, settings={"tensor-split": f"24,{LAYERS + 1 - 24}"})
-    return offload._fill_cards(base, "n-cpu-moe", "tensor-split" if len(budgets) > 1 else None, card_of(budgets))
+    return layouts._fill_cards(base, "n-cpu-moe", "tensor-split" if len(budgets) > 1 else None, card_of(budgets))
 
 
 @pytest.mark.parametrize("staying", [0, 1, 7, 30, 47])
@@ -109,10 +109,10 @@ def test_nothing_is_filled_where_sizes_are_not_known() -> None:
     def unknown(d: Deployment) -> MemoryEstimate:
         return memory(row(high_bytes=1))
 
-    assert offload._fill_cards(MOE, "n-cpu-moe", None, unknown) is None
-    assert offload._fill_cards(MOE, "n-cpu-moe", None, lambda d: None) is None
+    assert layouts._fill_cards(MOE, "n-cpu-moe", None, unknown) is None
+    assert layouts._fill_cards(MOE, "n-cpu-moe", None, lambda d: None) is None
     lost = msgspec.structs.replace(MOE, model=RULES.find_model("deepseek-ai/DeepSeek-V4-Flash"))
-    assert offload._fill_cards(lost, "n-cpu-moe", None, card_of((2**50,))) is None
+    assert layouts._fill_cards(lost, "n-cpu-moe", None, card_of((2**50,))) is None
 
 
 def test_host_memory_that_is_short_is_no_use() -> None:
@@ -123,7 +123,7 @@ def test_host_memory_that_is_short_is_no_use() -> None:
         calls.append(d)
         return memory(row(budget_bytes=2**50, high_bytes=1, weights_bytes=1, kv_cache_bytes=1), fits=False)
 
-    assert offload._fill_cards(MOE, "n-cpu-moe", None, short) is None
+    assert layouts._fill_cards(MOE, "n-cpu-moe", None, short) is None
     assert len(calls) == 2
 
 
@@ -136,7 +136,7 @@ def bring(fits: Callable[[dict[str, Any]], bool], **settings: Any) -> dict[str, 
 
     placed = msgspec.structs.replace(MOE, settings={"n-gpu-layers": "all", **settings})
     split = "tensor-split" if "tensor-split" in settings else None
-    return dict(offload._bring_part(placed, "n-cpu-moe", "override-tensor", split, ask).settings)
+    return dict(layouts._bring_part(placed, "n-cpu-moe", "override-tensor", split, ask).settings)
 
 
 def test_a_part_of_one_more_layer() -> None:
@@ -165,7 +165,7 @@ def test_room_that_the_engine_leaves_free_itself() -> None:
     assert kept == 2**30
 
     def fuller(*rows: Any) -> bool:
-        return offload._may_be_fuller(MOE, LLAMA, lambda d: memory(*rows))
+        return layouts._may_be_fuller(MOE, LLAMA, lambda d: memory(*rows))
 
     parts = {"weights_bytes": 10, "kv_cache_bytes": 20, "recurrent_state_bytes": 30, "compute_bytes": 40}
     assert not fuller(row(high_bytes=100 + kept, **parts))
@@ -173,19 +173,19 @@ def test_room_that_the_engine_leaves_free_itself() -> None:
     assert not fuller(row(high_bytes=kept))
     assert not fuller(row(weights_bytes=1))
     assert fuller(row(), row())
-    assert offload._may_be_fuller(MOE, LLAMA, lambda d: None)
+    assert layouts._may_be_fuller(MOE, LLAMA, lambda d: None)
 
 
 def test_what_is_left_to_the_engine() -> None:
     """Without settings for experts, and for models without them, the engine places by itself."""
     dense = make("llama3.1:8b", "1x RTX 4090, 64GB RAM", "llama.cpp", "Q4_K_M", context_length=4096)
-    assert list(offload.list_host_placements(dense, LLAMA, lambda d: None, 100)) == [dense]
+    assert list(layouts.list_host_placements(dense, LLAMA, lambda d: None, 100)) == [dense]
     vllm = settings_entry("vllm", RULES.engines())
-    assert list(offload.list_host_placements(MOE, vllm, lambda d: None, 100)) == [MOE]
+    assert list(layouts.list_host_placements(MOE, vllm, lambda d: None, 100)) == [MOE]
     # nothing can be filled: all experts on the host, and as the engine has it
-    found = list(offload.list_host_placements(MOE, LLAMA, lambda d: None, 100))
+    found = list(layouts.list_host_placements(MOE, LLAMA, lambda d: None, 100))
     assert [dict(d.settings) for d in found] == [{"n-gpu-layers": "all", "cpu-moe": True}, {}]
-    placed = list(offload.list_host_placements(MOE, LLAMA, card_of((sum(sizes(7)) + OUTPUT,)), 100))
+    placed = list(layouts.list_host_placements(MOE, LLAMA, card_of((sum(sizes(7)) + OUTPUT,)), 100))
     assert placed[0].settings == {"n-gpu-layers": "all", "n-cpu-moe": 7}
 
 

@@ -21,10 +21,10 @@ from advisor.deployment import (
 from advisor.machines.types import Machine
 from advisor.models.types import Model
 from advisor.planning import arrange, search
-from advisor.planning.engine_additions import _rank_step
-from advisor.planning.plan_rules import PlanRules, load_plan_rules
-from advisor.planning.queueing import MOST_SERVERS, _open
+from advisor.planning.candidates import _rank_step
 from advisor.planning.resident import count_need
+from advisor.planning.rules import PlanRules, load_plan_rules
+from advisor.planning.traffic import MOST_SERVERS, _open
 from advisor.planning.types import CardLayout, Plan, Rejection, TriedFormat
 
 # --- rates, shares and rules

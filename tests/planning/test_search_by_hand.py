@@ -42,9 +42,9 @@ from advisor.planning.format_candidates import (
     list_cache_types,
     order_formats,
 )
-from advisor.planning.search_request import FormatLimits, SearchRequest
+from advisor.planning.rules import load_workload_defaults
 from advisor.planning.traffic import read_traffic
-from advisor.planning.workload_rules import load_workload_defaults
+from advisor.planning.types import FormatLimits, SearchRequest
 
 RULES = catalog([shipped_root()])
 GUIDE = load_main_guide(RULES)

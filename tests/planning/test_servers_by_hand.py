@@ -19,13 +19,12 @@ from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate
 from advisor.planning import arrange, search
 from advisor.planning.candidates import Attempt
-from advisor.planning.estimates import answer_request
+from advisor.planning.holding import answer_request
 from advisor.planning.layouts import Unit
 from advisor.planning.objective import Arrangement, SizedUnit
-from advisor.planning.search_request import SearchRequest
 from advisor.planning.trace import read_trace, summarise_requests
 from advisor.planning.traffic import P99_OF_NORMAL, read_traffic
-from advisor.planning.types import CardLayout, Plan
+from advisor.planning.types import CardLayout, Plan, SearchRequest
 
 # --- a rate of requests
 

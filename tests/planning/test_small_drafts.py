@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 import advisor
-from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import RankedDeployment
 from advisor.catalog import catalog
 from advisor.deployment import Workload
 from advisor.estimation import find_machine
-from advisor.planning.small_drafts import find_small_draft
+from advisor.planning.candidates import find_small_draft
 
 RULES = catalog()
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from advisor.advice.recommend import RecommendRequest, recommend
+from advisor.advice.recommend import recommend
+from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Holds, Interval, Workload
 from advisor.errors import BadInput
 from advisor.estimation import find_machine
 from advisor.machines.types import Machine
-from advisor.planning.queueing import erlang_c, estimate_wait
 from advisor.planning.resident import share_machine
 from advisor.planning.trace import TraceRequest, read_requests, read_trace, summarise_requests
-from advisor.planning.traffic import TokenSpread, Traffic, expect_users, read_traffic
+from advisor.planning.traffic import TokenSpread, Traffic, erlang_c, estimate_wait, expect_users, read_traffic
 
 RULES = catalog([shipped_root()])
 

@@ -19,13 +19,16 @@ from advisor.deployment import (
 from advisor.estimation import estimate, find_machine
 from advisor.planning.candidates import (
     Bounds,
+    PlannedCopy,
+    Trial,
+    count_held,
+    make_plan,
+    note_failure,
 )
 from advisor.planning.holding import Holding, find_holding, with_one_request
 from advisor.planning.holding import make_traffic as traffic_of
-from advisor.planning.search_request import SearchRequest
 from advisor.planning.traffic import read_traffic
-from advisor.planning.trial import PlannedCopy, Trial, count_held, make_plan, note_failure
-from advisor.planning.types import CardLayout, TriedFormat
+from advisor.planning.types import CardLayout, SearchRequest, TriedFormat
 
 # --- trials
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from advisor.estimation import EstimateRequest
 from advisor.speed.efficiencies import EfficiencyKeys
-from advisor.speed.load import RequestLoad
 from advisor.speed.steps import LoadPasses, Pass
+from advisor.speed.work import RequestLoad
 from tools.speed.calibration_text import HeldOutPrediction
 from tools.speed.rows import FitSample, MeasuredRow
 

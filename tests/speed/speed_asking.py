@@ -12,7 +12,7 @@ from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.machines.types import Device
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
+from advisor.speed.work import RequestLoad
 
 RULES = catalog([shipped_root()])
 ROWS = Path(__file__).parent.parent / "data" / "speed_rows.csv"

@@ -17,7 +17,7 @@ from advisor.estimation import RememberedNames, estimate
 from advisor.request_lines import answer_line
 from advisor.speed.efficiencies import format_class, hardware_class
 from advisor.speed.estimator import estimate_speed
-from advisor.speed.load import RequestLoad
+from advisor.speed.work import RequestLoad
 
 FIELDS = ("decode_tps", "prefill_tps", "ttft_s", "tpot_s", "output_tps")
 

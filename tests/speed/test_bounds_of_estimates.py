@@ -8,11 +8,10 @@ import pytest
 from speed_asking import RULES, ask, made
 
 from advisor.engines import find_engine_module
-from advisor.speed.efficiencies import load_speed_rules
+from advisor.speed.efficiencies import find_error_bound, load_speed_rules
 from advisor.speed.estimator import make_efficiency_keys
-from advisor.speed.intervals import find_error_bound
-from advisor.speed.load import RequestLoad
 from advisor.speed.steps import plan_passes
+from advisor.speed.work import RequestLoad
 from tools.speed import calibrate, evidence_check, held_out
 
 # quantity -> kinds of rows that its bound is looked for in, of one request and of several

@@ -18,9 +18,14 @@ from speed_asking import ROWS, RULES
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.speed.efficiencies import Coefficient, SpeedRules, find_efficiencies, load_speed_rules
-from advisor.speed.engine_rules import load_engine_rules
-from advisor.speed.intervals import find_error_bound
+from advisor.speed.efficiencies import (
+    Coefficient,
+    SpeedRules,
+    find_efficiencies,
+    find_error_bound,
+    load_engine_rules,
+    load_speed_rules,
+)
 from tools.accuracy.speed import PUBLISHED_ROOFLINE
 from tools.speed.calibration_text import QUANTITIES, HeldOutPrediction, held_out_errors, quantile
 from tools.speed.evidence_check import narrow_bounds

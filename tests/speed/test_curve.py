@@ -9,7 +9,7 @@ from speed_asking import RULES, made
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.estimation import estimate
 from advisor.speed.curve import compute_curve, compute_point, find_most_concurrent
-from advisor.speed.load import RequestLoad
+from advisor.speed.work import RequestLoad
 
 LOAD = RequestLoad(prompt=2000, output=300)
 

@@ -13,11 +13,11 @@ from speed_asking import RULES, ask, made
 from advisor.deployment import Deployment, Interval, MemoryEstimate
 from advisor.errors import BadFile
 from advisor.speed import evidence
-from advisor.speed.engine_rules import EvidenceRules
+from advisor.speed.efficiencies import EvidenceRules
 from advisor.speed.estimator import estimate_speed
 from advisor.speed.evidence import Evidence, SpeedMeasurement
-from advisor.speed.load import RequestLoad
 from advisor.speed.measured_load import MeasuredLoad, compare_loads, predict_after
+from advisor.speed.work import RequestLoad
 
 KNOWN = EvidenceRules(
     source="s", engine=0.4, format=0.2, model=0.6, reach_of_load=5.0, same_pass=0.9, other_pass=0.2, noise=0.02,

@@ -18,8 +18,15 @@ from msgspec.structs import replace
 from speed_asking import ROWS, RULES
 
 from advisor.errors import BadFile
-from advisor.speed.efficiencies import DECODE, PREFILL, WAITS, Coefficient, SpeedRules, load_speed_rules
-from advisor.speed.engine_rules import load_engine_rules
+from advisor.speed.efficiencies import (
+    DECODE,
+    PREFILL,
+    WAITS,
+    Coefficient,
+    SpeedRules,
+    load_engine_rules,
+    load_speed_rules,
+)
 from tools.speed import calibrate, evidence_check, fit, held_out
 from tools.speed.calibration_text import HeldOutPrediction
 from tools.speed.fit import (

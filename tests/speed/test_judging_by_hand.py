@@ -12,8 +12,7 @@ from judged_samples import off_by, sample
 from msgspec.structs import replace
 from test_measured_choices import pair
 
-from advisor.speed.efficiencies import HeldOutSpread, SpeedRules
-from advisor.speed.intervals import find_bound_in
+from advisor.speed.efficiencies import HeldOutSpread, SpeedRules, find_bound_in
 from tools.speed.calibration_text import (
     JudgedFits,
     _number,

@@ -12,16 +12,20 @@ from speed_asking import RULES, ask, made
 from test_passes_by_hand import LLAMA
 
 from advisor.models import types as t
-from advisor.speed import laws, speculation
-from advisor.speed.attention_work import attention_costs, cache_bytes, pair_products, score_bytes
+from advisor.speed import estimator, laws
 from advisor.speed.curve import LEVELS
-from advisor.speed.engine_rules import DraftAcceptance, load_engine_rules
-from advisor.speed.estimator import estimate_speed
+from advisor.speed.efficiencies import DraftAcceptance, load_engine_rules
+from advisor.speed.estimator import Speculation, estimate_midway_speed, estimate_speed
 from advisor.speed.laws import Efficiency, WaitFactors
-from advisor.speed.load import RequestLoad
-from advisor.speed.roofline import estimate_midway_speed
-from advisor.speed.speculation import Speculation
-from advisor.speed.work import ModelWork, count_work
+from advisor.speed.work import (
+    ModelWork,
+    RequestLoad,
+    attention_costs,
+    cache_bytes,
+    count_work,
+    pair_products,
+    score_bytes,
+)
 
 # --- laws
 
@@ -178,7 +182,7 @@ def test_windows_of_scores() -> None:
 def test_seconds_of_a_drafted_token() -> None:
     """Two drafted a round at 0.01 s, a check of 0.1 s: 0.12 s for 1 + a + a^2 tokens."""
     accepts = DraftAcceptance(tokens=4, low=0.5, value=0.8, high=1.0, source="s")
-    low, value, high = speculation.seconds_per_token(0.1, 0.01, Speculation("draft", 2, accepts))
+    low, value, high = estimator.seconds_per_token(0.1, 0.01, Speculation("draft", 2, accepts))
     assert low == pytest.approx(0.12 / 3)
     assert value == pytest.approx(0.12 / 2.44)
     assert high == pytest.approx(0.12 / 1.75)
@@ -203,7 +207,7 @@ def test_seconds_of_a_drafted_token() -> None:
 )
 def test_configurations_of_vllm(config: str, found: tuple[str, int] | None) -> None:
     d = msgspec.structs.replace(LLAMA, settings={"speculative-config": config})
-    asked = speculation.find_speculation(d, RULES.engine("vllm"), RULES)
+    asked = estimator.find_speculation(d, RULES.engine("vllm"), RULES)
     assert (asked and (asked.method, asked.tokens)) == found
     if asked:
         assert asked.accepts == load_engine_rules(RULES).speculation[asked.method]
@@ -211,7 +215,7 @@ def test_configurations_of_vllm(config: str, found: tuple[str, int] | None) -> N
 
 def test_a_count_of_its_own_wins() -> None:
     settings = {"speculative-config": '{"method": "ngram", "num_speculative_tokens": 3}', "num_speculative_tokens": 5}
-    asked = speculation.find_speculation(msgspec.structs.replace(LLAMA, settings=settings), RULES.engine("vllm"), RULES)
+    asked = estimator.find_speculation(msgspec.structs.replace(LLAMA, settings=settings), RULES.engine("vllm"), RULES)
     assert asked is not None
     assert asked.tokens == 5
 

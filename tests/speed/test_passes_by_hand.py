@@ -9,8 +9,6 @@ import msgspec
 import pytest
 from speed_asking import RULES, made
 
-from advisor.speed.attention_work import attention_costs, score_bytes, state_bytes
-from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan
 from advisor.speed.rates import PeakRates
 from advisor.speed.steps import (
@@ -27,7 +25,7 @@ from advisor.speed.steps import (
     plan_passes,
     touched_share,
 )
-from advisor.speed.work import ModelWork, count_work
+from advisor.speed.work import ModelWork, RequestLoad, attention_costs, count_work, score_bytes, state_bytes
 
 LLAMA, _ = made("llama3.1:8b", "BF16", "H100 80GB SXM", "vllm")  # 32 layers, 8 of 32 heads for keys, each 128 wide
 ROW = 32 * 8 * 128 * 2 * 2  # bytes of a token in the cache, 16 bit

@@ -9,9 +9,8 @@ import pytest
 from speed_asking import RULES, made
 
 from advisor.deployment import KvType
-from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
-from advisor.speed.work import count_work
+from advisor.speed.work import RequestLoad, count_work
 
 
 def plan(model: str, quant: str | None, hardware: str, engine: str, **more: Any) -> ParallelPlan:

@@ -9,12 +9,21 @@ import pytest
 from speed_asking import RULES, made
 
 from advisor.machines.types import Device
-from advisor.speed.attention_work import attention_costs, cache_bytes, pair_products, score_bytes, state_bytes
 from advisor.speed.efficiencies import format_class, hardware_class
 from advisor.speed.evidence import _distance, _solve
-from advisor.speed.load import RequestLoad
 from advisor.speed.parallel_plan import ParallelPlan, plan_ranks
-from advisor.speed.work import _count_blocks, _is_other, _mixers, count_work
+from advisor.speed.work import (
+    RequestLoad,
+    _count_blocks,
+    _is_other,
+    _mixers,
+    attention_costs,
+    cache_bytes,
+    count_work,
+    pair_products,
+    score_bytes,
+    state_bytes,
+)
 
 
 def plan(model: str, quant: str, hardware: str, engine: str = "llama.cpp", **more: Any) -> ParallelPlan:

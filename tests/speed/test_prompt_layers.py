@@ -9,8 +9,7 @@ from speed_asking import RULES, ask, made
 
 from advisor.memory.gguf_tensors import list_tensors
 from advisor.models.types import Model
-from advisor.speed.attention_work import attention_costs, pair_products
-from advisor.speed.prompt_layers import count_prompt_layers
+from advisor.speed.work import attention_costs, count_prompt_layers, pair_products
 
 
 def model_of(name: str) -> Model:

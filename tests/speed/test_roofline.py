@@ -12,7 +12,7 @@ from advisor.catalog import catalog
 from advisor.deployment import Deployment
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Moe
-from advisor.speed.roofline import estimate_midway_speed
+from advisor.speed.estimator import estimate_midway_speed
 from advisor.speed.steps import touched_share
 
 RULES = catalog()

@@ -8,9 +8,9 @@ import random
 import pytest
 from speed_asking import RULES, ask, made
 
-from advisor.speed import speculation
-from advisor.speed.engine_rules import load_engine_rules
-from advisor.speed.speculation import Speculation, accepted_tokens, seconds_per_token
+from advisor.speed import estimator
+from advisor.speed.efficiencies import load_engine_rules
+from advisor.speed.estimator import Speculation, accepted_tokens, seconds_per_token
 
 
 @pytest.mark.parametrize(("rate", "tokens"), [(0.0, 3), (0.5, 1), (0.7, 4), (0.9, 8), (1.0, 5)])
@@ -36,7 +36,7 @@ def test_a_costly_draft_that_is_never_accepted_only_costs() -> None:
 def test_settings_that_ask_for_it() -> None:
     def method(engine: str, settings: dict[str, object], model: str = "70B") -> tuple[str, int] | None:
         d, _ = made(model, None, "4x H100 80GB SXM", engine, settings=settings)
-        found = speculation.find_speculation(d, RULES.engine(engine), RULES)
+        found = estimator.find_speculation(d, RULES.engine(engine), RULES)
         return found and (found.method, found.tokens)
 
     tp = {"tensor-parallel-size": 4}

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 from speed_asking import RULES, made
 
-from advisor.speed.attention_work import attention_costs, cache_bytes, pair_products
-from advisor.speed.load import RequestLoad
 from advisor.speed.steps import plan_passes
-from advisor.speed.work import count_work
+from advisor.speed.work import RequestLoad, attention_costs, cache_bytes, count_work, pair_products
 
 # params a token goes through, as the makers publish them (model cards), and whether they count the input embedding,
 # which is looked up and not read

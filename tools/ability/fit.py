@@ -18,8 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from advisor.ability.lookup import thinking_mode
-from advisor.ability.types import Board, BoardsFile
+from advisor.ability.lookup import Board, BoardsFile, thinking_mode
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.record import Value

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from advisor.ability.types import AbilitiesFile
+from advisor.ability.lookup import AbilitiesFile
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.roots import shipped_root

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from advisor.catalog import Catalog
 from advisor.record import Value
-from advisor.speed.efficiencies import HeldOutSpread, SpeedRules, load_speed_rules
-from advisor.speed.intervals import find_error_bound
+from advisor.speed.efficiencies import HeldOutSpread, SpeedRules, find_error_bound, load_speed_rules
 from tools.speed.calibration_text import LEAST, quantile
 from tools.speed.rows import FitSample, make_samples, predict_sample, read_measured_rows
 

@@ -19,7 +19,7 @@ from advisor.checks.facts.launch_facts import FIELDS
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.rules.load import CheckRule, list_rules
 from advisor.decision.conditions import list_tests
-from advisor.decision.fields import OPERATORS
+from advisor.decision.types import OPERATORS
 from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import ConceptName, find_concept
 from tools.pages.constants import make_constants_page
@@ -229,7 +229,7 @@ def make_quantizations_page(entries: Mapping[str, Quantization]) -> str:
 
 def make_fields_page() -> str:
     """What a condition of a guide can ask about."""
-    from advisor.decision.fields import FIELDS, OPERATORS
+    from advisor.decision.types import FIELDS, OPERATORS
 
     return "\n".join(
         (

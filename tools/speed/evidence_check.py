@@ -21,9 +21,7 @@ from pathlib import Path
 from advisor.catalog import catalog
 from advisor.record import Value
 from advisor.speed import evidence
-from advisor.speed.efficiencies import SpeedRules, load_speed_rules
-from advisor.speed.engine_rules import EvidenceRules, load_engine_rules
-from advisor.speed.intervals import find_error_bound
+from advisor.speed.efficiencies import EvidenceRules, SpeedRules, find_error_bound, load_engine_rules, load_speed_rules
 from tools.speed.calibration_text import HeldOutPrediction
 from tools.speed.held_out import leave_out, name_device
 from tools.speed.rows import FitSample, make_samples, read_measured_rows

@@ -23,8 +23,7 @@ from msgspec.structs import replace
 from advisor.catalog import catalog
 from advisor.errors import BadInput
 from advisor.record import Value
-from advisor.speed.efficiencies import HeldOutSpread
-from advisor.speed.intervals import find_bound_in
+from advisor.speed.efficiencies import HeldOutSpread, find_bound_in
 from tools.speed.calibration_text import (
     QUANTITIES,
     HeldOutPrediction,

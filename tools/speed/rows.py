@@ -21,8 +21,8 @@ from advisor.record import Value
 from advisor.speed import laws
 from advisor.speed.efficiencies import QUANTITIES, EfficiencyKeys, SpeedRules, find_efficiencies
 from advisor.speed.estimator import make_efficiency_keys
-from advisor.speed.load import RequestLoad
 from advisor.speed.steps import LoadPasses, plan_passes
+from advisor.speed.work import RequestLoad
 
 # Many rows of one machine, build and setting stand for few: what all of them are off by, no other row shares
 OWN, OWN_WEIGHT = "own", 0.25

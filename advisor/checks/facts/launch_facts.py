@@ -27,7 +27,7 @@ from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.guards import Guard, find_guard
 from advisor.checks.resolve.arguments import parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
-from advisor.decision.fields import Field, FieldType
+from advisor.decision.types import Field, FieldType
 from advisor.memo import memoize_by_identity
 
 _CONCERNS = (

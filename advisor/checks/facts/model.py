@@ -10,7 +10,7 @@ from advisor.checks.facts.registry import Fact, FactContext, FactTable
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.resolve import model_names
 from advisor.decision.facts import compute_facts as machine_facts
-from advisor.decision.fields import FIELDS as MACHINE_FIELDS
+from advisor.decision.types import FIELDS as MACHINE_FIELDS
 from advisor.deployment import Workload
 from advisor.machines.types import Machine
 from advisor.memo import memoize_by_identity

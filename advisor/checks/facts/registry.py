@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from advisor.decision.fields import Field, FieldType
+from advisor.decision.types import Field, FieldType
 from advisor.record import Value
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.estimation import LoadSpec, estimate, estimate_load_speed
 from advisor.machines.types import Machine
-from advisor.planning.estimates import estimate_as_json, hold_deployment
-from advisor.planning.holding import Holding
+from advisor.planning.holding import Holding, estimate_as_json, hold_deployment
 from advisor.record import Value
 
 
