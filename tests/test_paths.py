@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath, PureWindowsPath
 
 import pytest
 
-from advisor.checks.resolve.model_names import is_path
+from advisor.checks.resolve.launch_reader import is_path
 from advisor.checks.run import FILES
 from advisor.render.reference import ModelRef, local_name, make_local_reference
 

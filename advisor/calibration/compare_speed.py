@@ -8,7 +8,6 @@ from advisor.calibration.logged_deployment import CalibrationRequest, read_file_
 from advisor.calibration.server_figures import ResultFile
 from advisor.catalog import Catalog
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read.located_text import make_text
 from advisor.checks.resolve import launch_reader
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
@@ -18,6 +17,7 @@ from advisor.machines.types import Machine
 from advisor.record import Record
 from advisor.speed import evidence
 from advisor.speed.measured_load import ComparedSpeed, compare_loads, predict_after
+from advisor.yaml_places import make_text
 
 
 class SpeedCalibration(Record, frozen=True, kw_only=True):

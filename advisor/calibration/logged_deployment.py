@@ -12,7 +12,6 @@ from advisor.catalog import Catalog
 from advisor.catalog.model_spellings import NamedModel
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import Launch
-from advisor.checks.read.located_text import Text, make_text
 from advisor.checks.resolve import launch_reader
 from advisor.checks.resolve.arguments import read_arguments
 from advisor.deployment import Deployment
@@ -20,6 +19,7 @@ from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, find_machine, resolve_request
 from advisor.machines.types import Machine
 from advisor.record import Value
+from advisor.yaml_places import Text, make_text
 
 PLAIN_VALUE = re.compile(r"[A-Za-z0-9_.+-]{1,40}")  # neither a path nor a secret
 

@@ -16,7 +16,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.model_spellings import find_named_model
 from advisor.catalog.roots import cache_dir
 from advisor.checks.findings import Finding
-from advisor.checks.resolve import model_names
+from advisor.checks.resolve import launch_reader
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_bytes, read_text, read_yaml, replace_file, write_report
 from advisor.models.plain_fields import list_plain_fields
@@ -40,12 +40,12 @@ def lock_model(model: str, name: str | None, path: Path, rules: Catalog) -> Mode
     if name is None and found.id != model and ("/" in model or "." in model) and Path(model).exists():
         raise BadInput(f"{model} is a path: say with --name how deployment files call the model")
     called = name or model
-    own = model_names.locked_id(called) if model_names.is_path(called) else called
-    known = None if model_names.is_path(called) else find_named_model(called, rules)
+    own = launch_reader.locked_id(called) if launch_reader.is_path(called) else called
+    known = None if launch_reader.is_path(called) else find_named_model(called, rules)
     if known is not None:
         as_ = "" if known.name == called else f" as {known.name}"
         raise BadInput(f"{called} is in the catalogue{as_}: a lock file pins the dimensions of what no catalogue has")
-    pinned = msgspec.structs.replace(found, id=own, aliases=(), source=(f"{model_names.LOCKED} {model}",))
+    pinned = msgspec.structs.replace(found, id=own, aliases=(), source=(f"{launch_reader.LOCKED} {model}",))
     if pinned.layout is None:
         raise BadInput(f"{model}: its layer layout is not known, so there is nothing to pin")
     rows = {m["id"]: m for m in _rows(path)} if path.exists() else {}

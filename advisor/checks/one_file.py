@@ -11,16 +11,15 @@ from typing import Any
 from advisor.catalog import Catalog
 from advisor.checks.findings import CheckedDeployment, FileProblem, Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read import declarations
+from advisor.checks.read import comments
 from advisor.checks.read.context import ReaderContext
-from advisor.checks.read.detect import read_launches
+from advisor.checks.read.detect import read_launches, reads_others
 from advisor.checks.read.launch import Launch
-from advisor.checks.read.located_text import MAX_BYTES, Text, lines_of
-from advisor.checks.read.references import reads_others
 from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
 from advisor.record import Value
 from advisor.tree import describe_link, leads_out
+from advisor.yaml_places import MAX_BYTES, Text, lines_of
 
 
 class CheckOptions(Value, frozen=True):
@@ -179,7 +178,7 @@ def check_source(
     machines: dict[str, Any],
 ) -> FileResult:
     """The result of one text. Raises BadFile."""
-    from advisor.checks.suppress import apply_suppressions
+    from advisor.checks.read.comments import apply_suppressions
 
     faults: list[BadFile] = []
     doubled: list[Text] = []
@@ -187,11 +186,11 @@ def check_source(
         name, knowledge, options.variables, folder, problems=faults, doubled=doubled, root=options.root
     )
     launches = read_launches(source, name, 1, context)
-    launches = declarations.apply_declarations(launches, source, name)
+    launches = comments.apply_declarations(launches, source, name)
     relocate(launches, source)
     on, on_from = options.on, options.on_from
     if on is None:
-        said = declarations.find_declared_hardware(source)
+        said = comments.find_declared_hardware(source)
         if said:
             on, on_from = said, "a comment in the file"
     asked = LaunchCheckOptions(on, on_from, options.fit, options.engine_version, speed=options.speed)

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog, catalog
-from advisor.checks import batch
-from advisor.checks.findings import ORDER, CheckReport, Finding
+from advisor.catalog.roots import cache_dir
+from advisor.checks import run
+from advisor.checks.findings import ORDER, CheckedDeployment, CheckReport, FileProblem, Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.one_file import CheckOptions, FileResult, check_source, find_machines
+from advisor.checks.one_file import CheckOptions, FileResult, check_file, check_source, find_machines
+from advisor.checks.read.detect import reads_others
 from advisor.checks.rules.evaluate import Rulebook
+from advisor.decoding import decode_json
 from advisor.errors import BadInput
+from advisor.files import read_cache
+from advisor.memo import memoize_by_identity
+from advisor.record import Record, Value
+from advisor.safe_text import mask_secrets
+from advisor.tree import leads_out
 
 # Names that deployment files have; the pre-commit hooks ask for the same.
 FILES = re.compile(
@@ -108,8 +121,8 @@ def check_files(
     knowledge = Knowledge(rules)
     find_machines(options, rules)  # hardware that means nothing is the caller's mistake, stated at once
     book = Rulebook(knowledge, options.select, options.ignore, strict=options.strict)
-    cache = batch.ResultCache(rules, options) if keep else None
-    results = batch.check_many(
+    cache = run.ResultCache(rules, options) if keep else None
+    results = run.check_many(
         files, options, rules, book, knowledge, stdin=stdin, jobs=jobs, cache=cache, progress=progress
     )
     return collect_report(results, book.size, options, len(files))
@@ -147,3 +160,185 @@ def collect_report(results: Sequence[FileResult], rules: int, options: CheckOpti
         fail_on=options.fail_on,
         strict=options.strict,
     )
+
+
+LEAST_FOR_JOBS = 64  # files; below, starting a process costs more than it saves
+CHUNK = 32
+MOST_KEPT = 20_000
+_LIMIT = 256 * 2**20
+
+
+class _CachedResult(Record, frozen=True, kw_only=True):
+    """A FileResult as it is kept."""
+
+    verdicts: tuple[CheckedDeployment, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    suppressed: tuple[Finding, ...] = ()
+    skipped: tuple[RuleSkip, ...] = ()
+    problem: FileProblem | None = None
+
+
+class ResultCache:
+    """Results of earlier runs, in one file of the user's cache."""
+
+    def __init__(self, rules: Catalog, options: CheckOptions, path: Path | None = None) -> None:
+        self.path = path or cache_dir() / "check.json"
+        self.salt = _salt(rules, options)
+        self.usable = (options.on or "").strip().lower() != "this" and options.snapshot is None
+        self.old = self._load() if self.usable else {}
+        self.new: dict[str, msgspec.Raw] = {}
+        self.hits = 0
+
+    def _load(self) -> dict[str, msgspec.Raw]:
+        data = read_cache(self.path, _LIMIT)
+        try:
+            return decode_json(data, dict[str, msgspec.Raw]) if data is not None else {}
+        except (msgspec.MsgspecError, ValueError):
+            return {}
+
+    def key(self, name: str) -> str | None:
+        """What a file's result is kept under; None for a file that must be read."""
+        if not self.usable or name == "-" or leads_out(name):
+            return None
+        try:
+            data = Path(name).read_bytes() if Path(name).stat().st_size <= 2**20 else b""
+        except OSError:
+            return None
+        if not data or reads_others(data, name) or (Path(name).parent / ".env").exists():
+            return None
+        return hashlib.blake2b(data + b"\0" + os.fsencode(name), key=self.salt, digest_size=16).hexdigest()
+
+    def get(self, key: str | None) -> FileResult | None:
+        """An earlier result."""
+        raw = self.old.get(key or "")
+        if key is None or raw is None:
+            return None
+        try:
+            cached_result = decode_json(raw, _CachedResult)
+        except msgspec.MsgspecError:
+            return None
+        self.new[key] = raw
+        self.hits += 1
+        return FileResult(
+            cached_result.verdicts,
+            cached_result.findings,
+            cached_result.suppressed,
+            cached_result.skipped,
+            cached_result.problem,
+        )
+
+    def put(self, key: str | None, file_result: FileResult) -> None:
+        """Keep a result."""
+        if key is None:
+            return
+        try:
+            data = msgspec.json.encode(_CachedResult(**msgspec.structs.asdict(file_result)))
+        except UnicodeEncodeError:  # a file name that is no text
+            return
+        text = data.decode()
+        if mask_secrets(text) == text:  # what has secrets in it is not kept
+            self.new[key] = msgspec.Raw(data)
+
+    def save(self) -> None:
+        """Write what this run saw, and of older results as many as there is room for. No cache is no error."""
+        if not self.usable or not self.new or self.hits == len(self.new):
+            return
+        import contextlib
+        import tempfile
+
+        kept = dict(list({**self.old, **self.new}.items())[-MOST_KEPT:])
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            fd, temporary = tempfile.mkstemp(dir=self.path.parent, prefix=".check-")
+            try:
+                with os.fdopen(fd, "wb") as f:
+                    f.write(msgspec.json.encode(kept))
+                Path(temporary).replace(self.path)
+            except OSError:
+                Path(temporary).unlink(missing_ok=True)
+
+
+def _salt(rules: Catalog, options: CheckOptions) -> bytes:
+    """The part of a key that is the same for all files: rules, program, options."""
+    from advisor.catalog.compiled_rules import make_stamp
+
+    here = Path(__file__).parent
+    code = [f"{p.name} {p.stat().st_size} {p.stat().st_mtime_ns}" for p in sorted(here.rglob("*.py"))]
+    said = repr(sorted(msgspec.structs.asdict(options).items()))
+    return hashlib.blake2b("\n".join([make_stamp(rules.roots), *code, said]).encode(), digest_size=32).digest()
+
+
+def check_many(
+    files: Sequence[str],
+    options: CheckOptions,
+    rules: Catalog,
+    book: Any,
+    knowledge: Knowledge,
+    *,
+    stdin: bytes | None = None,
+    jobs: int = 1,
+    cache: ResultCache | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> list[FileResult]:
+    """The results of all files, in their order."""
+    keys = [cache.key(f) if cache is not None else None for f in files]
+    found: list[FileResult | None] = [cache.get(k) if cache is not None else None for k in keys]
+    left = [i for i, r in enumerate(found) if r is None]
+    done = len(files) - len(left)
+    for i, r in _fresh([files[i] for i in left], options, rules, book, knowledge, stdin, jobs):
+        found[left[i]] = r
+        if cache is not None:
+            cache.put(keys[left[i]], r)
+        done += 1
+        if progress is not None:
+            progress(done)
+    if cache is not None:
+        cache.save()
+    return [r for r in found if r is not None]
+
+
+def _fresh(
+    files: Sequence[str],
+    options: CheckOptions,
+    rules: Catalog,
+    book: Any,
+    knowledge: Knowledge,
+    stdin: bytes | None,
+    jobs: int,
+) -> Any:
+    if jobs > 1 and len(files) >= LEAST_FOR_JOBS and "-" not in files:
+        from advisor.workers import make_pool
+
+        chunks = [list(files[i : i + CHUNK]) for i in range(0, len(files), CHUNK)]
+        n = 0
+        work = partial(_chunk, rules.roots, msgspec.json.encode(options))
+        with make_pool(jobs) as pool:
+            for results in pool.map(work, chunks):
+                for file_result in results:
+                    yield n, file_result
+                    n += 1
+        return
+    machines = find_machines(options, rules)
+    for n, f in enumerate(files):
+        yield n, check_file(f, knowledge, book, options, machines, stdin)
+
+
+class _Worker(Value, frozen=True):
+    """What a worker process keeps from chunk to chunk."""
+
+    know: Knowledge
+    book: Rulebook
+    options: CheckOptions
+    machines: dict[str, Any]
+
+
+@memoize_by_identity
+def _worker(rules: Catalog, asked: bytes) -> _Worker:
+    knowledge, options = Knowledge(rules), decode_json(asked, CheckOptions)
+    book = Rulebook(knowledge, options.select, options.ignore, strict=options.strict)
+    return _Worker(knowledge, book, options, find_machines(options, rules))
+
+
+def _chunk(roots: tuple[Path, ...], asked: bytes, files: list[str]) -> list[FileResult]:
+    worker = _worker(catalog(roots), asked)
+    return [check_file(f, worker.know, worker.book, worker.options, worker.machines) for f in files]

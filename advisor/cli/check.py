@@ -113,15 +113,15 @@ def command(paths: tuple[str, ...], **given: Any) -> int:
     found = run.check_files(files, asked, rules, stdin, _progress(files, given["quiet"]), given["jobs"], keep)
     found = run.add_findings(found, (*describe_left_out(configuration), *refused))
     if given["create_baseline"]:
-        from advisor.checks.report.baseline import write_baseline
+        from advisor.checks.report.formats import write_baseline
 
         write_baseline(found, given["create_baseline"])
     if given["baseline"]:
-        from advisor.checks.report.baseline import remove_baseline
+        from advisor.checks.report.formats import remove_baseline
 
         found = remove_baseline(found, given["baseline"])
     if given["fix"] or given["diff"]:
-        from advisor.checks.fix import count_uncertain, fix_report
+        from advisor.checks.rules.edits import count_uncertain, fix_report
 
         text = fix_report(found, write=given["fix"], unsafe=given["unsafe"])
         if text:

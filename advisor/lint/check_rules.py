@@ -9,7 +9,7 @@ import msgspec
 
 from advisor.checks.facts.launch_facts import FIELDS, LaunchFields
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules import match_finders
+from advisor.checks.rules import value_matches
 from advisor.checks.rules.load import CheckRule, RuleEntry
 from advisor.decision.conditions import GuideFault, parse_condition
 from advisor.errors import AdvisorError
@@ -87,7 +87,7 @@ def list_sound_rules(house: House, knowledge: Knowledge) -> list[LocatedRule]:
         if entry.id in out:
             entry = msgspec.structs.replace(entry, id=f"{entry.id} of {place.file.name}:{place.at[-1]}")
         rule = read_condition(entry, knowledge, [])
-        if rule is not None and (entry.each is None or entry.each in match_finders.EACH):
+        if rule is not None and (entry.each is None or entry.each in value_matches.EACH):
             out[entry.id] = LocatedRule(rule, place)
     return list(out.values())
 
@@ -101,9 +101,9 @@ def _problem(place: EntryPlace, guide_fault: GuideFault) -> Fault:
 def _entry(entry: RuleEntry, place: EntryPlace) -> Iterator[Fault]:
     if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9.]+)*", entry.id):
         yield place.field("wrong_value", ("id",), f"{entry.id!r} is not lower-case words joined by -")
-    if entry.each is not None and entry.each not in match_finders.EACH:
-        said = f"{entry.each!r} is none of {', '.join(match_finders.EACH)}"
-        yield place.field("wrong_value", ("each",), said, nearest_names(entry.each, match_finders.EACH))
+    if entry.each is not None and entry.each not in value_matches.EACH:
+        said = f"{entry.each!r} is none of {', '.join(value_matches.EACH)}"
+        yield place.field("wrong_value", ("each",), said, nearest_names(entry.each, value_matches.EACH))
     if entry.engines and entry.except_engines:
         yield place.field("contradiction", ("except_engines",), "`engines` says already which it is for")
     if entry.except_engines and not entry.except_because:

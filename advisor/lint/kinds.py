@@ -68,7 +68,7 @@ KINDS = (
     RuleFileKind(
         "checks/minimum_versions.yaml", "first versions", _named("advisor.checks.knowledge", "MinimumVersions")
     ),
-    RuleFileKind("checks/drivers.yaml", "drivers and CUDA", _named("advisor.checks.facts.driver", "DriverVersions")),
+    RuleFileKind("checks/drivers.yaml", "drivers and CUDA", _named("advisor.checks.facts.hardware", "DriverVersions")),
     RuleFileKind("targets.yaml", "launch files", _named("advisor.render.matrix", "TargetsFile")),
     RuleFileKind("choosing.yaml", "how a model is chosen", _named("advisor.advice.model_choice", "ChoosingFile")),
     RuleFileKind("abilities.yaml", "abilities of models", _named("advisor.ability.lookup", "AbilitiesFile")),

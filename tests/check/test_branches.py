@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import program
 
-from advisor.checks.read.guards import find_guard, is_only_guarded
-from advisor.checks.read.shell import split_commands
+from advisor.checks.read.shell.commands import split_commands
+from advisor.checks.read.unknown_words import find_guard, is_only_guarded
 
 STATEMENT = st.sampled_from(
     [

@@ -11,9 +11,8 @@ from checking import check_text, launches
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.checks.read.go_template import fill_template, list_definitions
-from advisor.checks.read.go_template_parser import TemplateFault
-from advisor.checks.read.located_text import parse_documents
+from advisor.checks.read.go_template import TemplateFault, fill_template, list_definitions
+from advisor.yaml_places import parse_documents
 
 VALUES = """\
 name: llm

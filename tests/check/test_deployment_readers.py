@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from checking import check_text, launches
 
-from advisor.checks.read import systemd
+from advisor.checks.read import units
 from advisor.errors import BadFile
 
 SERVE = "vllm serve Qwen/Qwen3-8B --max-model-len 8192"
@@ -296,8 +296,8 @@ def test_dollars_of_kubernetes() -> None:
     ],
 )
 def test_words_of_systemd(line: str, words: list[str]) -> None:
-    """Examples after systemd.service(5) and systemd.syntax(7)."""
-    assert [str(w) for w in systemd.split_exec_words(line, known={"X": "1 2"})] == words
+    """Examples after units.service(5) and units.syntax(7)."""
+    assert [str(w) for w in units.split_exec_words(line, known={"X": "1 2"})] == words
 
 
 SCENARIO = """

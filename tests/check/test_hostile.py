@@ -11,10 +11,9 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.checks import one_file
-from advisor.checks.batch import ResultCache
 from advisor.checks.one_file import CheckOptions
 from advisor.checks.report.formats import FORMATS
-from advisor.checks.run import check_files, check_paths, find_files
+from advisor.checks.run import ResultCache, check_files, check_paths, find_files
 
 SLIP = "vllm serve Qwen/Qwen3-8B --max-model-len 8192 --tensor-paralel-size 2\n"
 WELL = "vllm serve Qwen/Qwen3-8B --max-model-len 8192\n"

@@ -16,9 +16,9 @@ from checking import knowledge, rules_of
 from advisor.checks.one_file import CheckOptions, FileResult, check_file, find_machines
 from advisor.checks.read import kustomize
 from advisor.checks.read.context import ReaderContext
-from advisor.checks.read.located_text import parse_documents
 from advisor.checks.rules.edits import apply_edits
 from advisor.checks.rules.evaluate import Rulebook
+from advisor.yaml_places import parse_documents
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "kustomize"
 

@@ -11,7 +11,8 @@ import pytest
 
 import advisor
 from advisor.checks.findings import CheckReport
-from advisor.checks.read import placeholders, shell
+from advisor.checks.read import unknown_words
+from advisor.checks.read.shell.commands import split_commands
 
 FORMS = (
     "${SIZE}", "${SIZE:?}", "$(SIZE)", "{{ size }}", "{{ .Values.size }}", "${{ inputs.size }}", "__SIZE__", "@@SIZE@@",
@@ -108,7 +109,7 @@ def test_words_around_a_placeholder_are_known(name: str, form: str, tmp_path: Pa
     ],
 )
 def test_names(value: str, names: tuple[str, ...]) -> None:
-    assert placeholders.names(value) == names
+    assert unknown_words.names(value) == names
 
 
 @pytest.mark.parametrize(
@@ -131,7 +132,7 @@ def test_names(value: str, names: tuple[str, ...]) -> None:
     ],
 )
 def test_a_digit_is_a_descriptor_only_where_it_touches(source: str, argv: list[str], tmp_path: Path) -> None:
-    assert [str(w) for w in shell.split_commands(source)[-1].words] == argv
+    assert [str(w) for w in split_commands(source)[-1].words] == argv
     bash = shutil.which("bash")
     if bash is not None:  # the same as bash itself takes it
         (tmp_path / "input").write_text("")

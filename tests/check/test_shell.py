@@ -9,8 +9,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from programs import program
 
-from advisor.checks.read.shell import MAX_WORDS, split_commands, split_words
-from advisor.checks.read.shell_braces import MAX_VALUE
+from advisor.checks.read.shell.commands import MAX_WORDS, split_commands, split_words
+from advisor.checks.read.shell.words import MAX_VALUE
 
 PLAIN = st.text("abcXYZ019-_=./,:@%+", min_size=1, max_size=8).filter(lambda s: not s.startswith("="))
 INSIDE = st.text("ab 1-_=.,:;|&<>()#{}[]*?!~\t", max_size=10)

@@ -51,7 +51,11 @@ def test_every_file_of_other_projects_with_a_launch_does() -> None:
         if path.suffix in (".csv", ".md"):
             continue
         text = path.read_text(errors="replace")
-        if read_launches(text, path.name, 1, ReaderContext(path.name, know, {}, None)):
+        try:
+            found = read_launches(text, path.name, 1, ReaderContext(path.name, know, {}, None))
+        except BadFile:
+            continue
+        if found:
             assert know.may_hold_launch(text), path.name
 
 

@@ -21,7 +21,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.checks.config import load_config
 from advisor.checks.findings import CheckReport
 from advisor.checks.lock import build_lock_overlay, lock_model
-from advisor.checks.report.baseline import remove_baseline
+from advisor.checks.report.formats import remove_baseline
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, find_machine, resolve_request
 from advisor.machines.snapshot import load_snapshot

@@ -21,7 +21,7 @@ MOST = 20
 # (module, engine id) -> why the name has to stand in code
 NAMED: dict[tuple[str, str], str] = {
     ("advisor/checks/read/launch.py", "llama-swap"): "the kind of a file, which stands in the JSON of answers",
-    ("advisor/checks/read/crds.py", "nim"): "the key of a resource in rules/checks/resources.yaml",
+    ("advisor/checks/read/custom_resources.py", "nim"): "the key of a resource in rules/checks/resources.yaml",
     ("advisor/fleet/render.py", "llm-d"): "the name of a target, which its chart has given to an engine, too",
     ("advisor/estimation.py", "llama.cpp"): "the default of a field of the public request, which no rules are read for",
 }
@@ -29,10 +29,10 @@ NAMED: dict[tuple[str, str], str] = {
 VERSIONS: dict[tuple[str, str], str] = {
     ("advisor/__init__.py", "0.1.0"): "our own version",
     ("advisor/web/openapi.py", "3.1.0"): "the version of OpenAPI that is written",
-    ("advisor/checks/report/format_sarif.py", "2.1.0"): "the version of SARIF that is written",
-    ("advisor/checks/report/format_sarif.py", "8.0"): "a security severity of GitHub's code scanning",
-    ("advisor/checks/report/format_sarif.py", "5.0"): "a security severity of GitHub's code scanning",
-    ("advisor/checks/report/format_sarif.py", "2.0"): "a security severity of GitHub's code scanning",
+    ("advisor/checks/report/formats.py", "2.1.0"): "the version of SARIF that is written",
+    ("advisor/checks/report/formats.py", "8.0"): "a security severity of GitHub's code scanning",
+    ("advisor/checks/report/formats.py", "5.0"): "a security severity of GitHub's code scanning",
+    ("advisor/checks/report/formats.py", "2.0"): "a security severity of GitHub's code scanning",
     ("advisor/decision/facts.py", "13.0"): "CUDA by driver branch: NVIDIA's compatibility guide, no engine's version",
     ("advisor/decision/facts.py", "12.0"): "CUDA by driver branch",
     ("advisor/decision/facts.py", "11.0"): "CUDA by driver branch",

@@ -14,7 +14,7 @@ from launching import ENGINES, RULES, launch, rendered
 from reading import read_yaml
 
 from advisor import engines
-from advisor.checks.read.systemd import split_exec_words
+from advisor.checks.read.units import split_exec_words
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, resolve_request
 from advisor.render import LaunchFile, list_targets, render_command, render_files

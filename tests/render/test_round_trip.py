@@ -13,7 +13,7 @@ from sampling import HARDWARE, LENGTHS, MODELS, NVIDIA, SETTINGS
 from test_quoting import NAMES, TEXT
 
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.resolve.inverse import read_deployments
+from advisor.checks.resolve.launch_settings import read_deployments
 from advisor.deployment import Deployment, Setting
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import EstimateRequest, resolve_request

@@ -7,8 +7,13 @@ from typing import Any
 
 from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.read.recognise import parse_image
-from advisor.checks.resolve.arguments import LaunchArgument, parse_number
-from advisor.checks.resolve.concept_flags import LENGTHS, find_concept_argument, find_launch_concept
+from advisor.checks.resolve.arguments import (
+    LENGTHS,
+    LaunchArgument,
+    find_concept_argument,
+    find_launch_concept,
+    parse_number,
+)
 from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import ConceptName
 from advisor.engines.versions import pick_version

@@ -7,7 +7,7 @@ from advisor.catalog import model_spellings
 from advisor.checks.facts.arguments import concept_argument, concept_value, flag_number, usual_share
 from advisor.checks.facts.model import catalogue_model, uniform_kv_heads
 from advisor.checks.facts.registry import FactContext, FactTable
-from advisor.checks.resolve.concept_flags import is_length_given
+from advisor.checks.resolve.arguments import is_length_given
 from advisor.checks.resolve.judge import pool_tokens
 from advisor.deployment import Setting
 from advisor.engines.drafts import list_draft_settings

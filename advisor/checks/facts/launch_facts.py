@@ -6,25 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from advisor.checks.facts import (
-    arguments,
-    batch,
-    cluster,
-    downloads,
-    driver,
-    fit,
-    floors,
-    gpu,
-    images,
-    llama,
-    model,
-    network,
-    parallel,
-    setup,
-)
+from advisor.checks.facts import arguments, cluster, fit, hardware, images, llama, model, parallel, setup
 from advisor.checks.facts.registry import Fact, FactContext
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read.guards import Guard, find_guard
+from advisor.checks.read.unknown_words import Guard, find_guard
 from advisor.checks.resolve.arguments import parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.decision.types import Field, FieldType
@@ -32,17 +17,12 @@ from advisor.memo import memoize_by_identity
 
 _CONCERNS = (
     arguments,
-    batch,
     cluster,
-    downloads,
-    driver,
+    hardware,
     fit,
-    floors,
-    gpu,
     images,
     llama,
     model,
-    network,
     parallel,
     setup,
 )

@@ -8,7 +8,7 @@ from typing import Any
 from advisor.catalog import Catalog
 from advisor.checks.facts.registry import Fact, FactContext, FactTable
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.resolve import model_names
+from advisor.checks.resolve import launch_reader
 from advisor.decision.facts import compute_facts as machine_facts
 from advisor.decision.types import FIELDS as MACHINE_FIELDS
 from advisor.deployment import Workload
@@ -122,7 +122,7 @@ def _hub(context: FactContext) -> bool | None:
 @FACTS.add("model.local", "bool", "the model is a path")
 def _local(context: FactContext) -> bool | None:
     word = context.checked.reading.model
-    return None if word is None or word.unknown else model_names.is_path(word) and not _CLOUD.match(word)
+    return None if word is None or word.unknown else launch_reader.is_path(word) and not _CLOUD.match(word)
 
 
 @FACTS.add("model.object_store", "bool", "the model lies in object storage (s3, gs, az)")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
-from advisor.checks.read import shell
-from advisor.checks.read.compose_build import find_built
-from advisor.checks.read.compose_gpus import read_service_gpus
 from advisor.checks.read.context import (
     ReaderContext,
     expand_variables,
@@ -18,10 +16,14 @@ from advisor.checks.read.context import (
     make_launches,
     read_environment,
 )
-from advisor.checks.read.docker_run import find_exposure, parse_container_size, parse_published_port
-from advisor.checks.read.envfile import read_variables
+from advisor.checks.read.docker_run import find_exposure, parse_container_size, parse_published_port, read_gpus
+from advisor.checks.read.dockerfile import DockerStage, make_stage_finder, read_stage
 from advisor.checks.read.launch import HealthProbe, Launch, LaunchSetup, Mount
-from advisor.checks.read.located_text import (
+from advisor.checks.read.recognise import StartedEngine, parse_image
+from advisor.checks.read.scripts import make_script_reader, read_variables
+from advisor.checks.read.shell.commands import split_commands, split_words
+from advisor.errors import BadFile
+from advisor.yaml_places import (
     Map,
     Text,
     as_boolean,
@@ -35,8 +37,6 @@ from advisor.checks.read.located_text import (
     parse_documents,
     value_at,
 )
-from advisor.checks.read.scripts_beside import make_script_reader
-from advisor.errors import BadFile
 
 MAX_EXTENDS = 8
 ALIKE = 0.8  # of difflib's ratio: one letter of five may be wrong
@@ -144,7 +144,7 @@ def _expanded(value: Any, known: Mapping[str, str]) -> Any:
 def _words(value: Any) -> list[Text]:
     """`command:` as words; a text is split as a shell would, with variables already filled in."""
     if isinstance(value, Text):
-        found = shell.split_words(value.replace("$", "\\$"), line_of(value) + (1 if value.block else 0), value.column)
+        found = split_words(value.replace("$", "\\$"), line_of(value) + (1 if value.block else 0), value.column)
         if value.block:
             found = shell_lines(value)
         left = value.unknown
@@ -158,7 +158,7 @@ def shell_lines(value: Text) -> list[Text]:
     joined = " \\\n".join(
         x.rstrip().removesuffix("\\").rstrip() if not x.lstrip().startswith("#") else "" for x in lines
     )
-    return [w for c in shell.split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
+    return [w for c in split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
 
 
 def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: int) -> list[Launch]:
@@ -319,3 +319,142 @@ def parse_seconds(value: Any) -> float | None:
     if not parts or "".join(a + b for a, b in parts) != word:
         return None
     return sum(float(a) * {"h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6}[b] for a, b in parts)
+
+
+LARGEST = 2**20
+
+
+def find_built(
+    service: Mapping[str, Any],
+    entrypoint: Sequence[Text] | None,
+    command: Sequence[Text],
+    env: dict[str, Text],
+    setup: LaunchSetup,
+    ctx: ReaderContext,
+) -> list[StartedEngine]:
+    """What a service starts whose image is built here. Words of the Dockerfile stand where the file says `build`."""
+    build = service.get("build")
+    if build is None:
+        return []
+    stage = _read_stage(build, ctx)
+    found = _start(stage, build, entrypoint, command, env, setup, ctx) if stage is not None else []
+    if found:
+        return found
+    open_ = ("what the image that is built here starts",)
+    engine = next((e for n, e in ctx.know.engine_variables.items() if env.get(n)), None)
+    if engine is None:
+        given, _ = read_environment(value_at(build, "args"))
+        images = [parse_image(value, ctx.know).entry for value in given.values()]
+        engine = next((entry.engine for entry in images if entry is not None and entry.official), None)
+    return [StartedEngine(engine, None, (), env, setup=setup, unresolved=open_)] if engine is not None else []
+
+
+def _read_stage(build: Any, ctx: ReaderContext) -> DockerStage | None:
+    """The stage that is built; None where its Dockerfile does not lie next to the file."""
+    context = as_string(build) or as_string(value_at(build, "context")) or make_text(".")
+    given, _ = read_environment(value_at(build, "args"))
+    arguments = {k: str(v) for k, v in given.items() if not v.unknown}
+    inline = as_string(value_at(build, "dockerfile_inline"))
+    target = as_string(value_at(build, "target"))
+    folder = ctx.folder / context if ctx.folder is not None and not context.unknown else None
+    text: str | None = inline
+    if text is None:
+        name = as_string(value_at(build, "dockerfile")) or "Dockerfile"
+        path = find_inside(ctx.folder, f"{context}/{name}")
+        if path is None:
+            return None
+        from advisor.files import read_text
+
+        try:
+            text = read_text(path, LARGEST)
+        except BadFile:
+            return None
+    return read_stage(text, replace(ctx, folder=folder, line=1), arguments, target)
+
+
+def _start(
+    stage: DockerStage,
+    build: Any,
+    entrypoint: Sequence[Text] | None,
+    command: Sequence[Text],
+    env: dict[str, Text],
+    setup: LaunchSetup,
+    ctx: ReaderContext,
+) -> list[StartedEngine]:
+    line = line_of(build) or 1
+    variables = {**{k: make_text(v, line, 0, v.unknown) for k, v in stage.env.items()}, **env}
+    entry, words = stage.split_start(command)
+    if entrypoint is not None:
+        entry, words = list(entrypoint), list(command)
+    else:
+        entry = None if entry is None else [_at(w, line) for w in entry]
+        words = words if command else [_at(w, line) for w in words]
+    context = as_string(build) or as_string(value_at(build, "context")) or make_text(".")
+    beside = replace(ctx, folder=ctx.folder / context if ctx.folder is not None else None)
+    places = {**as_mapping(setup.places), "image": line}
+    built = replace(setup, image=stage.image, places=places)
+    found = make_stage_finder(stage, beside).container(stage.image, entry, words, variables, built)
+    # a program of its own reads its variables in ways of its own
+    return [replace(s, env={}) if s.unresolved and entry is not None else s for s in found]
+
+
+def _at(word: Text, line: int) -> Text:
+    return make_text(word, line, 0, word.unknown)
+
+
+def read_service_gpus(setup: LaunchSetup, service: Mapping[str, Any]) -> LaunchSetup:
+    """The devices of a service: `gpus`, the runtime, `devices`, and what is reserved under `deploy`."""
+    wrong: list[str] = []
+    all_ = str(service.get("gpus", ""))
+    if all_:
+        setup = (
+            msgspec.structs.replace(setup, **read_gpus(all_))
+            if isinstance(service.get("gpus"), Text)
+            else _reserved(setup, as_sequence(service.get("gpus")), wrong)
+        )
+    if str(service.get("runtime")) in ("nvidia", "habana"):
+        ids = (
+            str(as_mapping(service.get("environment")).get("NVIDIA_VISIBLE_DEVICES", "all"))
+            if isinstance(service.get("environment"), dict)
+            else "all"
+        )
+        setup = msgspec.structs.replace(setup, gpu_granted=True, gpu_all=ids == "all")
+    for d in as_sequence(service.get("devices")):
+        if isinstance(d, Text) and any(
+            w in d for w in ("/dev/kfd", "/dev/dri", "/dev/nvidia", "nvidia.com/gpu", "/dev/accel", "amd.com/gpu")
+        ):
+            setup = msgspec.structs.replace(setup, gpu_granted=True, gpu_all=setup.gpu_all or "=all" in d)
+    if as_boolean(service.get("privileged")) is True:
+        setup = msgspec.structs.replace(setup, gpu_granted=True)
+    devices = value_at(service, "deploy", "resources", "reservations", "devices")
+    if devices is not None:
+        setup = _reserved(setup, as_sequence(devices), wrong)
+    return msgspec.structs.replace(setup, gpu_block=tuple(wrong))
+
+
+def _reserved(setup: LaunchSetup, devices: list[Any], wrong: list[str]) -> LaunchSetup:
+    for d in devices:
+        if not isinstance(d, dict):
+            continue
+        words = [str(c) for c in as_sequence(d.get("capabilities"))]
+        ids, count = d.get("device_ids"), d.get("count")
+        if not words:
+            wrong.append("`capabilities` is missing, and it is required")
+        if ids is not None and count is not None:
+            wrong.append("`count` and `device_ids` exclude each other")
+        if ids is not None and not isinstance(ids, list):
+            wrong.append("`device_ids` must be a list")
+        if words and not {"gpu", "compute", "utility", "nvidia"} & set(words):
+            continue
+        setup = msgspec.structs.replace(setup, gpu_granted=True)
+        if isinstance(ids, list):
+            named = tuple(str(i) for i in ids if not getattr(i, "unknown", ()))
+            flat = tuple(p for i in named for p in i.split(",") if p)
+            setup = msgspec.structs.replace(
+                setup, gpu_ids=flat, gpu_count=len(flat) if len(named) == len(ids) else None
+            )
+        elif count is None or str(count) in ("all", "-1"):
+            setup = msgspec.structs.replace(setup, gpu_all=True)
+        else:
+            setup = msgspec.structs.replace(setup, gpu_count=as_whole_number(count))
+    return setup

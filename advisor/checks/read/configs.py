@@ -10,7 +10,7 @@ import msgspec
 
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment
 from advisor.checks.read.launch import SWAP_FILE, Launch, LaunchSetup
-from advisor.checks.read.located_text import (
+from advisor.yaml_places import (
     Text,
     as_boolean,
     as_mapping,

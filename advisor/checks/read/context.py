@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import Launch, LaunchSetup
-from advisor.checks.read.located_text import Text, as_string, line_of, make_text
 from advisor.checks.read.recognise import LaunchFinder, StartedEngine
+from advisor.checks.read.shell.commands import split_words
 from advisor.errors import BadFile
 from advisor.record import Value
+from advisor.yaml_places import Text, as_sequence, as_string, line_of, make_text, value_at
 
 MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
 MAX_LAUNCHES = 500  # of one file
@@ -165,3 +166,58 @@ def read_environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
                 elif "valueFrom" in item:
                     elsewhere.append(str(item["name"]))
     return out, tuple(elsewhere)
+
+
+def find_name(resource: Mapping[str, Any]) -> str | None:
+    return as_string(value_at(resource, "metadata", "name"))
+
+
+def make_launch(
+    ctx: ReaderContext,
+    named: Mapping[str, Any] | Text | str | None,
+    where: Any,
+    engine: str,
+    kind: str = "kubernetes",
+    **fields: Any,
+) -> Launch:
+    """A launch at the line of `where`; `named` is its name, or the object whose metadata has it."""
+    name = find_name(named) if isinstance(named, Mapping) else named
+    return Launch(file=ctx.file, line=line_of(where), kind=kind, name=name, resource=name, engine=engine, **fields)
+
+
+def list_texts(value: Any) -> tuple[Text, ...]:
+    """The text items of a list."""
+    return tuple(w for w in as_sequence(value) if isinstance(w, Text))
+
+
+def read_words(value: Any) -> tuple[Text, ...]:
+    """Arguments as one text, read as a shell reads it, or as a list."""
+    return (
+        tuple(split_words(value, value.line + (1 if value.block else 0)))
+        if isinstance(value, Text)
+        else list_texts(value)
+    )
+
+
+def rename_settings(values: Any, flags: Mapping[str, str]) -> dict[str, Text]:
+    """Settings by an engine's flags; what is not there is left out."""
+    return {flag: word for key, flag in flags.items() if (word := as_string(value_at(values, key))) is not None}
+
+
+def read_parallelism(place: Any, ctx: ReaderContext) -> dict[str, Text]:
+    """Ranks as `parallelism:` of KServe and llm-d says them, by their engine's flags."""
+    return rename_settings(value_at(place, "parallelism"), ctx.know.resources["parallelism"].flags)
+
+
+def parse_model_uri(value: Text | None) -> Text | None:
+    """`hf://org/name` and the like as a model name; storage paths stay as they are."""
+    if value is None:
+        return None
+    bare = re.sub(r"^(hf|huggingface|ollama|oci|docker)://", "", value)
+    return make_text(bare.rstrip("/"), value.line, value.column, value.unknown)
+
+
+def nim_model(image: Text) -> Text | None:
+    """The model that a NIM image serves, from its path."""
+    m = re.search(r"nim/([\w.-]+/[\w.-]+?)(?::|@|$)", image)
+    return make_text(m[1], image.line, image.column) if m else None

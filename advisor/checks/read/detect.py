@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from pathlib import PurePath
 from typing import Any
 
 from msgspec.structs import replace
 
 from advisor.checks.read import (
-    app_template,
-    chart_templates,
     compose,
     configs,
-    crds_ray,
+    custom_resources,
     dockerfile,
-    envfile,
     helm,
     kubernetes,
     kustomize,
@@ -27,7 +25,9 @@ from advisor.checks.read import (
 )
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment, read_nested
 from advisor.checks.read.launch import Launch, LaunchSetup
-from advisor.checks.read.located_text import (
+from advisor.checks.read.recognise import parse_image
+from advisor.errors import BadFile
+from advisor.yaml_places import (
     Text,
     as_boolean,
     as_mapping,
@@ -41,8 +41,6 @@ from advisor.checks.read.located_text import (
     parse_readable_documents,
     value_at,
 )
-from advisor.checks.read.recognise import parse_image
-from advisor.errors import BadFile
 
 _DOCKER_WORD = re.compile(r"^(RUN|CMD|ENTRYPOINT|COPY|WORKDIR|ENV|EXPOSE)\s", re.M)
 _MODELFILE_WORD = re.compile(r"^(PARAMETER|TEMPLATE|SYSTEM|ADAPTER|MESSAGE|LICENSE|RENDERER|PARSER)\s", re.M | re.I)
@@ -84,12 +82,12 @@ def read_launches(source: str, name: str, line: int, ctx: ReaderContext) -> list
 def _read_filled(source: str, ctx: ReaderContext) -> list[Launch] | None:
     """The launches of a chart's template, filled in with the chart's values; None for any other text, and for a
     template that is read as it is written."""
-    filled = chart_templates.fill_chart_template(source, ctx)
+    filled = helm.fill_chart_template(source, ctx)
     try:
         docs = parse_documents(filled.text, ctx.file) if filled is not None else []
     except BadFile:
         return None
-    return None if filled is None else [chart_templates.put_back(x, filled) for x in _documents(docs, ctx)]
+    return None if filled is None else [helm.put_back(x, filled) for x in _documents(docs, ctx)]
 
 
 def detect_kind(source: str, name: str) -> str:
@@ -135,7 +133,7 @@ _READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
     "systemd": units.read_systemd,
     "dockerfile": dockerfile.read_dockerfile,
     "modelfile": configs.read_modelfile,
-    "env": envfile.read,
+    "env": scripts.read,
     "nomad": nomad.read_job,
     "markdown": lambda source, ctx: _fenced(source, ctx),
 }
@@ -176,10 +174,10 @@ def _document(doc: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
         return launchers.read_srt_slurm(doc, ctx)
     if isinstance(doc.get("run"), Text) and ("resources" in doc or "envs" in doc or "setup" in doc):
         return launchers.read_skypilot(doc, ctx)
-    if app_template.is_app_template(doc):
-        return app_template.read_values(doc, ctx)
-    if crds_ray.is_serve_config(doc):
-        return crds_ray.read_serve_config(doc, ctx)
+    if helm.is_app_template(doc):
+        return helm.read_values(doc, ctx)
+    if custom_resources.is_serve_config(doc):
+        return custom_resources.read_serve_config(doc, ctx)
     listed = launchers.read_model_list(doc, ctx)
     if listed:
         return listed
@@ -268,7 +266,7 @@ def _repository(image: Any) -> Text | None:
     repository, tag = as_string(value_at(image, "repository")), as_string(value_at(image, "tag"))
     if repository is None:
         return None
-    from advisor.checks.read.located_text import place_like
+    from advisor.yaml_places import place_like
 
     return place_like(f"{repository}:{tag}", repository) if tag else repository
 
@@ -302,3 +300,15 @@ def _fenced(source: str, ctx: ReaderContext) -> list[Launch]:
         elif begin:
             block.append(line)
     return out
+
+
+_OTHERS = re.compile(rb"extends|env_file|\.sh\b|^[ \t]*(?:source|\.)[ \t]|\bbuild[\"']?:|\.Values\b|include \"", re.M)
+# one of which every match has: looked for first, since that is ten times as fast
+_WORDS = (b"extends", b"env_file", b".sh", b"source", b". ", b".\t", b"build", b".Values", b'include "')
+
+
+def reads_others(source: bytes, name: str) -> bool:
+    """Whether a text names other files that are read with it."""
+    if PurePath(name).stem.lower() == "kustomization":
+        return True
+    return any(word in source for word in _WORDS) and _OTHERS.search(source) is not None

@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from advisor.checks.read.launch import LaunchSetup, Mount
-from advisor.checks.read.located_text import Text, line_of, make_text
 from advisor.record import Value
 from advisor.units import parse_bytes
+from advisor.yaml_places import Text, line_of, make_text
 
 _PLAIN = frozenset(
     [

@@ -9,13 +9,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from advisor.checks.read import shell
 from advisor.checks.read.context import ReaderContext, expand_variables, make_finder, make_launches
 from advisor.checks.read.launch import PULL, Launch, LaunchSetup, Mount
-from advisor.checks.read.located_text import Text, lines_of, make_text
 from advisor.checks.read.recognise import LaunchFinder
-from advisor.checks.read.scripts_beside import make_script_reader
+from advisor.checks.read.scripts import make_script_reader
+from advisor.checks.read.shell.commands import split_words
 from advisor.record import Value
+from advisor.yaml_places import Text, lines_of, make_text
 
 
 class DockerStage(Value, frozen=True):
@@ -86,7 +86,7 @@ def _add(stage: DockerStage, step: _Instruction, known: Mapping[str, str], ctx: 
     if word == "ENV":
         return replace(stage, env={**stage.env, **_read_env(rest, n, {**known, **stage.env})})
     if word == "RUN":
-        stage = replace(stage, packages=(*stage.packages, *shell.split_words(rest.replace("&&", " "), n)[:500])[:5000])
+        stage = replace(stage, packages=(*stage.packages, *split_words(rest.replace("&&", " "), n)[:500])[:5000])
         engine = _pulls_without_server(rest, ctx)
         return stage if engine is None else replace(stage, pulled=engine, places={**stage.places, PULL: n})
     if word == "ENTRYPOINT":
@@ -104,7 +104,7 @@ def _add(stage: DockerStage, step: _Instruction, known: Mapping[str, str], ctx: 
 
 def _read_env(rest: str, n: int, known: Mapping[str, str]) -> dict[str, Text]:
     out: dict[str, Text] = {}
-    for text in shell.split_words("x " + rest, n, known=known)[1:]:
+    for text in split_words("x " + rest, n, known=known)[1:]:
         k, eq, v = text.partition("=")
         if eq:
             out[k] = make_text(v, n, 0, text.unknown)

@@ -7,11 +7,10 @@ text/template, Sprig's functions and Helm's `include`, `toYaml` and `tpl` as the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from advisor.checks.read.go_template_functions import FUNCTIONS, OPEN, UNKNOWN, is_empty, is_true
-from advisor.checks.read.go_template_parser import MAX_DEPTH, TemplateFault, TemplateNode, parse_template
 from advisor.record import Value
 
 MAX_STEPS = 20_000
@@ -249,3 +248,342 @@ def _show(value: Any) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+MAX_DEPTH = 40
+_ACTION = re.compile(r"\{\{(-(?=\s))?((?:`[^`]*`|\"(?:\\.|[^\"\\\n])*\"|[^`\"])*?)((?<=\s)-)?\}\}", re.S)
+_TOKEN = re.compile(
+    r"\s*(?:(?P<string>\"(?:\\.|[^\"\\])*\")|(?P<raw>`[^`]*`)|(?P<number>-?\d+(?:\.\d+)?)|(?P<mark>:=|=|\||\(|\)|,)"
+    r"|(?P<path>\$?[A-Za-z_]\w*(?:\.\w+)*|\$(?:\.\w+)*|(?:\.\w+)+|\.))"
+)
+
+
+class TemplateFault(Exception):
+    """A template that is not understood here; it is read as it is written then."""
+
+
+class TemplateNode(Value, frozen=True):
+    kind: str  # text, output, if, range, with, assign, define, template
+    line: int
+    text: str = ""
+    words: tuple[Any, ...] = ()
+    branches: tuple[tuple[tuple[Any, ...] | None, tuple[Any, ...]], ...] = ()  # (condition, nodes); None: else
+    changes: bool = False  # `=` in place of `:=`
+
+
+def parse_template(source: str) -> tuple[TemplateNode, ...]:
+    steps = list(_split(source))
+    nodes, rest, end = _block(steps, 0, 0)
+    if end is not None or rest < len(steps):
+        raise TemplateFault("`end` without a beginning")
+    return nodes
+
+
+def _split(source: str) -> Iterator[tuple[str, str, int]]:
+    """(text or action, what it is, line)."""
+    at, trim = 0, False
+    for m in _ACTION.finditer(source):
+        before = source[at : m.start()]
+        yield _text(before, source.count("\n", 0, at) + 1, trim, m[1] is not None)
+        yield "action", m[0], source.count("\n", 0, m.start()) + 1
+        at, trim = m.end(), m[3] is not None
+    yield _text(source[at:], source.count("\n", 0, at) + 1, trim, False)
+
+
+def _text(text: str, line: int, left: bool, right: bool) -> tuple[str, str, int]:
+    if left:
+        cut = text.lstrip()
+        line += text[: len(text) - len(cut)].count("\n")
+        text = cut
+    return "text", text.rstrip() if right else text, line
+
+
+def _block(
+    steps: list[tuple[str, str, int]], i: int, depth: int
+) -> tuple[tuple[TemplateNode, ...], int, tuple[Any, ...] | None]:
+    """Nodes up to `end` or `else`, where reading goes on, and the words of what ended them (None: the text did)."""
+    if depth > MAX_DEPTH:
+        raise TemplateFault("nested too deeply")
+    out: list[TemplateNode] = []
+    while i < len(steps):
+        kind, text, line = steps[i]
+        i += 1
+        if kind == "text":
+            if text:
+                out.append(TemplateNode("text", line, text))
+            continue
+        m = _ACTION.fullmatch(text)
+        inside = m[2].strip() if m else ""
+        if inside.startswith("/*"):
+            continue
+        words = _words(inside)
+        head = words[0][1] if words and words[0][0] == "path" else ""
+        if head in ("end", "else"):
+            return tuple(out), i, words
+        if head in ("if", "range", "with", "define", "block"):
+            node, i = _compound(head, words[1:], steps, i, line, depth)
+            out.append(node)
+        elif head == "template":
+            out.append(TemplateNode("output", line, text, (("path", "include"), *words[1:])))
+        elif len(words) > 2 and words[0][0] == "path" and head.startswith("$") and words[1][1] in (":=", "="):
+            out.append(TemplateNode("assign", line, head, words[2:], changes=words[1][1] == "="))
+        else:
+            out.append(TemplateNode("output", line, text, words))
+    return tuple(out), i, None
+
+
+def _compound(
+    head: str, words: tuple[Any, ...], steps: list[tuple[str, str, int]], i: int, line: int, depth: int
+) -> tuple[TemplateNode, int]:
+    branches: list[tuple[tuple[Any, ...] | None, tuple[Any, ...]]] = []
+    condition: tuple[Any, ...] | None = words
+    while True:
+        nodes, i, end = _block(steps, i, depth + 1)
+        branches.append((condition, nodes))
+        if end is None:
+            raise TemplateFault(f"`{head}` without an end")
+        if end[0][1] == "end":
+            break
+        condition = tuple(end[2:]) if len(end) > 2 and end[1][1] in ("if", "with") else None
+    name = str(words[0][1]) if head in ("define", "block") and words else ""
+    return TemplateNode("define" if head in ("define", "block") else head, line, name, (), tuple(branches)), i
+
+
+def _words(inside: str) -> tuple[Any, ...]:
+    out: list[tuple[str, Any]] = []
+    i = 0
+    while i < len(inside):
+        m = _TOKEN.match(inside, i)
+        if m is None:
+            if not inside[i:].strip():
+                break
+            raise TemplateFault(f"not understood: {inside[i : i + 30]}")
+        kind = str(m.lastgroup)
+        value: Any = m[kind]
+        if kind == "string":
+            kind, value = "text", re.sub(r"\\(.)", lambda e: {"n": "\n", "t": "\t"}.get(e[1], e[1]), value[1:-1])
+        elif kind == "raw":
+            kind, value = "text", value[1:-1]
+        out.append((kind, value))
+        i = m.end()
+    return tuple(out)
+
+
+UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN"})()
+OPEN: Any = type("Open", (), {"__repr__": lambda self: "OPEN"})()
+MAX_TEXT = 100_000
+
+
+def is_empty(value: Any) -> bool:
+    """Whether a value is left to be filled in: nothing, an empty text, list or mapping. `false` and 0 say something."""
+    return (
+        value is None
+        or value is OPEN
+        or (isinstance(value, (str, list, tuple, Mapping)) and (len(value) == 0 or value == "null"))
+    )
+
+
+def is_true(value: Any) -> bool:
+    """Whether Go's templates take a value for true. Scalars of YAML are texts here."""
+    if isinstance(value, str):
+        return value not in ("", "false", "False", "0", "null", "~")
+    return bool(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(v) for v in value]
+    return str(value) if isinstance(value, str) else value
+
+
+def _to_yaml(value: Any) -> Any:
+    import yaml
+
+    if is_empty(value):
+        return OPEN
+    text = yaml.safe_dump(_plain(value), default_flow_style=False, sort_keys=False, width=10_000)
+    return text.removesuffix("\n").removesuffix("\n...")
+
+
+def _to_json(value: Any) -> Any:
+    import json
+
+    return OPEN if is_empty(value) else json.dumps(_plain(value))
+
+
+def _indent(count: Any, text: Any) -> str:
+    pad = " " * min(int(count), 200)
+    return "\n".join(pad + line for line in str(text).split("\n"))
+
+
+def _quote(*values: Any) -> str:
+    return " ".join('"' + _go_text(v).replace("\\", "\\\\").replace('"', '\\"') + '"' for v in values if v is not None)
+
+
+def _go_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+def _printf(form: Any, *values: Any) -> Any:
+    out, rest = [], list(values)
+    parts = str(form).split("%")
+    out.append(parts[0])
+    i = 1
+    while i < len(parts):
+        part = parts[i]
+        if part == "" and i + 1 < len(parts):
+            out.append("%" + parts[i + 1])
+            i += 2
+            continue
+        if part[:1] not in "sdvq" or not part or not rest:
+            return UNKNOWN
+        value = rest.pop(0)
+        out.append((_quote(value) if part[0] == "q" else _go_text(value)) + part[1:])
+        i += 1
+    return "".join(out)
+
+
+def _number(value: Any) -> float:
+    return float(str(value))
+
+
+def _whole(value: Any) -> int:
+    return int(float(str(value)))
+
+
+def _index(value: Any, *keys: Any) -> Any:
+    for key in keys:
+        value = value.get(key, OPEN) if isinstance(value, Mapping) else value[_whole(key)]
+    return value
+
+
+def _fill(*values: Any) -> Any:
+    """`default` and `coalesce`: the first that is not empty, the given one first."""
+    for value in values:
+        if value is UNKNOWN:
+            return UNKNOWN
+        if not is_empty(value) and is_true(value):
+            return value
+    return OPEN
+
+
+def _default(fallback: Any, *given: Any) -> Any:
+    """The value of the chart, else the fallback: both are what stands there as long as nobody says another."""
+    value = given[0] if given else OPEN
+    if value is UNKNOWN:
+        return UNKNOWN
+    return fallback if is_empty(value) or not is_true(value) else value
+
+
+def _dict(*pairs: Any) -> dict[str, Any]:
+    return {str(k): v for k, v in zip(pairs[::2], pairs[1::2], strict=False)}
+
+
+def _least_known(values: tuple[Any, ...]) -> Any:
+    """UNKNOWN, OPEN, or the last of the values."""
+    if any(v is UNKNOWN for v in values):
+        return UNKNOWN
+    return OPEN if any(is_empty(v) for v in values) else values[-1]
+
+
+def _and(*values: Any) -> Any:
+    for value in values:
+        if value is not UNKNOWN and not is_empty(value) and not is_true(value):
+            return value
+    return _least_known(values)
+
+
+def _or(*values: Any) -> Any:
+    for value in values:
+        if value is not UNKNOWN and not is_empty(value) and is_true(value):
+            return value
+    return _least_known(values)
+
+
+def _not(value: Any) -> Any:
+    return UNKNOWN if value is UNKNOWN else OPEN if is_empty(value) else not is_true(value)
+
+
+def _kind_is(kind: Any, value: Any) -> Any:
+    """Maps and lists alone: whether a scalar was a text or a number is not known of texts."""
+    if isinstance(value, (Mapping, list, tuple)):
+        return kind == ("map" if isinstance(value, Mapping) else "slice")
+    return False if kind in ("map", "slice") else UNKNOWN
+
+
+_KNOWN_ONLY: dict[str, Callable[..., Any]] = {
+    "quote": _quote,
+    "squote": lambda *v: " ".join("'" + _go_text(x) + "'" for x in v),
+    "toYaml": _to_yaml,
+    "toJson": _to_json,
+    "indent": _indent,
+    "nindent": lambda n, t: "\n" + _indent(n, t),
+    "trim": lambda t: _go_text(t).strip(),
+    "trimSuffix": lambda end, t: _go_text(t).removesuffix(_go_text(end)),
+    "trimPrefix": lambda head, t: _go_text(t).removeprefix(_go_text(head)),
+    "trunc": lambda n, t: _go_text(t)[: _whole(n)] if _whole(n) >= 0 else _go_text(t)[_whole(n) :],
+    "lower": lambda t: _go_text(t).lower(),
+    "upper": lambda t: _go_text(t).upper(),
+    "replace": lambda old, new, t: _go_text(t).replace(_go_text(old), _go_text(new)),
+    "contains": lambda part, t: _go_text(part) in _go_text(t),
+    "hasPrefix": lambda head, t: _go_text(t).startswith(_go_text(head)),
+    "hasSuffix": lambda end, t: _go_text(t).endswith(_go_text(end)),
+    "toString": _go_text,
+    "int": lambda v: str(_whole(v)),
+    "int64": lambda v: str(_whole(v)),
+    "float64": lambda v: _go_text(v),
+    "printf": _printf,
+    "print": lambda *v: "".join(map(_go_text, v)),
+    "eq": lambda a, *b: any(_go_text(a) == _go_text(x) for x in b),
+    "ne": lambda a, b: _go_text(a) != _go_text(b),
+    "gt": lambda a, b: _number(a) > _number(b),
+    "ge": lambda a, b: _number(a) >= _number(b),
+    "lt": lambda a, b: _number(a) < _number(b),
+    "le": lambda a, b: _number(a) <= _number(b),
+    "add": lambda *v: str(sum(map(_whole, v))),
+    "sub": lambda a, b: str(_whole(a) - _whole(b)),
+    "mul": lambda a, b: str(_whole(a) * _whole(b)),
+    "div": lambda a, b: str(_whole(a) // _whole(b)),
+    "len": lambda v: str(len(v)),
+    "list": lambda *v: list(v),
+    "first": lambda v: v[0],
+    "last": lambda v: v[-1],
+    "join": lambda sep, v: _go_text(sep).join(map(_go_text, v)),
+    "splitList": lambda sep, t: _go_text(t).split(_go_text(sep)),
+    "index": _index,
+    "get": _index,
+    "hasKey": lambda m, k: k in m,
+    "keys": lambda m: list(m),
+    "required": lambda message, v: OPEN if is_empty(v) else v,
+    "kindIs": _kind_is,
+}
+
+
+def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
+    def call(*values: Any) -> Any:
+        if any(v is UNKNOWN for v in values):
+            return UNKNOWN
+        if any(v is OPEN for v in values):
+            return OPEN
+        made = function(*values)
+        return UNKNOWN if isinstance(made, str) and len(made) > MAX_TEXT else made
+
+    return call
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    **{name: _guarded(f) for name, f in _KNOWN_ONLY.items()},
+    "default": _default,
+    "coalesce": _fill,
+    "dict": _dict,
+    "and": _and,
+    "or": _or,
+    "not": _not,
+    "empty": _not,
+    "ternary": lambda yes, no, test: UNKNOWN if test is UNKNOWN else no if is_empty(test) or not is_true(test) else yes,
+    "until": lambda n: [str(i) for i in range(min(_whole(n), 1000))],
+    "append": lambda v, item: [*v, item],
+    "concat": lambda *v: [x for part in v for x in part],
+}

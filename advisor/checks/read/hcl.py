@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from advisor.checks.read.located_text import Map, Seq, Text, as_string, make_text
 from advisor.errors import BadFile
 from advisor.record import Value
+from advisor.yaml_places import Map, Seq, Text, as_string, make_text
 
 MAX_TOKENS = 200_000
 MAX_DEPTH = 40

@@ -4,25 +4,35 @@ charts whose values name a model next to an engine (`vllm: {LLM_MODEL_ID: ...}`)
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from advisor.checks.knowledge import Chart
 from advisor.checks.read import accelerators, pods
-from advisor.checks.read.context import ReaderContext, read_environment
-from advisor.checks.read.crds_common import (
+from advisor.checks.read.context import (
+    ReaderContext,
+    find_inside,
+    find_root,
     list_texts,
     make_launch,
     parse_model_uri,
+    read_environment,
     read_parallelism,
     read_words,
     rename_settings,
 )
 from advisor.checks.read.docker_run import parse_container_size
+from advisor.checks.read.go_template import FilledTemplate, TemplateFault, fill_template, list_definitions
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount
-from advisor.checks.read.located_text import (
+from advisor.checks.read.recognise import image_version, parse_image
+from advisor.errors import BadFile
+from advisor.files import read_text
+from advisor.record import Value
+from advisor.yaml_places import (
+    Map,
     Text,
     as_boolean,
     as_mapping,
@@ -31,10 +41,9 @@ from advisor.checks.read.located_text import (
     as_whole_number,
     line_of,
     make_text,
+    parse_documents,
     value_at,
 )
-from advisor.checks.read.recognise import image_version, parse_image
-from advisor.record import Value
 
 BENCHMARK = "llm-d-benchmark"  # in rules/checks/charts.yaml and resources.yaml
 
@@ -291,3 +300,149 @@ def read_subcharts(doc: Any, ctx: ReaderContext) -> list[Launch]:
         env |= read_environment(body.get("env"))[0]
         out.append(make_launch(ctx, str(key), body, engine, "helm", model=model, argv=argv, env=env, setup=setup))
     return out
+
+
+def is_app_template(values: Any) -> bool:
+    """Whether values are of this chart: controllers with containers whose image has a repository."""
+    return any(True for _ in _list_containers(values))
+
+
+def read_values(values: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """The launches of the chart's values."""
+    mounts, out = tuple(_list_mounts(values)), list[Launch]()
+    for controller, pod, container in _list_containers(values):
+        spec = Map(
+            {**as_mapping(values.get("defaultPodOptions")), **as_mapping(pod.get("pod")), "containers": [container]}
+        )
+        spec.line = line_of(container)
+        found = pods.read_containers(spec, pods.read_pod_setup(spec, ctx, {}), controller, ctx, kind="helm")
+        out += [
+            msgspec.structs.replace(x, setup=msgspec.structs.replace(x.setup, mounts=(*x.setup.mounts, *mounts)))
+            for x in found
+        ]
+    return out
+
+
+def read_release(resource: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """The launches of a HelmRelease: what its values say."""
+    from advisor.checks.read import helm
+
+    values = value_at(resource, "spec", "values")
+    if not isinstance(values, dict):
+        return []
+    if is_app_template(values):
+        return read_values(values, ctx)
+    return helm.read_document(values, ctx) if helm.is_known_chart(values) else helm.read_subcharts(values, ctx)
+
+
+def _list_containers(values: Any) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:
+    """(controller, its values, a container as Kubernetes writes it)."""
+    for name, controller in as_mapping(value_at(values, "controllers")).items():
+        if not isinstance(controller, dict) or as_boolean(controller.get("enabled")) is False:
+            continue
+        for called, body in as_mapping(controller.get("containers")).items():
+            repository = as_string(value_at(body, "image", "repository"))
+            if repository is None or as_boolean(value_at(body, "enabled")) is False:
+                continue
+            tag = as_string(value_at(body, "image", "tag"))
+            image = repository if tag is None else make_text(
+                f"{repository}:{tag}", repository.line, repository.column, (*repository.unknown, *tag.unknown)
+            )  # fmt: skip
+            made = Map({**body, "image": image, "name": make_text(str(called), line_of(body))})
+            for key in ("command", "args"):
+                if isinstance(made.get(key), Text):
+                    made[key] = [made[key]]
+            made.line = line_of(body)
+            yield str(name), controller, made
+
+
+def _list_mounts(values: Mapping[str, Any]) -> Iterator[Mount]:
+    """What is mounted: under the path that is stated, else under the volume's name."""
+    for name, volume in as_mapping(values.get("persistence")).items():
+        if not isinstance(volume, dict) or as_boolean(volume.get("enabled")) is False:
+            continue
+        kind = "memory" if str(value_at(volume, "medium")) == "Memory" else "pvc"
+        said = [*as_sequence(volume.get("globalMounts"))]
+        for controller in as_mapping(volume.get("advancedMounts")).values():
+            said += [x for each in as_mapping(controller).values() for x in as_sequence(each)]
+        paths = [str(p) for x in said if (p := as_string(value_at(x, "path"))) is not None]
+        for path in paths or [f"/{name}"]:
+            yield Mount(target=path, kind=kind)
+
+
+__all__ = ["is_app_template", "read_release", "read_values"]
+
+
+LARGEST = 2**20
+MAX_HELPERS = 20
+
+
+def fill_chart_template(source: str, ctx: ReaderContext) -> FilledTemplate | None:
+    """A chart's template with the chart's own values; None where it belongs to no chart, or is not understood."""
+    folder = _find_chart(ctx)
+    if folder is None or "{{" not in source:
+        return None
+    values = _read_map(folder, "values.yaml")
+    chart = {str(k)[:1].upper() + str(k)[1:]: v for k, v in _read_map(folder, "Chart.yaml").items()}
+    try:
+        named: dict[str, Any] = {}
+        for helper in sorted((folder / "templates").glob("*.tpl"))[:MAX_HELPERS]:
+            text = _read(folder, f"templates/{helper.name}")
+            named |= list_definitions(text) if text is not None else {}
+        return fill_template(source, {"Values": values, "Chart": chart}, named)
+    except (TemplateFault, RecursionError):
+        return None
+
+
+def _find_chart(ctx: ReaderContext) -> Path | None:
+    """The folder above `templates` that holds Chart.yaml."""
+    if ctx.folder is None or ctx.depth:
+        return None
+    here, root = Path(ctx.folder).resolve(), find_root(ctx)
+    for above in (here, *here.parents[:4]):
+        if above.name == "templates" and (above.parent / "Chart.yaml").is_file():
+            return above.parent if above.parent.is_relative_to(root) else None
+    return None
+
+
+def _read(folder: Path, name: str) -> str | None:
+    path = find_inside(folder, name)
+    try:
+        return read_text(path, LARGEST) if path is not None else None
+    except BadFile:
+        return None
+
+
+def _read_map(folder: Path, name: str) -> Map | dict[str, Any]:
+    text = _read(folder, name)
+    try:
+        docs = parse_documents(text, name) if text is not None else []
+    except BadFile:
+        return {}
+    return as_mapping(docs[0]) if docs else {}
+
+
+def put_back(launch: Launch, filled: FilledTemplate) -> Launch:
+    """The launch with the template's own lines."""
+
+    def line(n: int) -> int:
+        return filled.lines[n - 1] if 0 < n <= len(filled.lines) else n
+
+    def move(word: Text) -> Text:
+        return make_text(word, line(word.line), 0, word.unknown, word.block)
+
+    setup = launch.setup
+    return msgspec.structs.replace(
+        launch,
+        line=line(launch.line),
+        argv=tuple(map(move, launch.argv)),
+        env={k: move(v) for k, v in launch.env.items()},
+        settings={k: move(v) for k, v in launch.settings.items()},
+        model=None if launch.model is None else move(launch.model),
+        setup=msgspec.structs.replace(
+            setup,
+            places={k: line(v) for k, v in setup.places.items()},
+            probes=tuple(msgspec.structs.replace(p, line=line(p.line)) for p in setup.probes),
+        ),
+        assumed=(*launch.assumed, "the chart's own values.yaml"),
+    )

@@ -7,10 +7,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from advisor.checks.read import crds
+from advisor.checks.read import custom_resources
 from advisor.checks.read.context import ReaderContext, read_nested
 from advisor.checks.read.launch import Launch
-from advisor.checks.read.located_text import (
+from advisor.checks.read.pods import PodSurroundings, find_pod_specs, read_containers, read_pod_setup
+from advisor.yaml_places import (
     Text,
     as_mapping,
     as_string,
@@ -20,8 +21,6 @@ from advisor.checks.read.located_text import (
     parse_documents,
     value_at,
 )
-from advisor.checks.read.pods import find_pod_specs, read_containers, read_pod_setup
-from advisor.checks.read.surroundings import PodSurroundings
 
 IGNORE = "advise.check/ignore-"
 _SKIP = frozenset(("CustomResourceDefinition", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding"))
@@ -49,7 +48,7 @@ def read_objects(objects: list[Any], ctx: ReaderContext) -> list[Launch]:
                 if isinstance(value, Text):
                     out += read_nested(ctx, value, str(key))
             continue
-        special = crds.read(kind, o, ctx)
+        special = custom_resources.read(kind, o, ctx)
         found = special if special is not None else _pods(o, kind, name, ctx, around)
         out += [replace(x, ignore={**ignore, **x.ignore}) for x in found] if ignore else found
     return out

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from advisor.checks.read.located_text import Text
 from advisor.record import Record, Value
+from advisor.yaml_places import Text
 
 ENGINE_KEYS = "engine-kwargs"  # a place: settings that a framework hands to the engine's class as keyword arguments
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import msgspec
 
-from advisor.checks.read import accelerators, shell
+from advisor.checks.read import accelerators
 from advisor.checks.read.configs import read_flags_file
 from advisor.checks.read.context import MAX_LAUNCHES, ReaderContext, make_finder, make_launches, read_environment
 from advisor.checks.read.launch import Launch, LaunchSetup
-from advisor.checks.read.located_text import (
+from advisor.checks.read.shell.commands import split_words
+from advisor.yaml_places import (
     Map,
     Text,
     as_boolean,
@@ -33,7 +34,7 @@ def read_infernet(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
             continue
         command = c.get("command")
         words = (
-            shell.split_words(command, line_of(command))
+            split_words(command, line_of(command))
             if isinstance(command, Text)
             else [w for w in as_sequence(command) if isinstance(w, Text)]
         )

@@ -13,10 +13,10 @@ import msgspec
 from advisor.checks.read import accelerators
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches
 from advisor.checks.read.docker_run import find_exposure, parse_container_size
-from advisor.checks.read.envfile import read_variables
 from advisor.checks.read.hcl import HclBlock, parse_hcl
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount
-from advisor.checks.read.located_text import (
+from advisor.checks.read.scripts import read_variables
+from advisor.yaml_places import (
     Text,
     as_boolean,
     as_mapping,

@@ -12,7 +12,7 @@ from advisor.checks.read import accelerators
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment
 from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, LaunchSetup, Mount
-from advisor.checks.read.located_text import (
+from advisor.yaml_places import (
     Map,
     Text,
     as_boolean,
@@ -24,7 +24,6 @@ from advisor.checks.read.located_text import (
     make_text,
     value_at,
 )
-from advisor.checks.read.surroundings import PodSurroundings
 
 FABRIC = ("rdma/", "nvidia.com/hostdev", "vpc.amazonaws.com/efa")  # device plugins of RDMA networks
 
@@ -311,3 +310,55 @@ def _probe(kind: str, p: Mapping[str, Any]) -> HealthProbe:
 def _cpu(value: str) -> float | None:
     m = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)(m?)", value.strip())
     return float(m[1]) / (1000 if m[2] else 1) if m else None
+
+
+class PodSurroundings:
+    """Services, claims and names of one file that matter to its pods."""
+
+    def __init__(self, objects: list[dict[str, Any]]) -> None:
+        self.services = [o for o in objects if o.get("kind") == "Service"]
+        self.ingress = any(o.get("kind") in ("Ingress", "Route", "VirtualService") for o in objects)
+        self.service_names = {
+            str(value_at(o, "metadata", "name")): line_of(value_at(o, "metadata", "name")) for o in self.services
+        }
+        self.claims = {
+            str(value_at(o, "metadata", "name")): parse_container_size(
+                as_string(value_at(o, "spec", "resources", "requests", "storage"))
+            )
+            for o in objects
+            if o.get("kind") == "PersistentVolumeClaim"
+        }
+
+    def exposed(self, labels: Mapping[str, Any]) -> str | None:
+        """How pods with these labels are reachable from beyond the cluster; None when they are not."""
+        for s in self.services:
+            wanted = as_mapping(value_at(s, "spec", "selector"))
+            kind = str(value_at(s, "spec", "type") or "ClusterIP")
+            if kind in ("NodePort", "LoadBalancer") and wanted and all(labels.get(k) == v for k, v in wanted.items()):
+                notes = " ".join(f"{k}={v}" for k, v in as_mapping(value_at(s, "metadata", "annotations")).items())
+                if re.search(r"internal", notes, re.I):
+                    continue
+                return f"a Service of type {kind}"
+        return "an Ingress" if self.ingress else None
+
+    def port(self, labels: Mapping[str, Any]) -> tuple[int, int] | None:
+        """(target port, line) of the Service that selects these pods, where it is a number."""
+        for s in self.services:
+            wanted = as_mapping(value_at(s, "spec", "selector"))
+            if wanted and all(labels.get(k) == v for k, v in wanted.items()):
+                for p in as_sequence(value_at(s, "spec", "ports")):
+                    target = as_whole_number(value_at(p, "targetPort")) or (
+                        as_whole_number(value_at(p, "port")) if value_at(p, "targetPort") is None else None
+                    )
+                    if target:
+                        return target, line_of(p)
+        return None
+
+
+def read_pod(spec: Any, ctx: ReaderContext, name: str | None) -> list[Launch]:
+    out: list[Launch] = []
+    for s, above in find_pod_specs(spec):
+        out += read_containers(
+            s, read_pod_setup(s, ctx, as_mapping(above[-1].get("metadata")) if above else {}), name, ctx
+        )
+    return out

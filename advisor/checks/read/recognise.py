@@ -9,12 +9,11 @@ from msgspec.structs import replace
 
 from advisor.catalog.launch_types import EngineProgram, Recognition
 from advisor.checks.knowledge import Knowledge, KnownImage
-from advisor.checks.read import docker_run, shell
-from advisor.checks.read.image_engines import find_engine_inside, find_image_by_variable, is_opaque_script
-from advisor.checks.read.image_reference import ImageReference, image_version, parse_image
+from advisor.checks.read import docker_run
 from advisor.checks.read.launch import LaunchSetup
-from advisor.checks.read.located_text import Text, line_of, make_text
-from advisor.checks.read.started_engines import StartedEngine, with_clients
+from advisor.checks.read.shell.commands import split_commands
+from advisor.record import Value
+from advisor.yaml_places import Text, line_of, make_text
 
 MAX_NESTED = 6  # shells inside shells inside containers
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+?)(?:\[[^\]]*\])?==v?(\d[\w.]*)$")
@@ -41,7 +40,7 @@ class LaunchFinder:
         if depth > MAX_NESTED:
             return []
         found: list[StartedEngine] = []
-        for shell_command in shell.split_commands(source, line, 0, env, positional):
+        for shell_command in split_commands(source, line, 0, env, positional):
             around = {
                 **{k: make_text(v) if not isinstance(v, Text) else v for k, v in (env or {}).items()},
                 **shell_command.exported,
@@ -318,3 +317,87 @@ def _after(entry: EngineProgram, rest: Sequence[str]) -> int | None:
 
 
 __all__ = ["ImageReference", "LaunchFinder", "StartedEngine", "image_version", "parse_image"]
+
+
+def find_engine_inside(args: Sequence[Text], env: Mapping[str, Text], profiles: Mapping[str, str]) -> str | None:
+    """The engine inside an image that holds several, where a profile names it."""
+    words = " ".join([*args, env.get("NIM_MODEL_PROFILE", "")])
+    found = (e for word, e in profiles.items() if re.search(rf"(^|[\s=]){word}\b|{word}[-_]", words))
+    return next(found, None)
+
+
+def find_image_by_variable(reference: Text, knowledge: Knowledge) -> KnownImage | None:
+    """An image that a variable names (`${VLLM_IMAGE}:${VLLM_VERSION}`): the variable's name says whose it is."""
+    m = re.match(r"\$\{?([A-Za-z0-9_]+)", reference)
+    if m is None or not re.search(r"IMAGE", m[1], re.I) or re.search(r"ROUTER|PROXY|UI_|CLIENT|BOOTSTRAP", m[1], re.I):
+        return None
+    for word, engine in knowledge.image_words.items():
+        if re.search(rf"(^|_){word}(_|$)", m[1], re.I):
+            return KnownImage(engine, "derived")
+    return None
+
+
+def is_opaque_script(entrypoint: list[Text] | None, args: list[Text]) -> bool:
+    """Whether a shell is handed a script file, whose content nobody sees here."""
+    words = [*(entrypoint or []), *args]
+    return len(words) > 1 and not any(re.fullmatch(r"-[a-z]*c", w) for w in words[1:])
+
+
+class ImageReference(Value, frozen=True):
+    """An image reference taken apart."""
+
+    name: str  # with registry, without tag and digest
+    tag: str | None
+    digest: str | None
+    entry: KnownImage | None
+
+
+def parse_image(reference: str, knowledge: Knowledge) -> ImageReference:
+    """`nvcr.io/x/y:tag@sha256:...` taken apart, with what is known of it."""
+    rest, _, digest = reference.strip().partition("@")
+    m = re.match(r"^((?:\$\{[^}]*\}|[^$])*?/)?((?:\$\{[^}]*\}|[^:$/])+)(?::(.+))?$", rest)
+    name, tag = ((m[1] or "") + m[2], m[3] or "") if m else (rest, "")
+    return ImageReference(name, tag or None, digest or None, knowledge.image(name))
+
+
+def image_version(image: ImageReference) -> str | None:
+    """The engine's version where the tag states it."""
+    if image.tag is None or image.entry is None or not image.entry.official:
+        return None
+    if image.entry.tag == "build":
+        m = re.search(r"(?:^|-)b(\d{3,6})$", image.tag)
+        return f"b{m[1]}" if m else None
+    m = re.match(r"v?(\d+\.\d+(?:\.\d+)*(?:(?:rc|post|a|b)\d+)?)", image.tag)
+    return m[1] if m else None
+
+
+class StartedEngine(Value, frozen=True):
+    """An engine that something starts."""
+
+    engine: str
+    program: str | None
+    argv: tuple[Text, ...]
+    env: dict[str, Text]
+    version: str | None = None
+    version_from: str | None = None
+    setup: LaunchSetup = LaunchSetup()
+    unresolved: tuple[str, ...] = ()
+    line: int = 0
+    name: str | None = None
+
+
+def with_clients(found: list[StartedEngine], knowledge: Knowledge) -> list[StartedEngine]:
+    """A server (`ollama serve`) and the clients next to it (`ollama run`, `pull`): one server and the models it is to
+    load."""
+    clients = [s for s in found if s.argv[:1] and s.argv[0] in knowledge.client_words(s.engine)]
+    if not clients:
+        return found
+    engine = clients[0].engine
+    servers = [s for s in found if s.engine == engine and s not in clients]
+    models = [w for s in clients for w in s.argv[1:2] if not w.startswith("-")]
+    rest = [s for s in found if s.engine != engine]
+    first = servers[0] if servers else clients[0]
+    out = []
+    for word in dict.fromkeys(models):
+        out.append(replace(first, argv=(make_text("run"), word), line=first.line))
+    return rest + (out or servers)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
-from advisor.checks.read import accelerators, shell
-from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_nested
-from advisor.checks.read.launch import Launch, LaunchSetup
-from advisor.checks.read.scripts_beside import read_sourced_variables
+from advisor.checks.read import accelerators
+from advisor.checks.read.context import ReaderContext, find_inside, make_finder, make_launches, read_nested
+from advisor.checks.read.launch import Launch, LaunchSetup, Mount, find_holding_mount
+from advisor.checks.read.shell.commands import split_commands
+from advisor.errors import BadFile
+from advisor.yaml_places import Text, lines_of, make_text
 
 MOST_TASKS = 32  # of a job array that are read
 TASK = "SLURM_ARRAY_TASK_ID"
@@ -37,7 +40,7 @@ def read_script(source: str, ctx: ReaderContext) -> list[Launch]:
             out = [replace(x, resource=f"{x.resource or x.engine}/{i}") for i, x in enumerate(out)]
     else:
         out = make_launches(ctx, kind, make_finder(ctx).script(source, ctx.line, known), None, setup)
-    for shell_command in shell.split_commands(source, ctx.line):
+    for shell_command in split_commands(source, ctx.line):
         if shell_command.heredoc is not None and _MANIFEST.search(shell_command.heredoc):
             out += read_nested(ctx, shell_command.heredoc)
     return out
@@ -73,3 +76,81 @@ def _slurm(source: str, ctx: ReaderContext) -> LaunchSetup | None:
 
 
 __all__ = ["list_array_tasks", "read_script"]
+
+
+LARGEST = 2**20
+# `source FILE` and `. FILE`, without what comes before the folder of the script itself
+_READ_IN = re.compile(r"""^[ \t]*(?:source|\.)[ \t]+["']?(?:(?:\$\([^)]*\)|\$\{?\w+\}?)/|\./)?([\w./-]+)["']?""", re.M)
+
+
+def make_script_reader(ctx: ReaderContext, mounts: Sequence[Mount] | None = None) -> Callable[[str], str | None]:
+    """What a script holds, by the path that a command names; None for what does not lie next to the file.
+
+    In a container (`mounts`) it is the file that is mounted there; elsewhere the file of that name next to this one.
+    """
+
+    def read(path: str) -> str | None:
+        name = path.rpartition("/")[2] if mounts is None else _mounted(path, mounts)
+        file = find_inside(ctx.folder, name) if name else None
+        if file is None:
+            return None
+        text = _read(str(file))
+        return text if text is not None and (text.startswith("#!") or name.endswith(".sh")) else None
+
+    return read
+
+
+def _mounted(path: str, mounts: Sequence[Mount]) -> str:
+    mount = find_holding_mount(mounts, path)
+    if mount is None or mount.source is None or mount.kind != "bind":
+        return ""
+    return mount.source.rstrip("/") + path[len(mount.target.rstrip("/")) :]
+
+
+def _read(path: str) -> str | None:
+    from advisor.files import read_text
+
+    try:
+        return read_text(path, LARGEST)
+    except BadFile:
+        return None
+
+
+def read_sourced_variables(script: str, ctx: ReaderContext) -> dict[str, Text]:
+    """The variables of the files next to a script that it reads in (`source ./server.env`), the last one winning."""
+    out: dict[str, Text] = {}
+    for name in _READ_IN.findall(script)[:20]:
+        file = find_inside(ctx.folder, name)
+        text = _read(str(file)) if file is not None else None
+        if text is not None:
+            out |= {k: v for k, v in read_variables(text).items() if "$" not in v and "`" not in v}
+    return out
+
+
+_LINE = re.compile(r"^\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)\s*=\s?(.*?)\s*$")
+
+
+def read_variables(source: str, first: int = 1) -> dict[str, Text]:
+    """The variables of an env file."""
+    out: dict[str, Text] = {}
+    for n, line in enumerate(lines_of(source), first):
+        m = _LINE.match(line)
+        if m is None or line.lstrip().startswith("#"):
+            continue
+        value = m[2]
+        if len(value) > 1 and value[0] in "'\"" and value[-1] == value[0]:
+            value = value[1:-1]
+        else:
+            value = re.sub(r"\s#.*$", "", value).strip()
+        out[m[1]] = make_text(value, n, m.start(2) + 1)
+    return out
+
+
+def read(source: str, ctx: ReaderContext) -> list[Launch]:
+    """The server that an env file sets up, if one reads it."""
+    env = read_variables(source, ctx.line)
+    for engine, kind in ctx.know.env_files:
+        mine = [v for k, v in env.items() if k in kind.names or (kind.pattern and re.match(kind.pattern, k))]
+        if mine:
+            return [Launch(file=ctx.file, line=mine[0].line, kind="env", name=None, engine=engine, env=env)]
+    return []

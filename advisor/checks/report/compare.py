@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from advisor.checks.findings import CheckedDeployment, CheckReport, Finding
-from advisor.checks.report.format_text import fits_word
+from advisor.checks.report.text import fits_word
 from advisor.record import Record
 from advisor.units import GIB, format_rate
 

@@ -8,12 +8,11 @@ import msgspec
 
 from advisor.checks.findings import CheckedDeployment, ConcurrentSpeed
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read import placeholders
+from advisor.checks.read import unknown_words
 from advisor.checks.read.launch import Launch
 from advisor.checks.resolve import arguments
 from advisor.checks.resolve import launch_reader as reading
-from advisor.checks.resolve.arguments import LaunchArguments
-from advisor.checks.resolve.concept_flags import count_ranks, is_length_given
+from advisor.checks.resolve.arguments import LaunchArguments, count_ranks, is_length_given
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.errors import AdvisorError
 from advisor.estimation import LoadSpec, estimate, estimate_load_speed
@@ -51,7 +50,7 @@ def check_launch(
     """The verdict on a launch. Never raises for what a file says; what cannot be determined is named in `why`."""
     if asked.engine_version is not None and launch.version is None and launch.engine not in knowledge.routers:
         launch = msgspec.structs.replace(launch, version=asked.engine_version, version_from="--engine-version")
-    launch = placeholders.marked(launch)
+    launch = unknown_words.marked(launch)
     launch_arguments = arguments.read_arguments(launch, knowledge)
     words = (
         (asked.on, asked.on_from)

@@ -11,23 +11,30 @@ from typing import Any
 from msgspec.structs import replace
 
 from advisor import formats
-from advisor.catalog import model_spellings
+from advisor.catalog import Catalog, model_spellings
 from advisor.catalog.types import Engine
 from advisor.checks.knowledge import Knowledge, is_told_by_variables
 from advisor.checks.read import accelerators
-from advisor.checks.read.guards import say_what_is_open
 from advisor.checks.read.launch import Launch
-from advisor.checks.read.located_text import Text, line_of, make_text
-from advisor.checks.resolve import model_names
-from advisor.checks.resolve.arguments import LaunchArgument, LaunchArguments, convert_argument
-from advisor.checks.resolve.concept_flags import MEMORY_CONCEPTS, count_ranks, find_launch_concept, list_concept_flags
+from advisor.checks.read.unknown_words import say_what_is_open
+from advisor.checks.resolve import launch_reader
+from advisor.checks.resolve.arguments import (
+    MEMORY_CONCEPTS,
+    LaunchArgument,
+    LaunchArguments,
+    convert_argument,
+    count_ranks,
+    find_launch_concept,
+    list_concept_flags,
+)
 from advisor.deployment import Deployment
 from advisor.engines.drafts import list_draft_settings
-from advisor.errors import AdvisorError, BadInput
+from advisor.errors import AdvisorError, BadInput, UnknownName
 from advisor.estimation import EstimateRequest, RememberedNames
 from advisor.estimation import resolve_request as resolved
 from advisor.memo import memoize_by_identity
 from advisor.record import Value
+from advisor.yaml_places import Text, line_of, make_text
 
 
 class LaunchReading(Value, frozen=True):
@@ -52,7 +59,7 @@ def find_model_name(launch: Launch, arguments: LaunchArguments, knowledge: Knowl
             return arguments.positional[1]
         return launch.model
     if entry is not None and entry.recognition.model_in_image:
-        from advisor.checks.read.crds_common import nim_model
+        from advisor.checks.read.context import nim_model
 
         image = launch.setup.image
         return launch.model or (nim_model(make_text(image, launch.line)) if image else None)
@@ -105,17 +112,17 @@ def read_launch(
     else:
         named = name_model(model, knowledge)
         if named is None:
-            reasons.append(model_names.describe_unknown(model))
+            reasons.append(launch_reader.describe_unknown(model))
         elif named.assumed:
             assumed.append(named.assumed)
-    if named is not None and model_names.is_locked(named.name, knowledge.rules):
+    if named is not None and launch_reader.is_locked(named.name, knowledge.rules):
         assumed.append(f"the dimensions of {named.name} are those that advise.lock pins")
     by_path = (
         named is not None
         and launch.declared is None
         and model is not None
-        and model_names.is_path(model)
-        and named.name != model_names.locked_id(model)
+        and launch_reader.is_path(model)
+        and named.name != launch_reader.locked_id(model)
     )
     settings, unread = read_settings(launch, arguments, knowledge)
     reasons += unread
@@ -123,7 +130,7 @@ def read_launch(
     if isinstance(quantization, Exception):
         reasons.append(str(quantization))
         quantization = None
-    in_a_file = model is not None and model_names.is_path(model)
+    in_a_file = model is not None and launch_reader.is_path(model)
     one_file = entry is not None and not later and formats.format_family(entry, knowledge.rules) == "gguf"
     if one_file and named is not None and quantization is None and in_a_file:
         reasons.append(f"the weight format of {model} is not in its name")
@@ -153,7 +160,7 @@ def _stated(
     if (
         model is not None
         and not model.unknown
-        and not model_names.is_path(model)
+        and not launch_reader.is_path(model)
         and name_model(model, knowledge) is not None
     ):
         return None
@@ -166,9 +173,11 @@ def _stated(
 
 def name_model(model: Text, knowledge: Knowledge) -> model_spellings.NamedModel | None:
     """What a name, or the name of a path, stands for in the catalogue; None where it has none of that name."""
-    if model_names.is_path(model) and model_spellings.is_in_catalogue(model_names.locked_id(model), knowledge.rules):
-        return model_spellings.NamedModel(model_names.locked_id(model))
-    if model_names.is_path(model):
+    if launch_reader.is_path(model) and model_spellings.is_in_catalogue(
+        launch_reader.locked_id(model), knowledge.rules
+    ):
+        return model_spellings.NamedModel(launch_reader.locked_id(model))
+    if launch_reader.is_path(model):
         base = re.sub(r"/+$", "", model).rpartition("/")[2]
         m = re.search(r"models--([\w.-]+?)--([\w.-]+)", model)
         found = model_spellings.find_named_model(f"{m[1]}/{m[2]}" if m else base, knowledge.rules) if base else None
@@ -347,3 +356,34 @@ __all__ = [
     "line_of",
     "read_launch",
 ]
+
+
+_PATHS = re.compile(r"^(/|\.{1,2}/|~/|s3://|gs://|az://|oci://|pvc://|\$|file://|[A-Za-z]:\\)")
+
+
+LOCKED = "advise lock"  # source of a model that a lock file pins, before what it was pinned from
+
+
+def is_path(name: str) -> bool:
+    """Whether the name is a place in some file system, which nobody can look into here."""
+    return bool(_PATHS.match(name)) or name.startswith("/")
+
+
+def is_locked(name: str, rules: Catalog) -> bool:
+    """Whether a lock file pins the model of this name."""
+    try:
+        return any(x.startswith(LOCKED) for x in rules.find_model(name).source)
+    except UnknownName:
+        return False
+
+
+def describe_unknown(name: str) -> str:
+    """What is reported about a model that the catalogue does not have."""
+    if is_path(name):
+        return f"what lies at {name} is not known here"
+    return f"{name[:120]} is not in the catalogue (`advise lock` pins the dimensions of a private model)"
+
+
+def locked_id(path: str) -> str:
+    """What a lock file calls the model at a path: words that nothing takes for a path."""
+    return "locked " + re.sub(r"[^A-Za-z0-9]+", " ", path).strip()

@@ -11,7 +11,7 @@ from advisor.checks.facts.launch_facts import ABSENT, FIELDS, LaunchFacts
 from advisor.checks.findings import Finding, RuleSkip
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.resolve.judge import CheckedLaunch
-from advisor.checks.rules import match_finders
+from advisor.checks.rules import value_matches
 from advisor.checks.rules.edits import make_edits
 from advisor.checks.rules.load import LINT, PHASES, CheckRule, RuleEntry, list_rules
 from advisor.decision.conditions import combine_tests, value_meets_test
@@ -59,7 +59,7 @@ class Rulebook:
             facts = LaunchFacts(checked, self.know, siblings, source)
             for rule in self.rules:
                 if _applies(rule.entry, checked) and (
-                    checked.launch.engine not in self.know.routers or rule.entry.each in match_finders.OF_FLAGS
+                    checked.launch.engine not in self.know.routers or rule.entry.each in value_matches.OF_FLAGS
                 ):
                     self._one(rule, checked, facts, file, findings, skipped)
         unique: dict[tuple[str, int, str], Finding] = {}
@@ -94,7 +94,7 @@ class Rulebook:
             return
         if rule.condition is not None and condition_holds(rule.condition, facts, []) is not True:
             return
-        for item in match_finders.EACH[entry.each](checked, facts, self.know):
+        for item in value_matches.EACH[entry.each](checked, facts, self.know):
             if entry.only and item.key not in entry.only:
                 continue
             if not entry.only and (entry.each, item.key) in self.claimed:
@@ -117,7 +117,7 @@ class Rulebook:
         if entry.strict is not None and (self.strict or says_it_is_rendered(facts.source)):
             severity = entry.strict
         message = fill_message(entry.message, facts, words)
-        by_version = entry.versions is not None or entry.each in match_finders.BY_VERSION
+        by_version = entry.versions is not None or entry.each in value_matches.BY_VERSION
         certain = not by_version or checked.launch.version is not None
         if not certain:
             version = checked.judged.engine_version

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from advisor.checks.findings import FileEdit
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.read.guards import is_unknown
 from advisor.checks.read.launch import ENGINE_KEYS
+from advisor.checks.read.unknown_words import is_unknown
 from advisor.checks.resolve.arguments import LaunchArgument, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.rules.edits import remove_argument, rename_argument
-from advisor.checks.rules.rule_match import RuleMatch, find_place, is_near
 from advisor.engines.flag_history import find_presence, find_value
 from advisor.engines.flag_tables import FlagEntry, FlagTable
 from advisor.engines.versions import is_before, version_key
 from advisor.near import near_matches
+from advisor.record import Value
+from advisor.yaml_places import Text
 
 if TYPE_CHECKING:
     from advisor.checks.facts.launch_facts import LaunchFacts
@@ -334,3 +335,29 @@ def flash_values(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledg
                 find_place(argument.place),
                 rename_argument(replace(argument, value=None), f"{argument.written} on", source),
             )
+
+
+class RuleMatch(Value, frozen=True):
+    """One thing that was found: what rules with `only` know it by, words for the message, its place."""
+
+    key: str
+    words: Mapping[str, str]
+    place: tuple[int, int]
+    edits: tuple[FileEdit, ...] = ()
+    fix: str | None = None
+
+
+MatchFinder = Callable[[CheckedLaunch, "LaunchFacts", Knowledge], Iterator[RuleMatch]]
+
+
+def find_place(word: Text) -> tuple[int, int]:
+    return word.line, word.column
+
+
+def is_near(a: str, b: str) -> bool:
+    """Whether two names are one slip of the keyboard apart."""
+    if abs(len(a) - len(b)) > 3:
+        return False
+    import difflib
+
+    return difflib.SequenceMatcher(None, a, b).ratio() > 0.88

@@ -10,7 +10,7 @@ from advisor.catalog import Catalog
 from advisor.checks.facts.launch_facts import LaunchFields
 from advisor.checks.findings import Severity
 from advisor.checks.knowledge import Knowledge
-from advisor.checks.rules import match_finders
+from advisor.checks.rules import value_matches
 from advisor.decision.conditions import GuideFault, parse_condition
 from advisor.decision.types import Condition
 from advisor.decoding import convert
@@ -86,10 +86,10 @@ def load_check_rules(rules: Catalog, knowledge: Knowledge) -> tuple[CheckRule, .
                 raise BadInput(f"rules/{path}: {entry.id} stands twice")
             if entry.phase not in PHASES:
                 raise BadInput(f"rules/{path}: {entry.id}: phase {entry.phase!r} is none of {', '.join(PHASES)}")
-            if entry.each is not None and entry.each not in match_finders.EACH:
+            if entry.each is not None and entry.each not in value_matches.EACH:
                 raise BadInput(
                     f"rules/{path}: {entry.id}: unknown each {entry.each!r}",
-                    near_matches(entry.each, match_finders.EACH),
+                    near_matches(entry.each, value_matches.EACH),
                 )
             seen.add(entry.id)
             try:

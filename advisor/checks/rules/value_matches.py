@@ -10,16 +10,33 @@ from typing import TYPE_CHECKING
 from advisor.checks.findings import FileEdit
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.read.launch import find_holding_mount
-from advisor.checks.read.located_text import Text, lines_of, make_text
-from advisor.checks.resolve.concept_flags import find_concept_value
+from advisor.checks.resolve.arguments import find_concept_value
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.rules.edits import make_edit
-from advisor.checks.rules.flag_matches import other_values, was_ever_taken
-from advisor.checks.rules.rule_match import RuleMatch, find_place, is_near
+from advisor.checks.rules.flag_matches import (
+    MatchFinder,
+    RuleMatch,
+    abbreviated,
+    bad_json,
+    bad_values,
+    config_keys,
+    engine_keys,
+    find_place,
+    flash_values,
+    is_near,
+    missing_values,
+    newer_flags,
+    other_values,
+    removed_flags,
+    stray_values,
+    unknown_flags,
+    was_ever_taken,
+)
 from advisor.engines.flag_history import Presence, find_value, find_variable, list_values
 from advisor.engines.flag_tables import FlagTable, list_accepted_values
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.near import near_matches
+from advisor.yaml_places import Text, lines_of, make_text
 
 if TYPE_CHECKING:
     from advisor.checks.facts.launch_facts import LaunchFacts
@@ -315,3 +332,58 @@ def near_models(checked: CheckedLaunch, facts: LaunchFacts, knowledge: Knowledge
         and re.sub(r"\d+", "", word.lower()) != re.sub(r"\d+", "", near[0].lower())
     ):
         yield RuleMatch(word, {"model": word, "near": near[0]}, find_place(word), fix=f"Did you mean {near[0]}?")
+
+
+EACH: dict[str, MatchFinder] = {
+    "removed_flags": removed_flags,
+    "unknown_flags": unknown_flags,
+    "newer_flags": newer_flags,
+    "bad_values": bad_values,
+    "abbreviated": abbreviated,
+    "stray_values": stray_values,
+    "missing_values": missing_values,
+    "config_keys": config_keys,
+    "engine_keys": engine_keys,
+    "bad_json": bad_json,
+    "removed_variables": removed_variables,
+    "unknown_variables": unknown_variables,
+    "secrets": secrets,
+    "modelfile_deprecated": modelfile_deprecated,
+    "modelfile_unknown": modelfile_unknown,
+    "kv_types": kv_types,
+    "quantizations": quantizations,
+    "helm_keys": helm_keys,
+    "near_models": near_models,
+    "left_open": left_open,
+    "flash_values": flash_values,
+    "unmounted_files": unmounted_files,
+    "values_of_release": values_of_release,
+}
+
+
+BY_VERSION = frozenset(
+    (
+        "removed_flags",
+        "unknown_flags",
+        "removed_variables",
+        "quantizations",
+        "flash_values",
+        "kv_types",
+        "values_of_release",
+        "engine_keys",
+    )
+)
+
+# What holds for any program with flags: all that is asked of routers, which load no model.
+OF_FLAGS = frozenset(
+    (
+        "removed_flags",
+        "unknown_flags",
+        "newer_flags",
+        "bad_values",
+        "values_of_release",
+        "abbreviated",
+        "stray_values",
+        "missing_values",
+    )
+)

@@ -7,13 +7,13 @@ What a text does not say (an unset variable, a command substitution) stays in th
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from advisor.checks.read.located_text import Text, make_text
-from advisor.checks.read.placeholders import end_of_template, names
-from advisor.checks.read.shell_braces import MAX_VALUE, closing, closing_brace
-from advisor.checks.read.shell_pieces import JoinedText, LoopWords, ShellValue, WordPiece, join_pieces, make_unknown
+from advisor.checks.read.unknown_words import end_of_template, names
+from advisor.record import Value
+from advisor.yaml_places import Text, make_text
 
 MAX_NESTED = 12  # `${A:-${B:-...}}`
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -27,6 +27,9 @@ _PATH_PARTS = {
     ("##", "*/"): lambda path: path.rpartition("/")[2],
     ("%", "/*"): lambda path: path.rpartition("/")[0] if "/" in path else path,
 }
+MAX_PARTS = 200  # of one text that are known apart
+ShellValue = Text | tuple[Text, ...]
+MAX_VALUE = 16 * 1024  # characters that one variable or word may grow to
 
 
 class WordReader:
@@ -276,3 +279,149 @@ class WordReader:
         if isinstance(have, JoinedText) and len(have) <= MAX_VALUE:
             return [WordPiece(part, quoted, part.unknown, split=not quoted) for part in have.parts]
         return [WordPiece(have[:MAX_VALUE], quoted, have.unknown, split=not quoted)]
+
+
+class WordPiece(Value, frozen=True):
+    """What one quote, variable or run of plain characters adds to a word."""
+
+    value: str
+    quoted: bool
+    unknown: tuple[str, ...]
+    split: bool = False  # came from an unquoted variable: blanks in it end the word
+    array: tuple[Text, ...] | None = None
+    origin: Text | None = None  # the word of an array that it is, with its own place
+
+
+class LoopWords(tuple[Text, ...]):
+    """The words a loop runs over: its variable stands for all of them."""
+
+    __slots__ = ()
+
+
+class JoinedText(Text):
+    """A text made of parts that are not known alike: each keeps its own `unknown`."""
+
+    parts: tuple[Text, ...] = ()
+
+
+def make_unknown(shown: str, names: tuple[str, ...] | None = None) -> WordPiece:
+    return WordPiece(shown, True, names or (shown,))
+
+
+def join_pieces(pieces: list[WordPiece]) -> Text:
+    parts: list[Text] = []
+    size = 0
+    for piece in pieces:
+        value = " ".join(piece.array) if piece.array is not None else piece.value
+        parts.append(make_text(value, unknown=piece.unknown))
+        size += len(value)
+        if size > MAX_VALUE:
+            break
+    return join_parts(parts)
+
+
+def join_parts(parts: Sequence[Text]) -> Text:
+    """One text of several; where they are not known alike, each part keeps its own `unknown`."""
+    whole = "".join(parts)[:MAX_VALUE]
+    unknown = tuple(dict.fromkeys(n for p in parts for n in p.unknown))
+    if not unknown or len(parts) < 2 or len(parts) > MAX_PARTS or all(p.unknown == unknown for p in parts):
+        return make_text(whole, unknown=unknown)
+    made = JoinedText(whole)
+    made.unknown, made.parts = unknown, tuple(parts)
+    return made
+
+
+def drop_front(text: Text, count: int) -> Text:
+    """The text without its first characters."""
+    rest = text[count:][:MAX_VALUE]
+    if not isinstance(text, JoinedText):
+        return make_text(rest, text.line, text.column, text.unknown)
+    kept: list[Text] = []
+    for part in text.parts:
+        if count < len(part):
+            kept.append(make_text(part[count:], text.line, text.column, part.unknown))
+        count = max(0, count - len(part))
+    made = join_parts(kept)
+    made.line, made.column = text.line, text.column
+    return made
+
+
+def split_fields(pieces: list[WordPiece], line: int, column: int) -> list[Text]:
+    """The words that a run of pieces makes. Arrays and unquoted variables may be several: their first word joins what
+    stands before them, their last what follows."""
+    out: list[Text] = []
+    now: list[WordPiece] = []
+
+    def end() -> None:
+        if any(p.quoted or p.value for p in now):
+            whole = [p for p in now if p.value]
+            alone = whole[0].origin if len(whole) == 1 else None
+            out.append(alone if alone is not None else _placed(now, line, column))
+        now.clear()
+
+    for word_piece in pieces:
+        if word_piece.array is not None and word_piece.unknown and any(q.value for q in pieces if q is not word_piece):
+            now.append(replace(word_piece, array=None))  # one word of a loop inside a longer word
+        elif word_piece.array is not None:
+            parts = [
+                w if word_piece.quoted else make_text(x, w.line, w.column, w.unknown)
+                for w in word_piece.array
+                for x in ([w] if word_piece.quoted else w.split())
+            ]
+            for k, word in enumerate(parts):
+                if k:
+                    end()
+                now.append(WordPiece(word, word_piece.quoted, word.unknown, origin=word))
+        elif word_piece.split and re.search(r"\s", word_piece.value):
+            if word_piece.value[:1].isspace():
+                end()
+            for k, part in enumerate(word_piece.value.split()):
+                if k:
+                    end()
+                now.append(WordPiece(part, False, word_piece.unknown))
+            if word_piece.value[-1:].isspace():
+                end()
+        else:
+            now.append(word_piece)
+    end()
+    return out
+
+
+def _placed(pieces: list[WordPiece], line: int, column: int) -> Text:
+    made = join_pieces(pieces)
+    made.line, made.column = line, column
+    return made
+
+
+def closing(s: str, begin: int) -> int:
+    """Index of the parenthesis that closes the one at `begin`. Those in quotes do not count."""
+    depth, k, end, double = 0, begin, min(len(s), begin + MAX_VALUE), False
+    while k < end:
+        c = s[k]
+        if c == "\\":
+            k += 1
+        elif c == '"':
+            double = not double
+        elif c == "'" and not double and s.find("'", k + 1) >= 0:
+            k = s.index("'", k + 1)
+        elif c == "(" and not double:
+            depth += 1
+        elif c == ")" and not double:
+            depth -= 1
+            if depth == 0:
+                return k
+        k += 1
+    return len(s)
+
+
+def closing_brace(s: str, begin: int) -> int:
+    """Index of the brace that closes the one at `begin`."""
+    depth = 0
+    for k in range(begin, min(len(s), begin + MAX_VALUE)):
+        if s[k] == "{":
+            depth += 1
+        elif s[k] == "}":
+            depth -= 1
+            if depth == 0:
+                return k
+    return len(s)

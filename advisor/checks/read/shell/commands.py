@@ -1,7 +1,7 @@
 """Shell text as commands: conditions, branches, loops, assignments, heredocs. Nothing is run.
 
-Words are read by shell_words.py, tests by shell_tests.py; what branches leave behind is in shell_flow.py. All commands
-are read, those of a branch that is not taken as well: a script that starts other servers in other modes holds them all.
+Words are read by words.py; which branch is taken and what it leaves behind is in branches.py. All commands are read,
+those of a branch that is not taken as well: a script that starts other servers in other modes holds them all.
 """
 
 from __future__ import annotations
@@ -11,64 +11,57 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from advisor.checks.read.located_text import Text, make_text
-from advisor.checks.read.placeholders import end_of_template
-from advisor.checks.read.shell_commands import ASSIGN, DECLARES, CommandReader, ShellCommand
-from advisor.checks.read.shell_pieces import (
+from advisor.checks.read.shell.branches import Block, BranchReader
+from advisor.checks.read.shell.words import (
+    NAME,
+    JoinedText,
+    LoopWords,
     ShellValue,
+    WordReader,
+    drop_front,
+    join_parts,
     join_pieces,
     split_fields,
 )
-from advisor.checks.read.shell_words import NAME, WordReader
+from advisor.checks.read.unknown_words import end_of_template
+from advisor.record import Value
+from advisor.yaml_places import Text, line_of, make_text
 
 MAX_WORDS = 60_000
-MAX_CALLS = 300  # of a script's own functions
-MAX_CALLS_DEEP = 8
 MAX_ARITHMETIC = 300  # characters of `(( ))`
-_KEYWORDS = frozenset(
-    [
-        "if",
-        "then",
-        "else",
-        "elif",
-        "fi",
-        "do",
-        "done",
-        "while",
-        "until",
-        "case",
-        "esac",
-        "{",
-        "}",
-        "!",
-        "time",
-        "function",
-    ]
-)
+_KEYWORDS = frozenset((
+    "if", "then", "else", "elif", "fi", "do", "done", "while", "until", "case", "esac", "{", "}", "!", "time",
+    "function",
+))  # fmt: skip
 _BARE_NAME = re.compile(r"(?<![\w$}{])[A-Za-z_]\w*")  # of a variable inside `(( ))`
 _SIGNS = re.compile(r"[*?\[]")
 _DESCRIPTOR = re.compile(r"(?:^|[\s;|&()])([0-9]+)\Z")  # digits that touch a redirection: `2> log`, not `2 > log`
 _OPERATORS = (
-    "&&",
-    "||",
-    ";;",
-    "|&",
-    ">>",
-    "<<<",
-    "<<-",
-    "<<",
-    "2>&1",
-    ">&",
-    "<&",
-    "&>",
-    ";",
-    "|",
-    "&",
-    "(",
-    ")",
-    ">",
-    "<",
-)
+    "&&", "||", ";;", "|&", ">>", "<<<", "<<-", "<<", "2>&1", ">&", "<&", "&>", ";", "|", "&", "(", ")", ">", "<",
+)  # fmt: skip
+MAX_CALLS = 300  # of a script's own functions
+MAX_CALLS_DEEP = 8
+MAX_CALLED = 2**20  # characters that calls read, in all
+ASSIGN = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(\+?)=")
+DECLARES = frozenset(["export", "declare", "local", "readonly", "typeset"])
+
+
+class ShellFunction(Value, frozen=True):
+    """The body of a function, and where the commands stand that were found in it where it is defined."""
+
+    body: str
+    line: int
+    read: tuple[int, int]
+
+
+class ShellCommand(Value, frozen=True):
+    """One simple command: its words, what is assigned for it, what was exported before it, its heredoc."""
+
+    words: tuple[Text, ...]
+    env: dict[str, Text]
+    exported: dict[str, Text]
+    heredoc: Text | None
+    line: int
 
 
 def split_commands(
@@ -92,11 +85,23 @@ def split_words(source: str, line: int = 1, column: int = 0, known: Mapping[str,
     return [w for c in split_commands(source.replace("\n", " "), line, column, known) for w in c.words]
 
 
-class _ShellReader(CommandReader):
-    """A text, character by character: blanks, operators, words, heredocs."""
+class _ShellReader(BranchReader):
+    """A text, character by character: blanks, operators, words, heredocs; the words of the command that is read, and
+    the commands that were found."""
 
     def __init__(self, source: str, line: int, column: int, variables: dict[str, ShellValue]) -> None:
         super().__init__(source, line, column, variables)
+        self.exported: set[str] = set()
+        self.out: list[ShellCommand] = []
+        self.now: list[Text] = []
+        self.total = 0  # words
+        self.filled_array = False  # by the command that is read
+        self.keyword_at = 0  # index of the keyword that was read last
+        self.function_name = ""
+        self.functions: dict[str, ShellFunction] = {}
+        self.called: set[str] = set()
+        self.locals: set[str] = set()
+        self.calls = self.called_characters = 0
         self.heredocs: list[tuple[str, bool]] = []
 
     def read(self) -> list[ShellCommand]:
@@ -243,7 +248,8 @@ class _ShellReader(CommandReader):
         if not self.now and written in _KEYWORDS and (written == "esac" or not self.in_patterns()):
             self.total += 1
             self.keyword_at = begin
-            self.keywords.get(written, _nothing)()
+            if written in self.keywords:
+                self.keywords[written]()
             if self.blocks and self.blocks[-1].kind == "function" and written == "{":
                 self.blocks[-1].body = (self.function_name, self.i, self.line, len(self.out))
             return
@@ -285,9 +291,113 @@ class _ShellReader(CommandReader):
         self.now = kept
         self.filled_array = True
 
+    def end_function(self, block: Block) -> None:
+        name, begin, line, first = block.body
+        self.functions[name] = ShellFunction(self.s[begin : self.keyword_at], line, (first, len(self.out)))
 
-def _nothing() -> None:
-    """For keywords that change nothing here."""
+    def _may_call(self, name: str) -> bool:
+        function = self.functions.get(name)
+        if function is None or self.depth >= MAX_CALLS_DEEP or self.calls >= MAX_CALLS:
+            return False
+        return self.called_characters + len(function.body) <= MAX_CALLED
 
+    def _call(self, found: list[Text]) -> None:
+        """A function of the script is called: its body, with its own words."""
+        function = self.functions[str(found[0])]
+        self.called.add(str(found[0]))
+        self.calls += 1
+        inner = _ShellReader(function.body, function.line, 0, {})
+        inner.vars = {**self.vars, "@": tuple(found[1:])}
+        inner.depth, inner.calls, inner.copied, inner.total = self.depth + 1, self.calls, self.copied, self.total
+        inner.called_characters = self.called_characters + len(function.body)
+        inner.functions = {k: replace(f, read=(0, 0)) for k, f in self.functions.items()}
+        inner.exported, inner.called = set(self.exported), self.called
+        self.out += inner.read()
+        self.calls, self.copied, self.total = inner.calls, inner.copied, inner.total
+        self.called_characters = inner.called_characters
+        self.exported |= inner.exported
+        self.vars.update({k: v for k, v in inner.vars.items() if k not in inner.locals and k != "@"})
 
-__all__ = ["ShellCommand", "split_commands", "split_words"]
+    def _end(self, heredoc: Text | None = None) -> None:
+        if not self.now and heredoc is None and not self.filled_array:
+            return
+        found, self.now, self.filled_array = self.now, [], False
+        if self.in_subject() or self.in_patterns():
+            return  # neither is a command
+        self._command(found, heredoc)
+        self.end_command(found)
+
+    def _builtin(self, found: list[Text]) -> bool:
+        """Carries out what changes variables without being an assignment; False for any other command."""
+        name = str(found[0]) if found else ""
+        if name == "for":
+            if len(found) > 1 and NAME.fullmatch(found[1]):
+                self.vars.pop(found[1], None)
+                if len(found) > 5:
+                    self.vars[str(found[1])] = LoopWords(found[3:])
+            self.open_loop()
+        elif self._may_call(name):
+            self._call(found)
+        elif name == "set" and "--" in found[1:3]:
+            self.vars["@"] = tuple(found[found.index(make_text("--")) + 1 :])
+        else:
+            given = self.vars.get("@")
+            if name == "shift" and isinstance(given, tuple):
+                count = found[1] if len(found) > 1 else "1"
+                self.vars["@"] = given[int(count) if count.isdecimal() and len(count) < 4 else len(given) :]
+            for word in found[1:] if name == "read" else ():
+                if NAME.fullmatch(word):
+                    self.vars[str(word)] = make_text(f"$({word})", word.line, 0, (f"$({word})",))
+            return False
+        return True
+
+    def _command(self, found: list[Text], heredoc: Text | None) -> None:
+        if self._builtin(found):
+            return
+        declares_local = found[:1] in (["local"], ["declare"], ["typeset"])
+        declared = bool(found) and found[0] in DECLARES
+        exporting = bool(found) and found[0] == "export"
+        if declared:
+            found = [w for w in found[1:] if not w.startswith("-")]
+        own: dict[str, Text] = {}
+        n = 0
+        for word in found:
+            m = ASSIGN.match(word)
+            if declares_local:
+                self.locals.add(str(m[1] if m else word))
+            if m:
+                self._assign(m[1], drop_front(word, m.end()), bool(m[2]), own)
+            elif declared and NAME.fullmatch(word):
+                value = self.vars.get(word)
+                if isinstance(value, Text):
+                    own[str(word)] = value
+            else:
+                break
+            n += 1
+        rest = [] if declared else found[n:]
+        if not rest:
+            self.vars.update(own)
+            if exporting:
+                self.exported |= set(own)
+            if heredoc is None:
+                return
+        if own and rest and str(rest[0]) in self.functions:
+            kept = {k: v for k in own if (v := self.vars.get(k)) is not None}
+            self.vars.update(own)
+            self._builtin(rest)
+            for k in own:
+                self.vars.pop(k, None)
+            self.vars.update(kept)
+            return
+        exports = {k: v for k in self.exported if isinstance(v := self.vars.get(k), Text)}
+        line = line_of(rest[0]) if rest else self.line
+        self.out.append(ShellCommand(tuple(rest), own if rest else {}, exports, heredoc, line))
+
+    def _assign(self, name: str, value: Text, more: bool, own: dict[str, Text]) -> None:
+        before = self.vars.get(name)
+        if more and isinstance(before, Text):
+            joined = join_parts([*(before.parts if isinstance(before, JoinedText) else (before,)), value])
+            joined.line, joined.column = value.line, value.column
+            own[name] = joined
+        else:
+            own[name] = value

@@ -1,0 +1,476 @@
+"""Custom resources that name a model in fields of their own, and which reader reads which kind."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from advisor.checks.read import accelerators, pods
+from advisor.checks.read.context import (
+    ReaderContext,
+    find_inside,
+    find_name,
+    list_texts,
+    make_finder,
+    make_launch,
+    make_launches,
+    nim_model,
+    parse_model_uri,
+    read_environment,
+    read_parallelism,
+    read_words,
+    rename_settings,
+)
+from advisor.checks.read.docker_run import parse_container_size
+from advisor.checks.read.helm import read_release
+from advisor.checks.read.launch import ENGINE_KEYS, Launch, LaunchSetup
+from advisor.checks.read.pods import read_pod
+from advisor.errors import BadFile
+from advisor.yaml_places import (
+    Text,
+    as_mapping,
+    as_sequence,
+    as_string,
+    as_whole_number,
+    find_all,
+    line_of,
+    make_text,
+    parse_documents,
+    value_at,
+)
+
+SHARED_MEMORY = 2 * 2**30  # `sharedMemorySize` of llmaz's own BackendRuntimes
+
+
+def read(kind: str, resource: dict[str, Any], ctx: ReaderContext) -> list[Launch] | None:
+    """The launches of a custom resource; None for a kind that has no reader of its own."""
+    reader = _READERS.get(kind)
+    if reader is None and str(resource.get("apiVersion", "")).startswith("kubeai.org") and kind == "Model":
+        reader = _kubeai
+    return None if reader is None else reader(resource, ctx)
+
+
+def _kubeai(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """KubeAI Model: engine, url, args, resourceProfile."""
+    spec = as_mapping(resource.get("spec"))
+    engine = ctx.know.resources["kubeai-model"].engines.get(str(spec.get("engine", "")).lower())
+    if engine is None:
+        return []
+    url = as_string(spec.get("url"))
+    model = None
+    if url is not None:
+        m = re.match(r"^(?:hf|ollama)://([^?]+)", url)
+        model = make_text(m[1], url.line, url.column, url.unknown) if m else url
+    profile = str(spec.get("resourceProfile") or "")
+    words, _, count = profile.partition(":")
+    setup = LaunchSetup(
+        container=True,
+        cluster=True,
+        min_replicas=as_whole_number(spec.get("minReplicas")),
+        image=as_string(spec.get("image")),
+    )
+    n = int(count) if count.isdigit() else 1
+    if words.startswith("cpu"):
+        setup = msgspec.structs.replace(
+            setup, gpu_granted=False, hardware="cpu", hardware_source=f"resourceProfile: {profile}"
+        )
+    elif words:
+        found = accelerators.find_accelerator_words(
+            re.sub(r"^(nvidia|amd|google)-gpu-|^(nvidia|amd)-", "", words), ctx.know
+        )
+        setup = msgspec.structs.replace(
+            setup,
+            gpu_granted=True,
+            gpu_count=n,
+            hardware=found,
+            hardware_source=f"resourceProfile: {profile}" if found else None,
+        )
+    env, _ = read_environment(spec.get("env"))
+    return [
+        make_launch(
+            ctx, resource, resource, engine, model=model, env=env, setup=setup, argv=list_texts(spec.get("args"))
+        )
+    ]
+
+
+def _kaito(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """KAITO Workspace and InferenceSet: a preset on an instance type; its runtime is vLLM."""
+    body = as_mapping(value_at(resource, "spec", "template")) or resource
+    preset = value_at(body, "inference", "preset", "name")
+    name = as_string(preset) or as_string(value_at(body, "inference", "preset"))
+    if name is None:
+        return read_pod(body.get("inference"), ctx, find_name(resource))
+    instance = as_string(value_at(body, "resource", "instanceType"))
+    words = accelerators.find_instance_words(instance, ctx.know) if instance else None
+    profile = as_string(value_at(body, "resource", "partition", "profile"))
+    count = as_whole_number(value_at(body, "resource", "count"))
+    setup = LaunchSetup(
+        container=True,
+        cluster=True,
+        gpu_granted=True,
+        hardware=words,
+        hardware_source=f"instanceType: {instance}" if words else None,
+        nodes=count if count and count > 1 else None,
+        gpu_resource=f"nvidia.com/mig-{profile}" if profile else None,
+    )
+    engine = ctx.know.resources["kaito"].engine
+    return [make_launch(ctx, resource, name, engine, model=name, setup=setup)]
+
+
+def _vllm_runtime(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """production-stack VLLMRuntime."""
+    spec = as_mapping(resource.get("spec"))
+    config = as_mapping(spec.get("vllmConfig"))
+    kind = ctx.know.resources["production-stack"]
+    settings = rename_settings(config, {**kind.flags, "port": "port"})
+    settings |= rename_settings(spec.get("model"), ctx.know.resources["vllm-runtime-model"].flags)
+    deploy = as_mapping(spec.get("deploymentConfig"))
+    gpu = as_string(value_at(deploy, "resources", "gpu"))
+    image = "/".join(
+        x for x in (as_string(value_at(deploy, "image", "registry")), as_string(value_at(deploy, "image", "name"))) if x
+    )
+    n = as_whole_number(gpu)
+    setup = LaunchSetup(
+        container=True,
+        cluster=True,
+        image=image or None,
+        gpu_count=n,
+        gpu_granted=None if gpu is None else bool(n),
+        memory_limit=parse_container_size(as_string(value_at(deploy, "resources", "memory"))),
+        places={"image": line_of(deploy.get("image")), "resources": line_of(deploy.get("resources"))},
+    )
+    env, _ = read_environment(config.get("env"))
+    model = as_string(value_at(spec, "model", "modelURL"))
+    argv = list_texts(config.get("extraArgs"))
+    return [
+        make_launch(
+            ctx, resource, resource, kind.engine, model=model, settings=settings, argv=argv, env=env, setup=setup
+        )
+    ]
+
+
+def _nim(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """NIM operator: NIMService and NIMCache name a NIM image."""
+    puller = as_string(value_at(resource, "spec", "source", "ngc", "modelPuller"))
+    image = as_string(value_at(resource, "spec", "image", "repository")) or puller
+    if image is None:
+        return []
+    kind = ctx.know.resources["nim"]
+    engine = kind.engines.get(str(value_at(resource, "spec", "source", "ngc", "model", "engine") or ""), kind.engine)
+    limits, requests = (
+        as_mapping(value_at(resource, "spec", "resources", "limits")),
+        as_mapping(value_at(resource, "spec", "resources", "requests")),
+    )
+    setup = pods.add_accelerators(LaunchSetup(container=True, cluster=True, image=image), limits, requests, ctx)
+    product = as_string(value_at(resource, "spec", "source", "ngc", "model", "gpus", 0, "product"))
+    words = accelerators.find_accelerator_words(product, ctx.know) if product else None
+    setup = msgspec.structs.replace(setup, hardware=words, hardware_source=f"gpus: {product}" if words else None)
+    return [make_launch(ctx, resource, image, engine, model=nim_model(image), setup=setup)]
+
+
+def read_llm_service(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """KServe LLMInferenceService (and its configs): vLLM, the model in spec.model."""
+    spec = as_mapping(resource.get("spec"))
+    engine = ctx.know.resources["kserve-llm"].engine
+    model = parse_model_uri(as_string(value_at(spec, "model", "uri")))
+    label = as_string(value_at(spec, "model", "name"))
+    settings = read_parallelism(spec.get("worker"), ctx) | read_parallelism(spec, ctx)
+    out: list[Launch] = []
+    for part in ("template", "prefill", "worker"):
+        body = spec.get(part)
+        if not isinstance(body, dict):
+            continue
+        for s, _above in pods.find_pod_specs(body):
+            pod = pods.read_pod_setup(s, ctx, {})
+            found = pods.read_containers(s, pod, find_name(resource), ctx)
+            if not found:
+                for c in as_sequence(s.get("containers")):
+                    if (
+                        isinstance(c, dict)
+                        and str(c.get("name")) in ("main", "kserve-container")
+                        and not c.get("command")
+                    ):
+                        setup = pods.read_container_setup(c, s, pod, ctx, None)
+                        env, _ = read_environment(c.get("env"))
+                        argv = (*list_texts(c.get("args")), *read_words(env.get("VLLM_ADDITIONAL_ARGS")))
+                        found.append(make_launch(ctx, resource, c, engine, argv=argv, env=env, setup=setup))
+            out += found
+    if not out and (model is not None or str(resource.get("kind")) == "LLMInferenceService"):
+        out = [make_launch(ctx, resource, resource, engine, setup=LaunchSetup(container=True, cluster=True))]
+    real = [x for x in out if x.engine == engine]
+    named = model if model is not None and "/" in model and "://" not in model else None
+    shown = named or (label if label is not None and "{" not in label else model)
+    for i, launch in enumerate(out):
+        if launch in real:
+            out[i] = msgspec.structs.replace(
+                launch, model=shown or launch.model, settings={**settings, **launch.settings}
+            )
+    return out
+
+
+def _with_replicas(launch: Launch, count: int | None) -> Launch:
+    return msgspec.structs.replace(
+        launch, setup=msgspec.structs.replace(launch.setup, replicas=count or None, min_replicas=count)
+    )
+
+
+def read_inference_service(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """KServe InferenceService: a runtime by model format or name, or containers of its own."""
+    predictor = as_mapping(value_at(resource, "spec", "predictor"))
+    model = as_mapping(predictor.get("model"))
+    fmt = str(value_at(model, "modelFormat", "name") or "")
+    runtime = str(model.get("runtime") or "")
+    uri = as_string(model.get("storageUri"))
+    fewest = as_whole_number(predictor.get("minReplicas"))
+    out = [_with_replicas(x, fewest) for x in read_pod(predictor, ctx, find_name(resource))]
+    engine = _format_engine(fmt, runtime, ctx)
+    if engine and model:
+        env, _ = read_environment(model.get("env"))
+        limits, requests = pods.read_resources(model)
+        setup = pods.add_accelerators(pods.read_pod_setup(predictor, ctx, {}), limits, requests, ctx)
+        setup = msgspec.structs.replace(
+            setup,
+            storage_uri=uri,
+            memory_limit=parse_container_size(as_string(limits.get("memory"))),
+            min_replicas=fewest,
+            replicas=fewest or None,
+            places={"resources": line_of(model.get("resources")) or line_of(model)},
+        )
+        image = as_string(model.get("image"))
+        setup = msgspec.structs.replace(setup, image=image)
+        named = parse_model_uri(uri) if uri else None
+        out.append(
+            make_launch(
+                ctx, resource, model, engine, argv=list_texts(model.get("args")), env=env, model=named, setup=setup
+            )
+        )
+    return out
+
+
+def _format_engine(fmt: str, runtime: str, ctx: ReaderContext) -> str | None:
+    both = f"{fmt} {runtime}".lower()
+    return next((e for word, e in ctx.know.resources["kserve-format"].engines.items() if word in both), None)
+
+
+def read_playground(resource: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """The launch of a Playground; empty for one whose backend is none that is known."""
+    spec = as_mapping(resource.get("spec"))
+    config = as_mapping(spec.get("backendRuntimeConfig"))
+    kind = ctx.know.resources["llmaz"]
+    backend = as_string(config.get("backendName"))
+    engine = kind.engine if backend is None else kind.engines.get(backend.lower())
+    if engine is None:
+        return []
+    claimed = as_string(value_at(spec, "modelClaim", "modelName"))
+    open_ = () if as_mapping(spec.get("modelClaims")) == {} else ("several models that are claimed together",)
+    model = _find_model(claimed, ctx)
+    env, _ = read_environment(config.get("envs"))
+    shm = as_string(config.get("sharedMemorySize"))
+    image, version = as_string(config.get("image")), as_string(config.get("version"))
+    setup = LaunchSetup(
+        container=True,
+        cluster=True,
+        image=image,
+        replicas=as_whole_number(spec.get("replicas")),
+        min_replicas=as_whole_number(value_at(spec, "elasticConfig", "minReplicas")),
+        shm_bytes=parse_container_size(shm) if shm is not None else SHARED_MEMORY,
+    )
+    if model is not None:
+        setup = _add_flavor(setup, model, ctx)
+    return [
+        make_launch(
+            ctx,
+            resource,
+            resource,
+            engine,
+            "llmaz",
+            model=_name_model(model) or claimed,
+            env=env,
+            argv=list_texts(config.get("args")),
+            setup=setup,
+            unresolved=open_,
+            version=version.lstrip("v") if version is not None and not version.unknown else None,
+            version_from="backendRuntimeConfig.version" if version is not None else None,
+        )
+    ]
+
+
+def _find_model(name: str | None, ctx: ReaderContext) -> Mapping[str, Any] | None:
+    """The OpenModel of this file with a name."""
+    for o in ctx.objects:
+        if o.get("kind") in ("OpenModel", "Model") and name is not None and value_at(o, "metadata", "name") == name:
+            return o
+    return None
+
+
+def _name_model(model: Mapping[str, Any] | None) -> Text | None:
+    spec = as_mapping(model.get("spec")) if model is not None else {}
+    hub = as_mapping(value_at(spec, "source", "modelHub")) or as_mapping(spec.get("dataSource"))
+    name, file = as_string(hub.get("modelID")), as_string(hub.get("filename"))
+    if name is not None:
+        return name if file is None else make_text(f"{name}/{file}", name.line, name.column, name.unknown)
+    return parse_model_uri(as_string(value_at(spec, "source", "uri")))
+
+
+def _add_flavor(setup: LaunchSetup, model: Mapping[str, Any], ctx: ReaderContext) -> LaunchSetup:
+    """The devices of the first flavor that the model may run on."""
+    spec = as_mapping(model.get("spec"))
+    flavors = as_sequence(value_at(spec, "inferenceConfig", "flavors")) or as_sequence(spec.get("inferenceFlavors"))
+    if not flavors:
+        return setup
+    limits = as_mapping(value_at(flavors, 0, "limits")) or as_mapping(value_at(flavors, 0, "requests"))
+    found = pods.add_accelerators(setup, limits, limits, ctx)
+    return msgspec.structs.replace(found, places={**found.places, "resources": line_of(flavors)})
+
+
+def read_ray(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """RayService, RayJob, RayCluster: the engine is in the serve config or entry point, GPUs in the groups."""
+    spec = as_mapping(resource.get("spec"))
+    out = [x for x in read_pod(resource, ctx, find_name(resource)) if x.program is not None]
+    workers = as_sequence(
+        value_at(spec, "rayClusterConfig", "workerGroupSpecs")
+        or value_at(spec, "rayClusterSpec", "workerGroupSpecs")
+        or value_at(spec, "workerGroupSpecs")
+    )
+    setup, total = LaunchSetup(container=True, cluster=True), 0
+    heads = [
+        h
+        for h in (
+            value_at(spec, "rayClusterConfig", "headGroupSpec"),
+            value_at(spec, "rayClusterSpec", "headGroupSpec"),
+            value_at(spec, "headGroupSpec"),
+        )
+        if h
+    ]
+    for w in [*heads, *workers]:
+        for s, _ in pods.find_pod_specs(w):
+            for c in as_sequence(s.get("containers")):
+                limits, requests = pods.read_resources(as_mapping(c))
+                found = pods.add_accelerators(pods.read_pod_setup(s, ctx, {}), limits, requests, ctx)
+                total += (found.gpu_count or 0) * (as_whole_number(value_at(w, "replicas")) or 1)
+                nvidia = (found.gpu_resource or "").startswith(
+                    ("nvidia.com/gpu", "amd.com/gpu")
+                ) or found.gpu_resource is None
+                counted = (total or None) if nvidia else None
+                asked = counted if found.gpu_requests == found.gpu_count else found.gpu_requests  # of one pod
+                places = {**setup.places, "ray": 1}
+                setup = msgspec.structs.replace(found, gpu_count=counted, gpu_requests=asked, places=places)
+    entry = as_string(spec.get("entrypoint"))
+    if entry is not None:
+        out += make_launches(
+            ctx,
+            "kubernetes",
+            make_finder(ctx).script(entry, line_of(entry) + (1 if entry.block else 0)),
+            find_name(resource),
+            setup,
+        )
+    config = as_string(spec.get("serveConfigV2"))
+    if config is not None:
+        try:
+            docs = parse_documents(config, ctx.file, line_of(config) + 1)
+        except BadFile:
+            docs = []
+        out += [x for d in docs for x in _serve_config(d, resource, ctx, setup)]
+    return out
+
+
+def is_serve_config(doc: Mapping[str, Any]) -> bool:
+    """Whether a document is a configuration of Ray Serve that names models."""
+    return any(
+        isinstance(value_at(app, "args", "llm_configs"), list)
+        for app in as_sequence(doc.get("applications"))
+        if isinstance(app, dict)
+    )
+
+
+def read_serve_config(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+    """The launches of a configuration file of Ray Serve."""
+    found = _serve_config(doc, {}, ctx, LaunchSetup())
+    return [msgspec.structs.replace(x, kind="yaml") for x in found]
+
+
+def _referred(path: Text, ctx: ReaderContext) -> Any:
+    """The model's configuration in a file next to this one; None where it is not there."""
+    from advisor.files import read_text
+
+    file = find_inside(ctx.folder, str(path))
+    try:
+        docs = parse_documents(read_text(file, 2**20), str(file)) if file is not None else []
+    except BadFile:
+        return None
+    return docs[0] if docs and isinstance(docs[0], dict) else None
+
+
+def _serve_config(doc: Any, resource: Mapping[str, Any], ctx: ReaderContext, setup: LaunchSetup) -> list[Launch]:
+    out: list[Launch] = []
+    kinds = ctx.know.resources
+    for app in as_sequence(value_at(doc, "applications")):
+        for given in as_sequence(value_at(app, "args", "llm_configs")):
+            llm = _referred(given, ctx) if isinstance(given, Text) else given
+            if llm is None:
+                engine, open_ = kinds["ray-serve-llm"].engine, (f"what {given} says",)
+                out.append(make_launch(ctx, resource, given, engine, setup=setup, unresolved=open_))
+                continue
+            source = as_string(value_at(llm, "model_loading_config", "model_source")) or as_string(
+                value_at(llm, "model_loading_config", "model_id")
+            )
+            settings = {
+                str(k).replace("_", "-"): v
+                for k, v in as_mapping(value_at(llm, "engine_kwargs")).items()
+                if isinstance(v, Text)
+            }
+            words = accelerators.find_accelerator_words(str(value_at(llm, "accelerator_type") or ""), ctx.know)
+            places = (
+                {**setup.places, ENGINE_KEYS: line_of(value_at(llm, "engine_kwargs"))} if settings else setup.places
+            )
+            told = as_mapping(value_at(llm, "deployment_config"))
+            fewest = value_at(told, "autoscaling_config", "min_replicas") or told.get("num_replicas")
+            replicas = as_whole_number(fewest) or setup.replicas
+            launch_setup = msgspec.structs.replace(
+                setup, hardware=setup.hardware or words, places=places, replicas=replicas
+            )
+            out.append(
+                make_launch(
+                    ctx,
+                    resource,
+                    llm,
+                    kinds["ray-serve-llm"].engine,
+                    model=source,
+                    settings=settings,
+                    setup=launch_setup,
+                )
+            )
+        env, _ = read_environment(value_at(app, "runtime_env", "env_vars"))
+        model = next((env[k] for k in ("MODEL_ID", "MODEL_NAME", "MODEL", "HF_MODEL") if k in env), None)
+        named = kinds["ray-serve-variables"]
+        if model is not None and named.engine in f"{app.get('import_path', '')} {_software(resource, app)}".lower():
+            settings = {f: env[k] for k, f in named.flags.items() if k in env}
+            out.append(make_launch(ctx, resource, model, named.engine, model=model, settings=settings, setup=setup))
+    return out
+
+
+def _software(resource: Mapping[str, Any], app: Any) -> str:
+    """Packages and images that an application runs with."""
+    pins = " ".join(str(p) for p in as_sequence(value_at(app, "runtime_env", "pip")))
+    images = " ".join(str(m.get("image")) for m in find_all(resource, "image"))
+    return f"{pins} {images}"
+
+
+_READERS: dict[str, Callable[[dict[str, Any], ReaderContext], list[Launch]]] = {
+    "LLMInferenceService": read_llm_service,
+    "LLMInferenceServiceConfig": read_llm_service,
+    "InferenceService": read_inference_service,
+    "Workspace": _kaito,
+    "InferenceSet": _kaito,
+    "VLLMRuntime": _vllm_runtime,
+    "RayService": read_ray,
+    "RayJob": read_ray,
+    "RayCluster": read_ray,
+    "NIMService": _nim,
+    "NIMCache": _nim,
+    "HelmRelease": read_release,
+    "Playground": read_playground,
+}
