@@ -83,7 +83,7 @@ def test_cells_cannot_break_a_table() -> None:
 
 @pytest.mark.slow
 def test_one_command_writes_every_generated_page(tmp_path: Path) -> None:
-    """A spoiled page is corrected, one of an engine that is gone is taken away, nothing else is touched."""
+    """A spoiled page is corrected, one of what is gone is taken away, nothing else is touched."""
     for folder in ("docs", "advisor/schemas"):
         shutil.copytree(TOP / folder, tmp_path / folder)
     (tmp_path / "tests").mkdir()
@@ -92,7 +92,7 @@ def test_one_command_writes_every_generated_page(tmp_path: Path) -> None:
     before = {p: p.read_bytes() for p in tmp_path.rglob("*.*") if p.is_file()}
     for name in ("docs/reference/facts.md", "docs/comparison.md", "advisor/schemas/rules/checks.json"):
         (tmp_path / name).write_text("stale", encoding="utf-8")
-    (tmp_path / "docs/engines/gone.md").write_text("of an engine that is no more", encoding="utf-8")
+    (tmp_path / "docs/reference/gone.md").write_text("of an engine that is no more", encoding="utf-8")
     assert pages.main([str(tmp_path)]) == 0
     after = {p: p.read_bytes() for p in tmp_path.rglob("*.*") if p.is_file()}
     cli = tmp_path / "docs/reference/cli.md"  # its layout is that of the version of click

@@ -143,7 +143,7 @@ def _install(machine: Machine, chosen: RankedDeployment) -> tuple[str, ...]:
     if found is not None:
         return (f"it is installed{f' ({found.version})' if found.version else ''}",)
     if chosen.install is None:
-        return (f"see docs/engines/{chosen.engine}.md: no single line installs it here",) if chosen.command else ()
+        return (f"see rules/engines/{chosen.engine}.yaml: no single line installs it here",) if chosen.command else ()
     image = chosen.install.startswith("docker pull")
     if image and machine.docker is False:
         return (chosen.install, "no docker was found on the machine: install it first")

@@ -10,6 +10,7 @@ import yaml
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
+from tools.pages import __main__ as pages
 from tools.pages import engines
 
 TOP = Path(__file__).resolve().parents[2]
@@ -21,11 +22,17 @@ def made() -> dict[str, str]:
     return engines.make_engine_pages(RULES)
 
 
-def test_the_pages_are_those_of_the_rules(made: dict[str, str]) -> None:
-    stored = {p.name: p.read_text(encoding="utf-8") for p in (TOP / "docs/engines").glob("*.md")}
-    assert stored.keys() == made.keys()
-    for name, text in made.items():
-        assert stored[name] == text, f"docs/engines/{name} is stale: make pages"
+def test_the_overview_is_that_of_the_rules() -> None:
+    stored = (TOP / "docs/engines/README.md").read_text(encoding="utf-8")
+    assert stored == engines.make_overview_page(RULES), "docs/engines/README.md is stale: make pages"
+
+
+def test_the_site_gets_a_page_for_each_engine(made: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "docs/engines").mkdir(parents=True)
+    assert pages.main(["--site", str(tmp_path)]) == 0
+    assert {p.name: p.read_text(encoding="utf-8") for p in tmp_path.rglob("*.md")} == made
+    for link in re.findall(r"\]\(([^)]+)\)", made["README.md"]):
+        assert link in made
 
 
 def test_every_engine_has_a_page_with_its_targets(made: dict[str, str]) -> None:

@@ -1,6 +1,7 @@
-"""The pages under docs/engines, one an engine: what it is for, its floors, what we set and why, example files.
+"""docs/engines, from the rules and the templates: which engine has which launch file, and a page for each engine.
 
-`python -m tools.pages` writes them, generated from the rules and the templates.
+The page of an engine says what it is for, its floors, what is set and why, and shows example files. `python -m
+tools.pages` writes the overview, which is kept; the pages are made with the site.
 """
 
 from __future__ import annotations
@@ -26,25 +27,29 @@ _MODEL, _CONTEXT, _REQUESTS = "meta-llama/Llama-3.1-8B-Instruct", 8192, 4
 
 
 def make_engine_pages(rules: Catalog) -> dict[str, str]:
-    """All pages by file name."""
-    made = {f"{e.id}.md": make_engine_page(e, rules) for e in rules.engines().values()}
-    return {"README.md": _NOTE + make_overview_page(rules)} | {name: _NOTE + text for name, text in made.items()}
+    """All pages of the site by file name: the overview leads to the others."""
+    made = {f"{e.id}.md": _NOTE + make_engine_page(e, rules) for e in rules.engines().values()}
+    return {"README.md": make_overview_page(rules, linked=True)} | made
 
 
-def make_overview_page(rules: Catalog) -> str:
-    """Engines down, launch files across."""
+def make_overview_page(rules: Catalog, linked: bool = False) -> str:
+    """Engines down, launch files across. `linked`: their pages are there."""
     names = list(matrix.load_targets(rules).targets)
     kinds = matrix.load_targets(rules).targets
     rows = (
-        (f"[{e.id}]({e.id}.md)", *("yes" if matrix.find_target_support(e.id, t, rules)[0] else "–" for t in names))
+        (
+            f"[{e.id}]({e.id}.md)" if linked else e.id,
+            *("yes" if matrix.find_target_support(e.id, t, rules)[0] else "–" for t in names),
+        )
         for e in rules.engines().values()
     )
     files = ((f"`{n}`", f"`{t.file}`", t.what) for n, t in kinds.items())
-    return "\n".join(
+    why = "stands on its page" if linked else "is what `advise render` answers, and stands on its page of the site"
+    return _NOTE + "\n".join(
         (
             "# Launch files by engine\n",
             "`advise render --target T --output DIR` writes one, `--target all` all of them. "
-            "Why an engine has none stands on its page.\n",
+            f"Why an engine has none {why}{'' if linked else ' (`make site`)'}.\n",
             make_markdown_table(("target", "file", "what"), files),
             make_markdown_table(("engine", *names), rows),
         )
