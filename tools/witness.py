@@ -1,4 +1,4 @@
-"""The same questions asked of two checkouts, through every door, and what differs.
+"""The same questions asked of two checkouts, by every interface, and what differs.
 
     python -m tools.witness ask FILE [--most N] [--seed S] [--files DIR]...    # asks the checkout it runs in
     python -m tools.witness compare BEFORE AFTER [--texts]
@@ -296,7 +296,7 @@ def _fields(rng: random.Random, question: str) -> dict[str, Any]:
 
 
 def draw(most: int, seed: int, files: list[str]) -> Iterator[dict[str, Any]]:
-    """Questions with the door that each goes through: `most` a door."""
+    """Questions with the interface that each is put to: `most` of each."""
     rng = random.Random(seed)  # noqa: S311
     makers = (_recommend, _recommend, _recommend, _explain, _explain, _hardware, _render, _others, _migrate)
     for _ in range(most):
