@@ -13,7 +13,7 @@ from advisor.catalog import Catalog, catalog
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, Draft, Estimate, Holds, KvType, MemoryEstimate, Setting, SpeedEstimate
 from advisor.engines.base import LARGEST_LENGTH, EngineModule
-from advisor.engines.estimate_bounds import bound_estimate
+from advisor.engines.fitting import bound_estimate
 from advisor.errors import AdvisorError, BadInput
 from advisor.machines.types import Machine
 from advisor.record import Record
@@ -121,8 +121,7 @@ def find_machine(hardware: str, rules: Catalog, memo: dict[str, Machine] | None 
     if memo is not None and key in memo:
         return memo[key]
     if key.lower() == "this":
-        from advisor.catalog.known_engines import find_known_engines
-        from advisor.catalog.match import join_catalogue
+        from advisor.catalog.match import find_known_engines, join_catalogue
         from advisor.machines.probe import probe_machine
 
         found = probe_machine(engines=find_known_engines(rules.engines()))

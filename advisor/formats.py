@@ -11,8 +11,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.errors import BadInput
 from advisor.meanings import QuantizationName
 from advisor.memo import memoize_by_identity
-from advisor.models.native import native_format
-from advisor.models.types import Model
+from advisor.models.types import Model, native_format
 from advisor.near import simplify_name
 from advisor.record import Value
 

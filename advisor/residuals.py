@@ -21,8 +21,7 @@ from advisor.engines.base import get_flag, get_integer, get_setting
 from advisor.engines.versions import version_key
 from advisor.errors import BadFile
 from advisor.files import read_bytes, replace_file
-from advisor.machines.fingerprint import fingerprint_machine
-from advisor.machines.types import Machine
+from advisor.machines.types import Machine, fingerprint_machine
 from advisor.memo import memoize_by_identity
 from advisor.memory.layers import cache_layers
 from advisor.models.types import Model

@@ -26,7 +26,7 @@ def structs_of(package: str, values: bool = False) -> list[type[msgspec.Struct]]
 def modules_of(package: str) -> list[ModuleType]:
     """The modules of a package."""
     where = importlib.import_module(package)
-    return [importlib.import_module(m.name) for m in pkgutil.iter_modules(where.__path__, f"{package}.")]
+    return [importlib.import_module(m.name) for m in pkgutil.walk_packages(where.__path__, f"{package}.")]
 
 
 def list_changeable(package: str) -> set[str]:

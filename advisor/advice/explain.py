@@ -32,7 +32,7 @@ from advisor.record import SCHEMA_VERSION, Record, Value
 from advisor.units import format_gib
 
 if TYPE_CHECKING:
-    from advisor.engines.llama_cpp_verify import EngineVerification
+    from advisor.engines.llama_cpp.verify import EngineVerification
 
 
 class MemoryChange(Record, frozen=True, kw_only=True):
@@ -262,13 +262,14 @@ def _file_size(
         from pathlib import Path
 
         from advisor.memory import gguf_weights
+        from advisor.memory.gguf_tensors import NoLayout
 
         try:
             if deployment.model_path and not Path(deployment.model_path).is_dir():
                 weights = gguf_weights.weights_from_file(Path(deployment.model_path))
             else:
                 weights = gguf_weights.weights_from_model(deployment.model, quantization.id)
-        except (gguf_weights.NoLayout, KeyError):
+        except (NoLayout, KeyError):
             return None, None
         return weights.file_bytes, 8 * weights.file_bytes / (
             deployment.model.params_text or deployment.model.params_total

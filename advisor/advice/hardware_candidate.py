@@ -21,7 +21,7 @@ from advisor.decision.filters import judge_engine
 from advisor.deployment import Deployment, MemoryEstimate, SpeedEstimate
 from advisor.errors import BadInput
 from advisor.machines.types import Machine
-from advisor.models.native import native_format
+from advisor.models.types import native_format
 from advisor.planning.resident import count_need, share_machine
 from advisor.planning.rules import load_workload_defaults
 from advisor.planning.search import find_best_plan

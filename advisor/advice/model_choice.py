@@ -26,7 +26,7 @@ from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.types import Engine
 from advisor.decision.types import Guide
 from advisor.deployment import SpeedEstimate
-from advisor.engines.llama_cpp_plan import count_file_bytes, least_file_bytes
+from advisor.engines.llama_cpp.plan import count_file_bytes, least_file_bytes
 from advisor.errors import BadInput, UnknownName
 from advisor.machines.types import Machine
 from advisor.meanings import UseCase

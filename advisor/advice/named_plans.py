@@ -19,8 +19,8 @@ from advisor.catalog.types import Engine
 from advisor.decision.evaluate import evaluate_guide, list_thresholds
 from advisor.decision.types import Decision, Guide, Reason
 from advisor.deployment import Deployment, MemoryEstimate, Workload
+from advisor.engines.additions import limit_requests
 from advisor.engines.flags import find_concept
-from advisor.engines.npu import limit_requests
 from advisor.errors import AdvisorError
 from advisor.machines.types import Machine
 from advisor.planning.format_candidates import find_usable_formats, has_download

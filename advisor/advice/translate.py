@@ -18,7 +18,7 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, KvType, Setting
 from advisor.engines.flags import find_own_flag
 from advisor.engines.parallel import GROUPED, find_size_refusals, has_uneven_groups, make_parallel_launch
-from advisor.engines.pool_settings import find_default_sequences
+from advisor.engines.pool.settings import find_default_sequences
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import estimate
 from advisor.launch_values import LaunchValues

@@ -15,8 +15,7 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, DeviceMemory, MemoryEstimate
 from advisor.errors import BadInput
 from advisor.estimation import estimate
-from advisor.machines.fingerprint import fingerprint_machine
-from advisor.machines.types import Machine
+from advisor.machines.types import Machine, fingerprint_machine
 from advisor.record import Record
 from advisor.residuals import MemoryResidual
 from advisor.units import MIB, format_gib

@@ -12,8 +12,7 @@ from advisor.checks.resolve import launch_reader
 from advisor.deployment import Deployment
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, RememberedNames, estimate, find_machine, resolve_request
-from advisor.machines.fingerprint import fingerprint_machine
-from advisor.machines.types import Machine
+from advisor.machines.types import Machine, fingerprint_machine
 from advisor.record import Record
 from advisor.speed import evidence
 from advisor.speed.measured_load import ComparedSpeed, compare_loads, predict_after

@@ -1,6 +1,6 @@
 """An engine's start-up log as plain values: which engine, how it was started, and the memory it says it took.
 
-What the lines of an engine look like stands in its entry (`startup_log`, advisor/catalog/startup_log_types.py).
+What the lines of an engine look like stands in its entry (`startup_log`, advisor/catalog/launch_types.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from advisor.calibration.python_arguments import parse_python_arguments
-from advisor.catalog.startup_log_types import SETTING, SIZE, TEXTS, UNITS, StartupLogTable
+from advisor.catalog.launch_types import SETTING, SIZE, TEXTS, UNITS, StartupLogTable
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.record import Record, Value

@@ -1,6 +1,6 @@
 """Speeds that servers tell themselves: the text of /metrics, and timings in their logs.
 
-What an engine calls them stands in its entry (`speed_figures`, advisor/catalog/speed_figure_types.py).
+What an engine calls them stands in its entry (`speed_figures`, advisor/catalog/launch_types.py).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from advisor.catalog.speed_figure_types import MetricNames
+from advisor.catalog.launch_types import MetricNames
 from advisor.catalog.types import Engine
 from advisor.errors import BadInput
 from advisor.record import Value

@@ -1,9 +1,10 @@
 """The compiled form of the rules: one file that is read at start in place of all the YAML.
 
-It cannot be stale. The copy in the user's cache (packed_rules.py) holds the stamp it was made under: path, size,
-modification and change time of every rule file and of the code that defines the types, and serves that very stamp only.
-The copy that ships in a package is used only while its recorded hash over the YAML bytes is right. Otherwise it is
-rebuilt; `python -m advisor.catalog.compiled_rules OUT` writes the copy to ship.
+It cannot be stale. The copy in the user's cache holds the stamp it was made under: path, size, modification and change
+time of every rule file and of the code that defines the types, and serves that very stamp only. It is an index in one
+line, then the parts, each as JSON: a start reads few of them, and JSON has to be gone through to find where a part
+ends. The copy that ships in a package is used only while its recorded hash over the YAML bytes is right. Otherwise it
+is rebuilt; `python -m advisor.catalog.compiled_rules OUT` writes the copy to ship.
 """
 
 from __future__ import annotations
@@ -11,28 +12,21 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import msgspec
 
-from advisor.catalog.compiled_types import CompiledRules as CompiledRules
-from advisor.catalog.compiled_types import ModelRow as ModelRow
-from advisor.catalog.packed_rules import pack_rules, unpack_rules
 from advisor.catalog.roots import cache_dir, rule_files, shipped_compiled, shipped_root
 from advisor.decoding import decode_json
 from advisor.errors import AdvisorError
 from advisor.files import read_bytes, read_cache
+from advisor.record import Record
 
 if TYPE_CHECKING:
     from advisor.catalog.load import RuleSet
-
-FORMAT = 2
-_KEEP = 4  # compiled files kept in the cache
-_LIMIT = 256 * 2**20
-_FRESH_NS = 200_000_000  # a file changed this shortly before the build could change again within one clock tick
 
 
 def load_compiled_rules(roots: Sequence[Path]) -> CompiledRules:
@@ -61,7 +55,7 @@ def make_stamp(roots: Sequence[Path]) -> str:
         for name in sorted(e.name for e in os.scandir(folder))
         if name.endswith("types.py")
     ]
-    lines += [_signature(code) for code in (*kinds, here / "load.py", here / "names.py", here.parent / "meanings.py")]
+    lines += [_signature(code) for code in (*kinds, here / "load.py", here.parent / "meanings.py")]
     for root in roots:
         lines.append(str(root))
         lines += (f"{file} {s.st_size} {s.st_mtime_ns} {s.st_ctime_ns}" for file, s in rule_files(root))
@@ -200,6 +194,117 @@ def _keep(path: Path, data: bytes) -> None:
             old.unlink(missing_ok=True)
     except OSError:
         return
+
+
+FORMAT = 2
+
+
+_KEEP = 4  # compiled files kept in the cache
+
+
+_LIMIT = 256 * 2**20
+
+
+_FRESH_NS = 200_000_000  # a file changed this shortly before the build could change again within one clock tick
+
+
+Places = dict[str, tuple[int, int]]  # name of a part -> where it begins and ends after the index
+
+
+class ModelRow(Record, frozen=True, kw_only=True):
+    """A model as a list shows it, without its layout."""
+
+    id: str
+    family: str
+    kind: str
+    params_total: int
+    params_active: int | None = None
+    max_context: int | None = None
+    aliases: tuple[str, ...] = ()
+    release_date: str | None = None
+    stub: bool = False  # names and sizes only
+
+
+class CompiledRules(Record, frozen=True, kw_only=True):
+    """All rules; each section stays undecoded until it is asked for."""
+
+    format: int
+    content: str  # hash over the YAML bytes it was built from
+    stamp: str | None = None  # only in the user's cache
+    model_names: msgspec.Raw
+    models: dict[str, msgspec.Raw]
+    model_index: msgspec.Raw
+    engine_names: msgspec.Raw
+    engines: msgspec.Raw
+    accelerators: msgspec.Raw
+    cpu_platforms: msgspec.Raw
+    quantization_names: msgspec.Raw
+    quantizations: msgspec.Raw
+    cloud_offers: msgspec.Raw
+    documents: dict[str, msgspec.Raw]
+
+
+class _Index(Record, frozen=True, kw_only=True):
+    format: int
+    content: str
+    stamp: str
+    length: int  # bytes after the index
+    sections: Places
+    models: Places
+    documents: Places
+
+
+def pack_rules(rules: CompiledRules) -> bytes:
+    """The rules, which have their stamp, as the bytes of a cache file."""
+    parts: list[bytes] = []
+    end = 0
+
+    def place(named: Mapping[str, msgspec.Raw]) -> Places:
+        nonlocal end
+        found: Places = {}
+        for name, raw in named.items():
+            parts.append(bytes(raw))
+            found[name] = (end, end := end + len(parts[-1]))
+        return found
+
+    fields = {f: getattr(rules, f) for f in rules.__struct_fields__}
+    index = _Index(
+        format=rules.format,
+        content=rules.content,
+        stamp=rules.stamp or "",
+        sections=place({f: value for f, value in fields.items() if isinstance(value, msgspec.Raw)}),
+        models=place(rules.models),
+        documents=place(rules.documents),
+        length=end,
+    )
+    return b"".join((msgspec.json.encode(index), b"\n", *parts))
+
+
+def unpack_rules(data: bytes) -> CompiledRules | None:
+    """The rules of a cache file; None where it is none, or not whole."""
+    start = data.find(b"\n") + 1
+    try:
+        index = decode_json(data[:start], _Index)
+    except (msgspec.MsgspecError, ValueError):
+        return None
+    rest = memoryview(data)[start:]  # its pieces are no copies
+    if len(rest) != index.length:
+        return None
+
+    def cut(places: Places) -> dict[str, msgspec.Raw]:
+        return {name: msgspec.Raw(rest[begin:end]) for name, (begin, end) in places.items()}
+
+    try:
+        return CompiledRules(
+            format=index.format,
+            content=index.content,
+            stamp=index.stamp,
+            models=cut(index.models),
+            documents=cut(index.documents),
+            **cut(index.sections),
+        )
+    except TypeError:  # sections of another format
+        return None
 
 
 def main(arguments: Sequence[str]) -> int:

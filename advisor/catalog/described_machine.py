@@ -12,7 +12,7 @@ from advisor.catalog.types import Accelerator
 from advisor.errors import BadInput
 from advisor.machines import device_visibility
 from advisor.machines.apple import default_working_set
-from advisor.machines.hardware_details import HardwareDetails
+from advisor.machines.phrases import HardwareDetails
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Os, Vendor
 from advisor.record import Value
 from advisor.units import GIB, format_gib

@@ -8,27 +8,97 @@ ever suggested. A part that is no name and no phrase is cut into pieces that are
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from msgspec.structs import replace
 
 from advisor.catalog.described_machine import HOST_USABLE, MIG, CardCount, describe_machine, takes_ram
-from advisor.catalog.hardware_words import cut_into_pieces, is_idle, spell_out, split_counts
-from advisor.catalog.machine_types import NamedMachine
 from advisor.catalog.match import join_catalogue
 from advisor.catalog.name_words import choose_accelerator, split_name
-from advisor.catalog.types import Accelerator, CpuPlatform
+from advisor.catalog.store import Catalog
+from advisor.catalog.types import Accelerator, CpuPlatform, NamedMachine
 from advisor.errors import AdvisorError, AmbiguousName, BadInput, UnknownName
 from advisor.machines import phrases
-from advisor.machines.hardware_details import HardwareDetails
-from advisor.machines.types import Machine
+from advisor.machines.phrases import HardwareDetails
+from advisor.machines.types import Device, Machine
 from advisor.near import near_matches, simplify_name
 from advisor.record import Value
 from advisor.units import GIB, format_gib
 
 MAX_TEXT = 500
+
+
 MAX_CARDS = 1024
+
+
+MAX_WORDS = 40  # of a part that is cut into pieces
+
+
+MAX_PIECE = 9  # words of one piece
+
+
+LONGEST = 200  # characters of a comment
+
+
+TOLERANCE = 0.05  # a driver shows a little less than a card's nominal memory
+
+
+# words that name no card alone
+_TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx")
+
+
+_NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
+
+
+_BARE_SIZE = re.compile(phrases.SIZE, re.I)
+
+
+_SOLD_ALONE = ("card", "pcie-card", "workstation-card")
+
+
+_NUMBERS = {
+    "a": 1, "an": 1, "one": 1, "single": 1, "two": 2, "dual": 2, "twin": 2, "double": 2, "pair of": 2, "a pair of": 2,
+    "couple of": 2, "a couple of": 2, "three": 3, "triple": 3, "four": 4, "quad": 4, "five": 5, "six": 6, "seven": 7,
+    "eight": 8, "octa": 8, "ten": 10, "twelve": 12, "sixteen": 16,
+}  # fmt: skip
+
+
+_WORD = "|".join(sorted((re.escape(w) for w in _NUMBERS), key=len, reverse=True))
+
+
+_BEFORE = re.compile(
+    rf"(?:(?P<n>\d{{1,6}})\s*(?:[x×*](?!tx?\b)\s*|(?:pcs|pieces|units)\s+(?:of\s+)?|\s+(?=\D|\d{{3,4}}[a-z]*\b))|(?P<w>{_WORD})[\s-]+)"
+    r"(?:x\s+)?(?:of\s+)?(?P<name>\S.*)",
+    re.I,
+)
+
+
+_AFTER = re.compile(r"(?P<name>.*\S)(?:\s+[x×*]\s*|\s*[x×*](?=\d)|\s*:\s*)(?P<n>\d{1,4})", re.I)
+
+
+_AFTER_X = re.compile(r"(?P<name>.*\S)\s+\(?(?P<n>\d{1,3})\s*(?:[x×]|pcs|pieces|units)\)?", re.I)
+
+
+_AFTER_BRACKET = re.compile(r"(?P<name>.*\S)\s*\([x×]?\s*(?P<n>\d{1,3})\s*[x×]?\)", re.I)
+
+
+_CHIP = r"\bm[1-9](?:\s?(?:pro|max|ultra))?|\bmac (?:studio|mini|pro)|\bmacbook(?: pro| air)?"
+
+
+# words that tell nothing: they may stand anywhere between pieces
+_IDLE = frozenset((
+    "a", "an", "the", "with", "and", "plus", "&", "my", "our", "i", "we", "have", "has", "got", "own", "on",
+    "of", "in", "for", "it", "its", "is", "using", "use", "uses", "running", "run", "machine", "box", "rig",
+    "build", "setup", "computer", "tower", "node", "gpu", "gpus", "card", "cards", "graphics", "only", "just",
+    "total", "each", "old", "new", "gaming", "homelab", "home", "system", "some", "single", "host", "has:",
+    "that's", ",", ";", "-", "+", "memory", "instance", "machine:", "dedicated", "discrete", "bridge",
+    "bridged", "linked", "video", "thinkpad", "legion", "rog", "alienware", "xps", "omen", "zephyrus", "razer",
+    "blade", "precision", "colab", "kaggle", "runpod", "vast.ai", "paperspace", "homeserver", "nas", "vps",
+    "across", "over", "aws", "amazon", "azure", "gcp", "google", "cloud", "oracle", "oci", "lambda",
+    "coreweave", "instance:",
+))  # fmt: skip
 
 
 class HardwareCatalogue(Protocol):
@@ -285,13 +355,6 @@ def _hold_against_vram(text: str, reading: _Reading) -> None:
         raise BadInput(f"{format_gib(vram, 0)} of VRAM were stated, and the cards have other sizes: {had}")
 
 
-# words that name no card alone
-_TELLS_NOTHING = re.compile(r"\d{1,2}|[a-z]|ti|xt|xtx|pro|max|ultra|super|nano|plus|maxq|laptop|pcie|sxm|hgx|dgx")
-_NODES = re.compile(r"(\d{1,6})(?: (?:nodes?|clusters?)\s+(?:of|each)\s+|\s*[x×]\s*(?=\d{1,2}\s*[x×]))(.+)", re.I)
-_BARE_SIZE = re.compile(phrases.SIZE, re.I)
-_SOLD_ALONE = ("card", "pcie-card", "workstation-card")
-
-
 def _place_sizes(reading: _Reading) -> None:
     for before, size in reading.sizes:
         _place(size, reading.cards[before - 1] if before else None, reading.said)
@@ -324,3 +387,111 @@ def _place(size: int, card: CardCount | None, said: HardwareDetails) -> None:
             f"{format_gib(size, 0)} after {card.entry.name} ({format_gib(have, 0)}): "
             f"write `{size // GIB}GB RAM` if host memory is meant"
         )
+
+
+def split_counts(part: str) -> Iterator[tuple[int, str]]:
+    """(how many, name) in every way that a part can be read: `8x H100`, `H100 x8`, `h100:8`, `dual 3090s`, `RTX 4090`.
+
+    The plain reading (one of the whole) comes last; names in the plural come after the same name as it is written.
+    """
+    text = part.strip()
+    for pattern in (_BEFORE, _AFTER, _AFTER_X, _AFTER_BRACKET):
+        m = pattern.fullmatch(text)
+        if m:
+            word = m.groupdict().get("w")
+            number = _NUMBERS[re.sub(r"\s+", " ", word.lower())] if word else int(m["n"])
+            yield number, m["name"].strip()
+            yield from ((number, name) for name in _singular(m["name"].strip()))
+    yield 1, text
+    yield from ((1, name) for name in _singular(text))
+
+
+def spell_out(part: str) -> str:
+    """The part with what people leave out written out (`M4 Max 128` as 128GB), and without the size of a screen."""
+    part = re.sub(r"\b(v5e|v5litepod|v6e)-(\d{1,3})\b", r"\1 x \2", part, flags=re.I)  # these slices are named by chips
+    part = re.sub(r"\b(macbook(?: pro| air)?)\s+1[1-6](?=\s)", r"\1", part, flags=re.I)
+    part = re.sub(rf"^({_WORD})\s+(?=nodes?\b)", lambda m: f"{_NUMBERS[m[1].lower()]} ", part, flags=re.I)
+    part = re.sub(r"\b1[1-8](?:\.\d)?(?:\"|''|”|[- ]?inch(?:es)?\b)", " ", part, flags=re.I)
+    return re.sub(rf"({_CHIP})\s+(\d{{1,3}})(?=$|\s+(?:ram|memory|unified)\b)", r"\1 \2GB", part.strip(), flags=re.I)
+
+
+def _singular(name: str) -> tuple[str, ...]:
+    """The name with the plural of its words taken off, where it has one: `3090s`, `M2 Ultras`, `A6000's`."""
+    plain = re.sub(
+        r"\b([a-z]*\d+(?:\s?ti|\s?super|[a-z]{1,2}?)?|ultra|max|pro|super|ti|spark|studio|mini|gpu|card)(?:'|’)?s\b",
+        r"\1",
+        name,
+        flags=re.I,
+    )
+    return (plain,) if plain != name else ()
+
+
+def is_idle(word: str) -> bool:
+    """Whether the word tells nothing."""
+    return word.lower().strip(".!") in _IDLE
+
+
+def cut_into_pieces(part: str, understood: Callable[[str], bool]) -> list[str] | None:
+    """The part as the fewest pieces that are each understood, words that tell nothing left out; None if it cannot be.
+
+    A part of idle words alone gives no piece.
+    """
+    words = re.sub(r"\s*([;&])\s*", r" \1 ", part).split()
+    if not 1 <= len(words) <= MAX_WORDS:
+        return None
+    best: list[tuple[int, list[str]] | None] = [None] * (len(words) + 1)
+    best[0] = (0, [])
+    for start in range(len(words)):
+        here = best[start]
+        if here is None:
+            continue
+        cost, pieces = here
+        if is_idle(words[start]):
+            _keep(best, start + 1, (cost + 1, pieces))
+        for end in range(start + 1, min(len(words), start + MAX_PIECE) + 1):
+            piece = " ".join(words[start:end]).strip(".!")
+            if understood(piece):
+                _keep(best, end, (cost + 2, [*pieces, piece]))
+    last = best[-1]
+    return last[1] if last is not None else None
+
+
+def _keep(best: list[tuple[int, list[str]] | None], at: int, found: tuple[int, list[str]]) -> None:
+    have = best[at]
+    if have is None or found[0] < have[0]:
+        best[at] = found
+
+
+def word_hardware(machine: Machine | None, rules: Catalog) -> str | None:
+    """Words that `--on` reads as this machine; None where no words name all of its devices."""
+    if machine is None:
+        return None
+    text = " ".join((machine.text or _compose(machine, rules) or "").split())
+    if not text or len(text) > LONGEST:
+        return None
+    try:
+        read = parse_hardware(text, rules)
+    except AdvisorError:
+        return None
+    return text if _alike(machine.usable_devices, read.usable_devices) and machine.nodes == read.nodes else None
+
+
+def _compose(machine: Machine, rules: Catalog) -> str | None:
+    cards = rules.accelerators()
+    if machine.nodes > 1 or any(d.accelerator not in cards or d.mig_profile for d in machine.usable_devices):
+        return None
+    counts = Counter(cards[d.accelerator].name for d in machine.usable_devices if d.accelerator)
+    parts = [f"{n}x {name}" for name, n in counts.items()] or ["cpu"]
+    if machine.memory.total_bytes:
+        parts.append(f"{round(machine.memory.total_bytes / GIB)}GB RAM")
+    if machine.os:
+        parts.append(machine.os)
+    return ", ".join(parts)
+
+
+def _alike(here: tuple[Device, ...], read: tuple[Device, ...]) -> bool:
+    """Whether the devices are the same cards, of the same memory where both say it."""
+    if Counter(d.accelerator for d in here) != Counter(d.accelerator for d in read):
+        return False
+    ours, theirs = (sorted(d.total_bytes or 0 for d in devices) for devices in (here, read))
+    return all(a == 0 or b == 0 or abs(a - b) <= TOLERANCE * b for a, b in zip(ours, theirs, strict=True))

@@ -4,10 +4,42 @@ Parts of an engine's entry in `rules/engines/<id>.yaml`. Everything that asks "w
 reads `Concepts`; everything that recognises an engine from outside reads `Recognition`.
 """
 
-from typing import Literal
+from typing import Literal, get_args
 
 from advisor.meanings import EngineId, FlagName, Pattern, QuantizationName, Version
 from advisor.record import Record
+
+LogPart = Literal[
+    "weights",
+    "pool",  # what is left for the KV cache of an engine that reserves it
+    "kv_cache",
+    "state",
+    "compute",
+    "output",  # logits, in host memory
+    "activation",  # the peak of a pass
+    "outside",  # the allocator
+    "consumed",  # weights and what lies outside
+    "graphs",  # captured graphs, inside the budget
+    "captured",  # captured graphs as they were measured
+    "unaccounted",  # what the device has in use next to all of it
+    "free",  # before anything was loaded
+    "total",  # of the device
+]
+
+
+PARTS: tuple[str, ...] = get_args(LogPart)
+
+
+UNITS = {"gib": 2**30, "mib": 2**20, "bytes": 1, "tokens": 1}
+
+
+SIZE = "size"  # a unit of its own: the figure is followed by its unit, as in `1.5 GiB`
+
+
+TEXTS = ("version", "model", "title", "format", "device", "number", "place", "rank", "arguments")
+
+
+SETTING = "set_"
 
 
 class VersionedNumber(Record, frozen=True, kw_only=True):
@@ -317,3 +349,58 @@ class SpeedTraits(Record, frozen=True, kw_only=True):
     expert_tiles: dict[str, int] = {}  # vendor, or other -> tokens of one expert that a kernel works on together
     checkpoint_cache: CheckpointCache | None = None
     source: str | None = None
+
+
+class MetricNames(Record, frozen=True, kw_only=True):
+    """Names in the Prometheus text of its /metrics, after `prefix`.
+
+    Histograms have `_sum` and `_count`; counters and gauges one value. What an engine does not have is left out.
+    """
+
+    prefix: str
+    first_token: str | None = None  # histogram, seconds
+    between_tokens: tuple[str, ...] = ()  # histograms, seconds; the first that is there
+    request_prompt: str | None = None  # histogram, tokens of a request
+    request_output: str | None = None
+    prompt_tokens: str | None = None  # counter
+    output_tokens: str | None = None
+    prompt_seconds: str | None = None  # counter, spent on prompts
+    output_seconds: str | None = None
+    steps: str | None = None  # histogram, one entry for each step of the engine
+    running: str | None = None  # gauge, requests that decode together
+
+
+class SpeedFigures(Record, frozen=True, kw_only=True):
+    """Which lines report its speed.
+
+    The named groups of a timing's pattern say what a line reports about a request: prompt_tokens, prompt_time,
+    output_tokens, output_time; times as `12.5 ms`, `1m2.5s` (`_ms` without a unit).
+    """
+
+    tools: tuple[str, ...] = ()  # benchmarks that run it, and what they call it
+    metrics: MetricNames | None = None
+    timings: tuple[Pattern, ...] = ()  # of a log line
+    source: str | None = None
+
+
+class NewPlan(Record, frozen=True, kw_only=True):
+    """A line after which figures are written again; those of `parts` that stood before count no more."""
+
+    match: Pattern
+    parts: tuple[LogPart, ...]
+
+
+class StartupLogTable(Record, frozen=True, kw_only=True):
+    """How a start-up log of the engine is read."""
+
+    tell: Pattern  # what only this engine's log has
+    also: EngineId | None = None  # the engine underneath, whose lines are in this log too
+    begin: Pattern | None = None  # a new start: what stood before belongs to another
+    lines: tuple[Pattern, ...]
+    anew: tuple[NewPlan, ...] = ()
+    latest: tuple[LogPart, ...] = ()  # parts of a place of which the last line counts; others are added up
+    host: Pattern | None = None  # places in host memory
+    version_prefix: str = ""  # before the number that the log has
+    words: dict[str, str] = {}  # a setting as the log says it -> as a launch says it
+    wants: str = ""  # what to start the engine with so that its log has the figures
+    source: str

@@ -1,23 +1,103 @@
-"""Reading rule files: every YAML file of the rule folders into checked tables.
+"""Reading rule files: every YAML file of the rule folders into checked tables, and what is wrong with one.
 
 Later folders win: an entry replaces the entry of the same id, an offer list replaces the offers of the same provider,
-any other file replaces the file of the same relative path.
+any other file replaces the file of the same relative path. A fault names file, line, place and near matches.
 """
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NoReturn
 
-from advisor.catalog.names import NameClash, index_names
+import msgspec
+
 from advisor.catalog.roots import rule_files
-from advisor.catalog.schema import find_duplicate_key, make_fault, validate_entry
-from advisor.catalog.tables import TYPES, MisplacedDocument, TableEntry, is_table, read_entries
+from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.decoding import convert
 from advisor.errors import BadFile
 from advisor.files import compose_yaml, construct_yaml, read_text
-from advisor.near import near_matches
+from advisor.models.types import Model
+from advisor.near import near_matches, simplify_name
+from advisor.record import Value
+
+TYPES: dict[str, type] = {
+    "accelerators": Accelerator,
+    "cpu_platforms": CpuPlatform,
+    "cloud_offers": CloudOffer,
+    "engines": Engine,
+    "quantizations": Quantization,
+    "models": Model,
+}
+
+
+AS_OF = "as_of"  # heading of a file of entries: the day it was compiled, for sources that name no day themselves
+
+
+# relative path starts with -> lists it may hold, and a heading key that its entries inherit
+_LISTS: tuple[tuple[str, tuple[str, ...], str | None], ...] = (
+    ("hardware/", ("accelerators", "cpu_platforms"), "vendor"),
+    ("prices/", ("cloud_offers",), None),
+    ("quantizations.", ("quantizations",), None),
+    ("models/", ("models",), "family"),
+)
+
+
+At = tuple["str | int", ...]
+
+
+class TableEntry(Value, frozen=True):
+    """One entry of a table as it stands in a file: `at` is its path inside the document."""
+
+    table: str
+    id: str
+    data: dict[str, Any]
+    file: str  # relative to its root
+    at: tuple[str | int, ...]
+
+
+class MisplacedDocument(Exception):
+    """The document is not what a file of this name holds; `at` is where."""
+
+    def __init__(self, problem: str, at: tuple[str | int, ...] = (), known: tuple[str, ...] = ()) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.at = at
+        self.known = known
+
+
+class NameClash(Exception):
+    """Two entries claim one name."""
+
+    def __init__(self, name: str, first: str, second: str) -> None:
+        super().__init__(name)
+        self.name = name
+        self.first = first
+        self.second = second
+
+
+def index_names(rows: Mapping[str, Mapping[str, Any]], orgs: bool = False) -> dict[str, str]:
+    """Plain spelling -> id, over ids and aliases; with `orgs` also the id without its `org/` where that is unique.
+
+    Raises NameClash when two entries share an id or alias in any spelling.
+    """
+    index: dict[str, str] = {}
+    for entry, row in rows.items():
+        for name in (entry, *row.get("aliases", ())):
+            other = index.setdefault(simplify_name(name), entry)
+            if other != entry:
+                raise NameClash(name, other, entry)
+    if orgs:
+        short: dict[str, list[str]] = {}
+        for entry in rows:
+            short.setdefault(simplify_name(entry.rpartition("/")[2]), []).append(entry)
+        for name, ids in short.items():
+            if len(ids) == 1:
+                index.setdefault(name, ids[0])
+    return index
 
 
 class RuleSet:
@@ -136,3 +216,223 @@ def _key(key: Any, path: Path) -> str:
     if isinstance(key, bool):  # `on:` and `no:` are words here
         raise BadFile(path, f"a key reads as {str(key).lower()}: quote it")
     return key if isinstance(key, str) else str(key)
+
+
+def validate_entry(data: object, kind: type, path: Path, at: At) -> None:
+    """Raise BadFile with the line when `data`, found at `at` in the file, is no valid `kind`."""
+    try:
+        convert(data, kind)
+    except msgspec.ValidationError as e:
+        problem, inner = _split(str(e), data, kind)
+        raise make_fault(path, at + inner, _reworded(problem), _wrong_word(problem, kind)) from None
+
+
+def make_fault(path: Path, at: At, problem: str, near: Iterable[str] = ()) -> BadFile:
+    """A BadFile for the value at `at`: line in the file, place in the document, problem, near matches."""
+    error = BadFile(path, (f"{format_place(at)}: " if at else "") + problem, find_line(path, at))
+    error.near = tuple(near)
+    return error
+
+
+def format_place(at: At) -> str:
+    """A place in a document as people write it: models[3].layout.attention[0]."""
+    text = ""
+    for part in at:
+        text += f"[{part}]" if isinstance(part, int) else (f".{part}" if text else part)
+    return text
+
+
+def find_line(path: Path, at: At) -> int | None:
+    """The line of the value at `at`, or of the nearest thing around it; None when the file cannot be read."""
+    from advisor.files import compose_yaml, read_text
+
+    try:
+        node = compose_yaml(read_text(path), path)
+    except BadFile:
+        return None
+    if node is None:
+        return None
+    line: int = node.start_mark.line + 1
+    for part in at:
+        child = None
+        if isinstance(part, int) and isinstance(node.value, list) and part < len(node.value):
+            child = node.value[part]
+            if isinstance(child, tuple):  # a mapping node holds pairs
+                return line
+        elif isinstance(part, str) and isinstance(node.value, list):
+            for pair in node.value:
+                if isinstance(pair, tuple) and str(pair[0].value) == part:
+                    line = pair[0].start_mark.line + 1
+                    child = pair[1]
+        if child is None:
+            return line
+        node = child
+        if isinstance(part, int):
+            line = node.start_mark.line + 1
+    return line
+
+
+def find_duplicate_key(path: Path, root: Any) -> BadFile | None:
+    """The first key that one mapping of a node tree (`files.compose_yaml`) holds twice: YAML keeps the last without a
+    word."""
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node is None or not isinstance(node.value, list):
+            continue
+        seen: set[str] = set()
+        for child in node.value:
+            if not isinstance(child, tuple):
+                stack.append(child)
+                continue
+            key = str(child[0].value)
+            if key in seen:
+                return BadFile(path, f"`{key}` stands twice in one mapping", child[0].start_mark.line + 1)
+            seen.add(key)
+            stack.append(child[1])
+    return None
+
+
+def _split(message: str, data: object, kind: type) -> tuple[str, At]:
+    """msgspec's message as problem and path; a key it hides (`[...]`) is found by trying each one."""
+    m = re.match(r"(?s)(.*) - at `(.*)`$", message)
+    problem, place = (m[1], m[2]) if m else (message, "$")
+    if place.startswith("key in"):
+        return problem, ()
+    at: list[str | int] = []
+    value: Any = data
+    for name, index in re.findall(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]", place):
+        if name:
+            part: str | int = name
+        elif index == "...":
+            part = _guilty(data, kind, at, value)
+        else:
+            part = int(index)
+        at.append(part)
+        try:
+            value = value[part]
+        except (KeyError, IndexError, TypeError):
+            break
+    unknown = re.search(r"unknown field `([^`]+)`", problem)
+    if unknown:
+        at.append(unknown[1])
+    return problem, tuple(at)
+
+
+def _guilty(data: object, kind: type, at: list[str | int], mapping: dict[str, Any]) -> str:
+    """The key of `mapping` (at `at` in `data`) whose value makes the conversion fail."""
+    for key, value in mapping.items():
+        try:
+            convert(_replaced(data, at, {key: value}), kind)
+        except msgspec.ValidationError:
+            return key
+    return next(iter(mapping))
+
+
+def _replaced(data: Any, at: list[str | int], value: object) -> Any:
+    if not at:
+        return value
+    copy: Any = data.copy()
+    copy[at[0]] = _replaced(data[at[0]], at[1:], value)
+    return copy
+
+
+def _reworded(problem: str) -> str:
+    text = problem[0].lower() + problem[1:]
+    if "got `bool`" in problem and "`str`" in problem:
+        text += " (YAML reads a bare yes or no as true or false: quote it)"
+    return text
+
+
+def _wrong_word(problem: str, kind: type) -> tuple[str, ...]:
+    """Near matches for an unknown field, tag or word of a closed list."""
+    m = re.search(r"unknown field `([^`]+)`|[Ii]nvalid (?:enum )?value '([^']+)'", problem)
+    if not m:
+        return ()
+    from advisor.near import near_matches
+
+    fields, words = _vocabulary(kind)
+    return near_matches(m[1] or m[2], sorted(fields if m[1] else words), n=1)
+
+
+@lru_cache(maxsize=16)
+def _vocabulary(kind: type) -> tuple[frozenset[str], frozenset[str]]:
+    """Field names, and tags and literal words, of a type and all types inside it."""
+    import msgspec.inspect as inspect
+
+    fields: set[str] = set()
+    words: set[str] = set()
+    stack: list[Any] = [inspect.type_info(kind)]
+    seen: set[type] = set()
+    while stack:
+        t = stack.pop()
+        if isinstance(t, inspect.StructType):
+            if t.cls in seen:
+                continue
+            seen.add(t.cls)
+            fields.update(f.encode_name for f in t.fields)
+            stack.extend(f.type for f in t.fields)
+            if isinstance(t.tag, str):
+                words.add(t.tag)
+                fields.add(t.tag_field or "type")
+        elif isinstance(t, inspect.LiteralType):
+            words.update(str(v) for v in t.values)
+        elif isinstance(t, inspect.UnionType):
+            stack.extend(t.types)
+        elif isinstance(t, inspect.DictType):
+            stack.append(t.value_type)
+        elif isinstance(t, inspect.VarTupleType):
+            stack.append(t.item_type)
+    return frozenset(fields), frozenset(words)
+
+
+def is_table(file: str) -> bool:
+    """Whether a rule file of this relative path holds typed entries (others are free documents)."""
+    return file.startswith("engines/") or any(file.startswith(prefix) for prefix, _, _ in _LISTS)
+
+
+def _stop_misplaced(problem: MisplacedDocument) -> NoReturn:
+    raise problem
+
+
+def read_entries(
+    file: str, document: object, report: Callable[[MisplacedDocument], None] = _stop_misplaced
+) -> Iterator[TableEntry]:
+    """The entries of one table file. What is wrong with its outline goes to `report` (by default it is raised)."""
+    if document is None:
+        return
+    if not isinstance(document, dict):
+        report(MisplacedDocument("holds no mapping at the top"))
+        return
+    if file.startswith("engines/"):
+        name = _id(document, (), report)
+        if name is not None:
+            yield TableEntry("engines", name, document, file, ())
+        return
+    lists, heading = next((names, head) for prefix, names, head in _LISTS if file.startswith(prefix))
+    allowed = (*lists, *((heading,) if heading else ()), AS_OF)
+    for key in document:
+        if key not in allowed:
+            report(MisplacedDocument(f"`{key}` is not a key of this file", (key,), allowed))
+    inherited = {heading: document[heading]} if heading and heading in document else {}
+    for table in lists:
+        rows = document.get(table, [])
+        if not isinstance(rows, list):
+            report(MisplacedDocument(f"`{table}` must be a list", (table,)))
+            continue
+        for i, row in enumerate(rows):
+            if not isinstance(row, dict):
+                report(MisplacedDocument("an entry must be a mapping", (table, i)))
+                continue
+            data = row if table == "cpu_platforms" else {**inherited, **row}
+            name = str(row.get("provider")) if table == "cloud_offers" else _id(row, (table, i), report)
+            if name is not None:
+                yield TableEntry(table, name, data, file, (table, i))
+
+
+def _id(row: dict[str, Any], at: tuple[str | int, ...], report: Callable[[MisplacedDocument], None]) -> str | None:
+    value = row.get("id")
+    if isinstance(value, str) and value:
+        return value
+    report(MisplacedDocument("an entry needs an `id`", at))
+    return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,10 +13,12 @@ from advisor.catalog.resolve import ResolvedModel
 from advisor.catalog.roots import user_rules
 from advisor.catalog.store import Catalog
 from advisor.errors import BadFile, BadInput
-from advisor.models.plain_fields import list_plain_fields
 from advisor.models.types import Model
 
 HEAD = "# Written by `advise models add`. An entry of this id goes before the shipped one.\n"
+
+
+FILLED_IN = ("gguf_name", "gguf_architecture", "downloads")  # from other rule files
 
 
 def add_model(
@@ -56,3 +59,14 @@ def add_model(
 def _family(model: Model, name: str) -> str:
     """The family, where the files name one; else the model's own name."""
     return model.family if model.family and "/" not in model.family else name.rpartition("/")[2].lower()
+
+
+def list_plain_fields(model: Model) -> dict[str, Any]:
+    """The fields of the model's entry, JSON-ready."""
+    data: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(model))
+    usual = {f.name: f.default for f in msgspec.structs.fields(Model) if f.default is not msgspec.NODEFAULT}
+    return {
+        k: v
+        for k, v in data.items()
+        if k not in FILLED_IN and v not in (None, [], {}) and not (k in usual and v == usual[k])
+    }

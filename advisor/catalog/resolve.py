@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from msgspec.structs import replace
 
-from advisor.catalog.local_models import are_local_models_refused
 from advisor.catalog.store import Catalog
 from advisor.errors import AmbiguousName, BadFile, BadInput, UnknownName
 from advisor.models.types import Model
@@ -19,6 +20,15 @@ from advisor.record import Value
 
 if TYPE_CHECKING:
     from advisor.catalog.model_spellings import NamedModel
+
+
+_REFUSED: ContextVar[bool] = ContextVar("local models are refused", default=False)
+
+
+SHOWN = 8  # choices in a message
+
+
+LONGEST_NAME = 4096  # characters, as of a path
 
 
 class ResolvedModel(Value, frozen=True):
@@ -41,10 +51,6 @@ class AmbiguousModel(AmbiguousName):
         super().__init__(
             "ambiguous_model", f"{name!r} may be several models: {shown}{more}. Say which.", choices[:SHOWN]
         )
-
-
-SHOWN = 8  # choices in a message
-LONGEST_NAME = 4096  # characters, as of a path
 
 
 def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
@@ -74,7 +80,7 @@ def resolve_model(name: str, rules: Catalog) -> ResolvedModel:
 def _from_stores(name: str, rules: Catalog) -> ResolvedModel | None:
     """A model that lies on this machine under that name: Ollama's store, Hugging Face's cache."""
     if ":" in name:
-        from advisor.models.ollama_store import find_ollama_model
+        from advisor.models.local_stores import find_ollama_model
 
         try:
             blob = find_ollama_model(name)
@@ -82,7 +88,7 @@ def _from_stores(name: str, rules: Catalog) -> ResolvedModel | None:
             blob = None
         if blob is not None:
             return _from_gguf(blob, rules, f"{name} was read from Ollama's local store")
-    from advisor.models.hub_cache import find_cached_folder
+    from advisor.models.local_stores import find_cached_folder
 
     folder = find_cached_folder(name)
     if folder is None:
@@ -237,3 +243,18 @@ def _from_gguf(path: Path, rules: Catalog, note: str | None = None) -> ResolvedM
         note = f"{path.name} is cut off: {missing:,} bytes of tensor data are missing, so no engine will load it"
     model = model_from_gguf(file, path, rules.gguf_architectures)
     return _named(ResolvedModel(model, str(path), gguf_quantization(file), note), path)
+
+
+@contextmanager
+def refuse_local_models() -> Iterator[None]:
+    """In this context a model is a name; one that is written as a path is refused, and no file is looked for."""
+    token = _REFUSED.set(True)
+    try:
+        yield
+    finally:
+        _REFUSED.reset(token)
+
+
+def are_local_models_refused() -> bool:
+    """Whether a path is refused here."""
+    return _REFUSED.get()

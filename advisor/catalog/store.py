@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,14 +12,20 @@ import msgspec
 
 from advisor.catalog.compiled_rules import CompiledRules, ModelRow, load_compiled_rules
 from advisor.catalog.downloads import index_downloads, join_downloads
-from advisor.catalog.machine_types import NamedMachine, index_machines
-from advisor.catalog.names import find_id, find_quantization
 from advisor.catalog.roots import rule_roots
-from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
+from advisor.catalog.types import (
+    Accelerator,
+    CloudOffer,
+    CpuPlatform,
+    Engine,
+    NamedMachine,
+    Quantization,
+    index_machines,
+)
 from advisor.decoding import convert, decode_json
 from advisor.errors import BadInput, UnknownName
-from advisor.models.gguf_architecture import GgufArchitectures, find_architecture
-from advisor.models.types import Model
+from advisor.models.types import GgufArchitectures, Model, find_architecture
+from advisor.near import near_matches, simplify_name
 
 T = TypeVar("T")
 
@@ -131,8 +138,6 @@ class Catalog:
     def _find_document(self, path: str) -> msgspec.Raw:
         raw = self._documents.get(path)
         if raw is None:
-            from advisor.near import near_matches
-
             raise UnknownName("rule file", path, near_matches(path, self._documents))
         return raw
 
@@ -215,3 +220,29 @@ def _share_like(card: Accelerator, twin: Accelerator | None) -> Accelerator:
     if twin is None or not twin.usable_bytes or not twin.memory_bytes or card.usable_bytes or card.usable_share:
         return card
     return msgspec.structs.replace(card, usable_share=twin.usable_bytes / twin.memory_bytes)
+
+
+def find_id(kind: str, name: str, index: Mapping[str, str], known: Iterable[str]) -> str:
+    """The id that `name` means, whatever its case and punctuation. Raises UnknownName with near matches of `known`."""
+    hit = index.get(simplify_name(name))
+    if hit is not None:
+        return hit
+    raise UnknownName(kind, name, near_matches(name, known))
+
+
+def find_quantization(name: str, index: Mapping[str, str], table: Mapping[str, Quantization]) -> Quantization:
+    """A weight format by name; EXL3 takes any number of bits and `UD-` any GGUF type. Raises UnknownName."""
+    hit = index.get(simplify_name(name))
+    if hit is not None:
+        return table[hit]
+    m = re.fullmatch(r"(?i)exl3[-_ ]?(\d+(?:\.\d+)?)[-_ ]?bpw", name.strip())
+    if m and 1 <= float(m[1]) <= 8:
+        return msgspec.structs.replace(
+            table[index["exl3"]], id=f"EXL3-{float(m[1])}bpw", aliases=(), bits_nominal=float(m[1])
+        )
+    m = re.fullmatch(r"(?i)ud[-_](.+)", name.strip())
+    base = index.get(simplify_name(m[1])) if m else None
+    if base is not None and table[base].family == "gguf":
+        note = "dynamic mix: tensors differ from model to model; sized as the plain type"
+        return msgspec.structs.replace(table[base], id=f"UD-{base}", aliases=(), notes=note)
+    raise UnknownName("quantization", name, near_matches(name, table))

@@ -4,22 +4,25 @@ Units: memory in bytes, bandwidth GB/s (10**9 bytes), compute in dense TFLOPS (f
 prices in the stated currency.
 """
 
-from collections.abc import Callable
-from typing import Literal
+from __future__ import annotations
 
-from advisor.catalog.disaggregation_types import Disaggregation
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+import msgspec
+
 from advisor.catalog.launch_types import (
     Concepts,
     EngineStart,
     Installation,
     Recognition,
     ServerSelfReport,
+    SpeedFigures,
     SpeedTraits,
+    StartupLogTable,
 )
-from advisor.catalog.npu_types import NpuDevice
-from advisor.catalog.speed_figure_types import SpeedFigures
-from advisor.catalog.startup_log_types import StartupLogTable
-from advisor.catalog.tensor_parallel_types import PipelineParallel, TensorParallel
+from advisor.decoding import convert
+from advisor.errors import BadInput
 from advisor.meanings import (
     AcceleratorId,
     Confidence,
@@ -29,6 +32,8 @@ from advisor.meanings import (
     FlagName,
     Form,
     Generation,
+    HardwareWords,
+    ModelId,
     Pattern,
     QuantizationKey,
     QuantizationName,
@@ -36,6 +41,7 @@ from advisor.meanings import (
     Version,
 )
 from advisor.memo import MemoRecord
+from advisor.near import simplify_name
 from advisor.record import Record
 
 SupportLevel = Literal["yes", "partial", "no", "unknown", "n/a"]
@@ -327,3 +333,127 @@ class Engine(MemoRecord, frozen=True, kw_only=True, eq=False):
     versions: dict[str, object] = {}  # build numbers and flag history
     caveats: tuple[str, ...] = ()
     sources: dict[str, Source] = {}
+
+
+class RoleRouter(Record, frozen=True, kw_only=True):
+    """The program before servers that read prompts and servers that write answers. `{host}`, `{port}` are its own."""
+
+    words: tuple[str, ...]
+    prefill: tuple[str, ...]  # for each server that reads prompts; `{url}`, `{handshake}` are the server's
+    decode: tuple[str, ...]  # for each of the others
+    pip: tuple[str, ...]  # packages that bring it, and what servers need to hand caches over
+    source: str
+
+
+class Disaggregation(Record, frozen=True, kw_only=True):
+    """How servers of one engine share prefill and decode: settings of each role, and the router before them."""
+
+    prefill: dict[FlagName, str]
+    decode: dict[FlagName, str]
+    handshake_flag: FlagName | None = None  # of the port on which servers that read prompts announce caches
+    handshake_variable: str | None = None  # the same as a variable, of every server
+    handshake_port: int  # of the first server
+    handshake_step: int = 1  # ports between two servers
+    router: RoleRouter
+    source: str
+
+
+class NpuBuild(Record, frozen=True, kw_only=True):
+    """A model made for a neural processing unit, as the engine calls it."""
+
+    name: str
+    gb: float  # of its files
+
+
+class NpuDevice(Record, frozen=True, kw_only=True):
+    """How an engine drives a neural processing unit."""
+
+    npu: Literal["intel", "ryzen_ai"]
+    settings: dict[FlagName, str] = {}  # that say that it is used
+    prompt_flag: FlagName | None = None  # of the longest prompt, which is fixed at start
+    requests: int | None = None  # at once, at most
+    formats: tuple[QuantizationName, ...] = ()  # weight formats it takes; empty = those of the engine
+    builds: dict[ModelId, NpuBuild] = {}
+    source: str
+
+
+Divided = Literal[
+    "attention_heads",
+    "kv_heads",
+    "intermediate_size",
+    "expert_size",
+    "shared_expert_size",
+    "vocabulary",
+    "linear_value_heads",
+    "linear_key_width",
+    "mamba_heads",
+    "mamba_groups",
+    "mamba_width",
+    "convolution_width",
+]
+
+
+class Assertion(Record, frozen=True, kw_only=True):
+    """Something of a model that an engine divides over tensor-parallel ranks, and refuses where it does not divide."""
+
+    divides: Divided
+    repeated: bool = False  # fewer of them than ranks are repeated: then they have to divide the ranks
+    one_for_all: bool = False  # a single one is given to every rank
+    padded_to: int = 1  # it is padded to a multiple of this first
+    whole_blocks: bool = False  # holds for checkpoints in blocks: a rank's share has to be a multiple of the block
+    finest_block: int | None = None  # of whole_blocks: blocks are taken apart down to this size where need be
+    since: str | None = None  # first version that has it
+    before: str | None = None  # first version that no longer has it
+    unless: tuple[str, ...] = ()  # settings with which it does not hold, or is not known to
+    not_on: tuple[str, ...] = ()  # vendors of devices where it does not hold
+    source: str
+
+
+class PipelineParallel(Record, frozen=True, kw_only=True):
+    """Architectures (`architectures` of config.json) that an engine refuses stages of layers for."""
+
+    refuses: tuple[str, ...]
+    source: str
+
+
+class TensorParallel(Record, frozen=True, kw_only=True):
+    """What an engine asserts about its tensor-parallel size. What is not listed is not known to be refused."""
+
+    asserts: tuple[Assertion, ...]
+    unless: tuple[str, ...] = ()  # settings that replace model dimensions or classes: nothing of it is known then
+
+
+class NamedMachine(Record, frozen=True, kw_only=True):
+    """One machine: what it holds, in the words of `--on`; or, for a line of products, the chips it is sold with."""
+
+    names: tuple[str, ...]  # the first is the one shown
+    hardware: HardwareWords | None = None  # `8x H100 80GB SXM, 2048GB RAM, 192 vCPUs`
+    chips: tuple[AcceleratorId, ...] = ()  # the memory that is written tells which of them is meant
+    memory_gb: dict[AcceleratorId, tuple[float, ...]] = {}  # sizes a chip has in this line, where fewer than elsewhere
+    src: SourceKey
+    notes: str | None = None
+
+
+class MachinesFile(Record, frozen=True, kw_only=True):
+    """One file of rules/machines."""
+
+    as_of: str
+    provider: str | None = None  # whose instance types these are; may stand before a name
+    sources: dict[SourceKey, str]
+    machines: tuple[NamedMachine, ...]
+
+
+def index_machines(documents: Mapping[str, Any]) -> dict[str, NamedMachine]:
+    """Machines by every simplified name, with and without the provider's. Raises BadInput for a file that is wrong."""
+    index: dict[str, NamedMachine] = {}
+    for path, document in documents.items():
+        try:
+            file = convert(document, MachinesFile)
+        except msgspec.ValidationError as e:
+            raise BadInput(f"rules/{path}: {e}") from None
+        for machine in file.machines:
+            for name in machine.names:
+                index[simplify_name(name)] = machine
+                if file.provider:
+                    index[simplify_name(f"{file.provider} {name}")] = machine
+    return index

@@ -9,11 +9,10 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
-from advisor.catalog.known_engines import list_packages
 from advisor.catalog.launch_types import EngineProgram, ServerDefaults
+from advisor.catalog.match import list_packages
 from advisor.catalog.types import Engine
-from advisor.engines.flag_tables import FlagTable, load_flag_table
-from advisor.engines.routers import Router, load_routers, make_flag_table
+from advisor.engines.flag_tables import FlagTable, Router, load_flag_table, load_routers, make_flag_table
 from advisor.meanings import EngineId, ModelIdLower, Pattern, QuantizationName, Version
 from advisor.memo import memoize_by_identity
 from advisor.record import Value

@@ -14,12 +14,12 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.catalog.model_spellings import find_named_model
+from advisor.catalog.own_models import list_plain_fields
 from advisor.catalog.roots import cache_dir
 from advisor.checks.findings import Finding
 from advisor.checks.resolve import launch_reader
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_bytes, read_text, read_yaml, replace_file, write_report
-from advisor.models.plain_fields import list_plain_fields
 from advisor.models.types import Model
 from advisor.record import Value
 from advisor.tree import describe_link, leads_out

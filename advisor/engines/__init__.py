@@ -11,9 +11,9 @@ import msgspec
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
+from advisor.engines.additions import find_draft_name as find_draft_name
+from advisor.engines.additions import find_method_name as find_method_name
 from advisor.engines.base import DecidedSetting, EngineModule
-from advisor.engines.drafts import find_draft_name as find_draft_name
-from advisor.engines.drafts import find_method_name as find_method_name
 from advisor.errors import BadInput
 from advisor.memo import memoize_by_identity
 

@@ -51,7 +51,7 @@ def _in_pool(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
 ) -> tuple[int | None, ...]:
     from advisor.engines import pool
-    from advisor.engines.pool_sizes import plan_caches
+    from advisor.engines.pool.sizes import plan_caches
 
     constants = pool.read_constants(entry)
     settings = pool.resolve_pool_settings(deployment, entry, constants)
@@ -109,8 +109,7 @@ def _in_slots(
     deployment: Deployment, estimate: MemoryEstimate, entry: Engine, requests: Sequence[RequestTokens]
 ) -> tuple[int | None, ...]:
     """Slots are taken at start, whatever the requests are: as many as there are, if they are long enough."""
-    from advisor.engines.llama_cpp_constants import read_constants
-    from advisor.engines.llama_cpp_settings import resolve_llama_settings
+    from advisor.engines.llama_cpp.settings import read_constants, resolve_llama_settings
 
     if estimate.fits is not True:
         return (None if estimate.fits is None else 0,) * len(requests)

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from advisor.catalog.downloads import list_repositories
-from advisor.catalog.tensor_parallel_types import Assertion, Divided
-from advisor.catalog.types import Engine
+from advisor.catalog.types import Assertion, Divided, Engine
 from advisor.deployment import Deployment, Setting
 from advisor.engines.base import get_setting
 from advisor.engines.versions import version_key
 from advisor.memo import memoize_by_identity
 from advisor.models import types as t
-from advisor.models.native import native_format
+from advisor.models.types import native_format
 from advisor.record import Value
 
 # what an engine divides, as its own messages call the number

@@ -6,7 +6,7 @@ import msgspec
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
-from advisor.engines import answer_parsers, fitting, pool
+from advisor.engines import additions, fitting, pool
 from advisor.engines.base import DecidedSetting, get_flag, own_defaults
 from advisor.memory.layers import is_mla
 
@@ -119,5 +119,5 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
         out.append(DecidedSetting(name="served-model-name", value=deployment.served_name, because="as asked"))
     if settings.kv_bytes < 2:
         out.append(DecidedSetting(name="kv-cache-dtype", value=settings.kv_type, because="halves the KV cache"))
-    out += answer_parsers.parser_settings(deployment, entry)
+    out += additions.parser_settings(deployment, entry)
     return tuple(out)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment
-from advisor.engines import answer_parsers, fitting, pool
+from advisor.engines import additions, fitting, pool
 from advisor.engines.base import DecidedSetting, get_flag
 
 memory = pool.memory
@@ -72,5 +72,5 @@ def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantiz
     caps = [float(x.compute_capability) for x in ds if x.compute_capability]
     if caps and min(caps) < 8.0:
         out.append(DecidedSetting(name="dtype", value="float16", because="no bfloat16 below compute capability 8.0"))
-    out += answer_parsers.parser_settings(deployment, entry, enable="enable-auto-tool-choice")
+    out += additions.parser_settings(deployment, entry, enable="enable-auto-tool-choice")
     return tuple(out)

@@ -9,8 +9,7 @@ from typing import Any
 from advisor.advice.compare import ComparisonsFile
 from advisor.advice.migrate_types import MigrationsFile
 from advisor.advice.model_choice import ChoosingFile
-from advisor.catalog.machine_types import MachinesFile
-from advisor.catalog.types import Engine
+from advisor.catalog.types import Engine, MachinesFile
 from advisor.decision.types import USE_CASES
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.flags import find_flag_table, is_known_setting, list_setting_names

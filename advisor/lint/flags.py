@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from advisor.engines.flag_history import FlagHistory, is_span, list_spans, release_key
-from advisor.engines.flag_tables import FlagTable, add_history
+from advisor.engines.flag_tables import FlagHistory, FlagTable, add_history, is_span, list_spans, release_key
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TypedPart
 from advisor.lint.rule_types import At

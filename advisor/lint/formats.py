@@ -10,7 +10,7 @@ from advisor.errors import UnknownName
 from advisor.lint.faults import Fault, nearest_names
 from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.lint.rule_types import At
-from advisor.memory.ggml import BLOCKS
+from advisor.models.tensors import BLOCKS
 
 PLAIN = "none"  # the family of 16- and 32-bit weights, which every checkpoint format carries
 BITS = (1.0, 32.0)

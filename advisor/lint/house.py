@@ -12,9 +12,9 @@ from typing import Any, get_type_hints
 
 from msgspec.structs import replace
 
+from advisor.catalog.load import TYPES, MisplacedDocument, TableEntry, read_entries
 from advisor.catalog.roots import shipped_root
 from advisor.catalog.store import Catalog
-from advisor.catalog.tables import TYPES, MisplacedDocument, TableEntry, read_entries
 from advisor.catalog.types import Accelerator, CloudOffer, CpuPlatform, Engine, Quantization
 from advisor.decoding import convert
 from advisor.engines import FAMILIES, module_name

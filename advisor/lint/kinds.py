@@ -11,7 +11,7 @@ from advisor.record import Value
 
 
 class RuleFileKind(Value, frozen=True):
-    """A kind of file: its pattern, what it holds, its type (None: entries of tables, advisor/catalog/tables.py)."""
+    """A kind of file: its pattern, what it holds, its type (None: entries of tables, advisor/catalog/load.py)."""
 
     pattern: str
     holds: str
@@ -40,7 +40,7 @@ KINDS = (
     RuleFileKind("prices/*.yaml", "rental offers"),
     RuleFileKind("prices/*.yml", "rental offers"),
     RuleFileKind("downloads/*.yaml", "quantized copies", _named("advisor.catalog.downloads", "DownloadsFile")),
-    RuleFileKind("machines/*.yaml", "machines by name", _named("advisor.catalog.machine_types", "MachinesFile")),
+    RuleFileKind("machines/*.yaml", "machines by name", _named("advisor.catalog.types", "MachinesFile")),
     RuleFileKind("quantizations.*", "weight formats"),
     RuleFileKind("guides/*.yaml", "a decision guide", _named("advisor.report.rule_schemas", "GuideFile")),
     RuleFileKind("policy/*.yaml", "rulings of the house", _named("advisor.decision.policy", "PolicyFile")),
@@ -48,10 +48,12 @@ KINDS = (
     RuleFileKind(
         "flag-history/*.yaml",
         "flags of an engine's releases",
-        _named("advisor.engines.flag_history", "FlagHistory"),
+        _named("advisor.engines.flag_tables", "FlagHistory"),
         deep=False,
     ),
-    RuleFileKind("routers/*.yaml", "a router before servers", _named("advisor.engines.routers", "Router"), deep=False),
+    RuleFileKind(
+        "routers/*.yaml", "a router before servers", _named("advisor.engines.flag_tables", "Router"), deep=False
+    ),
     RuleFileKind(
         "checks/rules/*.yaml", "rules of `advise check`", _named("advisor.checks.rules.load", "CheckRulesFile")
     ),
@@ -93,9 +95,7 @@ KINDS = (
         "model-names.yaml", "how names are written", _named("advisor.catalog.model_spellings", "ModelNamesFile")
     ),
     RuleFileKind("drafts.yaml", "draft heads", _named("advisor.memory.draft_bound", "DraftsFile")),
-    RuleFileKind(
-        "gguf.yaml", "architectures of GGUF files", _named("advisor.models.gguf_architecture", "GgufArchitectures")
-    ),
+    RuleFileKind("gguf.yaml", "architectures of GGUF files", _named("advisor.models.types", "GgufArchitectures")),
     RuleFileKind("speed.yaml", "efficiencies", _named("advisor.speed.efficiencies", "SpeedRules")),
     RuleFileKind("speed-engines.yaml", "speed of engines", _named("advisor.speed.efficiencies", "EngineRules")),
 )

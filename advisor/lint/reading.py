@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from advisor.catalog.load import format_place
 from advisor.catalog.roots import rule_files
-from advisor.catalog.schema import format_place
 from advisor.errors import BadFile
 from advisor.files import compose_yaml, construct_yaml, read_text
 from advisor.lint.faults import NO_FAULT, Code, Fault, one_line

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 import msgspec
@@ -12,14 +12,13 @@ import msgspec
 from advisor.machines import (
     amd,
     apple,
-    cpu,
     device_visibility,
     host,
     installed_engines,
     intel,
-    limits,
     nvidia,
     pci,
+    probe,
     system_access,
 )
 from advisor.machines.system_access import ProbeResult, RunCommand
@@ -27,6 +26,9 @@ from advisor.machines.types import Cpu, Device, HostMemory, InstalledEngine, Mac
 from advisor.record import Value
 
 T = TypeVar("T")
+
+
+NO_LIMIT = 2**62  # cgroup v1 writes 2**63 rounded down to a page for "none"
 
 
 class ProbeReaders(Value, frozen=True):
@@ -39,6 +41,14 @@ class ProbeReaders(Value, frozen=True):
     amdsmi: Any | None
     metal: Callable[[], int | None]
     site: tuple[Path, ...] | None = None  # folders with *.dist-info; None = this Python's own
+
+
+class ProcessLimits(Value, frozen=True):
+    """Tightest limits found; None = none."""
+
+    memory_bytes: int | None = None
+    cpus: float | None = None  # CPU time quota in cores
+    affinity: int | None = None  # logical CPUs this process may run on
 
 
 def live_readers(root: Path, env: Mapping[str, str]) -> ProbeReaders:
@@ -85,7 +95,7 @@ def probe_machine(
     here = _try("host", lambda: host.read_host(root, env, readers.system, readers.arch), host.HostSystem(), notes)
     memory = _try("memory", lambda: _memory(root, readers.system), HostMemory(), notes)
     processor = _try("processor", lambda: _cpu(root, readers), Cpu(), notes)
-    caps = _try("limits", lambda: limits.read_limits(root), limits.ProcessLimits(), notes)
+    caps = _try("limits", lambda: probe.read_limits(root), probe.ProcessLimits(), notes)
     found = _devices(root, env, readers, memory, processor, notes)
     devices, hidden = device_visibility.apply_visibility(found.devices, env)
     there: tuple[InstalledEngine, ...] = _try(
@@ -131,10 +141,10 @@ def _memory(root: Path, system: str) -> HostMemory:
 
 def _cpu(root: Path, readers: ProbeReaders) -> Cpu:
     if readers.system == "darwin":
-        return cpu.read_macos(readers.run)
+        return host.read_macos(readers.run)
     if readers.system == "win32":
-        return cpu.read_windows(readers.run)
-    return cpu.read_linux(root)
+        return host.read_windows(readers.run)
+    return host.read_linux(root)
 
 
 def _devices(
@@ -172,7 +182,7 @@ def _because(device: Device, why: str) -> Device:
     return msgspec.structs.replace(device, driver_missing=True, visible=True, notes=(why,))
 
 
-def _usable(processor: Cpu, caps: limits.ProcessLimits) -> float | None:
+def _usable(processor: Cpu, caps: probe.ProcessLimits) -> float | None:
     known = [float(x) for x in (processor.logical_cores, caps.affinity, caps.cpus) if x is not None]
     return min(known, default=None)
 
@@ -185,3 +195,87 @@ def _interconnect(devices: tuple[Device, ...]) -> str | None:
     if all(d.nvlink_active for d in cards):
         return "nvlink"
     return "pcie" if not any(d.nvlink_active for d in cards) else None
+
+
+def read_limits(root: Path) -> ProcessLimits:
+    """Limits of this process. Every level counts: a parent's lower limit holds for its children."""
+    memory: list[int] = []
+    cpus: list[float] = []
+    for line in (system_access.read_system_text(root / "proc/self/cgroup") or "").splitlines():
+        hierarchy, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if hierarchy == "0" and not controllers:
+            for base in (root / "sys/fs/cgroup", root / "sys/fs/cgroup/unified"):
+                memory += _each(base, path, _memory_v2)
+                cpus += _each(base, path, _cpu_v2)
+            continue
+        names = controllers.split(",")
+        for mount in dict.fromkeys((controllers, *names)):
+            base = root / "sys/fs/cgroup" / mount
+            if "memory" in names:
+                memory += _each(base, path, _memory_v1)
+            if "cpu" in names:
+                cpus += _each(base, path, _cpu_v1)
+    return ProcessLimits(min(memory, default=None), min(cpus, default=None), _affinity(root))
+
+
+def count_listed_cpus(text: str) -> int | None:
+    """How many CPUs a kernel list such as `0-3,8` names; None when it is not one."""
+    count = 0
+    for part in text.split(","):
+        low, dash, high = part.strip().partition("-")
+        first, last = system_access.parse_whole_number(low), system_access.parse_whole_number(high if dash else low)
+        if first is None or last is None or last < first:
+            return None
+        count += last - first + 1
+    return count
+
+
+def _each(base: Path, path: str, read: Callable[[Path], int | float | None]) -> list[Any]:
+    """The limit at every level from the mount down to `path`. A path of another namespace (`/../x`, or one that is
+    not mounted here) leaves the mount itself, which then is the container's own group."""
+    found = (read(folder) for folder in _levels(base, path))
+    return [x for x in found if x is not None]
+
+
+def _levels(base: Path, path: str) -> Iterator[Path]:
+    yield base
+    folder = base
+    for part in PurePosixPath(path).parts:
+        if part in ("/", ".."):
+            continue
+        folder = folder / part
+        if not system_access.path_exists(folder):
+            return
+        yield folder
+
+
+def _memory_v2(folder: Path) -> int | None:
+    return system_access.read_number(folder / "memory.max")  # the text "max" is no number
+
+
+def _memory_v1(folder: Path) -> int | None:
+    n = system_access.read_number(folder / "memory.limit_in_bytes")
+    return n if n is not None and 0 < n < NO_LIMIT else None
+
+
+def _cpu_v2(folder: Path) -> float | None:
+    quota, _, period = (system_access.read_system_text(folder / "cpu.max") or "").partition(" ")
+    return _share(system_access.parse_whole_number(quota), system_access.parse_whole_number(period))
+
+
+def _cpu_v1(folder: Path) -> float | None:
+    return _share(
+        system_access.read_number(folder / "cpu.cfs_quota_us"), system_access.read_number(folder / "cpu.cfs_period_us")
+    )
+
+
+def _share(quota: int | None, period: int | None) -> float | None:
+    return quota / period if quota and period and quota > 0 and period > 0 else None
+
+
+def _affinity(root: Path) -> int | None:
+    allowed = system_access.parse_fields(system_access.read_system_text(root / "proc/self/status"), ":").get(
+        "Cpus_allowed_list"
+    )
+    return count_listed_cpus(allowed) if allowed else None

@@ -123,3 +123,13 @@ class Machine(MemoRecord, frozen=True, kw_only=True):
     def installed_version(self, engine_id: str) -> str | None:
         """The version of an engine that was found on the machine; None where none was."""
         return next((e.version for e in self.engines if e.engine == engine_id and e.version), None)
+
+
+def fingerprint_machine(machine: Machine) -> str:
+    """Devices and processor of a machine, by their names."""
+    names = [x.name for x in machine.usable_devices]
+    devices = ", ".join(f"{names.count(n)}x {n}" for n in dict.fromkeys(names)) or "no accelerator"
+    return (
+        f"{devices}; {machine.cpu.model or machine.cpu.platform or 'unknown processor'}, "
+        f"{machine.cpu.physical_cores or '?'} cores"
+    )

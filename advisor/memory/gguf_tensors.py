@@ -11,10 +11,15 @@ from collections.abc import Iterator
 import msgspec
 
 from advisor.memo import KEPT_LARGE, memoize_by_identity
-from advisor.memory.gguf_shapes import NoLayout as NoLayout
-from advisor.memory.gguf_shapes import Shape, layer_shapes, read_tensor_traits
 from advisor.models import types as t
+from advisor.models.types import TensorTraits
 from advisor.record import Record
+
+Shape = tuple[str, tuple[int, ...]]  # name without the layer, elements per dimension (row first)
+
+
+class NoLayout(ValueError):
+    """The architecture has parts whose GGUF tensors are not known."""
 
 
 class GgufTensor(Record, frozen=True, kw_only=True):
@@ -220,3 +225,235 @@ def _per_layer(model: t.Model) -> Iterator[GgufTensor]:
         each += [("laurel_l.weight", (d, rank)), ("laurel_r.weight", (rank, d)), ("laurel_post_norm.weight", (d,))]
     for i in range(n):
         yield from (_in_layer(i, shape) for shape in each)
+
+
+def layer_shapes(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup) -> Iterator[Shape]:
+    """The tensors of one layer. Raises NoLayout when a part of it is not known."""
+    lay = model.layout
+    assert lay is not None
+    d = lay.hidden_size
+    yield from _mixer(model, mixer, d)
+    yield from _ffn(model, ffn, d)
+    yield from _norms(model, mixer, ffn, d)
+
+
+def read_tensor_traits(model: t.Model) -> TensorTraits:
+    """How the tensors of the model's GGUF file are called; an architecture that is not known is taken as most are."""
+    architecture = model.gguf_architecture
+    if architecture is not None:
+        return architecture.tensors
+    if model.weights.norms_per_layer == 4:
+        return TensorTraits(mixer_norms=("attn_norm", "post_attention_norm"), ffn_norms=("ffn_norm", "post_ffw_norm"))
+    return TensorTraits(ffn_norms=() if model.weights.norms_per_layer == 1 else ("ffn_norm",))
+
+
+def _norms(model: t.Model, mixer: t.AttentionGroup, ffn: t.FfnGroup, hidden: int) -> Iterator[Shape]:
+    traits = read_tensor_traits(model)
+    names: list[str] = []
+    if traits.one_norm:
+        names = ["attn_norm"]
+    else:
+        names += [] if isinstance(mixer, t.NoMixer) else traits.mixer_norms
+        names += [] if isinstance(ffn, t.NoFfn) else traits.ffn_norms
+    for n in names:
+        yield (n if n in traits.bare_norms else f"{n}.weight"), (hidden,)
+        if model.weights.norm_bias:
+            yield f"{n}.bias", (hidden,)
+
+
+def _mixer(model: t.Model, group: t.AttentionGroup, hidden: int) -> Iterator[Shape]:
+    if isinstance(group, (t.Full, t.Sliding, t.Chunked, t.Encoder)):
+        yield from _softmax(model, group, hidden)
+    elif isinstance(group, t.Mla):
+        yield from _mla(group, hidden)
+    elif isinstance(group, t.GatedDeltaNet):
+        yield from _deltanet(model, group, hidden)
+    elif isinstance(group, t.Kda):
+        yield from _kda(group, hidden)
+    elif isinstance(group, t.Mamba1):
+        yield from _mamba1(group, hidden)
+    elif isinstance(group, t.Mamba2):
+        yield from _mamba2(group, hidden)
+    elif isinstance(group, t.ShortConv):
+        yield from (
+            ("shortconv.in_proj.weight", (hidden, 3 * hidden)),
+            ("shortconv.conv.weight", (group.conv_kernel, hidden)),
+            ("shortconv.out_proj.weight", (hidden, hidden)),
+        )
+    elif isinstance(group, t.Parallel):
+        for part in group.parts:
+            yield from _mixer(model, part, hidden)
+    elif isinstance(group, t.NoMixer):
+        return
+    else:
+        raise NoLayout(f"the GGUF tensors of {type(group).__name__} attention ({model.id}) are not known")
+
+
+def _softmax(model: t.Model, full: t.Full | t.Sliding | t.Chunked | t.Encoder, hidden: int) -> Iterator[Shape]:
+    hd, vd = full.head_dim, full.v_head_dim or full.head_dim
+    q, k, v = full.n_heads * hd, full.n_kv_heads * hd, full.n_kv_heads * vd
+    traits = read_tensor_traits(model)
+    width = 2 * q if full.gate == "elementwise" and not traits.gate_matrix else q
+    if traits.fused_qkv:
+        yield "attn_qkv.weight", (hidden, q + k + v)
+        if full.qkv_bias:
+            yield "attn_qkv.bias", (q + k + v,)
+    else:
+        yield "attn_q.weight", (hidden, width)
+        if not full.kv_shared or traits.shared_keeps_matrices:
+            yield "attn_k.weight", (hidden, k)
+            if not full.k_eq_v:
+                yield "attn_v.weight", (hidden, v)
+        if full.qkv_bias:
+            yield "attn_q.bias", (q,)
+            if not full.kv_shared:
+                yield "attn_k.bias", (k,)
+                yield "attn_v.bias", (v,)
+    yield "attn_output.weight", (full.n_heads * vd, hidden)
+    if full.o_bias:
+        yield "attn_output.bias", (hidden,)
+    if full.gate == "headwise":
+        yield "attn_gate.weight", (hidden, full.n_heads)
+    elif full.gate == "elementwise" and traits.gate_matrix:
+        yield "attn_gate.weight", (hidden, full.n_heads * vd)
+    widths = {"head": (hd, hd), "full": (q, k), "per_head": (full.n_heads * hd, full.n_kv_heads * hd)}
+    if full.qk_norm:
+        yield "attn_q_norm.weight", (widths[full.qk_norm][0],)
+        if not full.kv_shared or traits.shared_keeps_matrices:
+            yield "attn_k_norm.weight", (widths[full.qk_norm][1],)
+    if full.sinks:
+        yield "attn_sinks.weight", (full.n_heads,)
+
+
+def _mla(mla: t.Mla, hidden: int) -> Iterator[Shape]:
+    nope, rope, vd, r = mla.qk_nope_head_dim, mla.qk_rope_head_dim, mla.v_head_dim, mla.kv_lora_rank
+    if mla.q_lora_rank:
+        yield "attn_q_a.weight", (hidden, mla.q_lora_rank)
+        yield "attn_q_a_norm.weight", (mla.q_lora_rank,)
+        yield "attn_q_b.weight", (mla.q_lora_rank, mla.n_heads * (nope + rope))
+    else:
+        yield "attn_q.weight", (hidden, mla.n_heads * (nope + rope))
+    yield "attn_kv_a_mqa.weight", (hidden, r + rope)
+    yield "attn_kv_a_norm.weight", (r,)
+    if mla.absorbed:
+        yield "attn_k_b.weight", (nope, r, mla.n_heads)
+        yield "attn_v_b.weight", (r, vd, mla.n_heads)
+    else:
+        yield "attn_kv_b.weight", (r, mla.n_heads * (nope + vd))
+    yield "attn_output.weight", (mla.n_heads * vd, hidden)
+
+
+def _deltanet(model: t.Model, gated_delta_net: t.GatedDeltaNet, hidden: int) -> Iterator[Shape]:
+    key, val = gated_delta_net.k_heads * gated_delta_net.k_dim, gated_delta_net.v_heads * gated_delta_net.v_dim
+    yield "attn_qkv.weight", (hidden, 2 * key + val)
+    yield "attn_gate.weight", (hidden, val)
+    if read_tensor_traits(model).joined_decay:
+        yield "ssm_ba.weight", (hidden, 2 * gated_delta_net.v_heads)
+    else:
+        yield "ssm_alpha.weight", (hidden, gated_delta_net.v_heads)
+        yield "ssm_beta.weight", (hidden, gated_delta_net.v_heads)
+    yield "ssm_conv1d.weight", (gated_delta_net.conv_kernel, 2 * key + val)
+    yield "ssm_dt.bias", (gated_delta_net.v_heads,)
+    yield "ssm_a", (gated_delta_net.v_heads,)
+    yield "ssm_norm.weight", (gated_delta_net.v_dim,)
+    yield "ssm_out.weight", (val, hidden)
+
+
+def _kda(kda: t.Kda, hidden: int) -> Iterator[Shape]:
+    width, dim = kda.n_heads * kda.head_dim, kda.head_dim
+    for side in "qkv":
+        yield f"attn_{side}.weight", (hidden, width)
+        yield f"ssm_conv1d_{side}.weight", (kda.conv_kernel, 1, width)
+    yield "ssm_f_a.weight", (hidden, dim)
+    yield "ssm_f_b.weight", (dim, width)
+    yield "ssm_beta.weight", (hidden, kda.n_heads)
+    yield "ssm_a", (1, kda.n_heads)
+    yield "ssm_dt.bias", (width,)
+    if kda.full_rank_gate:
+        yield "ssm_g_a.weight", (hidden, width)
+    else:
+        yield "ssm_g_a.weight", (hidden, dim)
+        yield "ssm_g_b.weight", (dim, width)
+    yield "ssm_norm.weight", (dim,)
+    yield "attn_output.weight", (width, hidden)
+
+
+def _mamba1(mamba1: t.Mamba1, hidden: int) -> Iterator[Shape]:
+    yield "ssm_in.weight", (hidden, 2 * mamba1.inner)
+    yield "ssm_conv1d.weight", (mamba1.conv_kernel, mamba1.inner)
+    yield "ssm_conv1d.bias", (mamba1.inner,)
+    yield "ssm_x.weight", (mamba1.inner, mamba1.dt_rank + 2 * mamba1.state)
+    if mamba1.bcdt_norm:
+        yield "ssm_dt_norm.weight", (mamba1.dt_rank,)
+        yield "ssm_b_norm.weight", (mamba1.state,)
+        yield "ssm_c_norm.weight", (mamba1.state,)
+    yield "ssm_dt.weight", (mamba1.dt_rank, mamba1.inner)
+    yield "ssm_dt.bias", (mamba1.inner,)
+    yield "ssm_a", (mamba1.state, mamba1.inner)
+    yield "ssm_d", (mamba1.inner,)
+    yield "ssm_out.weight", (mamba1.inner, hidden)
+
+
+def _mamba2(mamba2: t.Mamba2, hidden: int) -> Iterator[Shape]:
+    inner = mamba2.heads * mamba2.head_dim
+    conv = inner + 2 * mamba2.groups * mamba2.state
+    yield "ssm_in.weight", (hidden, inner + conv + mamba2.heads)
+    yield "ssm_conv1d.weight", (mamba2.conv_kernel, conv)
+    if mamba2.conv_bias:
+        yield "ssm_conv1d.bias", (conv,)
+    yield "ssm_dt.bias", (mamba2.heads,)
+    yield "ssm_a", (1, mamba2.heads)
+    yield "ssm_d", (1, mamba2.heads)
+    if mamba2.gated_norm:
+        yield "ssm_norm.weight", (inner // mamba2.groups, mamba2.groups)
+    yield "ssm_out.weight", (inner, hidden)
+
+
+def _ffn(model: t.Model, group: t.FfnGroup, hidden: int) -> Iterator[Shape]:
+    traits = read_tensor_traits(model)
+    if isinstance(group, t.Dense):
+        yield from _dense(group.intermediate, hidden, group.act, group.bias, traits.fused_gate_up)
+    elif isinstance(group, t.Moe):
+        yield from _moe(group, hidden, traits)
+    if traits.layer_scale:
+        yield "layer_output_scale.weight", (1,)
+
+
+def _dense(ff: int, hidden: int, act: str, bias: bool, fused: bool) -> Iterator[Shape]:
+    if act == "gated" and not fused:
+        yield "ffn_gate.weight", (hidden, ff)
+    yield "ffn_up.weight", (hidden, 2 * ff if act == "gated" and fused else ff)
+    yield "ffn_down.weight", (ff, hidden)
+    if bias:
+        yield "ffn_up.bias", (ff,)
+        yield "ffn_down.bias", (hidden,)
+
+
+def _moe(moe: t.Moe, hidden: int, traits: TensorTraits) -> Iterator[Shape]:
+    e, ff, w = moe.n_experts, moe.moe_intermediate, moe.latent or hidden
+    yield "ffn_gate_inp.weight", (hidden, moe.router_width or e)
+    if moe.router_bias:
+        yield ("ffn_gate_inp.bias" if traits.biased_router else "exp_probs_b.bias"), (moe.router_width or e,)
+    if moe.act == "gated":
+        yield "ffn_gate_exps.weight", (w, ff, e)
+    yield "ffn_up_exps.weight", (w, ff, e)
+    yield "ffn_down_exps.weight", (ff, w, e)
+    if moe.bias or traits.biased_experts:
+        yield "ffn_gate_exps.bias", (ff, e)
+        yield "ffn_up_exps.bias", (ff, e)
+        yield "ffn_down_exps.bias", (w, e)
+    if moe.latent:
+        yield "ffn_latent_down.weight", (hidden, moe.latent)
+        yield "ffn_latent_up.weight", (moe.latent, hidden)
+    if moe.shared_intermediate:
+        if moe.act == "gated":
+            yield "ffn_gate_shexp.weight", (hidden, moe.shared_intermediate)
+        yield "ffn_up_shexp.weight", (hidden, moe.shared_intermediate)
+        yield "ffn_down_shexp.weight", (moe.shared_intermediate, hidden)
+        if moe.shared_gate:
+            yield "ffn_gate_inp_shexp.weight", (hidden,)
+    if traits.experts_beside_dense:
+        yield "ffn_gate_inp.scale", (hidden,)
+        yield from ((f"{name}.weight", (hidden,)) for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"))
+    if moe.parallel_dense:
+        yield from _dense(moe.parallel_dense, hidden, "gated", False, traits.fused_gate_up)

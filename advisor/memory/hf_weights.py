@@ -17,8 +17,7 @@ from advisor.catalog.types import Quantization
 from advisor.memo import memoize_by_identity
 from advisor.memory import gguf_tensors
 from advisor.memory.gguf_tensors import GgufTensor, NoLayout
-from advisor.models.native import native_format
-from advisor.models.types import Dense, Encoder, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding
+from advisor.models.types import Dense, Encoder, Full, Kda, Mamba2, Mla, Model, Moe, Parallel, Sliding, native_format
 from advisor.patterns import pattern_when_used
 from advisor.record import Record
 
@@ -30,6 +29,17 @@ class RankWeights(Record, frozen=True, kw_only=True, cache_hash=True):
     experts: tuple[int, ...]  # the routed experts' part of `stages`
     outside: tuple[int, ...]  # the part outside the layers: embedding, output matrix
     modelled: bool  # True: sized from the parameter count, or the format's checkpoints differ in what they cover
+
+
+class ExpertTiles(Record, frozen=True, kw_only=True):
+    """Sides that routed experts' matrices are rounded up to once loaded, elements; of one format on some devices."""
+
+    format: str
+    vendor: str
+    from_capability: float = 0.0  # holds on cards of this compute capability and newer
+    hidden: int = 1  # the hidden size
+    intermediate: int = 1  # the experts' width on one rank
+    source: str
 
 
 LARGE_EXTRA = 10**7  # parameters
@@ -309,3 +319,33 @@ def _expert_params(model: Model) -> int:
         for g in lay.ffn
         if isinstance(g, Moe)
     )
+
+
+def pick_tiles(rows: tuple[ExpertTiles, ...], format: str, vendor: str, capability: float | None) -> ExpertTiles | None:
+    """The row that holds for a format on a device; None where loading adds nothing, or nothing is known."""
+    mine = [x for x in rows if x.format == format and x.vendor == vendor]
+    if capability is None:
+        return mine[0] if len(mine) == 1 else None
+    return max((x for x in mine if x.from_capability <= capability), key=lambda x: x.from_capability, default=None)
+
+
+def expert_growth(model: Model, tiles: ExpertTiles, tp: int, ep: int) -> float:
+    """How many times larger the routed experts are once they are padded, on one of `tp` ranks.
+
+    Experts that more than `tp` ranks share are kept whole. Source: vLLM 0.33.0,
+    `mxfp4_round_up_hidden_size_and_intermediate_size`.
+    """
+    lay = model.layout
+    groups = [g for g in lay.ffn if isinstance(g, Moe)] if lay is not None else []
+    if lay is None or not groups:
+        return 1.0
+    size = padded = 0.0
+    for moe in groups:
+        hidden, width = moe.latent or lay.hidden_size, moe.moe_intermediate / (1 if ep > tp else tp)
+        size += moe.n * moe.n_experts * hidden * width
+        padded += moe.n * moe.n_experts * _round_up(hidden, tiles.hidden) * _round_up(width, tiles.intermediate)
+    return padded / size
+
+
+def _round_up(n: float, step: int) -> int:
+    return -int(-n // step) * step

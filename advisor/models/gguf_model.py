@@ -5,20 +5,18 @@ Which layers are windowed is fixed in llama.cpp per architecture (rules/gguf.yam
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from advisor.errors import AdvisorError, BadFile
-from advisor.models.ggml_types import FILE_TYPES
 from advisor.models.gguf import GgufFile
-from advisor.models.gguf_architecture import GgufArchitecture, GgufArchitectures, WindowRule
 from advisor.models.gguf_layers import Block, GgufMetadata, read_feed_forward, read_mixer
-from advisor.models.gguf_traits import read_architecture
 from advisor.models.layers import group_layers
-from advisor.models.tensors import TensorInfo
+from advisor.models.tensors import FILE_TYPES, TensorInfo
 from advisor.models.types import (
     AttentionGroup,
     Chunked,
@@ -26,6 +24,9 @@ from advisor.models.types import (
     ExtraWeights,
     FfnGroup,
     Full,
+    GgufArchitecture,
+    GgufArchitectures,
+    GraphTraits,
     Layout,
     Model,
     Mtp,
@@ -33,12 +34,24 @@ from advisor.models.types import (
     PerLayerEmbedding,
     PublishedSize,
     Sliding,
+    TensorTraits,
     Weights,
+    WindowRule,
 )
 
 MAX_LAYERS = 4096
+
+
 POOLING_RANK = 4
+
+
 _NOT_WEIGHTS = ("rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight")
+
+
+AFTER_ATTENTION = ("post_attention_norm.weight", "attn_output_norm.weight", "attn_post_norm.weight")
+
+
+AFTER_FFN = ("post_ffw_norm.weight", "layer_output_norm.weight", "ffn_post_norm.weight")
 
 
 def model_from_gguf(file: GgufFile, path: Path | str | None, architectures: GgufArchitectures) -> Model:
@@ -275,3 +288,56 @@ def _weights(blocks: list[Block], hidden: int) -> Weights:
         if name.endswith("norm.weight") and shape == (hidden,) and not name.startswith(("attn_q_", "attn_k_", "ssm_"))
     ]
     return Weights(norms_per_layer=len(norms), norm_bias="attn_norm.bias" in first or "attn_output_norm.bias" in first)
+
+
+def read_architecture(
+    metadata: GgufMetadata, blocks: Sequence[Block], known: GgufArchitecture | None
+) -> GgufArchitecture:
+    """The architecture with the traits that the file's own tensors show."""
+    attending = next((b for b in blocks if "attn_output.weight" in b), blocks[0])
+    dense = next((b for b in blocks if "ffn_down.weight" in b), blocks[0])
+    base = known or GgufArchitecture()
+    tensors = structs.replace(
+        base.tensors,
+        fused_qkv="attn_qkv.weight" in attending,
+        fused_gate_up=_is_joined(dense) if "ffn_down.weight" in dense else base.tensors.fused_gate_up,
+        gate_matrix="attn_gate.weight" in attending and "ssm_conv1d.weight" not in attending,
+        experts_beside_dense="pre_ffw_norm_2.weight" in attending,
+    )
+    if known is not None:
+        return structs.replace(base, tensors=tensors)
+    graph, names = _read_graph(metadata, attending, blocks), _read_norms(tensors, attending)
+    return structs.replace(base, listed=False, windows=WindowRule(stored=True), tensors=names, graph=graph)
+
+
+def _is_joined(block: Block) -> bool:
+    """Whether gate and up are one matrix."""
+    return block.get("ffn_up.weight", (0, 0))[-1] == 2 * block["ffn_down.weight"][0]
+
+
+def _has(block: Mapping[str, object], names: Sequence[str]) -> bool:
+    return any(n in block for n in names)
+
+
+def _read_graph(metadata: GgufMetadata, block: Block, blocks: Sequence[Block]) -> GraphTraits:
+    before, second = "attn_norm.weight" in block, "ffn_norm.weight" in block
+    after = _has(block, AFTER_ATTENTION)
+    mean = f"{metadata.arch}.attention.layer_norm_epsilon" in metadata.file.metadata
+    capped = f"{metadata.arch}.attn_logit_softcapping" in metadata.file.metadata
+    graph = GraphTraits(layer_norm=mean, scores_capped=capped)
+    if metadata.file.metadata.get(f"{metadata.arch}.use_parallel_residual") is True:
+        return structs.replace(graph, block="parallel")
+    if not before:
+        return structs.replace(graph, block="post" if after else "pre")
+    if after and second:
+        return structs.replace(graph, block="sandwich")
+    feeds = any("ffn_down.weight" in b or "ffn_down_exps.weight" in b for b in blocks)
+    return structs.replace(graph, block="parallel") if not second and not after and feeds else graph
+
+
+def _read_norms(tensors: TensorTraits, block: Block) -> TensorTraits:
+    """Names of the norms around both parts of a layer."""
+    names = [n.removesuffix(".weight") for n in block if n.endswith("norm.weight")]
+    of_mixer = tuple(n for n in names if n == "attn_norm" or f"{n}.weight" in AFTER_ATTENTION)
+    of_ffn = tuple(n for n in names if n == "ffn_norm" or f"{n}.weight" in AFTER_FFN)
+    return structs.replace(tensors, mixer_norms=of_mixer, ffn_norms=of_ffn)

@@ -1,7 +1,7 @@
 """A Model from a Hugging Face config.json, and from a checkpoint directory.
 
-What a config does not say (biases, norms, class defaults) comes from `hf_traits`; layer by layer parts from
-`hf_attention` and `hf_ffn`. An architecture that would be read wrongly is refused.
+What a config does not say (biases, norms, class defaults) comes from `hf_keys`; layer by layer parts from `hf_layers`.
+An architecture that would be read wrongly is refused.
 """
 
 from __future__ import annotations
@@ -14,26 +14,36 @@ import msgspec
 
 from advisor.errors import BadFile, BadInput
 from advisor.files import read_json
-from advisor.models.hf_attention import MIXERS, read_switch
-from advisor.models.hf_ffn import FFNS
-from advisor.models.hf_keys import ConfigSection, unknown_architecture
-from advisor.models.hf_quant import describe_native_quant, read_scale_group, read_weight_block
-from advisor.models.hf_traits import TRAITS, ModelTraits
-from advisor.models.hf_vision import TOWER_NAMES, read_vision
+from advisor.models.hf_keys import TRAITS, ConfigSection, ModelTraits, unknown_architecture
+from advisor.models.hf_layers import FFNS, MIXERS, read_switch
 from advisor.models.layers import group_layers
 from advisor.models.tensors import TensorInfo
 from advisor.models.types import ExtraWeights, Layout, Model, Mtp, PublishedSize, Vision, Weights
 from advisor.units import MIB
 
 MAX_CONFIG = 4 * MIB
+
+
 _TEXT_SECTIONS = ("text_config", "llm_config", "language_config")
+
+
 _STANDARD = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size", "vocab_size")
+
+
 _HINTS = (
     "expert", "moe", "mamba", "ssm", "lora_rank", "linear_", "conv", "kv_shared", "compress", "index_", "hybrid",
     "state", "recurrent", "block_types", "attn_type", "attn_layer", "rwkv", "block_config", "latent",
     "is_encoder_decoder", "altup",
 )  # fmt: skip
+
+
 _WRAPPED = {"gemma3": "gemma3_text", "mistral3": "mistral", "llama4": "llama4_text", "mllama": "mllama_text_model"}
+
+
+TOWER_NAMES = (
+    "vision", "visual", "audio", "embed_vision", "embed_audio", "multi_modal_projector", "mm_projector", "vit.",
+    "mlp1.", "sound_",
+)  # fmt: skip
 
 
 def model_from_config(config: dict[str, Any], id: str) -> Model:
@@ -263,3 +273,136 @@ def with_tensors(model: Model, tensors: tuple[TensorInfo, ...], source: str) -> 
 def in_tower(name: str) -> bool:
     """Whether a tensor belongs to a vision or audio tower or its projector."""
     return name.removeprefix("model.").removeprefix("thinker.").startswith(TOWER_NAMES)
+
+
+def describe_native_quant(config: ConfigSection) -> str | None:
+    """`fp8`, `int4 (experts)`, `awq int4`, `mlx 4bit`, ...; None for an unquantized checkpoint. Raises BadInput."""
+    mlx = config.section("quantization")
+    if mlx is not None and mlx.has("bits"):
+        return f"mlx {mlx.whole('bits', most=64)}bit"
+    section = config.section("quantization_config")
+    if section is None:
+        return None
+    method = (section.text("quant_method") or section.text("quant_algo") or "unknown").lower().replace("_", "-")
+    name = _name(section, method)
+    skipped = [*_texts(section.data.get("modules_to_not_convert")), *_texts(section.data.get("ignore"))]
+    only_experts = any("attn" in s for s in skipped) and method in {"mxfp4", "compressed-tensors"}
+    return f"{name} (experts)" if only_experts else name
+
+
+def read_weight_block(config: ConfigSection) -> int | None:
+    """Side of the square blocks of weights that share a scale (`weight_block_size`); None where none is stated."""
+    section = config.section("quantization_config")
+    sides = section.data.get("weight_block_size") if section is not None else None
+    if not isinstance(sides, list) or len(sides) != 2 or sides[0] != sides[1]:
+        return None
+    side = sides[0]
+    return side if isinstance(side, int) and not isinstance(side, bool) and 1 < side <= 4096 else None
+
+
+def read_scale_group(config: ConfigSection) -> int | None:
+    """Weights that share one 16-bit scale in a checkpoint of integers; None where none is stated."""
+    section = config.section("quantization_config")
+    groups = section.section("config_groups") if section is not None else None
+    for group in groups.data.values() if groups else ():
+        weights: Any = group.get("weights") if isinstance(group, dict) else None
+        size = weights.get("group_size") if isinstance(weights, dict) and weights.get("type") == "int" else None
+        if isinstance(size, int) and not isinstance(size, bool) and 1 < size <= 4096:
+            return size
+    return None
+
+
+def _name(config: ConfigSection, method: str) -> str:
+    if method in {"gptq", "awq", "auto-round", "autoround"}:
+        return f"{method} int{config.maybe('bits', 'w_bit', least=1, most=64) or 4}"
+    if method == "bitsandbytes" or config.has("load_in_4bit", "load_in_8bit"):
+        return f"bitsandbytes {8 if config.flag('load_in_8bit') else 4}bit"
+    if method == "modelopt":
+        return (config.text("quant_algo") or "modelopt").lower()
+    if method == "exl3":
+        bits = config.data.get("bits")
+        return f"exl3 {bits:g}bpw" if isinstance(bits, (int, float)) else "exl3"
+    if method == "compressed-tensors":
+        return _compressed(config)
+    return "fp8" if method in {"fp8", "fbgemm-fp8"} else method[:40]
+
+
+def _compressed(config: ConfigSection) -> str:
+    groups = config.section("config_groups")
+    for group in groups.data.values() if groups else ():
+        weights: Any = group.get("weights") if isinstance(group, dict) else None
+        if isinstance(weights, dict):
+            bits, kind = weights.get("num_bits"), weights.get("type")
+            if isinstance(bits, int) and kind in {"int", "float"}:
+                if kind == "float" and bits == 4:
+                    return "nvfp4" if weights.get("group_size") == 16 else "mxfp4"
+                return f"{'fp' if kind == 'float' else 'int'}{bits}"
+    return "compressed-tensors"
+
+
+def _texts(value: Any) -> list[str]:
+    return [v for v in value if isinstance(v, str)] if isinstance(value, list) else []
+
+
+def read_vision(config: ConfigSection, model_type: str, hidden: int) -> Vision | None:
+    """The tower and projector of a wrapper config; None when there is none or its shape is not known.
+
+    Raises BadInput for missing or ill-typed dims of a known tower.
+    """
+    from advisor.models.parameters import vision_params
+
+    section = config.section("vision_config")
+    if section is None:
+        return None
+    made = _dims(section, model_type, hidden)
+    if made is None:
+        return None
+    from msgspec.structs import replace
+
+    params = vision_params(made)
+    return None if params is None else replace(made, params=params)
+
+
+def _dims(config: ConfigSection, model_type: str, out: int) -> Vision | None:
+    if model_type == "qwen2_vl":
+        width = config.whole("embed_dim")
+        ratio = config.maybe("mlp_ratio", least=1) or 4
+        out = config.whole("hidden_size")
+        return Vision(
+            kind="qwen2_vl",
+            params=0,
+            hidden=width,
+            layers=config.layers_of("depth"),
+            intermediate=width * ratio,
+            out=out,
+        )
+    if model_type == "qwen2_5_vl":
+        return _tower(config, "qwen2_5_vl", config.whole("out_hidden_size"))
+    if model_type in {"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"}:
+        deep = len(config.items("deepstack_visual_indexes") or [])
+        return _tower(config, "qwen3_vl", config.whole("out_hidden_size"), deepstack=deep)
+    if model_type == "gemma3":
+        return _tower(config, "siglip", out, positions=(config.whole("image_size") // config.whole("patch_size")) ** 2)
+    if model_type == "mistral3":
+        return _tower(config, "pixtral", out)
+    if model_type == "llama4":
+        positions = (config.whole("image_size") // config.whole("patch_size")) ** 2 + 1
+        return _tower(config, "llama4", out, positions=positions)
+    if model_type in {"kimi_vl", "kimi_k25"}:
+        return _tower(config, "moonvit", out)
+    return None
+
+
+def _tower(
+    config: ConfigSection, kind: str, out: int, positions: int | None = None, deepstack: int | None = None
+) -> Vision:
+    return Vision(
+        kind=kind,
+        params=0,
+        hidden=config.whole("hidden_size", "vt_hidden_size"),
+        layers=config.layers_of("depth", "num_hidden_layers", "vt_num_hidden_layers"),
+        intermediate=config.whole("intermediate_size", "vt_intermediate_size"),
+        positions=positions,
+        out=out,
+        deepstack=deepstack,
+    )

@@ -1,40 +1,312 @@
 """The architecture of one model family's checkpoint, as far as memory and speed depend on it.
 
-Counts are elements (parameters), widths are elements per token. `None` is unknown. The kinds of layers, which stand
-in layer_types, are given on from here: who asks for a model's parts needs one module.
+Counts are elements (parameters), widths are elements per token. `None` is unknown.
 """
 
+from __future__ import annotations
+
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 from advisor.decoding import convert
-from advisor.meanings import PUT_IN, Pattern, QuantizationName, SourceKey
+from advisor.meanings import PUT_IN, ModelType, Pattern, QuantizationName, SourceKey
 from advisor.memo import MemoRecord
-from advisor.models.gguf_architecture import GgufArchitecture
-from advisor.models.layer_types import AttentionGroup as AttentionGroup
-from advisor.models.layer_types import Chunked as Chunked
-from advisor.models.layer_types import Compressed as Compressed
-from advisor.models.layer_types import Cross as Cross
-from advisor.models.layer_types import Dense as Dense
-from advisor.models.layer_types import Encoder as Encoder
-from advisor.models.layer_types import FfnGroup as FfnGroup
-from advisor.models.layer_types import Full as Full
-from advisor.models.layer_types import GatedDeltaNet as GatedDeltaNet
-from advisor.models.layer_types import Indexer as Indexer
-from advisor.models.layer_types import Kda as Kda
-from advisor.models.layer_types import Lightning as Lightning
-from advisor.models.layer_types import Mamba1 as Mamba1
-from advisor.models.layer_types import Mamba2 as Mamba2
-from advisor.models.layer_types import Mla as Mla
-from advisor.models.layer_types import Moe as Moe
-from advisor.models.layer_types import NoFfn as NoFfn
-from advisor.models.layer_types import NoMixer as NoMixer
-from advisor.models.layer_types import Parallel as Parallel
-from advisor.models.layer_types import ParallelPart as ParallelPart
-from advisor.models.layer_types import ShortConv as ShortConv
-from advisor.models.layer_types import SimpleGroup as SimpleGroup
-from advisor.models.layer_types import Sliding as Sliding
-from advisor.models.layer_types import Softmax as Softmax
 from advisor.record import Record
+
+
+class _Group(Record, frozen=True, kw_only=True, tag_field="kind"):
+    """`n` layers that mix tokens in the same way."""
+
+    n: int
+
+
+class Softmax(_Group, frozen=True, kw_only=True):
+    """Attention with a cache of keys and values (GQA, MQA, MHA)."""
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    v_head_dim: int | None = None  # None = head_dim
+    window: int | None = None  # tokens a sliding or chunked layer looks back
+    qkv_bias: bool = False
+    o_bias: bool = False
+    qk_norm: Literal["head", "full", "per_head"] | None = None
+    gate: Literal["elementwise", "headwise"] | None = None
+    kv_shared: bool = False  # reads another layer's cache and keeps none
+    k_eq_v: bool = False  # V reuses K's projection; both are still cached
+    sinks: bool = False
+    index_key_dim: int | None = None  # one shared index key per token (block-sparse attention)
+    extra: int = 0  # further parameters per layer
+
+
+class Full(Softmax, frozen=True, kw_only=True, tag="full"):
+    """Every token attends to all before it."""
+
+
+class Sliding(Softmax, frozen=True, kw_only=True, tag="sliding"):
+    """Attends to the last `window` tokens."""
+
+
+class Chunked(Softmax, frozen=True, kw_only=True, tag="chunked"):
+    """Attends inside its own chunk of `window` tokens."""
+
+
+class Encoder(Softmax, frozen=True, kw_only=True, tag="encoder"):
+    """Bidirectional: no cache."""
+
+
+class Cross(Softmax, frozen=True, kw_only=True, tag="cross"):
+    """Attends to image tokens; caches them, not the text."""
+
+
+class Indexer(Record, frozen=True, kw_only=True):
+    """Sparse-attention index: `heads` query heads over one shared key of width `dim`."""
+
+    heads: int
+    dim: int
+    top_k: int | None = None  # tokens that attention then looks at
+    key_pool: int | None = None  # keys are pooled over so many tokens
+    shared: bool = False  # reuses another layer's index
+
+
+class Mla(_Group, frozen=True, kw_only=True, tag="mla"):
+    """Multi-head latent attention: one latent row of kv_lora_rank + qk_rope_head_dim per token."""
+
+    n_heads: int
+    kv_lora_rank: int
+    qk_nope_head_dim: int
+    qk_rope_head_dim: int
+    v_head_dim: int
+    q_lora_rank: int | None = None
+    indexer: Indexer | None = None
+    gate: Literal["elementwise"] | None = None
+    absorbed: bool = True  # False: a GGUF file from before; keys and values of every head are cached
+    extra: int = 0
+
+
+class Compressed(_Group, frozen=True, kw_only=True, tag="compressed"):
+    """DeepSeek V4: a window of latent rows plus compressed past."""
+
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    qk_rope_head_dim: int
+    q_lora_rank: int
+    o_groups: int
+    o_lora_rank: int
+    window: int
+    compress_ratio: int = 0
+    indexer: Indexer | None = None
+
+
+class GatedDeltaNet(_Group, frozen=True, kw_only=True, tag="gated_deltanet"):
+    """Linear attention with a fixed state of v_heads x k_dim x v_dim."""
+
+    k_heads: int
+    v_heads: int
+    k_dim: int
+    v_dim: int
+    conv_kernel: int
+
+
+class Kda(_Group, frozen=True, kw_only=True, tag="kda"):
+    """Kimi delta attention: state of n_heads x head_dim x head_dim."""
+
+    n_heads: int
+    head_dim: int
+    conv_kernel: int
+    full_rank_gate: bool = False
+    extra: int = 0
+
+
+class Lightning(_Group, frozen=True, kw_only=True, tag="lightning"):
+    """Lightning attention: state of n_heads x head_dim x head_dim, no convolution."""
+
+    n_heads: int
+    head_dim: int
+
+
+class Mamba2(_Group, frozen=True, kw_only=True, tag="mamba2"):
+    """Mamba-2: state of heads x head_dim x state, conv over inner + 2 groups x state."""
+
+    heads: int
+    head_dim: int
+    state: int
+    groups: int
+    conv_kernel: int
+    conv_bias: bool = True
+    gated_norm: bool = True
+
+
+class Mamba1(_Group, frozen=True, kw_only=True, tag="mamba1"):
+    """Mamba: state of inner x state."""
+
+    inner: int
+    state: int
+    dt_rank: int
+    conv_kernel: int
+    bcdt_norm: bool = False
+
+
+class ShortConv(_Group, frozen=True, kw_only=True, tag="shortconv"):
+    """Gated short convolution; keeps conv_kernel - 1 rows."""
+
+    conv_kernel: int
+
+
+class NoMixer(_Group, frozen=True, kw_only=True, tag="none"):
+    """Layers without a token mixer."""
+
+
+ParallelPart = Full | Sliding | Mamba2
+
+
+SimpleGroup = (
+    Full
+    | Sliding
+    | Chunked
+    | Encoder
+    | Cross
+    | Mla
+    | Compressed
+    | GatedDeltaNet
+    | Kda
+    | Lightning
+    | Mamba2
+    | Mamba1
+    | ShortConv
+    | NoMixer
+)
+
+
+class Parallel(_Group, frozen=True, kw_only=True, tag="parallel"):
+    """Every layer runs its parts side by side (attention and Mamba in Falcon-H1). The parts' own `n` is 1."""
+
+    parts: tuple[ParallelPart, ...]
+
+
+AttentionGroup = SimpleGroup | Parallel
+
+
+class Dense(_Group, frozen=True, kw_only=True, tag="dense"):
+    """Feed-forward layers. `act` gated = gate, up and down; plain = up and down."""
+
+    intermediate: int
+    act: Literal["gated", "plain"] = "gated"
+    bias: bool = False
+    extra: int = 0
+
+
+class Moe(_Group, frozen=True, kw_only=True, tag="moe"):
+    """Mixture-of-experts feed-forward layers."""
+
+    n_experts: int
+    top_k: int
+    moe_intermediate: int
+    n_shared: int = 0
+    shared_intermediate: int = 0  # total width of the shared experts
+    shared_gate: bool = False
+    parallel_dense: int = 0  # width of a dense MLP next to the experts
+    latent: int | None = None  # experts work in this width
+    router_width: int | None = None
+    router_bias: bool = False
+    act: Literal["gated", "plain"] = "gated"
+    bias: bool = False
+    extra: int = 0
+
+
+class NoFfn(_Group, frozen=True, kw_only=True, tag="none"):
+    """Layers without a feed-forward part."""
+
+
+FfnGroup = Dense | Moe | NoFfn
+
+
+class WindowRule(Record, frozen=True, kw_only=True):
+    """Which layers look back a limited number of tokens. A pattern that the file stores wins."""
+
+    every: int | None = None  # one layer in so many is full; None: only the file can say which
+    first: bool = False  # the full one is the first of its period, else the last
+    size: int | None = None  # tokens, where the file gives no `attention.sliding_window`
+    fixed_size: int | None = None  # tokens, whatever the file gives
+    needs_size: bool = False  # without `attention.sliding_window` no layer has a window
+    stored: bool = False  # the pattern stands in the file and nowhere else
+    kind: Literal["sliding", "chunked", "symmetric"] = "sliding"
+
+
+class TensorTraits(Record, frozen=True, kw_only=True):
+    """How tensors are called and joined."""
+
+    mixer_norms: tuple[str, ...] = ("attn_norm",)  # of layers that mix tokens
+    ffn_norms: tuple[str, ...] = ("ffn_norm",)  # of layers with a feed-forward part
+    final_norm: str = "output_norm"
+    one_norm: bool = False  # a layer is one part with one norm
+    fused_qkv: bool = False  # one matrix for query, key and value
+    fused_gate_up: bool = False  # one matrix for gate and up
+    gate_matrix: bool = False  # the gate of attention has a matrix of its own; else it comes with the query
+    joined_decay: bool = False  # one matrix for both decays of a DeltaNet layer
+    stored_experts: str | None = (
+        None  # GGML type of routed experts in files that are called 16-bit: the checkpoint's own
+    )
+    biased_experts: bool = False
+    biased_router: bool = False  # the router's bias is added to its logits, not to its choice
+    layer_scale: bool = False  # a number that scales each layer's output
+    embedding_norm: str | None = None  # a norm of the embedding
+    bare_norms: tuple[str, ...] = ()  # norms whose name does not end in `.weight`
+    shared_keeps_matrices: bool = (
+        False  # layers that read another's cache have matrices for keys and values all the same
+    )
+    full_rope_factors: bool = False  # rotary factors of full layers, one tensor
+    experts_beside_dense: bool = False  # experts and a dense part, each with norms of its own, and a scaled router
+    prediction: bool = False  # converters keep the multi-token-prediction block
+
+
+class GraphTraits(Record, frozen=True, kw_only=True):
+    """How layers are put together in the compute graph."""
+
+    # norms before a part (pre), after it (post), both (sandwich), of its sum with the residual (sum); or attention and
+    # feed-forward part side by side behind one norm (parallel)
+    block: Literal["pre", "post", "sandwich", "sum", "parallel"] = "pre"
+    layer_norm: bool = False  # norms that subtract the mean, and cannot work in place
+    positions: int = 1  # numbers that tell the position of a token
+    deepstack: int = 0  # further rows of the embedding, for images
+    rope: Literal["all", "windows", "none"] = "all"  # layers that rotate queries and keys
+    no_rope_every: int = 0  # one layer in so many does not rotate, the last of its period
+    norm_after_rope: bool = False
+    scaled_queries: bool = False  # layers without rotation scale their queries by position
+    scores_capped: bool = False
+    values_normed: bool = False
+    router: Literal["softmax", "sigmoid", "after"] | None = None  # None: sigmoid with a bias, else softmax
+    routes_normed: bool = True  # weights of the chosen experts sum to one
+    routes_scaled: bool = False
+    weights_first: bool = False  # experts see inputs that are weighted already
+    keeps_all_rows: bool = False  # the last layer computes all tokens, not only those whose logits are needed
+    residual_first: bool = False  # sums begin with what the layer was given
+    whole: bool = True  # every part that takes scratch is followed; else scratch is near, not exact
+
+
+class GgufArchitecture(Record, frozen=True, kw_only=True):
+    """One architecture. The defaults hold for most."""
+
+    model_types: tuple[ModelType, ...] = ()  # of the checkpoints that become it
+    only_with: tuple[str, ...] = ()  # kinds of layers that such a checkpoint must have
+    never_with: tuple[str, ...] = ()  # and must not have
+    windows: WindowRule | None = None  # None: llama.cpp does not use a window, whatever the checkpoint has
+    listed: bool = True  # False: read from a file's tensors, as it stands in no table
+    encoder: bool = False  # every token sees all, and the output is no logits
+    keeps_cache: bool = True
+    # `type` of its 80-layer models, for which llama-quantize has rules of its own: all, or those with grouped queries
+    size_class: Literal["70B", "70B-grouped"] | None = None
+    own_caches: int | None = None  # layers with a cache of their own; those after them read an earlier one's
+    tensors: TensorTraits = TensorTraits()
+    graph: GraphTraits = GraphTraits()
+
+
+class GgufArchitectures(Record, frozen=True, kw_only=True):
+    """`rules/gguf.yaml`."""
+
+    source: str
+    architectures: dict[str, GgufArchitecture]
 
 
 class Vision(Record, frozen=True, kw_only=True):
@@ -205,3 +477,25 @@ class Model(MemoRecord, frozen=True, kw_only=True):
 def decode_model(data: object) -> Model:
     """Plain dicts as a Model. Raises msgspec.ValidationError with the path of what is wrong."""
     return convert(data, Model)
+
+
+def find_architecture(
+    table: GgufArchitectures, model_type: str | None, kinds: Collection[str]
+) -> tuple[str, GgufArchitecture] | None:
+    """The architecture that checkpoints of a type become; `kinds` are the tags of their layers. None: not known."""
+    for name, architecture in table.architectures.items():
+        if model_type in architecture.model_types:
+            wanted, barred = set(architecture.only_with), set(architecture.never_with)
+            if wanted <= set(kinds) and not barred & set(kinds):
+                return name, architecture
+    return None
+
+
+# how a checkpoint's own quantization starts -> weight format
+NATIVE = {"mxfp4": "MXFP4", "int4": "INT4", "fp8": "FP8", "awq": "AWQ", "gptq": "GPTQ", "nvfp4": "NVFP4"}
+
+
+def native_format(model: Model) -> str | None:
+    """The weight format a checkpoint was published in; None for a plain 16- or 32-bit one."""
+    native = (model.native_quant or "").lower()
+    return next((name for word, name in NATIVE.items() if native.startswith(word)), None)

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from advisor.catalog.local_models import are_local_models_refused
+from advisor.catalog.resolve import are_local_models_refused
 from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.operations.types import Json, OperationContext

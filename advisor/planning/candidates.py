@@ -15,12 +15,11 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import Additions, find_additions
 from advisor.deployment import Deployment, KvType, MemoryEstimate, SpeedEstimate
 from advisor.engines import capacity, fitting
-from advisor.engines.answer_parsers import find_tool_parser
+from advisor.engines.additions import find_npu_build, find_tool_parser, with_longest_prompt
 from advisor.engines.base import EngineModule
 from advisor.engines.flag_tables import list_accepted_values
 from advisor.engines.flags import find_own_flag, takes_share_of_device
-from advisor.engines.llama_cpp_plan import count_file_bytes
-from advisor.engines.npu import find_npu_build, with_longest_prompt
+from advisor.engines.llama_cpp.plan import count_file_bytes
 from advisor.errors import BadInput
 from advisor.estimation import estimate_memory, with_draft
 from advisor.machines.types import Machine

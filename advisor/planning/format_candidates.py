@@ -12,8 +12,8 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.decision.evaluate import find_engine_hints
 from advisor.decision.filters import judge_engine
 from advisor.decision.types import Reason
+from advisor.engines.additions import list_npu_formats
 from advisor.engines.flags import list_smaller_caches
-from advisor.engines.npu import list_npu_formats
 from advisor.errors import BadInput
 from advisor.planning.rules import WorkloadDefaults, load_workload_defaults
 from advisor.planning.types import SearchRequest

@@ -12,7 +12,7 @@ from advisor.catalog import Catalog
 from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, Estimate, HeldRequests, Holds, MemoryEstimate, UseCase, Workload
 from advisor.engines import capacity
-from advisor.engines.npu import limit_requests
+from advisor.engines.additions import limit_requests
 from advisor.errors import AdvisorError, BadInput
 from advisor.estimation import (
     EstimateRequest,
@@ -166,7 +166,7 @@ def answer_request(
 ) -> Estimate:
     """Memory and speed of a deployment by names. Raises UnknownName, BadFile, BadInput; with `strict` BadInput for a
     setting that the engine does not have, which is a warning otherwise."""
-    from advisor.engines.unknown_settings import describe_unknown_settings
+    from advisor.engines.flag_tables import describe_unknown_settings
 
     deployment, notes = resolve_request(request, rules, remembered)
     unknown = describe_unknown_settings(request.settings, rules.engine(deployment.engine), rules)

@@ -14,8 +14,8 @@ from advisor.catalog.types import Engine
 from advisor.deployment import Deployment, MemoryEstimate, Setting
 from advisor.engines.base import own_defaults
 from advisor.engines.flags import find_concept, find_own_flag
-from advisor.engines.llama_cpp_plan import read_file_weights
-from advisor.engines.llama_cpp_settings import LlamaDefaults
+from advisor.engines.llama_cpp.plan import read_file_weights
+from advisor.engines.llama_cpp.settings import LlamaDefaults
 from advisor.engines.parallel import allowed_sizes, make_parallel_launch, refuses_stages
 from advisor.errors import BadInput
 from advisor.machines.device_visibility import VISIBLE
@@ -124,7 +124,7 @@ def shares_experts(entry: Engine) -> bool:
     """Whether replicas of the engine's own data parallel share the routed experts, so that they are no equal copies."""
     if "fraction_of" not in entry.memory:
         return False
-    from advisor.engines.pool_constants import read_constants
+    from advisor.engines.pool.settings import read_constants
 
     return read_constants(entry).experts_over_dp
 

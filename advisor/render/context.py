@@ -256,7 +256,7 @@ def make_template_context(
 
 
 def _word_hardware(deployment: Deployment, rules: Catalog) -> str | None:
-    from advisor.catalog.hardware_wording import word_hardware  # a command alone does not name its hardware
+    from advisor.catalog.hardware_names import word_hardware  # a command alone does not name its hardware
 
     return word_hardware(deployment.machine, rules)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from advisor.engines.flag_history import find_presence
-from advisor.engines.flag_tables import FlagTable, load_flag_table
+from advisor.engines.flag_tables import FlagTable, find_presence, load_flag_table
 from advisor.engines.versions import version_key
 
 

@@ -15,7 +15,7 @@ from advisor.report.text import align_table, bullets, fits_word, paint, wrap_tex
 from advisor.units import GIB, MIB, format_bytes, format_gib, format_rate, format_tokens
 
 if TYPE_CHECKING:
-    from advisor.engines.llama_cpp_verify import EngineVerification
+    from advisor.engines.llama_cpp.verify import EngineVerification
 
 
 def describe_explanation(explanation: Explanation, verbose: bool = False) -> str:

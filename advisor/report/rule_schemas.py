@@ -16,7 +16,7 @@ from advisor.decision.policy import PolicyFile
 from advisor.decision.types import GuideSource, LeafVerdict, Role
 from advisor.engines.flag_tables import FlagTable
 from advisor.engines.plain import PlainConstants
-from advisor.engines.pool_constants import PoolConstants
+from advisor.engines.pool.settings import PoolConstants
 from advisor.meanings import FeatureKey, QuantizationName
 from advisor.models.types import Model
 

@@ -21,7 +21,7 @@ from advisor.calibration.calibrate import FileCalibration
 from advisor.checks.report.answer import CheckAnswer
 from advisor.decision.types import ConditionOutcome, Reason
 from advisor.deployment import Basis, DeviceMemory, Holds, KvCache, Setting, SpeedEstimate, Workload
-from advisor.engines.llama_cpp_verify import EngineVerification
+from advisor.engines.llama_cpp.verify import EngineVerification
 from advisor.estimation import EstimateRequest
 from advisor.fleet.capacity import Confidence
 from advisor.fleet.check import DeployedDifference, LossAnswer

@@ -22,7 +22,7 @@ from advisor.decoding import decode_json
 from advisor.deployment import Deployment
 from advisor.errors import BadFile
 from advisor.files import read_bytes, replace_file
-from advisor.machines.fingerprint import fingerprint_machine
+from advisor.machines.types import fingerprint_machine
 from advisor.record import Record, Value
 from advisor.speed.efficiencies import EvidenceRules
 from advisor.speed.work import RequestLoad

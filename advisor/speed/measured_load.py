@@ -11,8 +11,7 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment, Interval, MemoryEstimate, SpeedEstimate
-from advisor.machines.fingerprint import fingerprint_machine
-from advisor.machines.types import Machine
+from advisor.machines.types import Machine, fingerprint_machine
 from advisor.record import Record, Value
 from advisor.speed import evidence
 from advisor.speed.efficiencies import format_class

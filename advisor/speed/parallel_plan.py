@@ -14,15 +14,14 @@ from advisor.catalog.types import Engine, Quantization
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import fitting
 from advisor.engines.base import get_flag, get_integer, get_setting
-from advisor.engines.llama_cpp_constants import read_constants
-from advisor.engines.llama_cpp_settings import resolve_llama_settings
+from advisor.engines.llama_cpp.settings import read_constants, resolve_llama_settings
 from advisor.memory import layers
-from advisor.memory.ggml import BLOCKS
+from advisor.models.tensors import BLOCKS
 from advisor.speed.efficiencies import EngineRules, find_generation, load_engine_rules
 from advisor.speed.work import ModelWork, RequestLoad
 
 if TYPE_CHECKING:  # engines with a pool alone need it
-    from advisor.engines.pool_settings import PoolSettings
+    from advisor.engines.pool.settings import PoolSettings
 
 INTEGER = 7.0  # stands for 8-bit integers among the widths that products run in
 SUMMED_AT_16 = 15.0  # stands for 16-bit products that are summed at 16 bit: half the integer rate, on all cards
@@ -112,9 +111,9 @@ def _plan_by_memory(
 
 
 def _server(deployment: Deployment, estimate: MemoryEstimate, entry: Engine, family: str) -> ParallelPlan:
-    from advisor.engines import pool_constants, pool_settings
+    from advisor.engines import pool
 
-    settings = pool_settings.resolve_pool_settings(deployment, entry, pool_constants.read_constants(entry))
+    settings = pool.resolve_pool_settings(deployment, entry, pool.read_constants(entry))
     tp, dp, tokens = settings.tp, settings.dp, estimate.kv_cache.tokens
     if settings.dp == 1 and get_flag(
         deployment.settings, "enable_attention_dp"
@@ -168,7 +167,7 @@ def _cache_bytes(deployment: Deployment, entry: Engine, settings: PoolSettings) 
         return settings.kv_bytes
     own = (model.native_quant or "").upper().startswith(name)
     other = model.quantized_repos.get(name, asked.publisher).split("/")[0] != asked.publisher
-    from advisor.engines.pool_constants import read_constants as read_pool_constants
+    from advisor.engines.pool.settings import read_constants as read_pool_constants
 
     kinds = read_pool_constants(entry).kv_bytes
     return settings.kv_bytes if own or other else kinds[asked.types[name]]

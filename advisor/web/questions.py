@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.catalog import Catalog
-from advisor.catalog.local_models import refuse_local_models
+from advisor.catalog.resolve import refuse_local_models
 from advisor.decoding import decode_json
 from advisor.errors import BadInput
 from advisor.estimation import RememberedNames

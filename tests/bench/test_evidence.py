@@ -17,8 +17,7 @@ from advisor.cli.main import run_command_line
 from advisor.deployment import Deployment, Interval, SpeedEstimate
 from advisor.errors import BadFile
 from advisor.estimation import EstimateRequest, estimate, resolve_request
-from advisor.machines.fingerprint import fingerprint_machine
-from advisor.machines.types import Machine
+from advisor.machines.types import Machine, fingerprint_machine
 from advisor.speed import evidence
 from advisor.speed.efficiencies import load_speed_rules
 from advisor.speed.estimator import estimate_speed

@@ -8,8 +8,14 @@ import msgspec
 import pytest
 
 from advisor.catalog import catalog
-from advisor.catalog.known_engines import find_known_engines
-from advisor.catalog.match import find_accelerators, join_catalogue, match_cpu, match_device, usable_capacity_bytes
+from advisor.catalog.match import (
+    find_accelerators,
+    find_known_engines,
+    join_catalogue,
+    match_cpu,
+    match_device,
+    usable_capacity_bytes,
+)
 from advisor.catalog.types import Accelerator
 from advisor.machines.types import Cpu, Device, HostMemory, Machine, Vendor
 from advisor.units import GIB, MIB

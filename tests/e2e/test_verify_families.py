@@ -16,8 +16,8 @@ from advisor.catalog.roots import shipped_root
 from advisor.engines import llama_cpp
 from advisor.errors import AdvisorError
 from advisor.estimation import EstimateRequest, estimate, resolve_request
-from advisor.memory.gguf_mix import choose_types
 from advisor.memory.gguf_tensors import NoLayout, as_gguf, list_file_tensors
+from advisor.memory.gguf_weights import choose_types
 from advisor.models.types import Model
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "planner"))
@@ -51,7 +51,7 @@ def test_the_engine_agrees_for_every_architecture_that_it_loads(
     shim = tmp_path / "llama-server"
     shim.write_text(f'#!/bin/sh\nexec "{program("llama-server")}" "$@"\n', encoding="utf-8")
     shim.chmod(0o755)
-    monkeypatch.setattr("advisor.engines.llama_cpp_verify.find_planner", lambda: str(shim))
+    monkeypatch.setattr("advisor.engines.llama_cpp.verify.find_planner", lambda: str(shim))
     file, loaded, wrong = tmp_path / "model.gguf", [], []
     for name, model in first_of_each_architecture().items():
         types = dict(zip([x.name for x in list_file_tensors(model)], choose_types(model, MIX), strict=True))

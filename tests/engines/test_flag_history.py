@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.engines.flag_history import FlagHistory, find_presence, find_value, list_values
-from advisor.engines.flag_tables import FlagTable, load_flag_table
+from advisor.engines.flag_tables import FlagHistory, FlagTable, find_presence, find_value, list_values, load_flag_table
 from advisor.engines.versions import version_key
 
 HERE = Path(__file__).resolve().parent

@@ -8,7 +8,7 @@ import pytest
 import tiny_model
 from asking import RULES, asked
 
-from advisor.engines.llama_cpp_extras import size_encoder_scratch
+from advisor.engines.llama_cpp.plan import size_encoder_scratch
 from advisor.memory.gguf_weights import weights_from_file
 
 MODEL, CARD = "google/gemma-3-12b-it", "2x RTX 3090, 64GB RAM"

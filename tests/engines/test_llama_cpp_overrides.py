@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advisor.catalog import catalog
-from advisor.engines.llama_cpp_overrides import Override, parse_overrides, write_overrides
+from advisor.engines.llama_cpp.settings import Override, parse_overrides, write_overrides
 from advisor.errors import BadInput
 from advisor.estimation import EstimateRequest, estimate, resolve_request
-from advisor.memory.placement import HOST
+from advisor.memory.ggml import HOST
 
 RULES = catalog()
 

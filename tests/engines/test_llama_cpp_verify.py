@@ -13,8 +13,8 @@ import tiny_model
 from programs import ELSEWHERE
 
 from advisor.cli.main import run_command_line
-from advisor.engines import llama_cpp_verify
-from advisor.engines.llama_cpp_verify import parse_rows
+from advisor.engines.llama_cpp import verify
+from advisor.engines.llama_cpp.verify import parse_rows
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason=f"{ELSEWHERE}the stand-in is a shell script")
 
@@ -77,7 +77,7 @@ def test_what_is_wrong_is_said(
 def test_it_needs_the_program_and_a_file(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(llama_cpp_verify, "find_planner", lambda: None)
+    monkeypatch.setattr(verify, "find_planner", lambda: None)
     for words, wanted in (
         (["--model", str(model)], "is installed"),
         (["--model", "70B", "--engine", "vllm"], "no program"),

@@ -12,8 +12,7 @@ from advisor.catalog.roots import shipped_root
 from advisor.checks.knowledge import Knowledge
 from advisor.checks.one_file import CheckOptions, FileResult, check_source
 from advisor.checks.rules.evaluate import Rulebook
-from advisor.engines.flag_history import find_presence, list_values
-from advisor.engines.routers import load_routers, make_flag_table
+from advisor.engines.flag_tables import find_presence, list_values, load_routers, make_flag_table
 
 sys.path.append(str(Path(__file__).resolve().parent / "history"))
 import routers as reader

@@ -13,8 +13,8 @@ import yaml
 from mini import mini
 from shipped import files
 
+from advisor.catalog.load import TYPES, read_entries
 from advisor.catalog.roots import shipped_root
-from advisor.catalog.tables import TYPES, read_entries
 from advisor.lint.kinds import find_kind
 from advisor.lint.pruning import find_original_place, prune_flaws
 from advisor.lint.run import lint

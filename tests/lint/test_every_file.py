@@ -9,8 +9,8 @@ import pytest
 from mini import mini
 from shipped import files
 
+from advisor.catalog.load import AS_OF, TYPES, read_entries
 from advisor.catalog.roots import rule_files, shipped_root
-from advisor.catalog.tables import AS_OF, TYPES, read_entries
 from advisor.lint.house import memory_type
 from advisor.lint.kinds import KINDS, find_kind
 from advisor.lint.run import lint

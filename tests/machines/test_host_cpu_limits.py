@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from machine_recordings import replay, write_tree
 from programs import ELSEWHERE
 
-from advisor.machines import cpu, host, limits
+from advisor.machines import host, probe
 from advisor.units import GIB
 
 
@@ -84,7 +84,7 @@ def test_pod_limits_come_from_every_level(tmp_path: Path) -> None:
     ],
 )
 def test_cgroups(tmp_path: Path, files: dict[str, object], memory: int | None, cpus: float | None) -> None:
-    found = limits.read_limits(write_tree(tmp_path, files))
+    found = probe.read_limits(write_tree(tmp_path, files))
     assert (found.memory_bytes, found.cpus) == (memory, cpus)
 
 
@@ -97,17 +97,17 @@ def test_cpu_lists_count_what_the_kernel_would_write(cpus: set[int]) -> None:
         else:
             runs.append([n, n])
     text = ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-    assert limits.count_listed_cpus(text) == len(cpus)
+    assert probe.count_listed_cpus(text) == len(cpus)
 
 
 @pytest.mark.parametrize("text", ["", "a", "3-1", "1-", "-1"])
 def test_cpu_lists_that_are_none(text: str) -> None:
-    assert limits.count_listed_cpus(text) is None
+    assert probe.count_listed_cpus(text) is None
 
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason=f"{ELSEWHERE}/proc is expected")
 def test_affinity_agrees_with_the_kernel_call() -> None:
-    assert limits.read_limits(Path("/")).affinity == len(os.sched_getaffinity(0))
+    assert probe.read_limits(Path("/")).affinity == len(os.sched_getaffinity(0))
 
 
 @pytest.mark.skipif(not Path("/proc/meminfo").exists(), reason=f"{ELSEWHERE}/proc is expected")
@@ -137,7 +137,7 @@ def test_containers(tmp_path: Path, files: dict[str, object], env: dict[str, str
 def test_windows_processor_through_py_cpuinfo() -> None:
     said = {"brand_raw": "AMD Ryzen 9 7950X", "vendor_id_raw": "AuthenticAMD", "count": 32,
             "flags": ["avx2", "avx512vnni", "avx512_bf16", "fma", "mmx"]}  # fmt: skip
-    found = cpu.read_windows(lambda argv: json.dumps(said))
+    found = host.read_windows(lambda argv: json.dumps(said))
     assert (found.model, found.logical_cores) == ("AMD Ryzen 9 7950X", 32)
     assert found.flags == ("avx2", "fma", "avx512_vnni", "avx512_bf16")
 
@@ -147,5 +147,5 @@ def test_windows_processor_that_does_not_answer(answer: str | None) -> None:
     def run(argv: Sequence[str]) -> str | None:
         return answer
 
-    found = cpu.read_windows(run)
+    found = host.read_windows(run)
     assert (found.model, found.flags) == (None, None)

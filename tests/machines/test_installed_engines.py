@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from advisor.catalog import catalog
-from advisor.catalog.known_engines import find_known_engines
+from advisor.catalog.match import find_known_engines
 from advisor.machines import installed_engines
 
 KNOWN = find_known_engines(catalog().engines())

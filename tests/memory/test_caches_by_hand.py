@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from test_graph_sizes_by_hand import MIXER, model
 
-from advisor.memory.ggml_cache import CacheCells, count_cells, layer_bytes, padding_bytes, side_bytes, state_bytes
+from advisor.memory.ggml import CacheCells, count_cells, layer_bytes, padding_bytes, side_bytes, state_bytes
 from advisor.memory.gguf_tensors import layer_order
 from advisor.memory.layers import LayerCache, cache_layers
 from advisor.memory.paged_cache import (

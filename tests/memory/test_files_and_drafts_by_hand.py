@@ -11,8 +11,7 @@ from test_graph_sizes_by_hand import DENSE, RULES, model
 
 from advisor.memory.adapters import lora_elements, prediction_params
 from advisor.memory.draft_bound import find_method, largest_draft_model
-from advisor.memory.gguf_shapes import NoLayout
-from advisor.memory.gguf_tensors import as_gguf, count_equal_tensors, list_file_tensors, list_tensors
+from advisor.memory.gguf_tensors import NoLayout, as_gguf, count_equal_tensors, list_file_tensors, list_tensors
 from advisor.memory.gguf_weights import GgufWeights, TensorWeight, list_borrowed, weights_from_model
 from advisor.memory.repacking import RepackingKernel, choose_kernels, most_repacked, sum_repacked
 from advisor.models import types as t

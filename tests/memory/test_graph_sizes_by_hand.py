@@ -15,15 +15,23 @@ from advisor.catalog.roots import shipped_root
 from advisor.errors import BadFile
 from advisor.memory import hf_weights
 from advisor.memory.checkpoint_weights import checkpoint_rank_weights, has_weights
-from advisor.memory.ggml_attention import HeadShape, _find_side, _rotates, has_kernel
-from advisor.memory.ggml_compute import count_borrowed
-from advisor.memory.ggml_graph import Tensor, compute, count_peak, view
-from advisor.memory.ggml_layers import Share, build_step
-from advisor.memory.ggml_step import NONE_BORROWED, BorrowedWeights, Step, StepShape, is_borrowed
-from advisor.memory.rotary_tables import size_rotary_tables
-from advisor.memory.weight_padding import ExpertTiles, expert_growth, pick_tiles
+from advisor.memory.ggml.compute import Share, build_step, count_borrowed
+from advisor.memory.ggml.graph import (
+    NONE_BORROWED,
+    BorrowedWeights,
+    Step,
+    StepShape,
+    Tensor,
+    compute,
+    count_peak,
+    is_borrowed,
+    view,
+)
+from advisor.memory.ggml.layers import HeadShape, _find_side, _rotates, has_kernel
+from advisor.memory.hf_weights import ExpertTiles, expert_growth, pick_tiles
+from advisor.memory.working_memory import size_rotary_tables
 from advisor.models import types as t
-from advisor.models.gguf_architecture import GgufArchitecture, GraphTraits
+from advisor.models.types import GgufArchitecture, GraphTraits
 
 RULES = catalog([shipped_root()])
 LLAMA = RULES.find_model("llama3.1:8b")

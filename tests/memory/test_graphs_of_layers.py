@@ -11,11 +11,9 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.memory.ggml_graph import Tensor
-from advisor.memory.ggml_layers import Share, build_step
-from advisor.memory.ggml_step import NONE_BORROWED, StepShape, UnknownLayer, read_shape
-from advisor.memory.gguf_shapes import NoLayout, layer_shapes
-from advisor.memory.gguf_tensors import as_gguf, layer_order
+from advisor.memory.ggml.compute import Share, build_step
+from advisor.memory.ggml.graph import NONE_BORROWED, StepShape, Tensor, UnknownLayer, read_shape
+from advisor.memory.gguf_tensors import NoLayout, as_gguf, layer_order, layer_shapes
 from advisor.memory.layers import cache_layers
 from advisor.models import types as t
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from advisor.catalog import catalog
-from advisor.engines.llama_cpp_plan import count_file_bytes, least_file_bytes
+from advisor.engines.llama_cpp.plan import count_file_bytes, least_file_bytes
 from advisor.errors import BadInput
-from advisor.memory.gguf_mix import BASE, NARROWED
+from advisor.memory.gguf_weights import BASE, NARROWED
 
 RULES = catalog()
 MODELS = [RULES.find_model(name) for name in RULES.model_ids()]

@@ -11,13 +11,11 @@ from msgspec import structs
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment
-from advisor.engines.llama_cpp_constants import read_constants
-from advisor.engines.llama_cpp_fit import apply_fit, count_bytes
-from advisor.engines.llama_cpp_overrides import Override
-from advisor.engines.llama_cpp_plan import plan_allocation
-from advisor.engines.llama_cpp_settings import LlamaSettings, resolve_llama_settings
+from advisor.engines.llama_cpp.fit import apply_fit, count_bytes
+from advisor.engines.llama_cpp.plan import plan_allocation
+from advisor.engines.llama_cpp.settings import LlamaSettings, Override, read_constants, resolve_llama_settings
 from advisor.estimation import EstimateRequest, resolve_request
-from advisor.memory.placement import HOST
+from advisor.memory.ggml import HOST
 from advisor.planning.holding import answer_request
 from advisor.units import MIB
 from tools.accuracy.rows import RowSettings, TableRow, read_rows

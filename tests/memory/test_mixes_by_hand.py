@@ -8,8 +8,8 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.memory.captured_graphs import CapturedGraphs, count_capture_sizes, size_graphs
-from advisor.memory.gguf_mix import (
+from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
+from advisor.memory.gguf_weights import (
     BASE,
     _attention_output,
     _down,
@@ -25,7 +25,7 @@ from advisor.memory.gguf_mix import (
     heads_per_kv_head,
     more_bits,
 )
-from advisor.memory.gguf_tensors import GgufTensor, list_file_tensors
+from advisor.memory.working_memory import CapturedGraphs, count_capture_sizes, size_graphs
 
 RULES = catalog([shipped_root()])
 LLAMA = RULES.find_model("llama3.1:8b")  # 32 layers, four query heads for each of keys

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from advisor.memory.placement import HOST, layer_devices
+from advisor.memory.ggml import HOST, layer_devices
 
 SHARES = st.lists(st.floats(0, 1e12, allow_nan=False), min_size=1, max_size=9).filter(lambda s: sum(s) > 0)
 

@@ -10,7 +10,7 @@ import pytest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.memory import hf_weights
-from advisor.models.native import native_format
+from advisor.models.types import native_format
 from advisor.units import GIB
 
 RULES = catalog([shipped_root()])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from records import list_changeable, list_positional, list_records, list_set
 
-from advisor.memory.ggml_layers import Share
+from advisor.memory.ggml.compute import Share
 
 READ: set[str] = set()
 

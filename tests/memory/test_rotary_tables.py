@@ -8,7 +8,7 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.memory.rotary_tables import size_rotary_tables
+from advisor.memory.working_memory import size_rotary_tables
 from advisor.models.hf_config import model_from_config
 from advisor.units import GIB
 

@@ -12,7 +12,7 @@ import pytest
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.memory.forward_peak import expert_width, size_forward_peak
+from advisor.memory.working_memory import expert_width, size_forward_peak
 from advisor.models.types import Moe
 from tools.accuracy.rows import read_rows
 from tools.accuracy.vllm_planner import ForwardComparison, compare_forward, median_ratios

@@ -10,7 +10,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.estimation import estimate, find_machine
-from advisor.memory.rotary_tables import size_rotary_tables
+from advisor.memory.working_memory import size_rotary_tables
 from advisor.units import GIB
 from tools.accuracy.rows import TableRow, read_rows
 

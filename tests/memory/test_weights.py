@@ -8,7 +8,7 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.memory import gguf_weights
 from advisor.memory.ggml import device_bytes, tensor_bytes
-from advisor.memory.gguf_mix import BASE, more_bits
+from advisor.memory.gguf_weights import BASE, more_bits
 
 RULES = catalog([shipped_root()])
 MIXES = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_K_S", "Q4_0", "IQ4_XS", "Q3_K_M", "Q2_K")

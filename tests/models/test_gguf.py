@@ -18,10 +18,9 @@ from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.errors import AdvisorError, BadFile
 from advisor.models import gguf as reader
-from advisor.models.ggml_types import BLOCKS, FILE_TYPES, TYPE_NAMES, row_bytes
-from advisor.models.gguf import read_gguf
-from advisor.models.gguf_cursor import MAX_KEPT, Cursor
+from advisor.models.gguf import MAX_KEPT, Cursor, read_gguf
 from advisor.models.gguf_model import model_from_gguf
+from advisor.models.tensors import BLOCKS, FILE_TYPES, TYPE_NAMES, row_bytes
 
 ARCHITECTURES = catalog([shipped_root()]).gguf_architectures
 

@@ -25,7 +25,7 @@ def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     for name in ("HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "OLLAMA_MODELS", "LLAMA_CACHE", "LMSTUDIO_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("advisor.models.ollama_store.SERVICE_STORE", tmp_path / "none")
+    monkeypatch.setattr("advisor.models.local_stores.SERVICE_STORE", tmp_path / "none")
     return tmp_path
 
 

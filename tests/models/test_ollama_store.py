@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from advisor.errors import BadFile, BadInput
-from advisor.models.ollama_store import find_ollama_model
+from advisor.models.local_stores import find_ollama_model
 
 DIGEST = "ab" * 32
 

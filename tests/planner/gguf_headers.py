@@ -17,7 +17,7 @@ import numpy as np
 
 from advisor.memory.gguf_tensors import GgufTensor, as_gguf, layer_order, list_file_tensors
 from advisor.models import types as t
-from advisor.models.ggml_types import BLOCKS
+from advisor.models.tensors import BLOCKS
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "models"))
 from gguf_files import add_value

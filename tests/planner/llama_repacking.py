@@ -21,8 +21,8 @@ from llama_engine import PACKAGE, VERSION, ask, install, libraries
 
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
-from advisor.memory.gguf_mix import choose_types
 from advisor.memory.gguf_tensors import list_file_tensors
+from advisor.memory.gguf_weights import choose_types
 from advisor.models import types as t
 
 # variant of the library -> what `--on "cpu, ..."` says of a processor that it is made for

@@ -9,7 +9,7 @@ from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog import catalog
 from advisor.deployment import Workload
-from advisor.engines.npu import find_npu, find_npu_build
+from advisor.engines.additions import find_npu, find_npu_build
 from advisor.estimation import find_machine
 
 RULES = catalog()

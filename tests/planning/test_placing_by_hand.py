@@ -15,8 +15,8 @@ from test_traffic_parts import make_traffic
 from advisor.deployment import Deployment, MemoryEstimate
 from advisor.engines import settings_entry
 from advisor.engines.base import own_defaults
-from advisor.engines.llama_cpp_plan import read_file_weights
-from advisor.engines.llama_cpp_settings import LlamaDefaults
+from advisor.engines.llama_cpp.plan import read_file_weights
+from advisor.engines.llama_cpp.settings import LlamaDefaults
 from advisor.memory.gguf_weights import sum_running
 from advisor.planning import layouts, slots
 

@@ -18,10 +18,15 @@ import msgspec
 
 from advisor.catalog import Catalog
 from advisor.engines import find_engine_module, fitting
-from advisor.engines.pool_constants import ActivationPeak, PoolConstants, RangeGib, read_constants
-from advisor.engines.pool_overheads import list_overheads
-from advisor.engines.pool_settings import PoolSettings, resolve_pool_settings
-from advisor.engines.pool_sizes import activation_bytes
+from advisor.engines.pool.settings import (
+    ActivationPeak,
+    PoolConstants,
+    PoolSettings,
+    RangeGib,
+    read_constants,
+    resolve_pool_settings,
+)
+from advisor.engines.pool.sizes import activation_bytes, list_overheads
 from advisor.engines.versions import pick_version, version_key
 from advisor.estimation import EstimateRequest, estimate, resolve_request
 from advisor.models.types import Model

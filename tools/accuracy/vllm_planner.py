@@ -18,7 +18,7 @@ from advisor.catalog import Catalog
 from advisor.deployment import Deployment
 from advisor.errors import AdvisorError
 from advisor.estimation import estimate, find_machine
-from advisor.memory.forward_peak import size_forward_peak
+from advisor.memory.working_memory import size_forward_peak
 from advisor.models.hf_config import model_from_config
 from advisor.models.types import Model
 from advisor.record import Value

@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import inspect as types
 
 from advisor.engines.plain import PlainConstants
-from advisor.engines.pool_constants import PoolConstants
+from advisor.engines.pool.settings import PoolConstants
 from tools.pages.markdown import make_markdown_table
 
 PUT_IN = "put in"

@@ -10,7 +10,7 @@ from advisor.checks.facts.registry import FactContext, FactTable
 from advisor.checks.resolve.arguments import is_length_given
 from advisor.checks.resolve.judge import pool_tokens
 from advisor.deployment import Setting
-from advisor.engines.drafts import list_draft_settings
+from advisor.engines.additions import list_draft_settings
 from advisor.engines.parallel import GROUPED, has_uneven_groups
 from advisor.memory import draft_bound
 from advisor.units import GIB

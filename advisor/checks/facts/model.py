@@ -225,7 +225,7 @@ def _quant(context: FactContext) -> str | None:
         return named.quantization
     if model is None:
         return None
-    from advisor.models.native import native_format
+    from advisor.models.types import native_format
 
     return native_format(model) or "none"
 

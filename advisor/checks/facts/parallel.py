@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from advisor.catalog.tensor_parallel_types import Divided
+from advisor.catalog.types import Divided
 from advisor.checks.facts.arguments import compare_flag_pair, concept_argument, concept_value, flag_number
 from advisor.checks.facts.model import catalogue_model
 from advisor.checks.facts.registry import FactContext, FactTable
@@ -17,9 +17,9 @@ from advisor.checks.resolve.arguments import (
 )
 from advisor.deployment import Setting
 from advisor.engines import parallel
-from advisor.engines.drafts import find_draft_name, find_method_name, list_draft_settings
+from advisor.engines.additions import find_draft_name, find_method_name, list_draft_settings
 from advisor.engines.parallel import TensorParallelRefusal
-from advisor.engines.pool_settings import least_default_sequences
+from advisor.engines.pool.settings import least_default_sequences
 
 FACTS = FactTable()
 

@@ -28,7 +28,7 @@ from advisor.checks.resolve.arguments import (
     list_concept_flags,
 )
 from advisor.deployment import Deployment
-from advisor.engines.drafts import list_draft_settings
+from advisor.engines.additions import list_draft_settings
 from advisor.errors import AdvisorError, BadInput, UnknownName
 from advisor.estimation import EstimateRequest, RememberedNames
 from advisor.estimation import resolve_request as resolved

@@ -16,8 +16,7 @@ from advisor.checks.read.unknown_words import is_unknown
 from advisor.checks.resolve.arguments import LaunchArgument, parse_number
 from advisor.checks.resolve.judge import CheckedLaunch
 from advisor.checks.rules.edits import remove_argument, rename_argument
-from advisor.engines.flag_history import find_presence, find_value
-from advisor.engines.flag_tables import FlagEntry, FlagTable
+from advisor.engines.flag_tables import FlagEntry, FlagTable, find_presence, find_value
 from advisor.engines.versions import is_before, version_key
 from advisor.near import near_matches
 from advisor.record import Value

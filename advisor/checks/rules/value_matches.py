@@ -32,8 +32,14 @@ from advisor.checks.rules.flag_matches import (
     unknown_flags,
     was_ever_taken,
 )
-from advisor.engines.flag_history import Presence, find_value, find_variable, list_values
-from advisor.engines.flag_tables import FlagTable, list_accepted_values
+from advisor.engines.flag_tables import (
+    FlagTable,
+    Presence,
+    find_value,
+    find_variable,
+    list_accepted_values,
+    list_values,
+)
 from advisor.engines.flags import ConceptName, find_concept
 from advisor.near import near_matches
 from advisor.yaml_places import Text, lines_of, make_text

@@ -1,0 +1,166 @@
+"""What a launch brings with it by the engine's entry: a draft model, parsers of answers, a neural processing unit."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from advisor.catalog.types import AnswerParser, DraftSettings, Engine, NpuBuild, NpuDevice
+from advisor.deployment import Deployment, KvType, Setting
+from advisor.engines.base import DecidedSetting, get_setting
+from advisor.engines.versions import version_key
+from advisor.models.types import Model
+from advisor.record import Value
+
+_NO_MODEL = ("", "ngram", "[ngram]")  # values that name a method without weights
+
+
+def find_draft_name(settings: dict[str, Setting], entry: Engine) -> str | None:
+    """The draft model that the settings name; None without one."""
+    if entry.draft is None or not settings:
+        return None
+    said: object = get_setting(settings, *entry.draft.model)
+    if said is None:
+        said = _config(settings, entry.draft).get("model")
+    name = said.strip() if isinstance(said, str) else ""
+    return None if name.lower() in _NO_MODEL else name
+
+
+def find_method_name(settings: dict[str, Setting], entry: Engine) -> str | None:
+    """The method of speculative decoding that the settings name; None without one."""
+    if entry.draft is None:
+        return None
+    said: object = get_setting(settings, *entry.draft.method) if entry.draft.method else None
+    if said is None:
+        said = _config(settings, entry.draft).get("method")
+    return said.strip() or None if isinstance(said, str) else None
+
+
+def list_draft_settings(entry: Engine) -> tuple[str, ...]:
+    """The settings that name a draft model or its method."""
+    return () if entry.draft is None else (*entry.draft.model, *entry.draft.json, *entry.draft.method)
+
+
+def _config(settings: dict[str, Setting], where: DraftSettings) -> dict[str, object]:
+    """The JSON object that holds both; empty where it is no such thing, which the engine's own reader says."""
+    try:
+        config = msgspec.json.decode(str(get_setting(settings, *where.json) or "null")) if where.json else None
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+class LlamaDraft(Value, frozen=True):
+    """llama-server's spellings of settings that the draft's context may have of its own."""
+
+    type_k: tuple[str, ...] = ("spec-draft-type-k", "cache-type-k-draft", "ctkd")
+    type_v: tuple[str, ...] = ("spec-draft-type-v", "cache-type-v-draft", "ctvd")
+    layers: tuple[str, ...] = ("spec-draft-ngl", "gpu-layers-draft", "n-gpu-layers-draft", "ngld")
+    context: tuple[str, ...] = ("ctx-size-draft", "cd")
+
+
+def make_draft_deployment(
+    deployment: Deployment, ctx_size: int, slots: int, names: LlamaDraft | None = None
+) -> Deployment | None:
+    """The draft as a llama-server deployment of its own: same context and slots, its own layers and cache types.
+
+    Source: llama-server makes the draft's context from the model's own parameters with the `-draft` ones put over them
+    (`--help` of b11434: draft context follows the model's, cache types f16 unless stated).
+    """
+    if deployment.draft is None:
+        return None
+    llama_draft = names or LlamaDraft()
+    settings: dict[str, Setting] = {
+        "ctx-size": get_setting(deployment.settings, *llama_draft.context) or ctx_size,
+        "parallel": slots,
+    }
+    for here, there in (
+        (llama_draft.type_k, "cache-type-k"),
+        (llama_draft.type_v, "cache-type-v"),
+        (llama_draft.layers, "n-gpu-layers"),
+    ):
+        value = get_setting(deployment.settings, *here)
+        if value is not None:
+            settings[there] = value
+    for shared in ("flash-attn", "fa", "ubatch-size", "ub", "batch-size", "b", "tensor-split", "ts", "kv-unified"):
+        if shared in deployment.settings:
+            settings[shared] = deployment.settings[shared]
+    return msgspec.structs.replace(
+        deployment,
+        model=deployment.draft.model,
+        quantization=deployment.draft.quantization.id,
+        model_path=deployment.draft.path,
+        settings=settings,
+        kv_cache_type=KvType(),
+        draft=None,
+    )
+
+
+def find_npu(entry: Engine, settings: Mapping[str, Setting]) -> NpuDevice | None:
+    """The unit that the settings of a launch put the model on; None where they name none."""
+    return next(
+        (x for x in entry.npu if x.settings and all(str(settings.get(k)) == v for k, v in x.settings.items())), None
+    )
+
+
+def limit_requests(deployment: Deployment, entry: Engine) -> int | None:
+    """Requests that the unit runs at once; None where it does not limit them."""
+    found = find_npu(entry, deployment.settings)
+    return found.requests if found is not None else None
+
+
+def with_longest_prompt(settings: Mapping[str, Setting], entry: Engine, context_length: int) -> dict[str, Setting]:
+    """The settings with room for a prompt of the longest request, where a unit fixes that at start."""
+    found = find_npu(entry, settings)
+    if found is None or found.prompt_flag is None:
+        return dict(settings)
+    return {**settings, found.prompt_flag: context_length}
+
+
+def find_npu_build(model: Model, entry: Engine, npu: object) -> NpuBuild | None:
+    """What the engine has of the model for a unit of this kind; None where it lists nothing."""
+    return next((x.builds[model.id] for x in entry.npu if x.npu == npu and model.id in x.builds), None)
+
+
+def list_npu_formats(entry: Engine, npu: object) -> tuple[str, ...]:
+    """Weight formats for a unit of this kind; empty = those of the engine."""
+    return next((x.formats for x in entry.npu if x.npu == npu), ())
+
+
+def find_parser(deployment: Deployment, entry: Engine) -> AnswerParser | None:
+    """The first entry that the model's id matches and the engine's version has; None where none is known."""
+    version = version_key(deployment.engine_version or entry.version or "")
+    for answer_parser in entry.parsers:
+        if re.search(answer_parser.models, deployment.model.id) and not (
+            version and version < version_key(answer_parser.since)
+        ):
+            return answer_parser
+    return None
+
+
+def find_tool_parser(model: Model, entry: Engine) -> str | None:
+    """The parser of tool calls for a model, whatever the version; None where none is known."""
+    return next((p.tool_calls for p in entry.parsers if re.search(p.models, model.id)), None)
+
+
+def parser_settings(deployment: Deployment, entry: Engine, *, enable: str | None = None) -> list[DecidedSetting]:
+    """The parsers as settings. `enable` is the engine's switch for tool calls, where it has one."""
+    found = find_parser(deployment, entry) if deployment.model.kind == "chat" else None
+    tool = get_setting(deployment.settings, "tool-call-parser") or (found.tool_calls if found else None)
+    reasoning = get_setting(deployment.settings, "reasoning-parser") or (found.reasoning if found else None)
+    out = []
+    if tool:
+        if enable:
+            out.append(
+                DecidedSetting(name=enable, value=True, because="tools that a client sends are refused otherwise")
+            )
+        out.append(DecidedSetting(name="tool-call-parser", value=tool, because="the form of this model's tool calls"))
+    if reasoning:
+        out.append(
+            DecidedSetting(
+                name="reasoning-parser", value=reasoning, because="keeps this model's reasoning out of its answer"
+            )
+        )
+    return out

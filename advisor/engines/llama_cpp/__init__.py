@@ -1,0 +1,350 @@
+"""llama.cpp (llama-server): memory to the byte, and the settings of a launch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from advisor.catalog.types import Engine, Quantization
+from advisor.deployment import Basis, Correction, Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.engines import fitting
+from advisor.engines.base import DecidedSetting
+from advisor.engines.llama_cpp.file_plan import keeps_on_host
+from advisor.engines.llama_cpp.fit import Placement, apply_fit, count_layers_on_cards, fits_on_cards, place_whole_layers
+from advisor.engines.llama_cpp.plan import AllocationPlan
+from advisor.engines.llama_cpp.settings import (
+    LlamaConstants,
+    LlamaSettings,
+    RangeMib,
+    read_constants,
+    resolve_llama_settings,
+    write_overrides,
+)
+from advisor.machines.types import Device
+from advisor.memory.ggml import HOST
+from advisor.memory.gguf_tensors import as_gguf
+from advisor.memory.layers import cache_layers, is_mla
+from advisor.units import MIB
+
+if TYPE_CHECKING:
+    from advisor.engines.llama_cpp.verify import EngineVerification
+
+
+__all__ = [
+    "count_layers_on_cards",
+    "fits_on_cards",
+    "launch_settings",
+    "memory",
+    "place_whole_layers",
+    "read_constants",
+    "resolve_llama_settings",
+    "verify_estimate",
+]
+
+
+QUANTISED = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+
+
+ChoosePlacement = Callable[[Deployment, LlamaSettings, LlamaConstants], Placement]
+
+
+PROMPT_CACHE = "prompt cache in host memory (up to --cache-ram)"
+
+
+# settings that are carried over as they were given
+_DEVICE_NAMES = {"nvidia": "CUDA", "amd": "ROCm", "apple": "Metal"}  # of the backend that is usual for them
+
+
+CARRIED = {"embedding", "embeddings", "reranking", "pooling", "jinja", "alias"}
+
+
+PER_STEP = "tokens of one step; decides the compute buffer, written out against a later default"
+
+
+LARGER_STEP = "tokens of one step: each reads the experts in host memory once, so larger steps read prompts faster"
+
+
+def memory(
+    deployment: Deployment, entry: Engine, quantization: Quantization, place: ChoosePlacement = apply_fit
+) -> MemoryEstimate:
+    """Where every byte of this llama-server goes, and whether it fits. `place` completes settings that leave the
+    placement open.
+
+    Raises BadInput for a setting that cannot be, or a model whose tensors are not known.
+    """
+    constants = read_constants(entry)
+    asked = resolve_llama_settings(deployment, constants.usual)
+    placement = place(deployment, asked, constants)
+    settings, plan = placement.settings, placement.plan
+    devices = fitting.used_devices(deployment)
+    rows = [_device_row(plan, i, x, constants, deployment.correction) for i, x in enumerate(devices)]
+    host = _host_row(deployment, plan, constants.host_overhead_mib, settings.mapped)
+    verdict = fitting.judge_fit(
+        rows,
+        host,
+        needs_host=not devices or keeps_on_host(plan.where, settings),
+        deployment=deployment,
+    )
+    basis: dict[str, Basis] = {
+        "weights": "exact" if plan.exact_weights else "modelled",
+        "kv_cache": "exact",
+        "recurrent_state": "exact",
+        "compute": plan.compute_basis,
+        "overhead": "assumed",
+    }
+    refusals = _refusals(deployment, settings)
+    length, sequences = _held(deployment, settings, plan)
+    return MemoryEstimate(
+        fits=False if refusals else verdict.fits,
+        devices=tuple(rows),
+        host=host,
+        kv_cache=_kv_cache(plan, settings),
+        context_length=length,
+        sequences=sequences,
+        basis=basis,
+        not_modelled=(*plan.notes, PROMPT_CACHE),
+        warnings=(*refusals, *verdict.warnings, *_notes(deployment, asked, settings, plan)),
+        short=verdict.short,
+        calibration=deployment.correction.note if deployment.correction else None,
+    )
+
+
+def _held(deployment: Deployment, settings: LlamaSettings, plan: AllocationPlan) -> tuple[int, int]:
+    """(tokens of a request, requests) that the verdict is about. Slots that share a cache hold fewer requests of full
+    length than there are slots."""
+    if not settings.unified:
+        return plan.cells.cells, settings.slots
+    asked = deployment.context_length
+    if asked and settings.ctx_size >= asked * deployment.sequences and settings.slots >= deployment.sequences:
+        return asked, deployment.sequences
+    return settings.ctx_size // settings.slots, settings.slots
+
+
+def _device_row(
+    plan: AllocationPlan, i: int, device: Device, constants: LlamaConstants, correction: Correction | None
+) -> DeviceMemory:
+    measured = constants.device_overhead_mib
+    names = (f"{device.vendor} {device.compute_capability}", device.vendor, "other")
+    overhead = next(measured[x] for x in names if x in measured)
+    # the compute buffer moves by up to 12 % + 20 MiB between builds (llamacpp-memory facts, section 1)
+    more = correction.beside_bytes / MIB if correction else 0.0
+    return fitting.device_row(
+        device,
+        fitting.bytes_at(plan.weights, i) + (correction.weights_bytes if correction else 0),
+        fitting.bytes_at(plan.cache, i),
+        fitting.bytes_at(plan.state, i),
+        fitting.bytes_at(plan.compute, i),
+        overhead_mib=_beside(plan, i, (overhead.low + more, overhead.value + more, overhead.high + more)),
+        slack=_slack(plan, i, 0.12),
+    )
+
+
+def _beside(plan: AllocationPlan, place: int, overhead: tuple[float, float, float]) -> tuple[float, float, float]:
+    """(low, value, high) MiB of a place with the scratch of the image encoder, where it lies there."""
+    low, value, high = (x / MIB for x in plan.encoder.get(place, (0, 0, 0)))
+    return overhead[0] + low, overhead[1] + value, overhead[2] + high
+
+
+def _slack(plan: AllocationPlan, place: int, compute: float) -> int:
+    """Bytes by which scratch (its part `compute`) and weights of a mix that is only estimated may be off."""
+    off = compute * fitting.bytes_at(plan.compute, place) + plan.weights_spread * fitting.bytes_at(plan.weights, place)
+    return int(off) + 16 * MIB
+
+
+def _host_row(deployment: Deployment, plan: AllocationPlan, overhead: RangeMib, mapped: bool) -> DeviceMemory:
+    alone = deployment.correction if not fitting.used_devices(deployment) else None
+    more = alone.beside_bytes / MIB if alone else 0.0
+    weights = fitting.bytes_at(plan.weights, HOST) + (alone.weights_bytes if alone else 0)
+    row = fitting.host_row(
+        deployment,
+        weights,
+        fitting.bytes_at(plan.cache, HOST),
+        fitting.bytes_at(plan.state, HOST),
+        fitting.bytes_at(plan.compute, HOST),
+        overhead_mib=_beside(
+            plan, HOST, (overhead.low + more, overhead.value + more, overhead.high + more + plan.repacked_more / MIB)
+        ),
+        slack=_slack(plan, HOST, 0.15),
+    )
+    return msgspec.structs.replace(row, mapped_bytes=weights - plan.repacked) if mapped else row
+
+
+def _kv_cache(plan: AllocationPlan, settings: LlamaSettings) -> KvCache:
+    if not plan.attends:
+        return KvCache(bytes_per_token=0, max_sequences=settings.slots)
+    row = int(plan.bytes_per_token) if plan.bytes_per_token.is_integer() else plan.bytes_per_token
+    return KvCache(bytes_per_token=row, tokens=plan.cells.tokens, max_sequences=settings.slots)
+
+
+def _refusals(deployment: Deployment, settings: LlamaSettings) -> list[str]:
+    """Why the engine would not start, one line each (llamacpp-memory facts, section 3)."""
+    out = []
+    if settings.cache_v in QUANTISED and not settings.flash:
+        out.append(f"a {settings.cache_v} V cache needs flash attention: set flash-attn on")
+    if settings.cache_k != settings.cache_v and is_mla(deployment.model):
+        out.append(
+            f"latent attention keeps one row for K and V: {settings.cache_k}/{settings.cache_v} must be one type"
+        )
+    return out
+
+
+def _notes(deployment: Deployment, asked: LlamaSettings, settings: LlamaSettings, plan: AllocationPlan) -> list[str]:
+    out = []
+    if deployment.sequences > settings.slots:
+        out.append(
+            f"{deployment.sequences} requests are asked, the server has {settings.slots} slots: the rest waits in its "
+            "queue"
+        )
+    if asked.gpu_layers is None and fitting.used_devices(deployment):
+        out += _describe_placement(settings, len(plan.where))
+    trained = deployment.model.max_context
+    if (
+        trained
+        and settings.context_was_given
+        and settings.ctx_size // settings.slots > trained
+        and not settings.unified
+    ):
+        out.append(
+            f"{settings.ctx_size // settings.slots} tokens are more than {deployment.model.id} was trained for "
+            f"({trained}): quality falls"
+        )
+    if settings.ctx_size < asked.ctx_size:
+        out.append(
+            f"no context length given: --fit shortens the trained {asked.ctx_size} tokens to {settings.ctx_size}"
+        )
+    elif not settings.context_was_given:
+        out.append(f"no context length given: {settings.ctx_size} tokens, the model's trained context")
+    return out
+
+
+def _describe_placement(settings: LlamaSettings, layers: int) -> list[str]:
+    """What the engine keeps off the cards by itself."""
+    if settings.gpu_layers is not None and settings.gpu_layers < layers:
+        return [
+            f"only {settings.gpu_layers} of {layers} layers fit on the card: "
+            "the rest runs on the CPU (partial offload), which is slow"
+        ]
+    if any(x.place == HOST for x in settings.overrides):
+        return ["the experts do not all fit on the card: the engine keeps those of some layers in host memory"]
+    return []
+
+
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
+    """The flags a launch should carry, decided, each with its reason."""
+    constants = read_constants(entry)
+    settings = resolve_llama_settings(deployment, constants.usual)
+    fitted = apply_fit(deployment, settings, constants).settings
+    layers = len(cache_layers(as_gguf(deployment.model))) + 1
+    return tuple(list_launch_settings(deployment, settings, fitted, constants, layers))
+
+
+def verify_estimate(deployment: Deployment, entry: Engine, estimate: MemoryEstimate) -> EngineVerification:
+    """Ask the engine about the deployment's file on this machine and compare. Raises BadInput, see `verify`."""
+    from advisor.engines.llama_cpp import verify
+
+    return verify.verify_estimate(deployment, entry, estimate)
+
+
+def list_launch_settings(
+    deployment: Deployment, settings: LlamaSettings, fitted: LlamaSettings, constants: LlamaConstants, layers: int
+) -> Iterator[DecidedSetting]:
+    """Every flag in the order of the command; `fitted`: the settings as `--fit` leaves them. The model has `layers`
+    layers, the output counted as one."""
+    yield from _lengths(deployment, settings, constants)
+    if fitting.used_devices(deployment):
+        yield from _places(deployment, settings, fitted, layers)
+    else:
+        yield from _threads(deployment)
+    yield from _steps(deployment, settings, constants)
+    if _shares_cache(deployment, settings):
+        because = "slots share one cache: a long request may take what short ones leave"
+        yield DecidedSetting(name="kv-unified", value=True, because=because)
+    if settings.flash:
+        yield DecidedSetting(name="flash-attn", value="on", because="less scratch memory, and quantised V needs it")
+    if (settings.cache_k, settings.cache_v) != ("f16", "f16"):
+        yield DecidedSetting(name="cache-type-k", value=settings.cache_k, because="smaller KV cache than f16")
+        yield DecidedSetting(name="cache-type-v", value=settings.cache_v, because="smaller KV cache than f16")
+    for name, value in deployment.settings.items():
+        if name in CARRIED:
+            yield DecidedSetting(name=name, value=value, because="as asked")
+    if deployment.served_name and "alias" not in deployment.settings:
+        yield DecidedSetting(name="alias", value=deployment.served_name, because="as asked")
+
+
+def _shares_cache(deployment: Deployment, settings: LlamaSettings) -> bool:
+    return settings.unified and "kv-unified" in deployment.settings
+
+
+def _lengths(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Iterator[DecidedSetting]:
+    per = settings.ctx_size // settings.slots
+    if _shares_cache(deployment, settings):
+        because = f"{settings.ctx_size} tokens that {settings.slots} slots share"
+    elif settings.slots > 1:
+        because = f"{settings.slots} x {per} tokens: llama-server's context is the total over its slots"
+    else:
+        because = "prompt and output of one request; the default is the model's whole trained context"
+    yield DecidedSetting(name="ctx-size", value=settings.ctx_size, because=because)
+    because = f"requests that run at once; the automatic value is {constants.usual.slots}"
+    yield DecidedSetting(name="parallel", value=settings.slots, because=because)
+
+
+def _places(
+    deployment: Deployment, settings: LlamaSettings, fitted: LlamaSettings, layers: int
+) -> Iterator[DecidedSetting]:
+    if fitted.overrides and not settings.overrides:
+        kept = sum(len(x.layers or ()) for x in fitted.overrides if x.place == HOST)
+        because = f"the engine fills the GPUs by itself: experts of about {kept} layers stay in host memory"
+        yield DecidedSetting(name="fit", value="on", because=because)
+        return
+    settings = fitted
+    on_host = settings.cpu_moe_layers is not None or any(x.place == HOST for x in settings.overrides)
+    if settings.gpu_layers is None or settings.gpu_layers >= layers:
+        because = "all layers, but for experts on the host" if on_host else "everything fits on the GPU"
+        yield DecidedSetting(name="n-gpu-layers", value="all", because=because)
+    else:
+        because = f"{settings.gpu_layers} of {layers} layers fit; the rest runs on the CPU"
+        yield DecidedSetting(name="n-gpu-layers", value=settings.gpu_layers, because=because)
+    if settings.cpu_moe_layers is not None:
+        every = settings.cpu_moe_layers >= layers
+        yield DecidedSetting(
+            name="cpu-moe" if every else "n-cpu-moe",
+            value=True if every else settings.cpu_moe_layers,
+            because="routed experts of "
+            + ("all layers" if every else "so many layers")
+            + " stay in host memory, the rest fits on the GPU",
+        )
+    if settings.overrides:
+        names = [f"{_DEVICE_NAMES.get(x.vendor, 'Vulkan')}{i}" for i, x in enumerate(fitting.used_devices(deployment))]
+        value = str(deployment.settings.get("override-tensor") or write_overrides(settings.overrides, names))
+        because = "matrices of experts that stay elsewhere, so that the GPUs are full"
+        yield DecidedSetting(name="override-tensor", value=value, because=because)
+    if settings.tensor_split:
+        shares = deployment.settings.get("tensor-split") or ",".join(f"{x:g}" for x in settings.tensor_split)
+        because = "layers of each GPU" + (
+            ": those without experts are small, so that card takes more of them" if on_host else ""
+        )
+        yield DecidedSetting(name="tensor-split", value=str(shares), because=because)
+
+
+def _threads(deployment: Deployment) -> Iterator[DecidedSetting]:
+    cpu = deployment.machine.cpu if deployment.machine else None
+    if cpu is not None and cpu.physical_cores:
+        n = min(cpu.physical_cores, int(cpu.usable_cores or cpu.physical_cores) or 1)
+        because = "physical cores usable here; SMT siblings do not help decoding"
+        yield DecidedSetting(name="threads", value=n, because=because)
+
+
+def _steps(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> Iterator[DecidedSetting]:
+    if deployment.model.kind != "chat":
+        name = "embeddings" if deployment.model.kind == "embedding" else "reranking"
+        yield DecidedSetting(name=name, value=True, because="the server refuses such requests otherwise")
+        because = "an input has to fit into one batch"
+        yield DecidedSetting(name="batch-size", value=settings.batch, because=because)
+        yield DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because)
+        return
+    if settings.batch != constants.usual.batch_size:
+        yield DecidedSetting(name="batch-size", value=settings.batch, because="no smaller than a step")
+    because = PER_STEP if settings.ubatch <= constants.usual.ubatch_size else LARGER_STEP
+    yield DecidedSetting(name="ubatch-size", value=settings.ubatch, because=because)

@@ -1,0 +1,383 @@
+"""What the tensors of one GGUF file take of each place under given settings: weights, caches, states, scratch.
+
+Nothing here looks at a machine, so cards of every kind share the answers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from msgspec import structs
+
+from advisor.deployment import Basis
+from advisor.engines.llama_cpp.settings import ALL_LAYERS, LlamaSettings, find_moved
+from advisor.errors import BadInput
+from advisor.memo import memoize_by_identity
+from advisor.memory import ggml, gguf_weights
+from advisor.memory.ggml import HOST, compute, find_stretches, layer_devices
+from advisor.memory.ggml.compute import Borrowed
+from advisor.memory.ggml.graph import StepShape
+from advisor.memory.gguf_tensors import as_gguf
+from advisor.memory.layers import LayerCache, cache_layers
+from advisor.models.tensors import BLOCKS
+from advisor.models.types import Model, NoMixer
+from advisor.record import Record, Value
+
+KEPT = 4096  # plans remembered, some 2 KB each: a search looks at a few dozen, cards of every size at the same ones
+
+
+# Tables of which rows are looked up: they stay in host memory
+LOOKED_UP = ("token_embd.weight", "per_layer_token_embd.weight", "position_embd.weight", "token_types.weight")
+
+
+FIRST_LAYER = (
+    "token_embd_norm.weight",
+    "token_embd_norm.bias",
+    "per_layer_model_proj.weight",
+    "per_layer_proj_norm.weight",
+)
+
+
+class FileQuestion(Value, frozen=True):
+    """All that a plan depends on besides the model and its weights."""
+
+    settings: LlamaSettings
+    devices: int
+    shares: tuple[float, ...]  # of the layers, device by device, where no setting says them
+    cuda: bool  # buffers of the cache are padded
+    all_logits: bool  # scratch holds the logits of every token of a batch
+    only: int | None = None  # the one device of which scratch is counted; None: all
+    scratch: bool = True  # False: scratch, which takes the time, is left out
+
+
+class FilePlan(Record, frozen=True, kw_only=True):
+    """Bytes per place; index -1 is host memory."""
+
+    weights: dict[int, int]
+    cache: dict[int, int]
+    state: dict[int, int]  # recurrent state, and what a CUDA buffer adds behind quantised cells
+    compute: dict[int, int]
+    where: tuple[int, ...]  # device of each layer, output last
+    cells: ggml.CacheCells
+    bytes_per_token: float  # of the layers that grow, all devices together
+    attends: bool  # False: nothing is kept per token (encoders, pure state models)
+    compute_basis: Basis
+    notes: tuple[str, ...]
+
+
+def plan_file(model: Model, weights: gguf_weights.GgufWeights, question: FileQuestion) -> FilePlan:
+    """What a file of these tensors takes where. Raises BadInput for settings that cannot be."""
+    settings, devices, cuda, only = question.settings, question.devices, question.cuda, question.only
+    shares = settings.tensor_split[:devices] or question.shares
+    layers = cache_layers(model)
+    if not layers:
+        raise BadInput(f"{model.id}: the layer layout is not in the catalogue, so memory cannot be determined")
+    n_file = max(len(gguf_weights.sum_by_layer(weights)), len(layers))  # an MTP block counts when layers are shared out
+    if devices and not any(shares):
+        raise BadInput("setting tensor-split: the devices that are there get no share")
+    where = layer_devices(n_file, ALL_LAYERS if settings.gpu_layers is None else settings.gpu_layers, shares)
+    if any(x.place >= devices for x in settings.overrides):
+        raise BadInput("setting override-tensor: it names a device that is not there")
+    windows = uses_windows(model)
+    rows = _rows(model)
+    window = next((x.window for x in layers if x.window), None) if windows and rows.window else None
+    cells = ggml.count_cells(
+        settings.ctx_size, settings.slots, settings.unified, window, settings.ubatch, settings.swa_full
+    )
+    cache, state = _cache(model, where, cells, settings, cuda, windows)
+    basis: Basis = "modelled"
+    compute: dict[int, int] = {}
+    gives_logits = has_output_matrix(model)
+    if question.scratch:
+        borrowed = list_borrowed(weights, where, settings) if devices else ()
+        compute, basis = plan_scratch(model, where, cells, settings, rows.window, devices, borrowed, only)
+        if question.all_logits and gives_logits:
+            compute[where[-1]] = max(compute.get(where[-1], 0), count_logits(model, settings))
+    notes = [weights.note] if weights.note else []
+    if rows.indexed:
+        notes.append("the sparse-attention index cache")
+    if rows.other:
+        notes.append("caches other than plain rows of this architecture")
+    return FilePlan(
+        weights=place_weights(weights, where, settings, bool(devices), gives_logits),
+        cache=cache,
+        state=state,
+        compute=compute,
+        where=where,
+        cells=cells,
+        bytes_per_token=float(_row(settings, *(rows.growing_unless_windowed if windows else rows.growing))),
+        attends=rows.attends,
+        compute_basis=basis,
+        notes=tuple(notes),
+    )
+
+
+def _plan_mix(model: Model, mix: str, question: FileQuestion) -> FilePlan:
+    return plan_file(as_gguf(model), gguf_weights.weights_from_model(model, mix), question)
+
+
+# `plan_file` for the tensors that a mix makes of a catalogue model, remembered
+plan_mix = memoize_by_identity(_plan_mix, KEPT)
+
+
+def has_output_matrix(model: Model) -> bool:
+    """Whether the engine loads a matrix that gives logits, its own or the token embedding again."""
+    return model.gguf_architecture is None or model.gguf_architecture.keeps_cache
+
+
+def count_logits(model: Model, settings: LlamaSettings) -> int:
+    """Scratch of the logits, and their inputs, of every token of a batch; bytes."""
+    assert model.layout is not None
+    return 4 * min(settings.ubatch, settings.ctx_size) * (model.layout.vocab_size + model.layout.hidden_size)
+
+
+class _CacheRows(Value, frozen=True):
+    """What the plan asks of a model's caches, layer by layer; rows are (keys, values) in elements."""
+
+    attends: bool
+    window: bool
+    indexed: bool
+    other: bool  # caches that are no plain rows
+    growing: tuple[int, int]
+    growing_unless_windowed: tuple[int, int]
+
+
+@memoize_by_identity
+def _rows(model: Model) -> _CacheRows:
+    layers = cache_layers(model)
+    own = [x for x in layers if x.attends]
+    free = [x for x in own if not x.window]
+    return _CacheRows(
+        attends=bool(own),
+        window=any(x.window for x in layers),
+        indexed=any(x.index for x in layers),
+        other=any(x.extra or x.image_only for x in layers),
+        growing=(sum(x.k for x in own), sum(x.v for x in own)),
+        growing_unless_windowed=(sum(x.k for x in free), sum(x.v for x in free)),
+    )
+
+
+def _row(settings: LlamaSettings, k: int, v: int) -> float:
+    """Bytes of so many elements of keys and of values."""
+    ek, bk = BLOCKS[settings.cache_k.upper()]
+    ev, bv = BLOCKS[settings.cache_v.upper()]
+    return k * bk / ek + v * bv / ev
+
+
+def _cache(
+    model: Model,
+    where: tuple[int, ...],
+    cells: ggml.CacheCells,
+    settings: LlamaSettings,
+    cuda: bool,
+    windows: bool,
+) -> tuple[dict[int, int], dict[int, int]]:
+    kinds = (settings.cache_k.upper(), settings.cache_v.upper())
+    cache: dict[int, int] = defaultdict(int)
+    state: dict[int, int] = defaultdict(int)
+    places = find_stretches(where[: len(cache_layers(model))])
+    widest, bare = _find_widest(model)
+    for layer, before in _kinds(model):
+        # V is stored transposed, with one width for all layers: those without attention among them, but for hybrids
+        if not settings.flash and (layer.v or (bare and not layer.attends)):
+            layer = structs.replace(layer, v=widest)
+        held, padding = _layer_bytes(layer, cells, kinds, cuda, windows) if layer.attends else (0, 0)
+        kept = ggml.state_bytes(layer, settings.slots) if layer.recurrent else 0
+        for place, begin, end in places:
+            n = before[end] - before[begin]
+            if n and layer.attends:
+                cache[place] += n * held
+                state[place] += n * padding if place != HOST else 0
+            if n and layer.recurrent:
+                state[place] += n * kept
+    return dict(cache), dict(state)
+
+
+@memoize_by_identity
+def _find_widest(model: Model) -> tuple[int, bool]:
+    """Elements of the widest row of values, and whether layers have no mixer at all."""
+    layers = cache_layers(model)
+    assert model.layout is not None
+    bare = any(isinstance(x, NoMixer) for x in model.layout.attention) and not any(x.recurrent for x in layers)
+    return max((x.v for x in layers), default=0), bare
+
+
+@memoize_by_identity
+def _kinds(model: Model) -> tuple[tuple[LayerCache, tuple[int, ...]], ...]:
+    """Layers of one kind once, with how many of it there are before each layer, and in all."""
+    layers = cache_layers(model)
+    kinds = {id(x): x for x in layers}
+    return tuple((x, tuple(accumulate((y is x for y in layers), initial=0))) for x in kinds.values())
+
+
+def _layer_bytes(
+    layer: LayerCache, cells: ggml.CacheCells, kinds: tuple[str, str], cuda: bool, windows: bool
+) -> tuple[int, int]:
+    """(cells, padding behind them) of one layer, bytes."""
+    try:
+        padding = ggml.padding_bytes(layer, kinds) if cuda else 0
+        return ggml.layer_bytes(layer, cells, kinds, windows), padding
+    except ValueError as e:
+        raise BadInput(f"KV cache type {kinds[0].lower()}/{kinds[1].lower()}: {e}") from None
+
+
+def uses_windows(model: Model) -> bool:
+    """Whether the engine limits the cache of windowed layers: as its architecture says, else as the file does."""
+    return model.gguf_architecture is not None and model.gguf_architecture.windows is not None
+
+
+def plan_scratch(
+    model: Model,
+    where: tuple[int, ...],
+    cells: ggml.CacheCells,
+    settings: LlamaSettings,
+    windowed: bool,
+    n_devices: int,
+    borrowed: compute.Borrowed,
+    only: int | None = None,
+) -> tuple[dict[int, int], Basis]:
+    """Bytes of scratch per place, and how sure they are.
+
+    `where`: place of each layer, output last. `windowed`: some layers look back a limited number of tokens. `borrowed`:
+    matrices in host memory that a GPU borrows for long prompts, by layer. `only`: the one device that is looked at.
+    """
+    lay = model.layout
+    assert lay is not None
+    on_host = not n_devices or all(p == HOST for p in where)
+    tokens = ggml.round_up(min(settings.ctx_size, settings.ubatch), settings.slots)
+    shape = StepShape(
+        tokens=tokens,
+        sequences=settings.slots,
+        outputs=min(tokens, settings.slots),
+        cells=cells.cells,
+        window_cells=cells.window_cells if windowed and uses_windows(model) else 0,
+        streams=cells.streams,
+        flash=settings.flash,
+        gpu=not on_host,
+        key_type=settings.cache_k.upper(),
+        value_type=settings.cache_v.upper(),
+    )
+    single = compute.count_scratch(model, shape)
+    architecture = model.gguf_architecture
+    followed = single.known and architecture is not None and architecture.listed and architecture.graph.whole
+    basis: Basis = "exact" if followed else "modelled"
+    logits = 4 * lay.vocab_size * settings.slots
+    if on_host:
+        return {HOST: single.device + logits}, basis
+    out = _split(model, shape, where, settings, n_devices, borrowed, only)
+    out[HOST] = single.host + logits
+    whole = n_devices == 1 and not keeps_on_host(where[:-1], settings)
+    return out, basis if whole else "modelled"
+
+
+def _split(
+    model: Model,
+    shape: StepShape,
+    where: tuple[int, ...],
+    settings: LlamaSettings,
+    n_devices: int,
+    borrowed: compute.Borrowed,
+    only: int | None,
+) -> dict[int, int]:
+    """Bytes of each device."""
+    assert model.layout is not None
+    layers = model.layout.n_layers
+    if n_devices == 1:
+        return {0: compute.count_scratch(model, shape, borrowed=borrowed).device}
+    own = {place: (begin, end) for place, begin, end in find_stretches(where[:-1]) if place != HOST}
+    if not keeps_on_host(where[:-1], settings) and not settings.overrides and len(own) == n_devices:
+        asked = range(n_devices) if only is None else (only,)
+        sizes = compute.split_scratch(model, shape, [own[i] for i in asked])
+        return dict(zip(asked, sizes, strict=True))
+    # one batch at a time, and what lies in host memory is borrowed by the first device
+    out = {}
+    for device in range(n_devices) if only is None else (only,):
+        begin, end = own.get(device, (layers, layers))
+        if device == 0:
+            here = compute.count_scratch(model, shape, 0, max(1, end if 0 in own else 0), borrowed).device
+            out[device] = max(here, compute.count_borrowed(model, shape, borrowed[end:]))
+        else:
+            out[device] = compute.count_scratch(model, shape, min(begin, layers - 1), end).device
+    return out
+
+
+def place_weights(
+    weights: gguf_weights.GgufWeights,
+    where: tuple[int, ...],
+    settings: LlamaSettings,
+    any_device: bool,
+    gives_logits: bool,
+) -> dict[int, int]:
+    """Bytes per place. `where`: place of each layer, output last; `gives_logits`: an output matrix is loaded."""
+    out: dict[int, int] = defaultdict(int)
+    output_at = where[-1]
+    outside = gguf_weights.tensors_outside_layers(weights)
+    normed = not gives_logits or any(t.name == "output_norm.weight" for t in outside)
+    for tensor_weight in outside:
+        if tensor_weight.name in LOOKED_UP:
+            out[HOST] += tensor_weight.file_bytes
+            if tensor_weight.name == "token_embd.weight" and weights.tied and output_at != HOST and gives_logits:
+                out[output_at] += tensor_weight.device_bytes  # a second copy serves as output matrix
+            continue
+        for place in _find_places(tensor_weight.name, where, normed):
+            out[place] += tensor_weight.file_bytes if place == HOST else tensor_weight.device_bytes
+    sums, n = gguf_weights.sum_running(weights), len(gguf_weights.sum_by_layer(weights))
+    staying = min(n, settings.cpu_moe_layers or 0)  # first layers, whose routed experts stay on the host
+    for place, begin, end in find_stretches(where[:n]):
+        whole = sums.file if place == HOST else sums.device
+        out[place] += whole[end] - whole[begin]
+        split = min(max(begin, staying), end)
+        out[HOST] += sums.expert_file[split] - sums.expert_file[begin]
+        experts = sums.expert_file if place == HOST else sums.expert_device
+        out[place] += experts[end] - experts[split]
+    for moved in find_moved(weights, settings.overrides) if settings.overrides else ():
+        tensor, place = moved.tensor, moved.place
+        for old in _find_own_places(tensor, where, staying, normed):
+            out[old] -= tensor.file_bytes if old == HOST else tensor.device_bytes
+            out[place] += tensor.file_bytes if place == HOST else tensor.device_bytes
+    return dict(out) if any_device else {HOST: out[HOST]}
+
+
+def _find_own_places(
+    tensor: gguf_weights.TensorWeight, where: Sequence[int], staying: int, normed: bool
+) -> Iterable[int]:
+    """Where a tensor lies that no override moves; nowhere, if it is not loaded."""
+    if tensor.layer is None:
+        return (HOST,) if tensor.name in LOOKED_UP else _find_places(tensor.name, where, normed)
+    if tensor.mtp:
+        return ()
+    return (HOST if tensor.expert and tensor.layer < staying else where[tensor.layer],)
+
+
+def _find_places(name: str, where: Sequence[int], normed: bool) -> Iterable[int]:
+    """Where a tensor outside the layers lies; source: llama.cpp src/llama-arch.cpp, LLM_TENSOR_INFOS.
+
+    `normed`: the norm of the embeddings is not the norm of the output under another name, as it is for LFM2.
+    """
+    if name == "rope_freqs.weight":
+        return set(where[:-1])
+    return (where[0] if normed and name in FIRST_LAYER else where[-1],)
+
+
+def list_borrowed(weights: gguf_weights.GgufWeights, where: Sequence[int], settings: LlamaSettings) -> Borrowed:
+    """What a GPU borrows from host memory for long prompts, by layer."""
+    if not keeps_on_host(where, settings):
+        return ()
+    n = len(gguf_weights.sum_by_layer(weights))
+    there = min(n, where.count(HOST))  # the first layers: those on devices are counted from the end
+    moved = find_moved(weights, settings.overrides) if settings.overrides else ()
+    return gguf_weights.list_borrowed(
+        weights,
+        there,
+        max(there, min(n, settings.cpu_moe_layers or 0)),
+        frozenset(x.tensor.name for x in moved if x.place == HOST),
+        frozenset(x.tensor.name for x in moved if x.place != HOST),
+    )
+
+
+def keeps_on_host(where: Sequence[int], settings: LlamaSettings) -> bool:
+    """Whether a layer, or a part of one, lies in host memory."""
+    kept = settings.cpu_moe_layers is not None or any(x.place == HOST for x in settings.overrides)
+    return kept or HOST in where

@@ -1,0 +1,287 @@
+"""What llama-server would allocate where: weights, KV cache, recurrent state, scratch; per device and on the host.
+
+Next to the model's own tensors: a draft model, the projector of images with its encoder's scratch, and LoRA adapters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from advisor.deployment import Basis, Deployment
+from advisor.engines import additions, fitting
+from advisor.engines.base import get_flag, get_setting
+from advisor.engines.llama_cpp.file_plan import FileQuestion, has_output_matrix, plan_file, plan_mix
+from advisor.engines.llama_cpp.settings import LlamaConstants, LlamaSettings, resolve_llama_settings
+from advisor.engines.versions import is_before
+from advisor.errors import BadInput
+from advisor.machines.types import Device
+from advisor.memory import ggml, gguf_weights
+from advisor.memory.ggml import HOST
+from advisor.memory.gguf_tensors import NoLayout, as_gguf
+from advisor.memory.repacking import RepackedBytes, choose_kernels, most_repacked, sum_repacked
+from advisor.models.tensors import BLOCKS
+from advisor.models.types import Model, Vision
+from advisor.record import Record
+
+ROUNDED = 0.01  # of a stated number of parameters
+
+
+# Warm-up encodes an image of 1472 x 1472 where a tower takes any size, in patches of 16 (14 in older ones); one of the
+# tower's own size else. Per patch the fullest moment holds the widened row and three plain ones in 4 bytes: 250.5 MiB
+# for Qwen3.6-27B, whose log has 248.1 (two public logs of May 2026, flash attention on).
+PATCHES = (1472 // 16) ** 2
+
+
+ROWS = 3
+
+
+SCRATCH_RANGE = (0.3, 3.0)  # of towers that no log was seen of; assumed
+
+
+class Extras(Record, frozen=True, kw_only=True):
+    """Bytes by place (-1 = host): what stays, and scratch as (low, value, high); and what is not counted."""
+
+    weights: dict[int, int]
+    scratch: dict[int, tuple[int, int, int]]
+    notes: tuple[str, ...] = ()
+
+
+NOTHING = Extras(weights={}, scratch={})
+
+
+NO_PROJECTOR = Extras(weights={}, scratch={}, notes=("image projector (mmproj)",))
+
+
+class AllocationPlan(Record, frozen=True, kw_only=True):
+    """Bytes per place; index -1 is host memory."""
+
+    weights: dict[int, int]
+    repacked: int  # of the weights in host memory: rearranged, in memory that the file does not back
+    repacked_more: int  # what rearranging may add, where the processor's flags are not known
+    cache: dict[int, int]
+    state: dict[int, int]  # recurrent state, and what a CUDA buffer adds behind quantised cells
+    compute: dict[int, int]
+    encoder: dict[int, tuple[int, int, int]]  # scratch of the image encoder: low, value, high
+    where: tuple[int, ...]  # device of each layer, output last
+    cells: ggml.CacheCells
+    bytes_per_token: float  # of the layers that grow, all devices together
+    attends: bool  # False: nothing is kept per token (encoders, pure state models)
+    exact_weights: bool
+    weights_spread: float
+    compute_basis: Basis
+    notes: tuple[str, ...]
+
+
+def plan_allocation(
+    deployment: Deployment,
+    settings: LlamaSettings,
+    constants: LlamaConstants,
+    only: int | None = None,
+    scratch: bool = True,
+) -> AllocationPlan:
+    """What the engine would allocate where. Raises BadInput for a model whose tensors are not known.
+
+    Scratch is what takes the time: `only` leaves it out for all devices but one, `scratch=False` for all.
+    """
+    devices = fitting.used_devices(deployment)
+    weights = read_file_weights(deployment)
+    question = replace(make_question(deployment, settings, constants), only=only, scratch=scratch)
+    if is_own_file(deployment):
+        plan = plan_file(as_gguf(deployment.model), weights, question)
+    else:
+        plan = plan_mix(deployment.model, deployment.quantization, question)
+    placed, cache, state = dict(plan.weights), dict(plan.cache), dict(plan.state)
+    compute, per_token, notes = dict(plan.compute), plan.bytes_per_token, plan.notes
+    repacked, more = _repacked(deployment, settings, constants, weights)
+    if repacked is not None:
+        placed[HOST] = repacked.mapped + repacked.repacked
+    extras = list_extras(deployment, plan.where, settings.flash, bool(devices))
+    for at, size in extras.weights.items():
+        placed[at] = placed.get(at, 0) + size
+    notes += extras.notes
+    draft = additions.make_draft_deployment(deployment, settings.ctx_size, settings.slots)
+    if draft is not None:
+        second = plan_allocation(draft, resolve_llama_settings(draft, constants.usual), constants, scratch=scratch)
+        for mine, its in (
+            (placed, second.weights),
+            (cache, second.cache),
+            (state, second.state),
+            (compute, second.compute),
+        ):
+            for place, size in its.items():
+                mine[place] = mine.get(place, 0) + size
+        per_token += second.bytes_per_token
+        notes += tuple(f"draft model: {n}" for n in second.notes)
+    return AllocationPlan(
+        weights=placed,
+        repacked=0 if repacked is None else repacked.repacked,
+        repacked_more=more,
+        cache=cache,
+        state=state,
+        compute=compute,
+        encoder=extras.scratch,
+        where=plan.where,
+        cells=plan.cells,
+        bytes_per_token=per_token,
+        attends=plan.attends,
+        exact_weights=weights.exact,
+        weights_spread=weights.spread,
+        compute_basis=plan.compute_basis,
+        notes=notes,
+    )
+
+
+def make_question(deployment: Deployment, settings: LlamaSettings, constants: LlamaConstants) -> FileQuestion:
+    """What the plan of the model's own tensors depends on."""
+    devices = fitting.used_devices(deployment)
+    return FileQuestion(
+        settings,
+        len(devices),
+        _shares(devices),
+        bool(devices) and devices[0].vendor in ("nvidia", "amd"),
+        _reserves_all_logits(deployment, constants),
+    )
+
+
+def loads_mix_alone(deployment: Deployment) -> bool:
+    """Whether nothing is loaded but the tensors that a mix makes of the model: no file of its own, no draft model, no
+    projector, no adapter."""
+    return deployment.draft is None and not is_own_file(deployment) and not loads_extras(deployment)
+
+
+def _reserves_all_logits(deployment: Deployment, constants: LlamaConstants) -> bool:
+    changed, version = constants.whole_batch_logits, deployment.engine_version
+    return changed is not None and version is not None and is_before(version, changed.before)
+
+
+def _repacked(
+    deployment: Deployment,
+    settings: LlamaSettings,
+    constants: LlamaConstants,
+    weights: gguf_weights.GgufWeights,
+) -> tuple[RepackedBytes | None, int]:
+    """(weights in host memory, where they are rearranged for the processor; what that may add where it is not known).
+
+    Next to accelerators the engine keeps what stays in host memory as it is in the file.
+    """
+    if not settings.repack or fitting.used_devices(deployment):
+        return None, 0
+    cpu = deployment.machine.cpu if deployment.machine else None
+    gives_logits = has_output_matrix(as_gguf(deployment.model))
+    if cpu is None or cpu.flags is None:
+        return None, most_repacked(weights, constants.repacking, gives_logits)
+    kernels = choose_kernels(constants.repacking, cpu.flags)
+    return sum_repacked(weights, kernels, gives_logits) if kernels else None, 0
+
+
+def is_own_file(deployment: Deployment) -> bool:
+    """Whether the deployment's tensors are those of a file that is here."""
+    return bool(deployment.model_path) and Path(deployment.model_path or "").is_file()
+
+
+def read_file_weights(deployment: Deployment) -> gguf_weights.GgufWeights:
+    """The tensors of the deployment's file, or those its format makes. Raises BadInput."""
+    if is_own_file(deployment):
+        return gguf_weights.weights_from_file(Path(deployment.model_path or ""))
+    try:
+        return gguf_weights.weights_from_model(deployment.model, deployment.quantization)
+    except NoLayout as e:
+        raise BadInput(str(e)) from None
+    except KeyError:
+        raise BadInput(f"{deployment.quantization!r} is not a GGUF format llama.cpp can load") from None
+
+
+def count_file_bytes(model: Model, quantization: str, whole: bool) -> int:
+    """Bytes of the weights of a model in a GGUF format; without those of tables that never lie on a device, where not
+    `whole`. Raises BadInput where they are not known."""
+    try:
+        weights = gguf_weights.weights_from_model(model, quantization)
+    except (NoLayout, KeyError):
+        raise BadInput(f"{model.id} in {quantization}: its tensors are not known") from None
+    sums = gguf_weights.sum_running(weights)
+    return weights.file_bytes if whole else sums.device[-1] + sums.expert_device[-1]
+
+
+def least_file_bytes(model: Model, quantization: str) -> float:
+    """What a GGUF format with one type for the bulk takes at least, in no time: the language model's parameters in that
+    type, of which a mix makes some larger and none smaller. 0 for other formats.
+
+    Checked on every model of the catalogue, whose counts of parameters are rounded (tests/memory/test_least_bytes.py).
+    """
+    bulk = gguf_weights.BASE.get(quantization)
+    if bulk is None or quantization in gguf_weights.NARROWED:
+        return 0
+    elements, size = BLOCKS[bulk]
+    return (model.params_total - (model.vision.params if model.vision else 0)) * size / elements * (1 - ROUNDED)
+
+
+def _shares(devices: Sequence[Device]) -> tuple[float, ...]:
+    """llama.cpp shares layers out by free memory."""
+    free = [x.free_bytes if x.free_bytes is not None else x.total_bytes for x in devices]
+    known = [float(f) for f in free if f]
+    if len(known) < len(free) or len(set(known)) == 1:
+        return (1.0,) * len(free)
+    return tuple(known)
+
+
+def list_extras(deployment: Deployment, where: tuple[int, ...], flash: bool, on_devices: bool) -> Extras:
+    """The extras of a launch; `where` is the device of each layer, the output's last. Raises BadFile for a bad file."""
+    vision = deployment.model.vision
+    if not loads_extras(deployment):
+        return NOTHING if vision is None else NO_PROJECTOR
+    weights: Counter[int] = Counter()
+    scratch: dict[int, tuple[int, int, int]] = {}
+    notes = []
+    projector = size_projector(deployment)
+    if projector:
+        at = 0 if on_devices and not get_flag(deployment.settings, "no-mmproj-offload") else HOST
+        weights[at] += projector
+        value = size_encoder_scratch(vision) if vision is not None and flash else None
+        if value is None:
+            notes.append("scratch of the image encoder")
+        else:
+            low, high = (int(value * x) for x in SCRATCH_RANGE)
+            scratch[at] = low, value, high
+    elif projector is None or vision is not None:
+        notes += NO_PROJECTOR.notes
+    for path in _adapter_paths(deployment):
+        if not path.is_file():
+            notes.append("a LoRA adapter, whose file is not here")
+            continue
+        layers = Counter(where[:-1])
+        for place, n in layers.items():  # each matrix lies where its layer does
+            weights[place] += gguf_weights.weights_from_file(path).file_bytes * n // layers.total()
+    return Extras(weights=dict(weights), scratch=scratch, notes=tuple(dict.fromkeys(notes)))
+
+
+def loads_extras(deployment: Deployment) -> bool:
+    """Whether the launch names a projector or adapters."""
+    return get_setting(deployment.settings, "mmproj", "mm", "lora", "lora-scaled") is not None
+
+
+def size_projector(deployment: Deployment) -> int | None:
+    """Bytes of the projector that `--mmproj` loads: the file's, else 16 bit a parameter; 0 without, None unknown."""
+    path = get_setting(deployment.settings, "mmproj", "mm")
+    if path is None:
+        return 0
+    if Path(str(path)).is_file():
+        return gguf_weights.weights_from_file(Path(str(path))).file_bytes
+    return None if deployment.model.vision is None else 2 * deployment.model.vision.params
+
+
+def size_encoder_scratch(vision: Vision) -> int | None:
+    """Bytes that the encoder of a tower takes with flash attention; None where its widths are not known."""
+    if not vision.hidden or not vision.intermediate:
+        return None
+    return 4 * (vision.positions or PATCHES) * (vision.intermediate + ROWS * vision.hidden)
+
+
+def _adapter_paths(deployment: Deployment) -> list[Path]:
+    """Files of `--lora A,B` and `--lora-scaled A:0.5,B:1`."""
+    plain = str(get_setting(deployment.settings, "lora") or "").split(",")
+    scaled = str(get_setting(deployment.settings, "lora-scaled") or "").split(",")
+    return [Path(x) for x in (*plain, *(x.rpartition(":")[0] or x for x in scaled)) if x]

@@ -1,0 +1,476 @@
+"""Engines that reserve a share of each device for a KV pool: vLLM, SGLang, TensorRT-LLM, LMDeploy, MAX, TGI.
+
+    budget = fraction x physical memory, or fraction x what the weights leave
+    pool   = budget - weights - activation peak - outside the allocator - CUDA graphs
+
+Settings and constants (`memory:` in rules/engines/<engine>.yaml) are in `settings`, bytes of a rank in `sizes`; what
+the engine would refuse is found here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from advisor.catalog.types import Engine, Quantization
+from advisor.deployment import Basis, Deployment, DeviceMemory, KvCache, MemoryEstimate
+from advisor.engines import fitting, parallel, pool
+from advisor.engines.base import DecidedSetting, get_integer, get_setting
+from advisor.engines.flags import find_own_flag
+from advisor.engines.parallel import TensorParallelRefusal
+from advisor.engines.pool.settings import PoolConstants, PoolSettings, read_constants, resolve_pool_settings
+from advisor.engines.pool.sizes import RankBytes, plan_caches, size_ranks
+from advisor.engines.versions import is_before
+from advisor.machines.types import Device
+from advisor.memory.adapters import prediction_params
+from advisor.memory.layers import cache_layers
+from advisor.memory.paged_cache import PagedCache
+from advisor.record import Record
+from advisor.units import MIB, format_gib
+
+__all__ = [
+    "PoolSettings",
+    "common_settings",
+    "keeps_nothing",
+    "launch_settings",
+    "memory",
+    "read_constants",
+    "resolve_pool_settings",
+]
+
+
+# host memory of an engine process next to the GPUs, and of one that runs on the processor: MiB, assumed
+HOST_BESIDE_MIB = (1024, 3072, 8192)
+
+
+HOST_ALONE_MIB = (512, 2048, 6144)
+
+
+# of offloaded weights: torch pins blocks of the next power of two (1.78x, 1.9x measured: vLLM issues 56410 and 58178)
+PINNED_MORE = (0.0, 0.9, 1.0)
+
+
+# with one of these a length above the trained one is meant, and the engines accept it
+LONGER_MEANT = ("hf-overrides", "rope-scaling", "json-model-override-args")
+
+
+class PoolBytes(Record, frozen=True, kw_only=True):
+    """Bytes that one device leaves for the KV pool, and what one request of full length takes there."""
+
+    low: int
+    value: int
+    high: int
+    request: int
+
+
+def memory(
+    deployment: Deployment, entry: Engine, quantization: Quantization, fraction: float | None = None
+) -> MemoryEstimate:
+    """Where every byte goes, what the pool holds, and whether the asked requests fit into it.
+
+    `fraction` replaces the default share of the device where an engine computes it. Raises BadInput where a setting or
+    the model's layout allows no answer.
+    """
+    constants = read_constants(entry)
+    settings = resolve_pool_settings(deployment, entry, constants, fraction)
+    sizes, widest = size_ranks(deployment, settings, constants, quantization)
+    plans = _no_cache(settings) if keeps_nothing(deployment) else plan_caches(deployment, settings, constants)
+    devices = fitting.used_devices(deployment)
+    used = devices[: settings.ranks]
+    requests = [p.request(settings.length, settings.batched_tokens) for p in plans]
+    rows, pools = _place_ranks(deployment, constants, settings, sizes, requests)
+    # the verdict is that of the version, the bounds that are shown are those of all releases that may run
+    shown, open_pools = (
+        (rows, pools) if widest is sizes else _place_ranks(deployment, constants, settings, widest, requests)
+    )
+    host = _host(deployment, settings, sizes, requests, alone=not devices)
+    verdict = fitting.judge_fit(rows, host, needs_host=not devices or settings.cpu_offload > 0, deployment=deployment)
+    sizes_refused = parallel.find_size_refusals(
+        entry, deployment.model, settings.tp, parallel.make_parallel_launch(deployment, entry)
+    )
+    refusals = pool.find_refusals(deployment, settings, constants, devices, sizes_refused)
+    too_many = (
+        pool.find_state_shortage(settings, constants, plans, min(p.low for p in pools), min(p.high for p in pools))
+        if pools
+        else None
+    )
+    if too_many is not None:
+        refusals.append(too_many[1])
+    sure = [x for x in refusals if too_many is None or too_many[0] or x != too_many[1]]
+    reports = pool.list_reported_failures(deployment, constants, used)
+    fits = False if sure else None if (refusals or reports) and verdict.fits else verdict.fits
+    return MemoryEstimate(
+        fits=fits,
+        devices=tuple(shown),
+        host=host,
+        kv_cache=_kv_cache(settings, plans, open_pools),
+        context_length=settings.length,
+        sequences=deployment.sequences,
+        basis=_basis(entry, constants, sizes, quantization, settings.kv_packed is not None),
+        not_modelled=_left_out(deployment, settings, constants),
+        warnings=(*refusals, *reports, *verdict.warnings, *pool.list_notes(deployment, settings, used)),
+        short=verdict.short,
+        message=pool.find_length_refusal(settings, plans, requests, [p.value for p in pools])
+        if fits is False
+        else None,
+        calibration=deployment.correction.note if deployment.correction else None,
+        refused=bool(sizes_refused),
+    )
+
+
+def _place_ranks(
+    deployment: Deployment,
+    constants: PoolConstants,
+    settings: PoolSettings,
+    sizes: RankBytes,
+    requests: list[tuple[int, int]],
+) -> tuple[list[DeviceMemory], list[PoolBytes]]:
+    """The row of each rank's device, and the pools that are known; `requests`: bytes of one in each stage."""
+    each = -(-deployment.sequences // settings.dp)  # sequences of one replica
+    devices = fitting.used_devices(deployment)[: settings.ranks]
+    # ranks of a stage on equal devices are alike
+    made: dict[tuple[int, int], tuple[DeviceMemory, PoolBytes | None]] = {}
+    rows, pools = [], []
+    for k, (device, like) in enumerate(zip(devices, fitting.number_device_kinds(deployment), strict=False)):
+        stage = _stage(k, settings)
+        kind = (stage, like)
+        if kind not in made:
+            row = _row(constants, settings, sizes, stage, device, [each * b for b in requests[stage]])
+            made[kind] = row, _pool(constants, settings, sizes, device, row, sum(requests[stage]))
+        rows.append(made[kind][0])
+        pool = made[kind][1]
+        if pool is not None:
+            pools.append(pool)
+    return rows, pools
+
+
+def _left_out(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[str, ...]:
+    """What the estimate does not count."""
+    out = []
+    if deployment.model.vision and constants.images_gib is None:
+        out.append("multimodal profiling of image inputs")
+    if settings.lora_slots and settings.lora_rank is None:
+        out.append("LoRA adapters, whose rank is not stated")
+    elif settings.lora_slots and constants.lora is not None and not constants.lora.experts and deployment.model.is_moe:
+        out.append("LoRA buffers of routed experts")
+    if get_setting(deployment.settings, *constants.names.speculative.flags) is not None:
+        if not settings.prediction:
+            if deployment.draft is None:
+                out.append("the draft model of speculative decoding")
+        elif prediction_params(deployment.model) is None:
+            out.append("the prediction block, whose size is not known")
+    return tuple(out)
+
+
+def keeps_nothing(deployment: Deployment) -> bool:
+    """Whether the model is an encoder (embeddings, reranking): no layer keeps anything between tokens."""
+    layers = cache_layers(deployment.model)
+    return deployment.model.kind != "chat" and bool(layers) and not any(x.attends or x.recurrent for x in layers)
+
+
+def _no_cache(settings: PoolSettings) -> tuple[PagedCache, ...]:
+    return (PagedCache(groups=(), row=0, state_real=0),) * settings.pp
+
+
+def _stage(rank: int, settings: PoolSettings) -> int:
+    """Pipeline stage of a device: stages follow one another, within each replica."""
+    return rank // settings.tp % settings.pp
+
+
+def weights_on_device(settings: PoolSettings, sizes: RankBytes, stage: int) -> int:
+    """Weights of a rank that lie on its device, bytes: all but what is offloaded; embedding and output always stay."""
+    whole = sizes.weights.stages[stage]
+    return max(whole - settings.cpu_offload, min(whole, sizes.weights.outside[stage]))
+
+
+def _row(
+    constants: PoolConstants, settings: PoolSettings, sizes: RankBytes, stage: int, device: Device, request: list[int]
+) -> DeviceMemory:
+    weights = weights_on_device(settings, sizes, stage)
+    base = weights + sum(request)
+    least = base - int((1 - sizes.weights_range[0]) * weights)  # what is there whatever the system gives back
+    return DeviceMemory(
+        name=device.name,
+        capacity_bytes=device.total_bytes,
+        budget_bytes=_budget(constants, settings, sizes, device, weights, sum(request)),
+        weights_bytes=weights,
+        kv_cache_bytes=request[0],
+        recurrent_state_bytes=request[1],
+        compute_bytes=sizes.activation[1],
+        overhead_bytes=sizes.overhead[1],
+        total_bytes=base + sizes.activation[1] + sizes.overhead[1],
+        low_bytes=max(least, least + sizes.activation[0] + sizes.overhead[0]),
+        high_bytes=base + sizes.activation[2] + sizes.overhead[2] + int((sizes.weights_range[1] - 1) * weights),
+    )
+
+
+def _budget(
+    constants: PoolConstants, settings: PoolSettings, sizes: RankBytes, device: Device, weights: int, request: int
+) -> int | None:
+    """What the engine may use of a device, bytes; None when its size is not known.
+
+    Source of `after_weights`: the documentation of LMDeploy's cache-max-entry-count and TensorRT-LLM's
+    free_gpu_memory_fraction, which are shares of what is left after the weights.
+    """
+    free = _free(device)
+    total = fitting.allocatable_bytes(device)
+    if free is None or total is None:
+        return None
+    if constants.fraction_of == "total":
+        return min(int(total * settings.fraction), free)
+    # the share is of what the weights (and the context) leave; the activation peak lives in the rest
+    least = settings.fraction * (free - sizes.weights_range[1] * weights - sizes.overhead[2])
+    if request <= least:  # the pool holds the requests for sure: what is left to judge is the whole device
+        return free
+    left = free - weights - sizes.overhead[1]
+    return (
+        min(free, weights + sizes.activation[1] + sizes.overhead[1] + int(left * settings.fraction))
+        if left > 0
+        else free
+    )
+
+
+def _free(device: Device) -> int | None:
+    """What of the device can be allocated now, bytes."""
+    total = fitting.allocatable_bytes(device)
+    if total is None:
+        return None
+    return total if device.free_bytes is None else min(device.free_bytes, total)
+
+
+def _pool(
+    constants: PoolConstants, settings: PoolSettings, sizes: RankBytes, device: Device, row: DeviceMemory, request: int
+) -> PoolBytes | None:
+    if row.budget_bytes is None or row.weights_bytes is None:
+        return None
+    w = row.weights_bytes
+    weights = (int(w * sizes.weights_range[0]), w, int(w * sizes.weights_range[1]))
+    free = _free(device)
+    if constants.fraction_of != "total" and free is not None:
+        low, value, high = (int(settings.fraction * (free - weights[k] - sizes.overhead[k])) for k in (2, 1, 0))
+        return PoolBytes(low=low, value=value, high=high, request=request)
+    low, value, high = (row.budget_bytes - weights[k] - sizes.activation[k] - sizes.overhead[k] for k in (2, 1, 0))
+    return PoolBytes(low=low, value=value, high=high, request=request)
+
+
+def _host(
+    deployment: Deployment, settings: PoolSettings, sizes: RankBytes, requests: list[tuple[int, int]], alone: bool
+) -> DeviceMemory:
+    """Host memory: next to GPUs only the process itself, without GPUs everything."""
+    if not alone:
+        offloaded = (
+            sum(sizes.weights.stages[k] - weights_on_device(settings, sizes, k) for k in range(settings.pp))
+            * settings.tp
+            * settings.dp
+        )
+        pinned = [x + share * offloaded / MIB for x, share in zip(HOST_BESIDE_MIB, PINNED_MORE, strict=True)]
+        return fitting.host_row(deployment, offloaded, 0, 0, 0, overhead_mib=(pinned[0], pinned[1], pinned[2]))
+    every = settings.tp * settings.dp  # ranks of each stage
+    each = -(-deployment.sequences // settings.dp)
+    cache, state = (sum(b[k] for b in requests) * each * every for k in (0, 1))
+    weights = sum(sizes.weights.stages) * every
+    return fitting.host_row(
+        deployment, weights, cache, state, sizes.activation[1] * settings.ranks, overhead_mib=HOST_ALONE_MIB
+    )
+
+
+def _kv_cache(settings: PoolSettings, plans: tuple[PagedCache, ...], pools: list[PoolBytes]) -> KvCache:
+    """Growth and pool per device; what all replicas hold together."""
+    row = max(p.row for p in plans)
+    tightest = min(pools, key=lambda p: p.value, default=None)
+    if tightest is None:
+        return KvCache(bytes_per_token=row)
+    room = max(0, tightest.value)
+    held = min((max(0, p.value) // p.request for p in pools if p.request), default=None)
+    return KvCache(
+        bytes_per_token=row,
+        available_bytes=tightest.value,
+        available_low_bytes=min(p.low for p in pools),
+        available_high_bytes=min(p.high for p in pools),
+        tokens=settings.dp * (room // row) if row else None,
+        max_sequences=None if held is None else settings.dp * min(settings.sequences, held),
+    )
+
+
+def _basis(
+    entry: Engine, constants: PoolConstants, sizes: RankBytes, quantization: Quantization, packed: bool
+) -> dict[str, Basis]:
+    sure = not sizes.weights.modelled and quantization.family in ("none", "hf")
+    cache: Basis = "exact" if constants.planner == "groups" and not packed else "modelled"
+    rest: Basis = "measured" if entry.id == "vllm" else "assumed"
+    return {
+        "weights": "exact" if sure else "modelled",
+        "kv_cache": cache,
+        "recurrent_state": cache,
+        "compute": rest,
+        "overhead": rest,
+    }
+
+
+def launch_settings(deployment: Deployment, entry: Engine, quantization: Quantization) -> tuple[DecidedSetting, ...]:
+    """The settings a launch should carry, of engines without a module of their own."""
+    return common_settings(deployment, entry)
+
+
+def common_settings(deployment: Deployment, entry: Engine) -> tuple[DecidedSetting, ...]:
+    """The settings every pool engine should be given, under the names that its launches write."""
+    settings, concepts = resolve_pool_settings(deployment, entry, read_constants(entry)), entry.concepts
+    written = "written out, so that a later default cannot break the estimate"
+    found = (
+        (concepts.context_length, settings.length, "longest request, prompt and output together"),
+        (concepts.sequences, admitted_requests(deployment, read_constants(entry)), "requests that run at once"),
+        (concepts.memory_share, settings.fraction, written),
+    )
+    out = [DecidedSetting(name=x.launch or x.flags[0], value=value, because=why) for x, value, why in found if x.flags]
+    ranks = concepts.tensor_parallel.launch or find_own_flag(entry, "tensor_parallel")
+    if ranks and (settings.tp > 1 or fitting.has_several_devices(deployment)):
+        out.append(DecidedSetting(name=ranks, value=settings.tp, because=fitting.explain_ranks(settings.tp)))
+    stages = concepts.pipeline_parallel.launch or find_own_flag(entry, "pipeline_parallel")
+    if settings.pp > 1 and stages:
+        out.append(DecidedSetting(name=stages, value=settings.pp, because="stages of layers over groups of GPUs"))
+    prompt, why = find_own_flag(entry, "prompt_length"), "longest prompt; an answer needs one token"
+    if prompt:
+        out.append(DecidedSetting(name=prompt, value=max(1, settings.length - 1), because=why))
+    return tuple(out)
+
+
+def admitted_requests(deployment: Deployment, constants: PoolConstants) -> int:
+    """Requests the server should admit at once: as set, else those the deployment is sized for."""
+    return (
+        get_integer(deployment.settings, *constants.names.sequences.flags, least=1)
+        if constants.names.sequences.flags
+        else None
+    ) or deployment.sequences
+
+
+def find_refusals(
+    deployment: Deployment,
+    settings: PoolSettings,
+    constants: PoolConstants,
+    devices: Sequence[Device],
+    uneven: Sequence[TensorParallelRefusal],
+) -> list[str]:
+    """Why the engine would not start, one line each; empty when it would. `uneven` is what does not divide."""
+    out = [x.text for x in uneven]
+    if deployment.machine is not None and devices and settings.ranks > len(devices) * deployment.machine.nodes:
+        parts = [
+            f"{what} {n}"
+            for what, n in (("tensor", settings.tp), ("pipeline", settings.pp), ("data", settings.dp))
+            if n > 1
+        ]
+        out.append(f"{' x '.join(parts)} parallel needs {settings.ranks} devices, {len(devices)} are there")
+    longest = deployment.model.max_context
+    if (
+        longest
+        and settings.length > longest
+        and settings.length_given
+        and get_setting(deployment.settings, *LONGER_MEANT) is None
+    ):
+        out.append(f"{settings.length} tokens are more than {deployment.model.id} was trained for ({longest})")
+    if constants.wants_budget_free:
+        for device in devices[: settings.ranks]:
+            total = fitting.allocatable_bytes(device)
+            if (
+                total is not None
+                and device.free_bytes is not None
+                and device.free_bytes < int(total * settings.fraction)
+            ):
+                out.append(
+                    f"{device.name}: {format_gib(device.free_bytes)} free at start is less than the desired share "
+                    f"({settings.fraction:g} of {format_gib(total)}): stop what else runs there or lower "
+                    f"{constants.names.memory_share.flags[0]} to {_floor(device.free_bytes / total)}"
+                )
+    return list(dict.fromkeys(out))
+
+
+def find_state_shortage(
+    settings: PoolSettings, constants: PoolConstants, plans: Sequence[PagedCache], low: int, high: int
+) -> tuple[bool, str] | None:
+    """(whether it surely refuses, what it says) where the recurrent state of the admitted sequences has too few blocks.
+
+    vLLM captures its decode graphs with one state block a sequence; `low` and `high` bound the pool, bytes.
+    """
+    if constants.planner != "groups" or settings.eager:
+        return None
+    for paged_cache in plans:
+        least, most = paged_cache.state_blocks(max(0, low)), paged_cache.state_blocks(max(0, high))
+        if least is None or most is None or settings.sequences <= least:
+            continue
+        sure = settings.sequences > most and settings.sequences_given  # versions differ in the default and in the check
+        there = f"{least}" if least == most else f"{least} to {most}"
+        return sure, (
+            f"max_num_seqs ({settings.sequences}) exceeds available Mamba cache blocks ({there}): "
+            f"lower {constants.names.sequences.flags[0]} to {least}, or raise the memory fraction"
+        )
+    return None
+
+
+def list_reported_failures(deployment: Deployment, constants: PoolConstants, used: Sequence[Device]) -> list[str]:
+    """What was seen to fail in the stated release, on such a card, in this weight format."""
+    version = deployment.engine_version
+    if version is None:
+        return []
+    generations = {(x.compute_capability or "").split(".")[0] for x in used}
+    return [
+        f"{x.said} ({x.source}): whether this runs is not known"
+        for x in constants.reported_failures
+        if deployment.quantization in x.formats
+        and str(x.generation) in generations
+        and is_before(version, x.before)
+        and not is_before(version, x.since)
+    ]
+
+
+def _floor(share: float) -> str:
+    return f"{int(share * 100) / 100:g}"
+
+
+def list_notes(deployment: Deployment, settings: PoolSettings, used: Sequence[Device]) -> list[str]:
+    """What a reader should know although the engine starts."""
+    out = []
+    if not settings.length_given:
+        out.append(f"no context length given: {settings.length} tokens, the model's trained context")
+    if settings.oldest_version is not None:
+        out.append(f"no engine version given: bounds cover releases {settings.oldest_version} to {settings.version}")
+    if deployment.sequences > settings.sequences * settings.dp:
+        limit = settings.sequences * settings.dp
+        out.append(
+            f"{deployment.sequences} requests are asked, the engine runs at most {limit} at once: the rest waits in "
+            "its queue"
+        )
+    if len({x.total_bytes for x in used}) > 1:
+        least = min((x for x in used if x.total_bytes is not None), key=lambda x: x.total_bytes or 0, default=None)
+        if least is not None:
+            out.append(
+                f"unlike devices: every rank holds the same share, so {least.name} decides how large the pool is"
+            )
+    if used and used[0].total_bytes is None:
+        out.append(f"the memory of {used[0].name} is not known: batch defaults are those of the smallest devices")
+    return out
+
+
+def find_length_refusal(
+    settings: PoolSettings, plans: Sequence[PagedCache], requests: Sequence[tuple[int, int]], rooms: Sequence[int]
+) -> str | None:
+    """What the engine says when one request of full length does not fit the pool, with the length that would."""
+    one = max(sum(b) for b in requests)
+    room = min(rooms, default=None)
+    if room is None or one <= room:
+        return None
+    if room <= 0:
+        return "No available memory for the cache blocks: raise the memory fraction, or take a smaller quantization."
+    fits = min(largest_length(p, room, settings.batched_tokens, settings.length) for p in plans)
+    return (
+        f"To serve at least one request with the model's max seq len ({settings.length}), {format_gib(one)} KV cache "
+        "is needed, "
+        f"which is larger than the available KV cache memory ({format_gib(room)}). Estimated maximum model length: "
+        f"{fits}."
+    )
+
+
+def largest_length(cache: PagedCache, room: int, batched_tokens: int, at_most: int) -> int:
+    """Longest request, tokens, whose cache fits into `room` bytes; 0 when none does."""
+    low, high = 0, at_most
+    while low < high:
+        mid = (low + high + 1) // 2
+        low, high = (mid, high) if sum(cache.request(mid, batched_tokens)) <= room else (low, mid - 1)
+    return low

@@ -1,0 +1,439 @@
+"""Bytes of one rank of a pool engine: weights, activation peak, what lies outside, and the plan of its KV cache."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from advisor.catalog.types import Quantization
+from advisor.deployment import Correction, Deployment
+from advisor.engines import fitting
+from advisor.engines.base import get_integer
+from advisor.engines.pool.settings import GIB, ActivationPeak, PoolConstants, PoolSettings, RangeGib
+from advisor.engines.versions import list_open, pick_version
+from advisor.errors import BadInput
+from advisor.machines.types import Device
+from advisor.memo import memoize_by_identity
+from advisor.memory import adapters, hf_weights, paged_cache
+from advisor.memory.hf_weights import RankWeights, expert_growth, pick_tiles
+from advisor.memory.layers import LayerCache, cache_layers
+from advisor.memory.paged_cache import PagedCache, StateBlocks
+from advisor.memory.working_memory import size_forward_peak, size_graphs, size_rotary_tables, widest_experts
+from advisor.models.types import Dense, Full, Model, Moe, Sliding, native_format
+from advisor.record import Record, Value
+from advisor.units import MIB
+
+LAYERS_ASSUMED = 40  # of a model whose layers are not known
+
+
+LEFT_OPEN = GIB // 4  # how far a start may be from another of the same model on the same machine
+
+
+Bounds = tuple[float, float, float]  # low, value, high
+
+
+ByteBounds = tuple[int, int, int]
+
+
+class RankBytes(Record, frozen=True, kw_only=True):
+    """Bytes of one rank before the cache; activation and overhead as (low, value, high)."""
+
+    weights: RankWeights
+    weights_range: tuple[float, float]  # how much smaller or larger a real checkpoint of this format may be
+    activation: tuple[int, int, int]
+    overhead: tuple[int, int, int]
+
+
+class _DeviceTraits(Value, frozen=True):
+    """What of the devices the parts depend on; 0: no compute capability is known."""
+
+    unified: bool
+    least_capability: float
+    first_capability: float
+
+
+def size_ranks(
+    deployment: Deployment, settings: PoolSettings, constants: PoolConstants, quantization: Quantization
+) -> tuple[RankBytes, RankBytes]:
+    """Weights, activation peak and overhead of every rank: with the bounds of the version, and with those of all
+    releases that may run.
+
+    Source of the activation peak: `activation.source` of the engine's constants.
+    """
+    weights = _with_extras(
+        deployment, settings, constants, quantization, _weights(deployment, settings, constants, quantization)
+    )
+    activation = _bound_activations(deployment.model, settings, constants, weights, quantization.id)
+    overhead, open_overhead = size_overheads(deployment, settings, constants)
+    low, usual, high = (
+        (1.0, 1.0, 1.0)
+        if _from_files(deployment, quantization)
+        else hf_weights.size_range(deployment.model, quantization)
+    )
+    made = RankBytes(
+        weights=weights,
+        weights_range=(low / usual, high / usual),
+        activation=_whole(activation[-1]),
+        overhead=overhead,
+    )
+    if deployment.correction is not None:
+        made = correct_sizes(made, deployment.correction)
+    if settings.oldest_version is None or deployment.correction is not None:
+        return made, made
+    return made, msgspec.structs.replace(
+        made,
+        activation=_whole(join_bounds(activation)),
+        overhead=open_overhead,
+    )
+
+
+def widest_mlp(model: Model) -> int:
+    """Widest intermediate of one token's feed-forward pass: dense width, or active experts."""
+    assert model.layout is not None
+    best = 0
+    for dense in model.layout.ffn:
+        if isinstance(dense, Dense):
+            best = max(best, dense.intermediate)
+        elif isinstance(dense, Moe):
+            best = max(best, dense.top_k * dense.moe_intermediate + dense.shared_intermediate)
+    return best
+
+
+def _from_files(deployment: Deployment, quantization: Quantization) -> Path | None:
+    """The checkpoint's folder, where it is on disk and holds the format that is asked."""
+    if deployment.model_path is None or not Path(deployment.model_path).is_dir() or deployment.model.layout is None:
+        return None
+    from advisor.memory.checkpoint_weights import has_weights
+
+    stored = native_format(deployment.model)
+    same = (
+        quantization.id == stored
+        if stored
+        else not deployment.model.native_quant and quantization.family == "none" and quantization.bits_nominal == 16
+    )
+    return Path(deployment.model_path) if same and has_weights(Path(deployment.model_path)) else None
+
+
+def _weights(
+    deployment: Deployment, settings: PoolSettings, constants: PoolConstants, quantization: Quantization
+) -> RankWeights:
+    """As they lie on the devices: experts in whole tiles, where the kernels of a format want them so."""
+    stored = _stored_weights(deployment, settings, quantization)
+    first = next(iter(fitting.used_devices(deployment)), None)
+    if first is None or not any(stored.experts):
+        return stored
+    capability = float(first.compute_capability) if first.compute_capability else None
+    tiles = pick_tiles(constants.expert_tiles, quantization.id, first.vendor, capability)
+    if tiles is None:
+        return stored
+    growth = expert_growth(deployment.model, tiles, settings.tp, settings.ep)
+    experts = tuple(round(x * growth) for x in stored.experts)
+    stages = tuple(a - b + c for a, b, c in zip(stored.stages, stored.experts, experts, strict=True))
+    return msgspec.structs.replace(stored, stages=stages, experts=experts)
+
+
+def _stored_weights(deployment: Deployment, settings: PoolSettings, quantization: Quantization) -> RankWeights:
+    """From the files where there are any, else from the architecture."""
+    folder = _from_files(deployment, quantization)
+    if folder is not None:
+        from advisor.memory.checkpoint_weights import checkpoint_rank_weights
+
+        return checkpoint_rank_weights(
+            deployment.model, folder, settings.tp, settings.pp, settings.ep, not settings.text_only
+        )
+    found = hf_weights.rank_weights(
+        deployment.model, quantization, settings.tp, settings.pp, settings.ep, not settings.text_only
+    )
+    if not settings.fp32 or quantization.family != "none":
+        return found
+    sizes = {f: tuple(2 * x for x in getattr(found, f)) for f in ("stages", "outside", "experts")}
+    return msgspec.structs.replace(found, **sizes)
+
+
+def _with_extras(
+    deployment: Deployment,
+    settings: PoolSettings,
+    constants: PoolConstants,
+    quantization: Quantization,
+    weights: RankWeights,
+) -> RankWeights:
+    """With adapter slots (16 bit, shared over the stages by layers), the prediction block and a draft (last stage)."""
+    stages = list(weights.stages)
+    if settings.lora_slots and settings.lora_rank is not None and constants.lora is not None:
+        kind = deployment.model.model_type
+        experts: adapters.Experts = (
+            "none" if not constants.lora.experts else "fused" if kind in constants.lora.fused_experts else "split"
+        )
+        ep = settings.ep if settings.experts_whole else 1
+        slot = adapters.lora_elements(
+            deployment.model, settings.lora_rank, settings.tp, ep, experts, kind in constants.lora.outside
+        )
+        each = slot * 2 * settings.lora_slots
+        stages = [x + each // settings.pp for x in stages]
+    block = adapters.prediction_params(deployment.model) if settings.prediction else None
+    if block is not None:
+        # below 8 bits publishers leave the block at 16 (NVFP4 loads with and without it differ by 2 bytes a parameter)
+        bits = 16 if quantization.bits_nominal < 8 else min(quantization.bits_nominal, 16)
+        stages[-1] += int(block * bits / 8 / settings.tp)
+    if deployment.draft is not None:
+        beside = hf_weights.rank_weights(
+            deployment.draft.model, deployment.draft.quantization, settings.tp, 1, 1, False
+        )
+        stages[-1] += beside.stages[0]
+    return (
+        weights
+        if stages == list(weights.stages)
+        else msgspec.structs.replace(weights, stages=tuple(stages), modelled=True)
+    )
+
+
+def widest_dense(model: Model) -> int:
+    """Widest intermediate outside the routed experts: dense layers, shared experts."""
+    assert model.layout is not None
+    widths = [g.intermediate for g in model.layout.ffn if isinstance(g, Dense)]
+    widths += [max(g.shared_intermediate, g.parallel_dense) for g in model.layout.ffn if isinstance(g, Moe)]
+    return max(widths, default=0)
+
+
+def _whole(bounds: Bounds) -> tuple[int, int, int]:
+    return int(bounds[0]), int(bounds[1]), int(bounds[2])
+
+
+@memoize_by_identity
+def _bound_activations(
+    model: Model, settings: PoolSettings, constants: PoolConstants, weights: RankWeights, format: str
+) -> tuple[Bounds, ...]:
+    """Of each release that may run, that of the version last."""
+    peaks = list_open(constants.activation, settings.version, settings.oldest_version)
+    return tuple(_bound_activation(model, settings, peak, weights, format) for peak in peaks)
+
+
+def _bound_activation(
+    model: Model, settings: PoolSettings, peak: ActivationPeak, weights: RankWeights, format: str
+) -> Bounds:
+    """Bytes of the peak; of a model whose widths are not known a share of its weights (assumed)."""
+    if model.layout is None:
+        value = 0.03 * weights.stages[0]
+        return value * peak.low, value, value * peak.high
+    if not peak.by_shapes or format in peak.not_by_shapes:
+        value = activation_bytes(model, settings, peak, format)
+        return value * peak.low, value, value * peak.high
+    forward, sampler = size_peaks_by_shapes(model, settings, peak)
+    low, high = peak.forward_range
+    return max(low * forward, peak.low * sampler), max(forward, sampler), max(high * forward, peak.high * sampler)
+
+
+def correct_sizes(sizes: RankBytes, correction: Correction) -> RankBytes:
+    """Sizes with what was logged on the machine: values move, and so do bounds.
+
+    For the model that was logged, bounds are no wider than starts of one launch differ.
+    """
+    if not correction.same_model:
+        low, value, high = (x + correction.beside_bytes for x in sizes.overhead)
+        return msgspec.structs.replace(sizes, overhead=(low, value, high))
+    stages = tuple(x + correction.weights_bytes for x in sizes.weights.stages)
+    value = sizes.overhead[1] + correction.beside_bytes
+    return RankBytes(
+        weights=msgspec.structs.replace(sizes.weights, stages=stages),
+        weights_range=(1.0, 1.0),
+        activation=(sizes.activation[1],) * 3,
+        overhead=(value - LEFT_OPEN, value, value + LEFT_OPEN),
+    )
+
+
+def activation_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak, format: str | None = None) -> float:
+    """Bytes of the profiling run's peak on one rank (ActivationPeak says the formula); `format`: of the weights."""
+    lay = model.layout
+    assert lay is not None
+    tokens, hidden = settings.batched_tokens, lay.hidden_size
+    sampler = _sampler_bytes(model, settings, peak)
+    if peak.by_shapes and format not in peak.not_by_shapes:
+        return max(size_peaks_by_shapes(model, settings, peak))
+    workspace = 0.0
+    if peak.expert_workspace:
+        routed = max((_routed(g, hidden, settings.tp) for g in lay.ffn if isinstance(g, Moe)), default=0.0)
+        workspace = 2 * tokens * routed
+    width = widest_dense(model) if peak.expert_workspace else widest_mlp(model)
+    layer = 2 * tokens * (peak.mlp * width / settings.tp + peak.hidden * hidden)
+    return max(workspace + layer, sampler) if peak.workspace_freed else workspace + max(layer, sampler)
+
+
+def _sampler_bytes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> float:
+    lay = model.layout
+    assert lay is not None
+    rows = settings.sequences if model.kind == "chat" else 0  # encoders and embedding models sample nothing
+    return (
+        peak.sampler_bytes * rows * lay.vocab_size + 2 * settings.batched_tokens * peak.sampler_hidden * lay.hidden_size
+    )
+
+
+def size_peaks_by_shapes(model: Model, settings: PoolSettings, peak: ActivationPeak) -> tuple[float, float]:
+    """Bytes of (the forward pass, the sampler next to the experts' workspace) on one rank."""
+    lay = model.layout
+    assert lay is not None
+    tokens = settings.batched_tokens
+    cut = 1 if settings.experts_whole else settings.tp
+    forward = size_forward_peak(model, tokens, settings.tp, cut) + 2 * tokens * lay.hidden_size + peak.beside_mib * MIB
+    return forward, _sampler_bytes(model, settings, peak) + 2 * tokens * widest_experts(model, cut)
+
+
+def _routed(moe: Moe, hidden: int, tp: int) -> float:
+    """Elements per token that fused expert kernels hold: gate and up (or the output, which reuses them), and down's
+    input.
+
+    Source: shape of the fused MoE kernel's intermediate caches; lands on the published peaks of MoE models.
+    """
+    return moe.top_k * (max(2 * moe.moe_intermediate / tp, moe.latent or hidden) + moe.moe_intermediate / tp)
+
+
+def plan_caches(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> tuple[PagedCache, ...]:
+    """KV cache of one rank of each pipeline stage. Raises BadInput for a model whose layers are not known."""
+    if not cache_layers(deployment.model):
+        raise BadInput(
+            f"{deployment.model.id}: the layer layout is not in the catalogue, so its KV cache cannot be determined"
+        )
+    state = 4.0 if deployment.model.model_type in constants.fp32_state_model_types else constants.state_bytes
+    extra = deployment.model.mtp.layers if settings.prediction and deployment.model.mtp else 0
+    return _plans(
+        deployment.model,
+        settings.kv_bytes,
+        settings.kv_packed,
+        settings.tp,
+        settings.pp,
+        state,
+        constants.planner,
+        _pick_block(deployment, settings, constants),
+        constants.states,
+        extra,
+        cache_layers(deployment.draft.model) if deployment.draft else (),
+    )
+
+
+def _pick_block(deployment: Deployment, settings: PoolSettings, constants: PoolConstants) -> int:
+    """Tokens of a block: the engine's, or what its kernel for wide heads wants on this card."""
+    wide, lay = constants.wide_heads, deployment.model.layout
+    first = next(iter(fitting.used_devices(deployment)), None)
+    if wide is None or lay is None or first is None or settings.kv_type not in wide.kv_cache_types:
+        return constants.block
+    heads = {g.head_dim for g in lay.attention if isinstance(g, (Full, Sliding))}
+    generation = (first.compute_capability or "").split(".")[0]
+    return wide.block if wide.head_dim in heads and generation == str(wide.generation) else constants.block
+
+
+@memoize_by_identity
+def _plans(
+    model: Model,
+    element: float,
+    packed: paged_cache.PackedCacheType | None,
+    tp: int,
+    pp: int,
+    state_bytes: float,
+    planner: str,
+    block: int,
+    states: tuple[StateBlocks, ...],
+    extra: int,
+    draft: tuple[LayerCache, ...],
+) -> tuple[PagedCache, ...]:
+    layers = cache_layers(model)
+    out = []
+    for stage in range(pp):
+        mine = [x for i, x in enumerate(layers) if pp == 1 or hf_weights.stage_of(i, len(layers), pp) == stage]
+        if stage == pp - 1 and extra:  # a prediction block attends like the last growing layer
+            mine += [x for x in layers if x.attends and x.window is None][-1:] * extra
+        if stage == pp - 1:  # a draft's layers share the block tables of the last stage
+            mine += draft
+        if planner == "groups":  # every layer keeps an index, its own or another's
+            mine = [msgspec.structs.replace(x, index=x.index or x.index_of_another) for x in mine]
+        specs = paged_cache.make_layer_specs(mine, element, tp, state_bytes, 2.0, packed, states)
+        if planner == "plain":  # windowed layers keep everything
+            specs = [msgspec.structs.replace(s, kind="full") if s.kind in ("window", "chunk") else s for s in specs]
+        out.append(paged_cache.plan_groups(specs, block))
+    return tuple(out)
+
+
+def size_overheads(
+    deployment: Deployment, settings: PoolSettings, constants: PoolConstants
+) -> tuple[ByteBounds, ByteBounds]:
+    """Bytes of all parts of one rank: of the version, and with the bounds of all releases that may run.
+
+    Source: the engine's constants, each with its own.
+    """
+    asked = get_integer(deployment.settings, "max-cudagraph-capture-size", least=0)
+    devices = _describe_devices(fitting.used_devices(deployment))
+    return _size(deployment.model, settings, constants, devices, asked)
+
+
+@memoize_by_identity
+def _size(
+    model: Model, settings: PoolSettings, constants: PoolConstants, devices: _DeviceTraits, largest_capture: int | None
+) -> tuple[ByteBounds, ByteBounds]:
+    parts = _list_parts(model, settings, constants, devices, largest_capture)
+    return _add([x[-1] for x in parts]), _add([join_bounds(x) for x in parts])
+
+
+def _add(parts: Sequence[Bounds]) -> ByteBounds:
+    low, value, high = (int(sum(x) * GIB) for x in zip(*parts, strict=True))
+    return low, value, high
+
+
+def _describe_devices(devices: Sequence[Device]) -> _DeviceTraits:
+    known = [float(x.compute_capability) for x in devices if x.compute_capability]
+    first = devices[0].compute_capability if devices else None
+    return _DeviceTraits(any(x.unified for x in devices), min(known, default=0), float(first) if first else 0.0)
+
+
+def _list_parts(
+    model: Model, settings: PoolSettings, constants: PoolConstants, devices: _DeviceTraits, largest_capture: int | None
+) -> tuple[tuple[Bounds, ...], ...]:
+    """The parts in GiB: of each the bounds of every release that may run, those of the version last."""
+    parts: list[tuple[Bounds, ...]] = [
+        _list_rows(_list_kinds(constants, settings, devices)[0], settings),
+        ((size_rotary_tables(model) / GIB,) * 3,),
+    ]
+    graphs = [x for x in constants.graphs_gib if settings.sequences >= x.from_sequences]
+    if graphs and not settings.eager:
+        most = max(x.from_sequences for x in graphs)
+        parts.append(_list_rows([x for x in graphs if x.from_sequences == most], settings))
+    if constants.captured_graphs and not settings.eager:
+        parts.append(_captured(model, settings, constants, devices.first_capability, largest_capture))
+    if constants.images_gib is not None and model.vision is not None and not settings.text_only:
+        images = constants.images_gib
+        parts.append(((images.low, images.value, images.high),))
+    return tuple(parts)
+
+
+def join_bounds(open_: Sequence[Bounds]) -> Bounds:
+    """A part where any of several may hold: the value of the last, bounds of all."""
+    return min(low for low, _, _ in open_), open_[-1][1], max(high for _, _, high in open_)
+
+
+def _list_rows(rows: Sequence[RangeGib], settings: PoolSettings) -> tuple[Bounds, ...]:
+    return tuple((x.low, x.value, x.high) for x in list_open(rows, settings.version, settings.oldest_version))
+
+
+def list_overheads(constants: PoolConstants, settings: PoolSettings, devices: Sequence[Device]) -> tuple[RangeGib, ...]:
+    """What lies outside the allocator: rows that hold for the release, the most specific first."""
+    kinds = _list_kinds(constants, settings, _describe_devices(devices))
+    return tuple(pick_version(rows, settings.version) for rows in kinds)
+
+
+def _list_kinds(constants: PoolConstants, settings: PoolSettings, devices: _DeviceTraits) -> tuple[list[RangeGib], ...]:
+    """Rows of all releases that hold for the deployment, the most specific first."""
+    kinds: dict[tuple[bool, int, float], list[RangeGib]] = {}
+    for row in constants.outside_gib:
+        holds = row.unified <= devices.unified and devices.least_capability >= row.from_capability
+        if holds and settings.tp >= row.from_ranks:
+            kinds.setdefault((row.unified, row.from_ranks, row.from_capability), []).append(row)
+    return tuple(kinds[k] for k in sorted(kinds, reverse=True))
+
+
+def _captured(
+    model: Model, settings: PoolSettings, constants: PoolConstants, capability: float, asked: int | None
+) -> tuple[Bounds, ...]:
+    """GiB of the captured graphs of a rank."""
+    lay = model.layout
+    layers = -(-(lay.n_layers if lay is not None else LAYERS_ASSUMED) // settings.pp)
+    open_ = list_open(constants.captured_graphs, settings.version, settings.oldest_version)
+    return tuple(size_graphs(graphs, layers, settings.sequences, capability, asked) for graphs in open_)

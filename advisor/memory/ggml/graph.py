@@ -1,0 +1,334 @@
+"""A compute graph as ggml builds it, and the bytes that ggml's graph allocator reserves for it.
+
+Only sizes matter here: a tensor is its bytes, its layout and its operands. Weights and caches lie in buffers of their
+own and do not appear. Source of the rules (order of nodes, reuse in place, best fit): ggml.c and ggml-alloc.c as of
+llama.cpp b11434; compared with the planner of v0.5.0 (docs/accuracy.md).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from math import inf, prod
+
+from msgspec import structs
+
+from advisor.models import types as t
+from advisor.models.tensors import BLOCKS, row_bytes
+from advisor.models.types import GgufArchitecture
+from advisor.record import Record
+
+ALIGNMENT = 128  # of CUDA buffers, bytes
+
+
+F32 = 4
+
+
+F16, I32, I64 = 2, 4, 8
+
+
+Layout = tuple[int | str, ...]
+
+
+class Tensor:
+    """A tensor of the graph; what the allocator notes about it is kept here as well."""
+
+    __slots__ = (
+        "children", "held", "in_place", "layout", "offset", "operands", "output", "size", "taken", "views", "whole",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        size: int,
+        layout: Layout,
+        operands: Sequence[Tensor] = (),
+        in_place: bool = False,
+        whole: Tensor | None = None,
+        output: bool = False,
+    ) -> None:
+        self.size = size  # bytes; 0: no memory of its own
+        self.layout = layout  # equal for tensors of one type, shape and stride
+        self.operands = operands
+        self.in_place = in_place  # the operation may overwrite an operand
+        self.whole = whole  # the tensor that a view shows a part of
+        self.output = output  # read after the step: never freed
+        self.taken = self.held = False
+        self.children = self.views = self.offset = 0
+
+
+def compute(shape: Sequence[int], *operands: Tensor, in_place: bool = False, extra: int = 0) -> Tensor:
+    """The result of an operation: F32 elements of `shape`, and `extra` bytes that its kernel keeps behind them."""
+    return Tensor(F32 * prod(shape) + extra, tuple(shape), operands, in_place)
+
+
+def view(tensor: Tensor, shape: Sequence[int], part: str = "") -> Tensor:
+    """Another look at a tensor; `part` names one that is not the whole of it, or in another order."""
+    layout: Layout = (*shape, part) if part else tuple(shape)
+    return Tensor(0, layout, (tensor,), False, tensor.whole or tensor)
+
+
+def store(*operands: Tensor) -> Tensor:
+    """Rows written into a cache."""
+    return Tensor(0, ("store",), operands)
+
+
+class Graph:
+    """Tensors in the order in which the engine computes them."""
+
+    def __init__(self) -> None:
+        self.tensors: list[Tensor] = []
+
+    def expand(self, tensor: Tensor) -> Tensor:
+        """Add a tensor and all it is made of, operands first."""
+        if not tensor.taken:
+            tensor.taken = True
+            for operand in tensor.operands:
+                if not operand.taken:
+                    self.expand(operand)
+            self.tensors.append(tensor)
+        return tensor
+
+    def keep(self, *tensors: Tensor) -> None:
+        """Hold tensors until here: kernels that a backend fuses read them to the end."""
+        self.tensors.append(Tensor(0, ("keep",), tensors))
+
+
+def count_peak(tensors: Sequence[Tensor], alignment: int = ALIGNMENT) -> int:
+    """Bytes of the buffer in which the allocator places all tensors of a graph."""
+    for tensor in tensors:
+        if tensor.whole is not None:
+            tensor.whole.views += 1
+        for operand in tensor.operands:
+            operand.children += 1
+    space = _Space(alignment)
+    for tensor in tensors:
+        if tensor.size and not tensor.held:
+            _place(tensor, space)
+        for operand in tensor.operands:
+            operand.children -= 1
+            if not operand.children and not operand.views:
+                if operand.whole is not None:
+                    _leave(operand.whole, space)
+                elif operand.held and not operand.output:  # the usual case, without a call
+                    space.free(operand.offset, operand.size)
+                    operand.held = False
+    return space.peak
+
+
+def _leave(whole: Tensor, space: _Space) -> None:
+    """Nothing reads a view of this tensor any more."""
+    whole.views -= 1
+    if whole.views or whole.children:
+        return
+    if whole.held and not whole.output:
+        space.free(whole.offset, whole.size)
+        whole.held = False
+
+
+def _place(tensor: Tensor, space: _Space) -> None:
+    tensor.held = True
+    if tensor.in_place:
+        for operand in tensor.operands:
+            # a view counts as memory of somebody else and is never overwritten
+            if not operand.held or operand.output or operand.layout != tensor.layout:
+                continue
+            if operand.children == 1 and not operand.views:
+                tensor.offset, operand.held = operand.offset, False
+                rest = space.round_up(operand.size) - space.round_up(tensor.size)
+                if rest > 0:
+                    space.free(tensor.offset + space.round_up(tensor.size), rest)
+                return
+    tensor.offset = space.take(tensor.size)
+
+
+class _Space:
+    """Free blocks by address; the last one has no end."""
+
+    def __init__(self, alignment: int) -> None:
+        self.alignment, self.peak = alignment, 0
+        self.blocks: list[tuple[int, float]] = [(0, inf)]  # offset, size
+
+    def round_up(self, size: int) -> int:
+        return -(-size // self.alignment) * self.alignment
+
+    def take(self, size: int) -> int:
+        """Offset of a block in the smallest space that holds it; the endless one only where no other does."""
+        size, blocks = -(-size // self.alignment) * self.alignment, self.blocks
+        best = last = len(blocks) - 1
+        best_size = inf
+        for i in range(last):
+            free = blocks[i][1]
+            if size <= free <= best_size:
+                best, best_size = i, free
+        offset, free = blocks[best]
+        if free == size:
+            del blocks[best]
+        else:
+            blocks[best] = (offset + size, free - size)
+        if best == last and offset + size > self.peak:
+            self.peak = offset + size
+        return offset
+
+    def free(self, offset: int, size: int) -> None:
+        """Give a block back; it joins its neighbours."""
+        blocks = self.blocks
+        end: float = offset + -(-size // self.alignment) * self.alignment
+        at = bisect_right(blocks, (offset, inf))
+        if at < len(blocks) and blocks[at][0] == end:
+            end += blocks[at][1]
+            del blocks[at]
+        if at and blocks[at - 1][0] + blocks[at - 1][1] == offset:
+            at -= 1
+            offset = blocks[at][0]
+            del blocks[at]
+        blocks.insert(at, (offset, end - offset))
+
+
+class StepShape(Record, frozen=True, kw_only=True, cache_hash=True):
+    """What the graph of one step depends on, next to the model."""
+
+    tokens: int  # of the step, a multiple of `sequences`
+    sequences: int  # that share the step
+    outputs: int  # tokens whose logits are needed
+    cells: int  # of the cache, per stream
+    window_cells: int  # of windowed layers; 0 without
+    streams: int  # caches of their own
+    flash: bool
+    gpu: bool = True  # kernels of a GPU: some are fused, and a quantised cache is expanded for them
+    key_type: str = "F16"  # of the cache
+    value_type: str = "F16"
+
+    @property
+    def quantized_k(self) -> bool:
+        """Whether keys are kept in blocks."""
+        return BLOCKS[self.key_type][0] > 1
+
+    @property
+    def quantized_v(self) -> bool:
+        """Whether values are kept in blocks."""
+        return BLOCKS[self.value_type][0] > 1
+
+    def without_cells(self) -> StepShape:
+        """The same step over an empty cache."""
+        return structs.replace(self, cells=0, window_cells=min(self.window_cells, 1))
+
+
+class BorrowedWeights(Record, frozen=True, kw_only=True, cache_hash=True):
+    """Matrices and biases of a layer's feed-forward part that lie in host memory and are copied for one operation each.
+
+    Bytes; `whole`: all of the layer lies there, its cache as well.
+    """
+
+    gate: int = 0
+    up: int = 0
+    down: int = 0
+    gate_bias: int = 0
+    up_bias: int = 0
+    down_bias: int = 0
+    whole: bool = False
+
+
+NONE_BORROWED = BorrowedWeights()
+
+
+class UnknownLayer(Exception):
+    """A kind of layer whose operations are not laid out here."""
+
+
+class Step:
+    """The graph of one step, being built."""
+
+    def __init__(self, model: t.Model, shape: StepShape) -> None:
+        lay, architecture = model.layout, model.gguf_architecture or GgufArchitecture()
+        assert lay is not None
+        self.graph, self.model, self.layout, self.shape = Graph(), model, lay, shape
+        self.traits, self.names, self.encodes = architecture.graph, architecture.tensors, architecture.encoder
+        self.hidden, self.tokens = lay.hidden_size, shape.tokens
+        self.inputs: dict[str, Tensor] = {}
+        self.borrowed = NONE_BORROWED  # of the layer that is being built
+        widths = [x.n_kv_heads * (x.v_head_dim or x.head_dim) for g in lay.attention for x in softmax_parts(g)]
+        widths += [g.n_heads * g.v_head_dim for g in lay.attention if isinstance(g, t.Mla) and not g.absorbed]
+        self.widest_values = max(widths, default=0)  # elements of the widest row of values
+
+    def get_input(self, name: str, size: int, layout: tuple[int, ...] = ()) -> Tensor:
+        """What the host hands over, copied to the device before the step begins."""
+        if name not in self.inputs:
+            self.inputs[name] = Tensor(size, layout or (name,))
+            self.inputs[name].taken = True
+        return self.inputs[name]
+
+    def get_positions(self) -> Tensor:
+        """Positions of the tokens."""
+        return self.get_input("positions", I32 * self.tokens * self.traits.positions)
+
+    def get_key_rows(self, window: bool) -> Tensor:
+        """Where the step's keys go in the cache."""
+        return self.get_input(f"key rows {window}", I64 * self.tokens)
+
+    def get_value_rows(self, window: bool) -> Tensor:
+        """Where its values go; without flash attention they are stored transposed, element by element."""
+        width = 1 if self.shape.flash else self.widest_values
+        return self.get_input(f"value rows {window}", I64 * self.tokens * width)
+
+    def get_mask(self, window: bool) -> Tensor:
+        """Which cells a token sees."""
+        shape = self.shape
+        cells = 0 if not shape.cells else shape.window_cells if window else shape.cells
+        return self.get_input(f"mask {window}", (F16 if shape.flash else F32) * cells * self.tokens)
+
+    def get_output_rows(self) -> Tensor:
+        """The tokens whose logits are needed."""
+        return self.get_input("output rows", I32 * self.shape.outputs)
+
+    def borrow_cache(self, key_width: int, value_width: int, cells: int) -> tuple[Tensor, ...]:
+        """Copies of a layer's keys and values that lie in host memory; widths: elements of a row."""
+        if not self.borrowed.whole:
+            return ()
+        sides = ((self.shape.key_type, key_width), (self.shape.value_type, value_width))
+        return tuple(x for kind, n in sides for x in borrow(row_bytes(kind, n) * cells * self.shape.streams))
+
+    def normalize(self, tensor: Tensor, weighted: bool = True) -> Tensor:
+        """A norm, and the product with its weights."""
+        shape = read_shape(tensor)
+        normed = compute(shape, tensor, in_place=not self.traits.layer_norm)
+        return compute(shape, normed, in_place=True) if weighted else normed
+
+
+def borrow(size: int) -> tuple[Tensor, ...]:
+    """The copy of a matrix that lies elsewhere, made where an operation wants it and gone behind it."""
+    return (Tensor(size, _BORROWED),) if size else ()
+
+
+def is_borrowed(tensor: Tensor) -> bool:
+    """Whether a tensor is such a copy."""
+    return tensor.layout is _BORROWED  # as `borrow` made it
+
+
+_BORROWED = ("borrowed weights",)
+
+
+def softmax_parts(group: t.AttentionGroup) -> list[t.Softmax]:
+    """The parts of a token mixer that keep keys and values."""
+    parts = group.parts if isinstance(group, t.Parallel) else (group,)
+    return [p for p in parts if isinstance(p, t.Softmax)]
+
+
+def read_shape(tensor: Tensor) -> tuple[int, ...]:
+    """Elements per dimension."""
+    layout = tensor.layout  # a name, if there is one, stands last
+    return layout if not isinstance(layout[-1], str) else layout[:-1]  # type: ignore[return-value]  # the rest are numbers
+
+
+def multiply(tensor: Tensor, width: int, borrowed: int = 0) -> Tensor:
+    """The product with a weight matrix, of so many bytes where it is borrowed: `width` elements a token."""
+    return compute((width, *read_shape(tensor)[1:]), tensor, *borrow(borrowed))
+
+
+def change(tensor: Tensor, *others: Tensor) -> Tensor:
+    """Element by element (sum, product, activation), in place where nothing else reads the tensor."""
+    return compute(read_shape(tensor), tensor, *others, in_place=True)
+
+
+def copy(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The same elements in order, as a tensor of their own."""
+    return compute(shape, tensor)
