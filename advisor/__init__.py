@@ -14,8 +14,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from advisor.advice.explain import Explanation as Explanation
+    from advisor.advice.hardware.money import Money as Money
     from advisor.advice.hardware_types import HardwareAdvice as HardwareAdvice
-    from advisor.advice.money import Money as Money
     from advisor.advice.types import Advice as Advice
     from advisor.checks.findings import CheckReport as CheckReport
     from advisor.deployment import Deployment as Deployment
@@ -55,7 +55,7 @@ _TYPES = {
     "Explanation": "advisor.advice.explain",
     "Machine": "advisor.machines.types",
     "Model": "advisor.models.types",
-    "Money": "advisor.advice.money",
+    "Money": "advisor.advice.hardware.money",
     "CheckReport": "advisor.checks.findings",
     "HardwareAdvice": "advisor.advice.hardware_types",
     "Workload": "advisor.deployment",

@@ -14,8 +14,8 @@ from typing import Any, ParamSpec, TypeVar
 import msgspec
 
 from advisor.advice.explain import Explanation
+from advisor.advice.hardware.money import Money
 from advisor.advice.hardware_types import HardwareAdvice, HardwareRequest, Sort
-from advisor.advice.money import Money
 from advisor.advice.types import Advice
 from advisor.catalog import Catalog, catalog
 from advisor.checks.findings import CheckReport
@@ -155,7 +155,7 @@ def recommend(
 
     Raises UnknownName, BadFile, BadInput.
     """
-    from advisor.advice.recommend import recommend as answer
+    from advisor.advice.recommend.answer import recommend as answer
     from advisor.advice.recommend_request import RecommendRequest
     from advisor.advice.workload import with_fields
     from advisor.estimation import find_machine
@@ -197,7 +197,7 @@ def hardware(
     `exchange_rates`: units for one US dollar. `duty`: share of the time at load. `api_price`: of a hosted API, per
     million output tokens. `workload`: further fields of Workload. Raises UnknownName, BadFile, BadInput.
     """
-    from advisor.advice.hardware import find_hardware as answer
+    from advisor.advice.hardware.options import find_hardware as answer
     from advisor.advice.hardware_request import ask
 
     rules = rules or catalog()
@@ -244,8 +244,8 @@ def _money(amount: Money | str | None, name: str, own: Mapping[str, float], rule
     """An amount that may be given as text. Raises BadInput."""
     if not isinstance(amount, str):
         return amount
-    from advisor.advice import money
-    from advisor.advice.budget_rules import load_budget_rules
+    from advisor.advice.hardware import money
+    from advisor.advice.hardware.budget import load_budget_rules
     from advisor.advice.hardware_request import exchange_rates
 
     rates = exchange_rates(own, load_budget_rules(rules))

@@ -1,4 +1,4 @@
-"""The ability of a model for a use: measured where it was, else what size and age tell."""
+"""The ability of a model for a use, what formats cost of it, and what its licence allows."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _plan(
     """The plan of this engine in this format that is sure to start, where the explained deployment does not fit."""
     if request.machine is None or estimate.fits is not False:
         return None
-    from advisor.advice.recommend import recommend
+    from advisor.advice.recommend.answer import recommend
     from advisor.advice.recommend_request import RecommendRequest
 
     work = Workload(use_case="chat", concurrency=request.concurrency, context=length)

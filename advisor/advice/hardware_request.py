@@ -7,10 +7,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from advisor.advice import money
-from advisor.advice.budget_rules import load_budget_rules
+from advisor.advice.hardware import money
+from advisor.advice.hardware.budget import load_budget_rules
+from advisor.advice.hardware.prices import PriceList, catalogue_prices, read_prices
 from advisor.advice.hardware_types import Ask, BudgetRules, HardwareRequest
-from advisor.advice.price_list import PriceList, catalogue_prices, read_prices
 from advisor.catalog import Catalog
 from advisor.errors import BadInput
 
@@ -109,7 +109,7 @@ def _prices(
         return prices
     if prices.closed:
         raise BadInput(f"{names['online']} and {names['prices']} exclude each other: a price file is a closed list")
-    from advisor.advice.price_list import fetch_live_prices, replace_rentals
+    from advisor.advice.hardware.prices import fetch_live_prices, replace_rentals
 
     return replace_rentals(prices, fetch_live_prices(rules))
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from advisor.advice.money import Money
-from advisor.advice.price_list import PriceList
+from advisor.advice.hardware.money import Money
+from advisor.advice.hardware.prices import PriceList
 from advisor.deployment import Holds, MemoryEstimate, Setting, SpeedEstimate, Workload
 from advisor.machines.types import Machine
 from advisor.meanings import AcceleratorId, Currency

@@ -96,7 +96,7 @@ def command(**given: Any) -> int:
 
     Cheapest first among what fits: engine, weight format, predicted speed, price with its date, power, break-even.
     """
-    from advisor.advice.budget_rules import load_budget_rules
+    from advisor.advice.hardware.budget import load_budget_rules
     from advisor.catalog import catalog
     from advisor.errors import BadInput
 
@@ -118,7 +118,7 @@ def command(**given: Any) -> int:
     if not given["model"] and not names:
         raise BadInput("--model is missing: what should it run? (`advise hardware --tiers` needs none)")
     given = {**given, "model": given["model"] or names[0], "others": tuple(names[1:])}
-    from advisor.advice.hardware import find_hardware
+    from advisor.advice.hardware.options import find_hardware
     from advisor.advice.hardware_request import ask
 
     figure = options.check_figure_path(given["plot"], given["force"])
@@ -152,7 +152,7 @@ _CALLED = {
 
 def _request(given: dict[str, Any], machine: Machine | None, budget_rules: BudgetRules) -> HardwareRequest:
     """The request that the options describe. `--workload` also knows some options' fields, and wins."""
-    from advisor.advice import money
+    from advisor.advice.hardware import money
     from advisor.advice.hardware_request import exchange_rates, hours_of_month
     from advisor.advice.hardware_types import HardwareRequest
     from advisor.advice.workload import SPELLINGS

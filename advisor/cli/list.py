@@ -58,7 +58,7 @@ def command(
 
 
 def _ranked(use: str, on: str | None, match: str | None, as_json: bool) -> int:
-    from advisor.advice.model_facts import list_ranked_models
+    from advisor.advice.models.facts import list_ranked_models
     from advisor.catalog import catalog
     from advisor.report.lists import tabulate_ranked_models
 

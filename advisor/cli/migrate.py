@@ -50,8 +50,8 @@ Exit status: 0 answered, 1 the new launch does not fit or has errors, 2 usage er
 @options.quiet
 def command(**given: Any) -> int:
     """What changes from one engine to another, flag by flag, and the command or file that takes the place."""
-    from advisor.advice.migrate import migrate
-    from advisor.advice.translate import MigrationRequest
+    from advisor.advice.migrate.changes import migrate
+    from advisor.advice.migrate.translate import MigrationRequest
     from advisor.catalog import catalog
 
     rules = catalog(options.list_rule_roots())

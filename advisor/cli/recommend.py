@@ -69,7 +69,7 @@ def command(**given: Any) -> int:
 
     Without options: for this machine, with a model that fits it.
     """
-    from advisor.advice.recommend import recommend
+    from advisor.advice.recommend.answer import recommend
     from advisor.advice.recommend_request import ChoiceLimits, RecommendRequest, set_os
     from advisor.catalog import catalog
     from advisor.cli.workload import build_workload, parse_pairs

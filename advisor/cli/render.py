@@ -119,7 +119,7 @@ def _copies(advice: Any, deployment: Any, given: dict[str, Any], rules: Any) -> 
 
 def _advice(given: dict[str, Any], rules: Any, others: tuple[str, ...] = ()) -> Any:
     """What `recommend` says to the same options."""
-    from advisor.advice.recommend import recommend
+    from advisor.advice.recommend.answer import recommend
     from advisor.advice.recommend_request import RecommendRequest
     from advisor.cli.workload import build_workload
 

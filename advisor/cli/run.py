@@ -43,7 +43,7 @@ started.
 @options.quiet
 def command(**given: Any) -> int:
     """Start what `recommend` says, and show what it measures compared with the prediction."""
-    from advisor.advice.installed_plan import choose_installed
+    from advisor.advice.recommend.local_plan import choose_installed
     from advisor.advice.recommend_request import RecommendRequest
     from advisor.catalog import catalog
     from advisor.cli.workload import build_workload

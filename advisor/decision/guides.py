@@ -359,7 +359,12 @@ Example = dict[str, Scalar | None]
 
 
 def find_unreachable(guide: Guide) -> Iterator[tuple[int | None, str]]:
-    """Line and description of every node that nothing can reach."""
+    """Line and description of every node that nothing can reach.
+
+    For each node a value of every field involved is searched for that makes the branches above it and itself hold and
+    no earlier sibling hold. Fields are cut into finitely many classes of values that no test can tell apart, so the
+    search is complete.
+    """
     for tree in guide.trees:
         for node, example in _block(tree.nodes, tree.order, (), (), tree.questions or FIELDS):
             if example is None:

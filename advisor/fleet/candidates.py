@@ -12,7 +12,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
-from advisor.advice.engine_search import list_in_order
+from advisor.advice.recommend.engines import list_in_order
 from advisor.advice.recommend_request import (
     GuideResult,
     RecommendRequest,

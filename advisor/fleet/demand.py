@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from advisor.advice.model_choice import ALLOWED as LICENCES
+from advisor.advice.models.choice import ALLOWED as LICENCES
 from advisor.catalog import Catalog
 from advisor.decoding import convert
 from advisor.deployment import UseCase, Workload

@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from advisor.ability.lookup import classify_licence
-from advisor.advice.model_choice import ALLOWED
+from advisor.advice.models.choice import ALLOWED
 from advisor.catalog import Catalog, catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.errors import BadInput

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from advisor.advice.budget_rules import load_budget_rules
-from advisor.advice.price_list import catalogue_prices, convert_offer_price, read_prices
+from advisor.advice.hardware.budget import load_budget_rules
+from advisor.advice.hardware.prices import catalogue_prices, convert_offer_price, read_prices
 from advisor.catalog import Catalog
 from advisor.fleet.types import Fleet, Pool
 from advisor.record import Value

@@ -8,7 +8,7 @@ from typing import Any
 
 from advisor.advice.compare import ComparisonsFile
 from advisor.advice.migrate_types import MigrationsFile
-from advisor.advice.model_choice import ChoosingFile
+from advisor.advice.models.choice import ChoosingFile
 from advisor.catalog.types import Engine, MachinesFile
 from advisor.decision.types import USE_CASES
 from advisor.lint.faults import Fault, nearest_names

@@ -72,7 +72,7 @@ KINDS = (
     ),
     RuleFileKind("checks/drivers.yaml", "drivers and CUDA", _named("advisor.checks.facts.hardware", "DriverVersions")),
     RuleFileKind("targets.yaml", "launch files", _named("advisor.render.matrix", "TargetsFile")),
-    RuleFileKind("choosing.yaml", "how a model is chosen", _named("advisor.advice.model_choice", "ChoosingFile")),
+    RuleFileKind("choosing.yaml", "how a model is chosen", _named("advisor.advice.models.choice", "ChoosingFile")),
     RuleFileKind("abilities.yaml", "abilities of models", _named("advisor.ability.lookup", "AbilitiesFile")),
     RuleFileKind("boards.yaml", "tests of ability", _named("advisor.ability.lookup", "BoardsFile")),
     RuleFileKind("thinking.yaml", "models that think", _named("advisor.ability.lookup", "ThinkingFile")),
@@ -81,15 +81,17 @@ KINDS = (
     RuleFileKind("fleet.yaml", "defaults of fleet plans", _named("advisor.fleet.fleet_rules", "FleetRules")),
     RuleFileKind("cards.yaml", "cards that are shown", _named("advisor.advice.explain", "CardsFile")),
     RuleFileKind("workloads.yaml", "defaults of workloads", _named("advisor.planning.rules", "WorkloadDefaults")),
-    RuleFileKind("ranking.yaml", "points of the order", _named("advisor.advice.engine_search", "Ranking")),
-    RuleFileKind("budgets.yaml", "costs and budgets", _named("advisor.advice.budget_rules", "BudgetsFile")),
+    RuleFileKind("ranking.yaml", "points of the order", _named("advisor.advice.recommend.engines", "Ranking")),
+    RuleFileKind("budgets.yaml", "costs and budgets", _named("advisor.advice.hardware.budget", "BudgetsFile")),
     RuleFileKind("comparisons.yaml", "tables of documents", _named("advisor.advice.compare", "ComparisonsFile")),
     RuleFileKind(
         "migrations.yaml", "what changes between engines", _named("advisor.advice.migrate_types", "MigrationsFile")
     ),
     RuleFileKind("freshness.yaml", "how long facts are good for", _named("advisor.freshness", "FreshnessFile")),
     RuleFileKind("releases.yaml", "newest releases of engines", _named("advisor.freshness", "ReleasesFile")),
-    RuleFileKind("live-prices.yaml", "names of live offers", _named("advisor.advice.price_list", "LivePriceNames")),
+    RuleFileKind(
+        "live-prices.yaml", "names of live offers", _named("advisor.advice.hardware.prices", "LivePriceNames")
+    ),
     RuleFileKind("shorthands.yaml", "short names of formats", _named("advisor.formats", "ShorthandsFile")),
     RuleFileKind(
         "model-names.yaml", "how names are written", _named("advisor.catalog.model_spellings", "ModelNamesFile")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from advisor.advice.budget_rules import AXES, BudgetsFile
+from advisor.advice.hardware.budget import AXES, BudgetsFile
 from advisor.lint.faults import Fault
 from advisor.lint.house import House, RuleDocument, TableItem
 from advisor.units import GIB

@@ -212,7 +212,11 @@ class SmallDraft(Value, frozen=True):
 
 
 def find_small_draft(model: Model, entry: Engine, rules: Catalog) -> SmallDraft | None:
-    """The draft for a model: the smallest of its family, else of its type; None without one, or with an own block."""
+    """The draft for a model: the smallest of its family, else of its type; None without one, or with an own block.
+
+    What makes a pair is a rule (same maker, the same vocabulary), not a list, so that it holds for models that nobody
+    paired: `small_models` of rules/drafts.yaml.
+    """
     known = load_draft_rules(rules).small_models
     if model.layout is None or model.mtp is not None or model.kind != "chat":
         return None

@@ -1,4 +1,4 @@
-"""What a deployment starts with, and how many requests of its traffic it holds at once."""
+"""What a deployment starts with, how many requests it holds at once, and the one Estimate of every entry point."""
 
 from __future__ import annotations
 

@@ -231,6 +231,10 @@ def list_host_placements(base: Deployment, named: Engine, ask: Ask, prompt: int)
 
     MoE models: as few layers' experts on the host as fit, for each size of a pass, and what the engine's own `--fit`
     would do. Others, and what has no settings for experts, are left to the engine.
+
+    llama.cpp keeps the routed experts of the first N layers on the host (`--n-cpu-moe N`) and gives each card a run of
+    layers (`--tensor-split`). Those N layers are small, so the card that has them takes more layers than the others.
+    Of the last of them some matrices may still find room on the card (`--override-tensor`).
     """
     layers = find_own_flag(named, "layers_on_device")
     some, whole = find_own_flag(named, "experts_on_host_layers"), find_own_flag(named, "experts_on_host")

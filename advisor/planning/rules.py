@@ -1,4 +1,4 @@
-"""What a workload means where the user did not say, and the formats that are tried: rules/workloads.yaml."""
+"""rules/workloads.yaml and rules/ranking.yaml: what a workload means by default, and when a plan is better."""
 
 import msgspec
 

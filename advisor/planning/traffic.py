@@ -1,4 +1,4 @@
-"""What the requests of a workload look like: the longest, a typical one, and how many there are at once."""
+"""What the requests of a workload look like (the longest, a typical one, how many at once), and how long they wait."""
 
 from __future__ import annotations
 
@@ -103,7 +103,12 @@ MOST_SERVERS = 4096
 
 def estimate_wait(holds: Holds, traffic: Traffic, request_s: Interval | None) -> Interval | None:
     """Seconds until a request is taken: of those that wait, or, at a rate, of all in the mean. None where nobody waits,
-    where the rate is more than what is held can answer, and where the time of a request is not known."""
+    where the rate is more than what is held can answer, and where the time of a request is not known.
+
+    Closed: of N users `held` are served at once, the others stand in one line before them. Open: M/G/k by Erlang's C
+    and the correction of Allen and Cunneen, (1 + cv^2) / 2 for service times of coefficient of variation cv
+    (A. O. Allen, Probability, Statistics and Queueing Theory, 2nd ed., 1990, section 5.3).
+    """
     if request_s is None:
         return None
     if traffic.rate is None:

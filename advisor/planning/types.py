@@ -1,4 +1,4 @@
-"""What the planner works with: a format that was tried, a layout of cards, a plan."""
+"""What the planner works with: the question to all engines, a format that was tried, a layout of cards, a plan."""
 
 from __future__ import annotations
 

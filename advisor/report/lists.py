@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from advisor.advice.model_facts import RankedModel
+from advisor.advice.models.facts import RankedModel
 from advisor.catalog import Catalog
 from advisor.near import simplify_name
 from advisor.report.text import align_table

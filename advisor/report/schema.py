@@ -11,10 +11,10 @@ import msgspec
 
 from advisor.advice.compare import Comparison, ComparisonLine, EngineSpeeds
 from advisor.advice.explain import CardFit, LoadPoint, MemoryChange
+from advisor.advice.hardware.money import Money
 from advisor.advice.hardware_types import Axis, RejectedHardware, ResidentModel
 from advisor.advice.limits import DeploymentLimits
 from advisor.advice.migrate_types import Migration
-from advisor.advice.money import Money
 from advisor.advice.types import Licences, ModelOption, NearMiss, Quality, StoredCopy, TargetAnswer
 from advisor.bench.run import BenchResult
 from advisor.calibration.calibrate import FileCalibration

@@ -244,12 +244,15 @@ def _config(value: Setting | None) -> dict[str, object]:
 
 
 def accepted_tokens(rate: float, tokens: int) -> float:
-    """Tokens a round yields on average, the model's own included."""
+    """Tokens a round yields on average, the model's own included, where each of `tokens` is accepted with `rate`:
+    (1 - a^(k+1)) / (1 - a), Leviathan et al. 2023, "Fast inference from transformers via speculative decoding",
+    equation 1."""
     return tokens + 1.0 if rate >= 1 else (1 - rate ** (tokens + 1)) / (1 - rate)
 
 
 def seconds_per_token(check: float, draft: float, speculation: Speculation) -> tuple[float, float, float]:
-    """Seconds a token (low, value, high) when a check costs `check` and a drafted token `draft` seconds."""
+    """Seconds a token (low, value, high) when a check costs `check` and a drafted token `draft` seconds. The rate of
+    acceptance depends on texts and models and is not known beforehand: it is an interval."""
     draft_acceptance = speculation.accepts
     cost = check + speculation.tokens * draft
     return (

@@ -372,7 +372,11 @@ class PromptLayers(Value, frozen=True):
 
 @memoize_by_identity
 def count_prompt_layers(model: t.Model) -> PromptLayers | None:
-    """None where every layer is needed, or the tensors of the layers are not known."""
+    """Layers that a prompt goes through where an engine computes only what the cache needs; None where every layer is
+    needed, or the tensors of the layers are not known.
+
+    Layers that read the cache of others and keep none stand last (Gemma 3n, Gemma 4 E2B and E4B).
+    """
     lay = model.layout
     if lay is None or not any(isinstance(g, t.Softmax) and g.kv_shared for g in lay.attention):
         return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from advisor.ability.lookup import find_ability
-from advisor.advice import model_choice
+from advisor.advice.models import choice
 from advisor.advice.recommend_request import RecommendRequest, load_main_guide
 from advisor.catalog import Catalog
 from advisor.catalog.hardware_names import parse_hardware
@@ -41,16 +41,16 @@ class ChoiceGap(NamedTuple):
 def judge(machine: str, use: str, rules: Catalog) -> ChoiceGap:
     """Choose as `recommend` does, then size every model of the catalogue."""
     request = RecommendRequest(parse_hardware(machine, rules), Workload(use_case=use))
-    guide, choosing = load_main_guide(rules), model_choice.load_choosing(rules)
-    chosen = model_choice.choose_model(request, None, guide, rules).chosen
+    guide, choosing = load_main_guide(rules), choice.load_choosing(rules)
+    chosen = choice.choose_model(request, None, guide, rules).chosen
     best, best_ability = "", float("-inf")
     for name in rules.model_ids():
         model = rules.find_model(name)
         ability = find_ability(model, use, rules)
         if model.layout is None or ability is None or ability.value <= best_ability:
             continue
-        sized = model_choice._size(model, ability, request, None, guide, rules, choosing)
-        if sized is not None and not model_choice._is_slow(sized, request, choosing):
+        sized = choice._size(model, ability, request, None, guide, rules, choosing)
+        if sized is not None and not choice._is_slow(sized, request, choosing):
             best, best_ability = name, ability.value
     taken = chosen.model.id if chosen else None
     return ChoiceGap(machine, use, taken, chosen.ability.value if chosen else -9.0, best, best_ability)

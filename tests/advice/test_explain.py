@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from advisor.advice.explain import ExplainRequest, explain
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.deployment import Workload

@@ -13,9 +13,9 @@ from click.testing import CliRunner, Result
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from advisor.advice import money
-from advisor.advice.budget_rules import load_budget_rules
-from advisor.advice.price_list import count_days_old
+from advisor.advice.hardware import money
+from advisor.advice.hardware.budget import load_budget_rules
+from advisor.advice.hardware.prices import count_days_old
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from advisor.advice import price_list
-from advisor.advice.price_list import DeviceOffer, PriceList
+from advisor.advice.hardware import prices
+from advisor.advice.hardware.prices import DeviceOffer, PriceList
 from advisor.catalog import catalog
 from advisor.catalog.documents import decode_document
 from advisor.cli.main import run_command_line
@@ -74,7 +74,7 @@ def clouds() -> Iterator[str]:
 
 def test_the_cheapest_of_each_card_per_device_and_hour(clouds: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GPUHUNT_CATALOG_URL", clouds)
-    found = price_list.fetch_live_prices(RULES)
+    found = prices.fetch_live_prices(RULES)
     got = {(p.accelerator, p.kind): (p.per_hour, p.provider) for p in found.prices}
     assert got == {
         ("rtx-4090", "on-demand"): (0.9, "runpod"), ("rtx-4090", "spot"): (0.3, "runpod"),
@@ -91,13 +91,13 @@ def test_what_is_bought_stays() -> None:
     rent = DeviceOffer(
         accelerator="rtx-4090", per_hour=1.0, currency="USD", date="2026-01", kind="on-demand", source="x"
     )
-    made = price_list.replace_rentals(PriceList(prices=(buy, rent), counts=(1,)), price_list.LivePrices((), ("said",)))
+    made = prices.replace_rentals(PriceList(prices=(buy, rent), counts=(1,)), prices.LivePrices((), ("said",)))
     assert made.prices == (buy,)
     assert made.notes == ("said",)
 
 
 def test_every_name_is_a_card_of_the_catalogue_with_that_memory() -> None:
-    for name, accelerator in decode_document(RULES, "live-prices.yaml", price_list.LivePriceNames).names.items():
+    for name, accelerator in decode_document(RULES, "live-prices.yaml", prices.LivePriceNames).names.items():
         entry = RULES.accelerators()[accelerator]
         gigabytes = float(name.rpartition(" ")[2])
         sizes = [entry.memory_bytes / 2**30] if entry.memory_bytes else list(entry.memory_options_gb)

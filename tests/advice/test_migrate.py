@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import advisor
-from advisor.advice.migrate import migrate
+from advisor.advice.migrate.changes import migrate
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.cli.main import root

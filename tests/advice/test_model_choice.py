@@ -10,7 +10,7 @@ from choice_cases import MACHINES, USES, judge
 from click.testing import CliRunner
 
 from advisor.ability.lookup import find_ability
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import ChoiceLimits, RecommendRequest
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware

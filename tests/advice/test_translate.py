@@ -16,9 +16,9 @@ import yaml
 from migrations import CASES, LLAMA_SERVER, OLLAMA, TGI_COMPOSE, TGI_RUN, VLLM, Case
 from msgspec.structs import replace
 
-from advisor.advice.migrate import migrate
+from advisor.advice.migrate.changes import migrate
+from advisor.advice.migrate.translate import MigrationRequest
 from advisor.advice.migrate_types import Migration
-from advisor.advice.translate import MigrationRequest
 from advisor.catalog import catalog
 from advisor.catalog.resolve import resolve_model
 from advisor.catalog.roots import shipped_root

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import advisor
 from advisor.advice.guides import trace_named_guide
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest, ask_guide, load_main_guide
 from advisor.advice.types import Advice
 from advisor.catalog import catalog

@@ -11,7 +11,7 @@ import statistics
 import sys
 import time
 
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.deployment import Workload

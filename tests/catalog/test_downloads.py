@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.catalog.downloads import list_repositories

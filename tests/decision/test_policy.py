@@ -11,7 +11,7 @@ import pytest
 from commands import advise
 
 import advisor
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice
 from advisor.catalog import catalog

@@ -12,8 +12,8 @@ import pytest
 from migrations import CASES
 from programs import LONG, program
 
-from advisor.advice.migrate import migrate
-from advisor.advice.translate import MigrationRequest
+from advisor.advice.migrate.changes import migrate
+from advisor.advice.migrate.translate import MigrationRequest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root
 from advisor.checks.resolve.launch_settings import read_launch_text

@@ -16,8 +16,8 @@ import yaml
 from click.testing import CliRunner
 
 import advisor
-from advisor.advice.hardware import find_hardware
-from advisor.advice.recommend import recommend
+from advisor.advice.hardware.options import find_hardware
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from advisor.advice.model_choice import find_stored_models
-from advisor.advice.recommend import recommend
+from advisor.advice.models.choice import find_stored_models
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.catalog.hardware_names import parse_hardware

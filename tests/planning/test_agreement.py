@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 import advisor
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import RankedDeployment
 from advisor.catalog import catalog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import advisor
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import Advice, RankedDeployment
 from advisor.catalog import catalog

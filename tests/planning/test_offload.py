@@ -7,7 +7,7 @@ from itertools import product
 import msgspec
 import pytest
 
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.deployment import Deployment, Workload

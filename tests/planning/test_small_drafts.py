@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import advisor
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import RankedDeployment
 from advisor.catalog import catalog

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.catalog.roots import shipped_root

@@ -14,7 +14,7 @@ import pytest
 from simulation import Arrival, Copy, Served, simulate, simulate_split
 from step_times import make_step_seconds
 
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.advice.types import RankedDeployment
 from advisor.catalog import catalog

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 import advisor
-from advisor.advice.recommend import recommend
+from advisor.advice.recommend.answer import recommend
 from advisor.advice.recommend_request import RecommendRequest
 from advisor.catalog import catalog
 from advisor.deployment import Workload

@@ -1,4 +1,4 @@
-"""One candidate of `advise hardware`: the deployment on so many cards, whether it fits, how fast it is, why not."""
+"""One candidate of `advise hardware`: the deployment on so many cards, alone or next to other models, and why not."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from advisor import estimation, formats
+from advisor.advice.hardware.prices import DeviceOffer
 from advisor.advice.hardware_types import Ask, Axis, BudgetRules, ResidentModel
-from advisor.advice.price_list import DeviceOffer
 from advisor.advice.recommend_request import load_main_guide
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog

@@ -7,10 +7,10 @@ import shlex
 
 import msgspec
 
-from advisor.advice.engine_search import list_in_order, load_ranking, search_engines
-from advisor.advice.model_choice import choose_model, describe_copy, describe_option, find_stored_models, load_choosing
-from advisor.advice.model_facts import describe_licences, describe_quality
-from advisor.advice.named_plans import add_named_plans, describe_growth_steps, find_growth_steps
+from advisor.advice.models.choice import choose_model, describe_copy, describe_option, find_stored_models, load_choosing
+from advisor.advice.models.facts import describe_licences, describe_quality
+from advisor.advice.recommend.alternatives import add_named_plans, describe_growth_steps, find_growth_steps
+from advisor.advice.recommend.engines import list_in_order, load_ranking, search_engines
 from advisor.advice.recommend_request import (
     GuideResult,
     RecommendRequest,
@@ -58,7 +58,7 @@ def _recommend(request: RecommendRequest, rules: Catalog) -> Advice:
     for name in request.others:
         resolve_model(name, rules)  # a misspelt one is an error, not a model less
     if request.others and request.model and request.workload.extra.get("swap") == "resident":
-        from advisor.advice.side_by_side import recommend_side_by_side
+        from advisor.advice.recommend.side_by_side import recommend_side_by_side
 
         return recommend_side_by_side(request, rules, recommend)
     if request.model is not None:

@@ -1,4 +1,4 @@
-"""Every engine asked for its best plan: what each offers with its points, and why others offer nothing."""
+"""Every engine asked for its best plan: what each offers, its points (rules/ranking.yaml), why others offer nothing."""
 
 from __future__ import annotations
 

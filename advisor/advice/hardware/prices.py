@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from advisor.advice.money import check_currency, convert_currency
+from advisor.advice.hardware.money import check_currency, convert_currency
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Accelerator
@@ -239,7 +239,8 @@ class LivePrices(Value, frozen=True):
 def fetch_live_prices(rules: Catalog) -> LivePrices:
     """The cheapest on-demand and spot price per device and hour of every accelerator that is offered now.
 
-    Raises BadInput without gpuhunt, and where no cloud's file can be reached.
+    gpuhunt (https://github.com/dstackai/gpuhunt, extra `prices`) publishes the offers of several clouds as files;
+    accounts are not needed. Raises BadInput without gpuhunt, and where no cloud's file can be reached.
     """
     try:
         import gpuhunt

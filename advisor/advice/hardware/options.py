@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from advisor import estimation, formats
-from advisor.advice.budget_rules import load_budget_rules
-from advisor.advice.hardware_candidate import (
+from advisor.advice.hardware.budget import load_budget_rules
+from advisor.advice.hardware.candidates import (
     HardwareCandidate,
     HardwareRejection,
     HardwareSearch,
@@ -18,6 +18,7 @@ from advisor.advice.hardware_candidate import (
     place_models,
     search_other,
 )
+from advisor.advice.hardware.prices import DeviceOffer, convert_offer_price, count_days_old
 from advisor.advice.hardware_types import (
     Ask,
     Axis,
@@ -26,7 +27,6 @@ from advisor.advice.hardware_types import (
     HardwareOption,
     RejectedHardware,
 )
-from advisor.advice.price_list import DeviceOffer, convert_offer_price, count_days_old
 from advisor.advice.workload import whole_context
 from advisor.catalog import Catalog
 from advisor.catalog.described_machine import WHOLE_COMPUTERS
@@ -404,7 +404,7 @@ def list_notes(search: HardwareSearch, options: Iterable[HardwareOption], today:
 
 def describe_here(search: HardwareSearch) -> str:
     """Whether the machine that is there holds it already."""
-    from advisor.advice.recommend import recommend
+    from advisor.advice.recommend.answer import recommend
     from advisor.advice.recommend_request import RecommendRequest
 
     request = search.request

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from advisor.advice.migrate.launch import Translation
+from advisor.advice.migrate.translate import MigrationRequest, translate_launch
+from advisor.advice.migrate.values import list_names
 from advisor.advice.migrate_types import (
     FILE,
     Migration,
@@ -13,9 +16,6 @@ from advisor.advice.migrate_types import (
     SettingChange,
     SettingConcept,
 )
-from advisor.advice.new_launch import Translation
-from advisor.advice.translate import MigrationRequest, translate_launch
-from advisor.advice.translate_values import list_names
 from advisor.catalog import Catalog
 from advisor.catalog.documents import decode_document
 from advisor.catalog.types import Engine

@@ -1,4 +1,4 @@
-"""What is known about a model apart from how it runs: ability for a use, what the format costs, licences."""
+"""What is known of a model apart from how it runs: ability for a use, what formats cost, licences; all models."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from advisor.ability.lookup import (
     thinking_mode,
     thinking_tokens,
 )
-from advisor.advice.model_choice import choose_model, describe_option, load_choosing
+from advisor.advice.models.choice import choose_model, describe_option, load_choosing
 from advisor.advice.recommend_request import RecommendRequest, load_main_guide
 from advisor.advice.types import Licences, ModelOption, Quality
 from advisor.catalog import Catalog

@@ -1,5 +1,4 @@
-"""Other plans next to the chosen one, by name: the fastest, the widest weights, the simplest to run; and near
-misses."""
+"""Other plans next to the chosen one, by name, the near misses, and what to change first as the load grows."""
 
 from __future__ import annotations
 

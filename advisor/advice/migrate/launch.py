@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from advisor.advice.migrate.values import TranslatedValues, list_names
 from advisor.advice.migrate_types import MigrationsFile, NewLaunch
-from advisor.advice.translate_values import TranslatedValues, list_names
 from advisor.catalog import Catalog
 from advisor.deployment import Deployment
 from advisor.launch_values import LaunchValues

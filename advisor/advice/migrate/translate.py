@@ -9,9 +9,9 @@ import msgspec
 
 from advisor import engines, formats
 from advisor.advice.limits import find_largest
+from advisor.advice.migrate.launch import Translation, write_launch
+from advisor.advice.migrate.values import TranslatedValues, list_names, translate_values
 from advisor.advice.migrate_types import MigrationsFile
-from advisor.advice.new_launch import Translation, write_launch
-from advisor.advice.translate_values import TranslatedValues, list_names, translate_values
 from advisor.catalog import Catalog
 from advisor.catalog.resolve import ResolvedModel, resolve_model
 from advisor.catalog.types import Engine, Quantization

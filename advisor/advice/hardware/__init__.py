@@ -1,0 +1,1 @@
+"""`advise hardware`: what to buy or rent."""

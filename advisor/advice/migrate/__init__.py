@@ -1,0 +1,1 @@
+"""`advise migrate`: from one engine to another."""

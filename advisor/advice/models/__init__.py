@@ -1,0 +1,1 @@
+"""Which model to take, and what is known of one."""

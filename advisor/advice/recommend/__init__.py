@@ -1,0 +1,1 @@
+"""`advise recommend`: ranked deployments for a machine, a model and a workload."""
