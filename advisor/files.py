@@ -154,37 +154,49 @@ def construct_yaml(node: Any, where: object) -> Any:
         return None
     import yaml
 
-    base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    loader = base("")
+    loader = yaml_loader()("")
     try:
         return loader.construct_document(node)
     except yaml.YAMLError as e:
-        raise _yaml_error(where, e) from None
+        raise make_yaml_error(where, e) from None
     except (ValueError, RecursionError, TypeError) as e:
         raise BadFile(where, f"holds a value that cannot be read: {e}") from None
     finally:
         loader.dispose()
 
 
+def yaml_loader() -> Any:
+    """PyYAML's safe loader, in C where it is built that way."""
+    import yaml
+
+    return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def check_yaml_depth(text: str, where: object) -> None:
+    """Composing recurses in C, and deep nesting kills the interpreter: depth is checked on the event stream first.
+    Raises BadFile, YAMLError."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml_loader()):
+        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+            depth += 1
+            if depth > MAX_DEPTH:
+                mark: Any = event.start_mark
+                raise BadFile(where, "is nested too deeply to be a real file", mark.line + 1)
+        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+            depth -= 1
+
+
 def compose_yaml(text: str, where: object) -> Any:
     """The node tree of one YAML document (nodes carry their line), bounded. Raises BadFile."""
     import yaml
 
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        # Composing recurses in C and deep nesting kills the interpreter: depth is checked on the event stream first.
-        depth = 0
-        for event in yaml.parse(text, Loader=loader):
-            if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-                depth += 1
-                if depth > MAX_DEPTH:
-                    mark: Any = event.start_mark
-                    raise BadFile(where, "is nested too deeply to be a real file", mark.line + 1)
-            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-                depth -= 1
-        node = yaml.compose(text, Loader=loader)
+        check_yaml_depth(text, where)
+        node = yaml.compose(text, Loader=yaml_loader())
     except yaml.YAMLError as e:
-        raise _yaml_error(where, e) from None
+        raise make_yaml_error(where, e) from None
     except RecursionError:
         raise BadFile(where, "is nested too deeply to be a real file") from None
     if node is not None:
@@ -218,10 +230,11 @@ def read_yaml(path: Path | str, limit: int = MAX_TEXT) -> Any:
     return parse_yaml(read_text(path, limit), path)
 
 
-def _yaml_error(where: object, e: Any) -> BadFile:
+def make_yaml_error(where: object, e: Any, first_line: int = 1) -> BadFile:
+    """PyYAML's error as a BadFile with its line; `first_line` is the number of the text's first."""
     mark = getattr(e, "problem_mark", None)
     problem = getattr(e, "problem", None) or str(e).splitlines()[0]
-    line = mark.line + 1 if mark is not None else None
+    line = mark.line + first_line if mark is not None else None
     if "nesting depth" in problem:  # PyYAML has a bound of its own from 6.0.4 on
         return BadFile(where, "is nested too deeply to be a real file", line)
     return BadFile(where, f"is not valid YAML: {problem}", line)

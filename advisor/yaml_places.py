@@ -7,13 +7,13 @@ column for findings. Size, depth and alias expansion are bounded before anything
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
 
 from advisor.errors import BadFile
+from advisor.files import MAX_DEPTH, check_yaml_depth, make_yaml_error, yaml_loader
 
 MAX_BYTES = 4 * 2**20
-MAX_DEPTH = 64
 MAX_NODES = 200_000
 MAX_DOCUMENTS = 2_000
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}")
@@ -30,17 +30,21 @@ class Text(str):
     block: bool = False  # a literal block: its text begins on the following line
 
 
-class Map(dict[str, Any]):
+class Map(dict[str, "Located"]):
     """A mapping with the line it begins on. Keys are Text."""
 
     line: int = 0
     doubled: tuple[Text, ...] = ()  # keys that stand there again; the last one counts
 
 
-class Seq(list[Any]):
-    """A list with the line it begins on."""
+class Seq(list["Located"]):
+    """A list with the line it begins on, and those of its items."""
 
     line: int = 0
+    lines: Sequence[int] = ()
+
+
+Located: TypeAlias = "dict[str, Located] | list[Located] | Text | None"
 
 
 def make_text(value: str, line: int = 0, column: int = 0, unknown: tuple[str, ...] = (), block: bool = False) -> Text:
@@ -60,7 +64,7 @@ def line_of(value: object) -> int:
     return int(getattr(value, "line", 0))
 
 
-def parse_documents(source: str, where: object, first_line: int = 1) -> list[Any]:
+def parse_documents(source: str, where: object, first_line: int = 1) -> list[Located]:
     """All documents of a YAML text as Map, Seq and Text (None for null).
 
     Templates (`{{ ... }}`, `{% ... %}`) that keep the text from being YAML are taken out: a line of nothing else is
@@ -80,7 +84,7 @@ def lines_of(source: str) -> list[str]:
     return out[:-1] if out and not out[-1] else out
 
 
-def _repaired(source: str, where: object, first_line: int, fault: BadFile) -> list[Any]:
+def _repaired(source: str, where: object, first_line: int, fault: BadFile) -> list[Located]:
     """Documents whose first line alone stands further left (pasted that way). Raises the first fault for any other."""
     out: list[str] = []
     moved = False
@@ -120,7 +124,7 @@ def replace_templates(source: str) -> str:
     return "\n".join(lines)
 
 
-def parse_readable_documents(source: str, where: object, first_line: int) -> list[Any]:
+def parse_readable_documents(source: str, where: object, first_line: int) -> list[Located]:
     """The documents of a stream that can be read, where one of several cannot; empty where there is but one."""
     parts, begin = [], 0
     lines = source.split("\n")
@@ -131,7 +135,7 @@ def parse_readable_documents(source: str, where: object, first_line: int) -> lis
     parts.append((begin, lines[begin:]))
     if len(parts) > MAX_DOCUMENTS or len(parts) < 2:
         return []
-    out = list[Any]()
+    out: list[Located] = []
     for at, part in parts:
         try:
             out += _documents("\n".join(part), where, first_line + at)
@@ -140,7 +144,7 @@ def parse_readable_documents(source: str, where: object, first_line: int) -> lis
     return out
 
 
-def find_doubled_keys(docs: Any) -> Iterator[Text]:
+def find_doubled_keys(docs: object) -> Iterator[Text]:
     """Keys that a mapping has twice, as they stand there again."""
     stack = [docs]
     while stack:
@@ -156,54 +160,65 @@ def _inside(template: str) -> str:
     return re.sub(r"[^A-Za-z0-9_.]+", " ", template).strip().replace(" ", ".") or "template"
 
 
-def _documents(source: str, where: object, first_line: int) -> list[Any]:
+def _documents(source: str, where: object, first_line: int) -> list[Located]:
     import yaml
 
     source = str(source)  # the C parser takes no subclass
     if len(source) > MAX_BYTES:
         raise BadFile(where, f"is larger than {MAX_BYTES // 2**20} MiB, which no deployment file needs")
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        _bound_events(yaml.parse(source, Loader=loader), where)
+        check_yaml_depth(source, where)
         roots = []
-        for node in yaml.compose_all(source, Loader=loader):
+        for node in yaml.compose_all(source, Loader=yaml_loader()):
             roots.append(node)
             if len(roots) > MAX_DOCUMENTS:
                 raise BadFile(where, f"holds more than {MAX_DOCUMENTS:,} documents")
         budget = [MAX_NODES]
-        return [_plain(n, where, first_line - 1, budget) for n in roots]
+        return [_locate(n, where, first_line - 1, budget) for n in roots]
     except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        problem = getattr(e, "problem", None) or str(e).splitlines()[0]
-        wrong = f"is not valid YAML: {problem}"
-        if "nesting depth" in problem:  # PyYAML has a bound of its own from 6.0.4 on
-            wrong = "is nested too deeply to be a real file"
-        raise BadFile(where, wrong, mark.line + first_line if mark else None) from None
+        raise make_yaml_error(where, e, first_line) from None
     except (RecursionError, UnicodeError):
         raise BadFile(where, "is nested too deeply to be a real file") from None
 
 
-def _bound_events(events: Iterator[Any], where: object) -> None:
-    """Depth is checked on the event stream: composing recurses in C, and deep nesting kills the interpreter."""
-    import yaml
-
-    depth = 0
-    event: Any
-    for event in events:
-        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            depth += 1
-            if depth > MAX_DEPTH:
-                raise BadFile(where, "is nested too deeply to be a real file", _line(event))
-        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-            depth -= 1
+def locate_node(node: Any, where: object, most: int) -> Located:
+    """A node tree (`advisor.files.compose_yaml`) of at most `most` values as Map, Seq and Text. Raises BadFile."""
+    return _locate(node, where, 0, [most])
 
 
-def _line(event: Any) -> int:
-    return int(event.start_mark.line) + 1
+def line_at(root: Located, path: Sequence[str | int]) -> int | None:
+    """The line of the value at a path (of its key, in a mapping), or of the nearest thing around it; None for an empty
+    document."""
+    here, line = root, line_of(root) or None
+    for part in path:
+        child = next((c for c in _children(here) if c[0] == part), None)
+        if child is None:
+            return line
+        _, line, here = child
+    return line
 
 
-def _plain(node: Any, where: object, shift: int, budget: list[int], depth: int = 1) -> Any:
-    """A node as plain data; aliases count as often as they are used."""
+def lines_by_path(root: Located) -> dict[tuple[str | int, ...], int]:
+    """The line of every value, by its path."""
+    out: dict[tuple[str | int, ...], int] = {}
+    stack: list[tuple[tuple[str | int, ...], int, Located]] = [((), line_of(root), root)] if root is not None else []
+    while stack:
+        path, line, here = stack.pop()
+        out[path] = line
+        stack.extend(((*path, part), at, child) for part, at, child in _children(here))
+    return out
+
+
+def _children(value: Located) -> Iterator[tuple[str | int, int, Located]]:
+    """(key or index, line, value) of what a mapping or list holds."""
+    if isinstance(value, Map):
+        yield from ((str(k), line_of(k), v) for k, v in value.items())
+    elif isinstance(value, Seq):
+        yield from ((i, line, v) for i, (line, v) in enumerate(zip(value.lines, value, strict=True)))
+
+
+def _locate(node: Any, where: object, shift: int, budget: list[int], depth: int = 1) -> Located:
+    """A node as data with places; aliases count as often as they are used."""
     import yaml
 
     budget[0] -= 1
@@ -221,22 +236,22 @@ def _plain(node: Any, where: object, shift: int, budget: list[int], depth: int =
         value = _STAND_IN.sub(r"{{ \1 }}", node.value) if "TEMPLATE(" in node.value else node.value
         return make_text(value, line, node.start_mark.column + 1, _variables(value), block)
     if isinstance(node, yaml.SequenceNode):
-        out = Seq(_plain(n, where, shift, budget, depth + 1) for n in node.value)
-        out.line = line
+        out = Seq(_locate(n, where, shift, budget, depth + 1) for n in node.value)
+        out.line, out.lines = line, [n.start_mark.line + 1 + shift for n in node.value]
         return out
     made = Map()
     made.line = line
-    merged: list[Any] = []
+    merged: list[Located] = []
     for k, v in node.value:
         if isinstance(k, yaml.ScalarNode) and k.tag == "tag:yaml.org,2002:merge":
-            merged.append(_plain(v, where, shift, budget, depth + 1))
+            merged.append(_locate(v, where, shift, budget, depth + 1))
             continue
-        key = _plain(k, where, shift, budget, depth + 1)
+        key = _locate(k, where, shift, budget, depth + 1)
         if isinstance(key, (Map, Seq)):
             continue
         if key in made and key != "<<":
             made.doubled = (*made.doubled, key)
-        made[key if key is not None else make_text("", line)] = _plain(v, where, shift, budget, depth + 1)
+        made[key if key is not None else make_text("", line)] = _locate(v, where, shift, budget, depth + 1)
     for extra in merged:
         for m in extra if isinstance(extra, list) else [extra]:
             if isinstance(m, dict):
@@ -253,7 +268,7 @@ def _variables(value: str) -> tuple[str, ...]:
 # ---- reading plain data without surprises
 
 
-def value_at(value: Any, *path: str | int) -> Any:
+def value_at(value: object, *path: str | int) -> Located:
     """The value at a path of keys and indexes; None where there is none."""
     for part in path:
         if isinstance(part, int):
@@ -265,40 +280,40 @@ def value_at(value: Any, *path: str | int) -> Any:
     return value
 
 
-def as_mapping(value: Any) -> dict[str, Any]:
+def as_mapping(value: object) -> dict[str, Located]:
     """A mapping, or an empty one for anything else."""
     return value if isinstance(value, dict) else Map()
 
 
-def as_sequence(value: Any) -> list[Any]:
+def as_sequence(value: object) -> list[Located]:
     """A list; a scalar or mapping on its own becomes a list of one, nothing an empty one."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
-def as_string(value: Any) -> Text | None:
+def as_string(value: object) -> Text | None:
     """A scalar, None for anything else."""
     return value if isinstance(value, Text) else None
 
 
-def as_boolean(value: Any) -> bool | None:
+def as_boolean(value: object) -> bool | None:
     """A YAML 1.1 boolean; None for anything else."""
     word = str(value).lower() if isinstance(value, str) else ""
     return True if word in ("true", "yes", "on", "1") else False if word in ("false", "no", "off", "0") else None
 
 
-def as_whole_number(value: Any) -> int | None:
+def as_whole_number(value: object) -> int | None:
     """A whole number; None for anything else."""
     return int(value) if isinstance(value, str) and re.fullmatch(r"[+-]?\d{1,12}", value.strip()) else None
 
 
-def find_all(value: Any, key: str) -> Iterator[Map]:
+def find_all(value: object, key: str) -> Iterator[dict[str, Located]]:
     """Every mapping below that holds `key`, parents first."""
     stack = [value]
     while stack:
         here = stack.pop()
         if isinstance(here, dict):
             if key in here:
-                yield here  # type: ignore[misc]  # mypy takes a dict out of Any for dict[Any, Any]
+                yield here
             stack.extend(reversed(list(here.values())))
         elif isinstance(here, list):
             stack.extend(reversed(here))

@@ -16,6 +16,7 @@ from advisor.checks.read.context import ReaderContext
 from advisor.checks.read.detect import read_launches, reads_others
 from advisor.checks.read.launch import Launch
 from advisor.checks.resolve.judge import CheckedLaunch, LaunchCheckOptions, check_launch
+from advisor.checks.rules.evaluate import Rulebook
 from advisor.errors import AdvisorError, BadFile, LinkOut, NotText
 from advisor.record import Value
 from advisor.tree import describe_link, leads_out
@@ -70,7 +71,7 @@ def find_machines(options: CheckOptions, rules: Catalog) -> dict[str, Any]:
 def check_file(
     name: str,
     knowledge: Knowledge,
-    book: Any,
+    book: Rulebook,
     options: CheckOptions,
     machines: dict[str, Any],
     stdin: bytes | None = None,
@@ -173,13 +174,11 @@ def check_source(
     name: str,
     folder: Path | None,
     knowledge: Knowledge,
-    book: Any,
+    book: Rulebook,
     options: CheckOptions,
     machines: dict[str, Any],
 ) -> FileResult:
     """The result of one text. Raises BadFile."""
-    from advisor.checks.read.comments import apply_suppressions
-
     faults: list[BadFile] = []
     doubled: list[Text] = []
     context = ReaderContext(
@@ -201,7 +200,10 @@ def check_source(
         known = {(f.rule, f.message, f.resource) for f in book.apply(earlier, source, name)[0]}
         findings = [f for f in findings if (f.rule, f.message, f.resource) not in known]
     findings = [*findings, *_name_doubled(doubled, launches, name)]
-    kept, gone = apply_suppressions(findings, source, name, [v.launch for v in verdicts], options.suppressions, book)
+    kept, gone = findings, list[Finding]()
+    if options.suppressions:
+        judges = None if "suppression-unused" in book.ignored else book.judges_suppressions_of
+        kept, gone = comments.apply_suppressions(findings, source, name, [v.launch for v in verdicts], judges)
     problem = _describe_problem(name, faults[0]) if faults else None
     deployments = tuple(v.judged for v in verdicts if v.launch.engine not in knowledge.routers)
     return FileResult(deployments, tuple(kept), tuple(gone), tuple(skipped), problem)

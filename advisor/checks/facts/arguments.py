@@ -23,7 +23,7 @@ FACTS = FactTable()
 
 def concept_argument(context: FactContext, *names: ConceptName) -> LaunchArgument | None:
     """The last argument that sets one of these concepts of the launch's engine; None where none does."""
-    return find_concept_argument(context.checked.arguments, context.checked.launch.engine, context.knowledge, *names)
+    return find_concept_argument(context.arguments, context.launch.engine, context.knowledge, *names)
 
 
 def concept_value(context: FactContext, *names: ConceptName) -> float | None:
@@ -37,56 +37,50 @@ def concept_value(context: FactContext, *names: ConceptName) -> float | None:
 def _parallel(context: FactContext, name: ConceptName) -> int | None:
     """A number of ranks: 1 where none is given, None where it cannot be known."""
     if concept_argument(context, name) is None:
-        return None if context.checked.arguments.open else 1
+        return None if context.arguments.open else 1
     n = concept_value(context, name)
     return int(n) if n is not None and n >= 1 else None
 
 
 def flag_number(context: FactContext, *names: str) -> float | None:
     """The number one of these flags has; None where absent or unknown."""
-    word = context.checked.arguments.value(*names)
+    word = context.arguments.value(*names)
     return None if word is None or word.unknown else parse_number(word)
 
 
 def usual_share(context: FactContext) -> float | None:
     """The share of the device that the launch's engine takes when nothing is set, by version; None where not known."""
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     usual = entry.concepts.memory_share.default if entry is not None else ()
     return pick_version(usual, context.checked.judged.engine_version).number if usual else None
 
 
 def compare_flag_pair(context: FactContext, below: tuple[str, ...], above: tuple[str, ...], test: Any) -> bool | None:
     """A test on two flags' numbers: False where one is absent, None where one is not known."""
-    argument, launch_argument = context.checked.arguments.last(*below), context.checked.arguments.last(*above)
+    argument, launch_argument = context.arguments.last(*below), context.arguments.last(*above)
     if argument is None or launch_argument is None:
         return False
     x, y = flag_number(context, *below), flag_number(context, *above)
     return None if x is None or y is None else bool(test(x, y))
 
 
-@FACTS.add("tp", "int", "tensor-parallel size (1 where none is given)")
-def _tp(context: FactContext) -> int | None:
-    return _parallel(context, "tensor_parallel")
+FACTS.define("tp", "int", "tensor-parallel size (1 where none is given)", lambda c: _parallel(c, "tensor_parallel"))
 
 
-@FACTS.add("pp", "int", "pipeline-parallel size (1 where none is given)")
-def _pp(context: FactContext) -> int | None:
-    return _parallel(context, "pipeline_parallel")
+FACTS.define("pp", "int", "pipeline-parallel size (1 where none is given)", lambda c: _parallel(c, "pipeline_parallel"))
 
 
-@FACTS.add("ranks", "int", "devices the launch asks for")
-def _ranks(context: FactContext) -> int | None:
-    return None if context.checked.arguments.open else context.checked.judged.ranks
+FACTS.define(
+    "ranks", "int", "devices the launch asks for", lambda c: None if c.arguments.open else c.checked.judged.ranks
+)
 
 
-@FACTS.add("length", "float", "longest request that is asked for, tokens")
-def _length(context: FactContext) -> float | None:
-    return concept_value(context, *LENGTHS)
+FACTS.define("length", "float", "longest request that is asked for, tokens", lambda c: concept_value(c, *LENGTHS))
 
 
 @FACTS.add("version.certain", "bool", "the engine's version is stated, or nothing speaks against the current one")
 def _certain(context: FactContext) -> bool:
-    launch = context.checked.launch
+    launch = context.launch
     if launch.version is not None:
         return True
     if launch.setup.image is None:
@@ -97,32 +91,31 @@ def _certain(context: FactContext) -> bool:
     return image.entry is not None and image.entry.official and not (image.tag and re.search(r"\d{2,}", image.tag))
 
 
-@FACTS.add("engine.version", "version", "the engine's version, stated or current")
-def _version(context: FactContext) -> str | None:
-    return context.checked.judged.engine_version
+FACTS.define(
+    "engine.version", "version", "the engine's version, stated or current", lambda c: c.checked.judged.engine_version
+)
 
 
-@FACTS.add("engine.name", "str", "the engine's name")
-def _engine(context: FactContext) -> str:
-    return context.checked.launch.engine
+FACTS.define("engine.name", "str", "the engine's name", lambda c: c.launch.engine)
 
 
 @FACTS.add(
     "engine.reserves", "bool", "the engine reserves a share of each device, and refuses to start where it is too small"
 )
 def _reserves(context: FactContext) -> bool:
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     return entry is not None and "fraction_of" in entry.memory
 
 
-@FACTS.add("kind", "str", "kind of the file")
-def _kind(context: FactContext) -> str:
-    return context.checked.launch.kind
+FACTS.define("kind", "str", "kind of the file", lambda c: c.launch.kind)
 
 
-@FACTS.add("program", "str", "the words that start the engine")
-def _program(context: FactContext) -> str | None:
-    return context.checked.launch.program or ("" if context.checked.launch.setup.container else None)
+FACTS.define(
+    "program",
+    "str",
+    "the words that start the engine",
+    lambda c: c.launch.program or ("" if c.setup.container else None),
+)
 
 
 @FACTS.add("args.chunk_off_page", "bool", "chunked-prefill-size is no multiple of page-size")
@@ -135,15 +128,18 @@ def _chunk(context: FactContext) -> bool | None:
 @FACTS.add("args.nnodes_uneven", "bool", "the ranks do not divide by the nodes")
 def _nnodes(context: FactContext) -> bool | None:
     n = flag_number(context, "nnodes")
-    if context.checked.arguments.last("nnodes") is None:
+    if context.arguments.last("nnodes") is None:
         return False
     ranks = context.checked.judged.ranks
     return None if n is None or n < 1 or ranks is None else n > 1 and ranks % int(n) != 0
 
 
-@FACTS.add("args.node_rank_outside", "bool", "node-rank is not below nnodes")
-def _rank(context: FactContext) -> bool | None:
-    return compare_flag_pair(context, ("node-rank",), ("nnodes",), lambda a, b: a >= b or a < 0)
+FACTS.define(
+    "args.node_rank_outside",
+    "bool",
+    "node-rank is not below nnodes",
+    lambda c: compare_flag_pair(c, ("node-rank",), ("nnodes",), lambda a, b: a >= b or a < 0),
+)
 
 
 @FACTS.add("args.local_above_dp", "bool", "data-parallel-size-local is above data-parallel-size")
@@ -155,19 +151,22 @@ def _local(context: FactContext) -> bool | None:
 def _dcp(context: FactContext) -> bool | None:
     n = flag_number(context, "decode-context-parallel-size")
     tp = context.facts["tp"]
-    if context.checked.arguments.last("decode-context-parallel-size") is None:
+    if context.arguments.last("decode-context-parallel-size") is None:
         return False
     return None if n is None or n < 1 or tp is None else tp % int(n) != 0
 
 
-@FACTS.add("args.cpu_loras_below", "bool", "max-cpu-loras is below max-loras")
-def _cpu_loras(context: FactContext) -> bool | None:
-    return compare_flag_pair(context, ("max-cpu-loras",), ("max-loras",), lambda a, b: a < b)
+FACTS.define(
+    "args.cpu_loras_below",
+    "bool",
+    "max-cpu-loras is below max-loras",
+    lambda c: compare_flag_pair(c, ("max-cpu-loras",), ("max-loras",), lambda a, b: a < b),
+)
 
 
 @FACTS.add("args.lora_large", "bool", "LoRA slots times rank are large (1024 and more)")
 def _lora_large(context: FactContext) -> bool | None:
-    if not context.checked.arguments.on("enable-lora"):
+    if not context.arguments.on("enable-lora"):
         return False
     return (flag_number(context, "max-loras") or 1) * (flag_number(context, "max-lora-rank") or 16) >= 1024
 
@@ -179,15 +178,18 @@ def _input(context: FactContext) -> bool | None:
     )
 
 
-@FACTS.add("args.batch_total_below_total", "bool", "max-batch-total-tokens is below max-total-tokens")
-def _batch_total(context: FactContext) -> bool | None:
-    return compare_flag_pair(context, ("max-batch-total-tokens",), ("max-total-tokens",), lambda a, b: a < b)
+FACTS.define(
+    "args.batch_total_below_total",
+    "bool",
+    "max-batch-total-tokens is below max-total-tokens",
+    lambda c: compare_flag_pair(c, ("max-batch-total-tokens",), ("max-total-tokens",), lambda a, b: a < b),
+)
 
 
 @FACTS.add("args.sharded_one", "bool", "sharded is true with at most one shard")
 def _sharded(context: FactContext) -> bool | None:
-    word = context.checked.arguments.value("sharded")
-    if word is None or word.lower() != "true" or context.checked.arguments.last("num-shard") is None:
+    word = context.arguments.value("sharded")
+    if word is None or word.lower() != "true" or context.arguments.last("num-shard") is None:
         return False
     n = flag_number(context, "num-shard")
     return None if n is None else n <= 1
@@ -195,28 +197,28 @@ def _sharded(context: FactContext) -> bool | None:
 
 @FACTS.add("json.speculative", "str", "the method of --speculative-config")
 def _method(context: FactContext) -> str | None:
-    word = context.checked.arguments.value("speculative-config")
+    word = context.arguments.value("speculative-config")
     m = re.search(r'"method"\s*:\s*"([^"]+)"', word or "")
     return m[1] if m else None
 
 
 @FACTS.add("args.kv_connector", "bool", "a KV connector (Nixl, Mooncake) is set up")
 def _connector(context: FactContext) -> bool:
-    word = context.checked.arguments.value("kv-transfer-config")
+    word = context.arguments.value("kv-transfer-config")
     return word is not None and re.search(r"nixl|mooncake", word, re.I) is not None
 
 
 @FACTS.add("args.expandable_segments", "bool", "PYTORCH_CUDA_ALLOC_CONF asks for expandable segments")
 def _expandable(context: FactContext) -> bool:
     return any(
-        "expandable_segments:true" in context.checked.launch.env.get(k, "").lower()
+        "expandable_segments:true" in context.env.get(k, "").lower()
         for k in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
     )
 
 
 @FACTS.add("args.rope_changed", "bool", "rope parameters are overridden")
 def _rope(context: FactContext) -> bool:
-    arguments = context.checked.arguments
+    arguments = context.arguments
     text = (
         f"{arguments.value('hf-overrides') or ''}{arguments.value('json-model-override-args') or ''}"
         f"{arguments.value('rope-scaling') or ''}"
@@ -231,7 +233,7 @@ def _rope(context: FactContext) -> bool:
 
 @FACTS.add("args.long_allowed", "bool", "a longer context than the model's is allowed on purpose")
 def _long(context: FactContext) -> bool:
-    env = context.checked.launch.env
+    env = context.env
     return any(
         env.get(k, "").lower() in ("1", "true")
         for k in ("VLLM_ALLOW_LONG_MAX_MODEL_LEN", "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN")
@@ -240,30 +242,30 @@ def _long(context: FactContext) -> bool:
 
 @FACTS.add("args.origins_wildcard", "bool", "any web page may call the server")
 def _origins(context: FactContext) -> bool:
-    v = context.checked.arguments.value("allowed-origins") or ""
-    return "*" in v or context.checked.launch.env.get("OLLAMA_ORIGINS") == "*"
+    v = context.arguments.value("allowed-origins") or ""
+    return "*" in v or context.env.get("OLLAMA_ORIGINS") == "*"
 
 
 @FACTS.add("args.key_given", "bool", "an API key is set, by flag or variable")
 def _key(context: FactContext) -> bool | None:
-    arguments = context.checked.arguments
+    arguments = context.arguments
     known = context.knowledge.recognition
     if arguments.last(*known.api_key_flags) is not None:
         return True
-    if any(k in context.checked.launch.env for k in known.api_key_variables):
+    if any(k in context.env for k in known.api_key_variables):
         return True
-    elsewhere = "envFrom" in context.checked.launch.setup.places  # variables that stand in another file
+    elsewhere = "envFrom" in context.setup.places  # variables that stand in another file
     return None if arguments.open or elsewhere else False
 
 
 @FACTS.add("args.model_after_flags", "bool", "the model stands behind the first flag")
 def _after(context: FactContext) -> bool:
-    argv, program = context.checked.launch.argv, context.checked.launch.program or ""
-    if not find_launch_concept(context.checked.launch.engine, "model", context.knowledge).positional or not (
-        program.endswith("serve") or context.checked.launch.program is None
+    argv, program = context.launch.argv, context.launch.program or ""
+    if not find_launch_concept(context.launch.engine, "model", context.knowledge).positional or not (
+        program.endswith("serve") or context.launch.program is None
     ):
         return False
-    arguments = context.checked.arguments
+    arguments = context.arguments
     swallowed = any("/" in w for x in arguments.given for w in x.extra[-1:])
     return (
         bool(argv)
@@ -275,16 +277,16 @@ def _after(context: FactContext) -> bool:
 
 @FACTS.add("args.no_model", "bool", "no model is named anywhere")
 def _no_model(context: FactContext) -> bool | None:
-    if context.checked.launch.unresolved or context.checked.arguments.open:
+    if context.launch.unresolved or context.arguments.open:
         return None
-    if context.checked.launch.setup.cluster and context.facts["setup.standard_pod"] is not True:
+    if context.setup.cluster and context.facts["setup.standard_pod"] is not True:
         return False  # the resource fills it in
-    return context.checked.reading.model is None
+    return context.reading.model is None
 
 
 @FACTS.add("args.tool_parser_odd", "bool", "the tool parser is another family's than the model")
 def _parser(context: FactContext) -> bool | None:
-    text, name = context.checked.arguments.value("tool-call-parser"), str(context.checked.reading.model or "").lower()
+    text, name = context.arguments.value("tool-call-parser"), str(context.reading.model or "").lower()
     if text is None or not name:
         return False
     pairs = (
@@ -305,26 +307,29 @@ def _parser(context: FactContext) -> bool | None:
 
 @FACTS.add("args.tgi_quantize", "str", "the quantization that TGI is given")
 def _tgi(context: FactContext) -> str | None:
-    word = context.checked.arguments.value("quantize")
+    word = context.arguments.value("quantize")
     return str(word) if word else None
 
 
-@FACTS.add("args.name_has_colon", "bool", "the served model name holds a colon")
-def _colon(context: FactContext) -> bool:
-    return ":" in (context.checked.arguments.value("served-model-name") or "")
+FACTS.define(
+    "args.name_has_colon",
+    "bool",
+    "the served model name holds a colon",
+    lambda c: ":" in (c.arguments.value("served-model-name") or ""),
+)
 
 
 @FACTS.add("args.attention_config_backend", "bool", "--attention-config names a backend")
 def _backend(context: FactContext) -> bool:
     return any(
         a.name == "attention-config" and (a.key == "backend" or '"backend"' in (a.value or ""))
-        for a in context.checked.arguments.given
+        for a in context.arguments.given
     )
 
 
 @FACTS.add("args.lora_rank_odd", "bool", "the rank of adapters is none of the sizes that the engine has kernels for")
 def _lora_rank(context: FactContext) -> bool | None:
     n = concept_value(context, "lora_rank")
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     taken = list_accepted_values(entry, "lora_rank", context.knowledge.rules) if entry is not None else ()
     return None if n is None or not taken else f"{n:g}" not in taken

@@ -17,7 +17,7 @@ DOWNLOAD_BYTES_PER_SECOND = 0.2e9  # assumed: what rests on it is a warning
 
 
 def _probes(context: FactContext, *kinds: str) -> list[HealthProbe]:
-    return [p for p in context.checked.launch.setup.probes if p.kind in kinds]
+    return [p for p in context.setup.probes if p.kind in kinds]
 
 
 def _budget_of(probe: HealthProbe) -> float:
@@ -60,14 +60,14 @@ def _ends_download(context: FactContext) -> bool | None:
 
 @FACTS.add("probe.path_unknown", "bool", "a probe asks for a path the engine does not have")
 def _path(context: FactContext) -> bool | None:
-    known = context.knowledge.server(context.checked.launch.engine)
+    known = context.knowledge.server(context.launch.engine)
     if known is None or not known.health:
         return None
     image = image_ref(context)
     if image is not None and image.entry is not None and image.entry.entry in ("opaque", "derived"):
         return None
     mine = own_port(context)
-    for probe in context.checked.launch.setup.probes:
+    for probe in context.setup.probes:
         if probe.port is not None and mine is not None and probe.port.isdigit() and int(probe.port) != mine:
             continue
         if (
@@ -80,14 +80,17 @@ def _path(context: FactContext) -> bool | None:
     return False
 
 
-@FACTS.add("probe.path", "str", "the paths of the probes")
-def _paths(context: FactContext) -> str:
-    return ", ".join(dict.fromkeys(p.path for p in context.checked.launch.setup.probes if p.path))
+FACTS.define(
+    "probe.path",
+    "str",
+    "the paths of the probes",
+    lambda c: ", ".join(dict.fromkeys(p.path for p in c.setup.probes if p.path)),
+)
 
 
 @FACTS.add("probe.health", "str", "the path to probe")
 def _health(context: FactContext) -> str | None:
-    known = context.knowledge.server(context.checked.launch.engine)
+    known = context.knowledge.server(context.launch.engine)
     return known.health[0] if known and known.health else None
 
 
@@ -104,27 +107,27 @@ def _healthcheck(context: FactContext) -> bool | None:
 
 @FACTS.add("rollout.deadline_short", "bool", "the rollout is called failed before the weights are loaded")
 def _deadline(context: FactContext) -> bool | None:
-    if "kind:Deployment" not in context.checked.launch.setup.places:
+    if "kind:Deployment" not in context.setup.places:
         return False
     load = context.facts["load.seconds"]
-    return None if load is None else (context.checked.launch.setup.progress_deadline or 600) < load
+    return None if load is None else (context.setup.progress_deadline or 600) < load
 
 
 @FACTS.add("rollout.surges", "bool", "a rollout starts the new pod next to the old one, and both want the GPUs")
 def _surge(context: FactContext) -> bool:
-    setup = context.checked.launch.setup
+    setup = context.setup
     return setup.rolling is True and bool(setup.gpu_count)
 
 
 @FACTS.add("pod.untolerated", "bool", "GPUs are asked for, without toleration and without node selection")
 def _untolerated(context: FactContext) -> bool:
-    setup = context.checked.launch.setup
+    setup = context.setup
     return setup.cluster and bool(setup.gpu_count) and setup.tolerates_gpu is False and setup.selects_node is False
 
 
 @FACTS.add("pod.host_path", "bool", "the model comes from a host path, and the pod is bound to no node")
 def _host_path(context: FactContext) -> bool:
-    setup = context.checked.launch.setup
+    setup = context.setup
     return (
         setup.cluster
         and setup.selects_node is False
@@ -135,30 +138,28 @@ def _host_path(context: FactContext) -> bool:
 @FACTS.add("pod.service_named_vllm", "bool", "a Service called vllm sets VLLM_PORT in its pods")
 def _service(context: FactContext) -> bool:
     return (
-        TAKEN_SERVICE_NAME in context.checked.launch.setup.places
-        and context.checked.launch.setup.service_links is not False
-        and "VLLM_PORT" not in context.checked.launch.env
+        TAKEN_SERVICE_NAME in context.setup.places
+        and context.setup.service_links is not False
+        and "VLLM_PORT" not in context.env
     )
 
 
 @FACTS.add("pod.nodes_mismatch", "bool", "pods x GPUs are not the ranks of the launch")
 def _nodes(context: FactContext) -> bool | None:
-    setup, n = context.checked.launch.setup, context.facts["ranks"]
+    setup, n = context.setup, context.facts["ranks"]
     if not setup.nodes or not setup.gpu_count or "kind:LeaderWorkerSet" not in setup.places:
         return False
-    if context.checked.launch.unresolved or n is None:
+    if context.launch.unresolved or n is None:
         return None
     return bool(n != setup.nodes * setup.gpu_count)
 
 
-@FACTS.add("pod.scales_to_zero", "bool", "the least number of replicas is 0")
-def _zero(context: FactContext) -> bool:
-    return context.checked.launch.setup.min_replicas == 0
+FACTS.define("pod.scales_to_zero", "bool", "the least number of replicas is 0", lambda c: c.setup.min_replicas == 0)
 
 
 @FACTS.add("pod.disk_small", "bool", "the volume for the model is smaller than the model (x 1.1)")
 def _disk(context: FactContext) -> bool | None:
-    have, need = context.checked.launch.setup.disk_bytes, weight_bytes(context)
+    have, need = context.setup.disk_bytes, weight_bytes(context)
     if have is None:
         return False
     return None if need is None else have < need * 1.1
@@ -166,40 +167,34 @@ def _disk(context: FactContext) -> bool | None:
 
 @FACTS.add("pod.disk_gib", "float", "size of the volume for the model, GiB")
 def _disk_gib(context: FactContext) -> float | None:
-    b = context.checked.launch.setup.disk_bytes
+    b = context.setup.disk_bytes
     return round(b / GIB, 1) if b is not None else None
 
 
 @FACTS.add("pod.storage_and_model", "bool", "a storage URI and another model in the arguments")
 def _storage(context: FactContext) -> bool:
-    word = context.checked.arguments.value("model", "model_id", "model-id")
-    return (
-        bool(context.checked.launch.setup.storage_uri)
-        and word is not None
-        and not word.startswith(("/mnt/models", "$"))
-    )
+    word = context.arguments.value("model", "model_id", "model-id")
+    return bool(context.setup.storage_uri) and word is not None and not word.startswith(("/mnt/models", "$"))
 
 
-@FACTS.add("unit.present", "bool", "a systemd unit")
-def _unit(context: FactContext) -> bool:
-    return "present" in context.checked.launch.setup.unit
+FACTS.define("unit.present", "bool", "a systemd unit", lambda c: "present" in c.setup.unit)
 
 
 @FACTS.add("unit.no_network_order", "bool", "the unit does not wait for the network, or does not restart")
 def _order(context: FactContext) -> bool:
-    u = context.checked.launch.setup.unit
+    u = context.setup.unit
     return (
         "present" in u
-        and bool(context.checked.launch.program)
+        and bool(context.launch.program)
         and ("network-online.target" not in u.get("After", "") or "Restart" not in u)
     )
 
 
 @FACTS.add("unit.no_device_access", "bool", "the unit's user or sandbox keeps it from the GPU")
 def _access(context: FactContext) -> bool:
-    u = context.checked.launch.setup.unit
+    u = context.setup.unit
     hidden = u.get("PrivateDevices", "").lower() in ("yes", "true", "1")
-    known = context.knowledge.server(context.checked.launch.engine)
+    known = context.knowledge.server(context.launch.engine)
     users, wanted = (known.service_users, known.device_groups) if known is not None else ((), ())
     user = u.get("User", "root") not in ("root", *users) or u.get("DynamicUser", "").lower() in ("yes", "true")
     groups = f"{u.get('SupplementaryGroups', '')} {u.get('Group', '')}"
@@ -208,13 +203,13 @@ def _access(context: FactContext) -> bool:
 
 @FACTS.add("swap.timeout", "float", "llama-swap's health check timeout, seconds")
 def _timeout(context: FactContext) -> float | None:
-    t = context.checked.launch.setup.unit.get("healthCheckTimeout")
+    t = context.setup.unit.get("healthCheckTimeout")
     return float(t) if t and t.isdigit() else None
 
 
 @FACTS.add("swap.timeout_short", "bool", "llama-swap gives up before the model is loaded")
 def _timeout_short(context: FactContext) -> bool | None:
-    if context.checked.launch.kind != SWAP_FILE:
+    if context.launch.kind != SWAP_FILE:
         return False
     t, load = context.facts["swap.timeout"], context.facts["load.seconds"]
     return None if t is None or load is None else t < load - 60
@@ -222,65 +217,56 @@ def _timeout_short(context: FactContext) -> bool | None:
 
 @FACTS.add("swap.port_fixed", "bool", "a fixed port that the proxy does not know, or two models on one")
 def _swap_port(context: FactContext) -> bool:
-    p = context.checked.launch.setup.places
+    p = context.setup.places
     return "swap-port" in p or "swap-port-shared" in p
 
 
 @FACTS.add("swap.config_wrong", "bool", "groups and matrix together, a member in two groups, or an alias twice")
 def _swap_config(context: FactContext) -> bool:
-    return any(
-        k in context.checked.launch.setup.places
-        for k in ("swap-groups-and-matrix", "swap-member-twice", "swap-alias-twice")
-    )
+    return any(k in context.setup.places for k in ("swap-groups-and-matrix", "swap-member-twice", "swap-alias-twice"))
 
 
-@FACTS.add("modelfile.no_from", "bool", "no FROM line")
-def _from(context: FactContext) -> bool:
-    return "no-from" in context.checked.launch.setup.places
+FACTS.define("modelfile.no_from", "bool", "no FROM line", lambda c: "no-from" in c.setup.places)
 
 
-@FACTS.add("modelfile.trailing_comment", "bool", "a parameter's value is followed by a comment")
-def _comment(context: FactContext) -> bool:
-    return "trailing-comment" in context.checked.launch.setup.places
+FACTS.define(
+    "modelfile.trailing_comment",
+    "bool",
+    "a parameter's value is followed by a comment",
+    lambda c: "trailing-comment" in c.setup.places,
+)
 
 
-@FACTS.add("docker.ollama_pull", "bool", "a RUN line pulls a model without a server")
-def _pull(context: FactContext) -> bool:
-    return PULL in context.checked.launch.setup.places
+FACTS.define(
+    "docker.ollama_pull", "bool", "a RUN line pulls a model without a server", lambda c: PULL in c.setup.places
+)
 
 
 @FACTS.add("wrapper.variables", "bool", "variables that only wrapper images read, on the engine's own image")
 def _wrapper(context: FactContext) -> bool:
-    env = context.checked.launch.env
+    env = context.env
     names = {"MODEL_NAME", "QUANTIZATION", "TENSOR_PARALLEL_SIZE", "MAX_MODEL_LEN", "GPU_MEMORY_UTILIZATION"} & set(env)
     if not context.facts["image.official"]:
         return False
-    used = " ".join(context.checked.launch.argv)
-    return bool(names) and not context.checked.launch.argv and not any(n in used for n in names)
+    used = " ".join(context.launch.argv)
+    return bool(names) and not context.launch.argv and not any(n in used for n in names)
 
 
-@FACTS.add("setup.exposed", "bool", "reachable from beyond the machine or cluster")
-def _exposed(context: FactContext) -> bool:
-    return exposure(context) is not None
-
-
-@FACTS.add("setup.exposure", "str", "how it is reachable")
-def _exposure(context: FactContext) -> str | None:
-    return exposure(context)
+FACTS.define("setup.exposed", "bool", "reachable from beyond the machine or cluster", lambda c: exposure(c) is not None)
 
 
 def address_variable(context: FactContext) -> str | None:
     """The variable by which the launch's server is given host and port together; None for servers with flags."""
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     return entry.start.address if entry is not None and entry.start is not None else None
 
 
 def exposure(context: FactContext) -> str | None:
     """How the server is reachable from beyond the machine or cluster; None where it is not."""
-    setup, launch = context.checked.launch.setup, context.checked.launch
+    setup, launch = context.setup, context.launch
     if setup.container:
         return setup.exposed
-    host = find_concept_value(context.checked.arguments, launch.engine, context.knowledge, "address")
+    host = find_concept_value(context.arguments, launch.engine, context.knowledge, "address")
     variable = address_variable(context)
     if variable is not None:
         return f"{variable}={launch.env[variable]}" if context.facts["ollama.all_interfaces"] else None
@@ -289,14 +275,17 @@ def exposure(context: FactContext) -> str | None:
     return None
 
 
+FACTS.define("setup.exposure", "str", "how it is reachable", exposure)
+
+
 @FACTS.add("setup.loopback", "bool", "listens on loopback only")
 def _loopback(context: FactContext) -> bool | None:
-    launch = context.checked.launch
-    host = find_concept_value(context.checked.arguments, launch.engine, context.knowledge, "address")
+    launch = context.launch
+    host = find_concept_value(context.arguments, launch.engine, context.knowledge, "address")
     known = context.knowledge.server(launch.engine)
     if host is not None:
         return None if host.unknown else host in ("127.0.0.1", "localhost", "::1")
-    if context.checked.arguments.open or launch.unresolved or known is None:
+    if context.arguments.open or launch.unresolved or known is None:
         return None
     image = image_ref(context)
     own = image is not None and image.entry is not None and image.entry.engine == launch.engine
@@ -304,18 +293,21 @@ def _loopback(context: FactContext) -> bool | None:
     return default in ("127.0.0.1", "localhost")
 
 
-@FACTS.add("setup.published", "bool", "a port is published or a service points at it")
-def _published(context: FactContext) -> bool:
-    return bool(context.checked.launch.setup.ports) and not context.checked.launch.setup.host_network
+FACTS.define(
+    "setup.published",
+    "bool",
+    "a port is published or a service points at it",
+    lambda c: bool(c.setup.ports) and (not c.setup.host_network),
+)
 
 
 def own_port(context: FactContext) -> int | None:
     """The port the server listens on: as asked, else the engine's own; None where it cannot be determined."""
-    launch = context.checked.launch
-    word = find_concept_value(context.checked.arguments, launch.engine, context.knowledge, "port")
+    launch = context.launch
+    word = find_concept_value(context.arguments, launch.engine, context.knowledge, "port")
     if word is not None:
         return int(word) if word.isdigit() else None
-    if launch.unresolved or context.checked.arguments.open:
+    if launch.unresolved or context.arguments.open:
         return None
     known = context.knowledge.server(launch.engine)
     variable = address_variable(context)
@@ -337,47 +329,50 @@ def own_port(context: FactContext) -> int | None:
     return known.image_port if inside and known.image_port else known.port
 
 
-@FACTS.add("port.own", "int", "the port the server listens on")
-def _own(context: FactContext) -> int | None:
-    return own_port(context)
+FACTS.define("port.own", "int", "the port the server listens on", own_port)
 
 
 @FACTS.add("port.mismatch", "bool", "no published port leads to the one the server listens on")
 def _mismatch(context: FactContext) -> bool | None:
-    inside = [p[2] for p in context.checked.launch.setup.ports if p[2] is not None]
-    if (
-        not inside or context.checked.launch.setup.host_network or context.checked.launch.kind == "helm"
-    ):  # charts set ports of their own
+    inside = [p[2] for p in context.setup.ports if p[2] is not None]
+    if not inside or context.setup.host_network or context.launch.kind == "helm":  # charts set ports of their own
         return False
     mine = own_port(context)
-    if context.checked.launch.setup.cluster:
-        inside = [p[2] for p in context.checked.launch.setup.ports[-1:] if p[2] is not None and p[1] is None]
-        if len(context.checked.launch.setup.ports) > 1:
-            inside = [p[2] for p in context.checked.launch.setup.ports if p[2] is not None]
+    if context.setup.cluster:
+        inside = [p[2] for p in context.setup.ports[-1:] if p[2] is not None and p[1] is None]
+        if len(context.setup.ports) > 1:
+            inside = [p[2] for p in context.setup.ports if p[2] is not None]
     return None if mine is None else mine not in inside
 
 
-@FACTS.add("port.published", "str", "container ports that are published")
-def _ports(context: FactContext) -> str:
-    return ", ".join(str(p[2]) for p in context.checked.launch.setup.ports if p[2] is not None)
+FACTS.define(
+    "port.published",
+    "str",
+    "container ports that are published",
+    lambda c: ", ".join(str(p[2]) for p in c.setup.ports if p[2] is not None),
+)
 
 
-@FACTS.add("fabric.rdma", "bool", "devices of an RDMA network are handed over")
-def _rdma(context: FactContext) -> bool:
-    return bool(context.checked.launch.setup.fabric)
+FACTS.define("fabric.rdma", "bool", "devices of an RDMA network are handed over", lambda c: bool(c.setup.fabric))
 
 
-@FACTS.add("fabric.efa", "bool", "network devices of AWS (EFA) are handed over")
-def _efa(context: FactContext) -> bool:
-    return any("/efa" in name for name in context.checked.launch.setup.fabric)
+FACTS.define(
+    "fabric.efa",
+    "bool",
+    "network devices of AWS (EFA) are handed over",
+    lambda c: any("/efa" in name for name in c.setup.fabric),
+)
 
 
 @FACTS.add("fabric.locks_memory", "bool", "memory may be locked: IPC_LOCK, a memlock limit, or all privileges")
 def _locks(context: FactContext) -> bool:
-    setup = context.checked.launch.setup
+    setup = context.setup
     return setup.locks_memory or setup.privileged
 
 
-@FACTS.add("fabric.huge_pages", "bool", "huge pages are requested, or switched off for the network")
-def _huge_pages(context: FactContext) -> bool:
-    return context.checked.launch.setup.huge_pages or "FI_EFA_USE_HUGE_PAGE" in context.checked.launch.env
+FACTS.define(
+    "fabric.huge_pages",
+    "bool",
+    "huge pages are requested, or switched off for the network",
+    lambda c: c.setup.huge_pages or "FI_EFA_USE_HUGE_PAGE" in c.env,
+)

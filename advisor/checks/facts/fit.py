@@ -29,7 +29,7 @@ def _above(context: FactContext) -> bool | None:
 @FACTS.add("tp.group_uneven", "bool", "a group-quantized checkpoint's groups of 128 do not divide over the ranks")
 def _group(context: FactContext) -> bool | None:
     model, tp = catalogue_model(context), context.facts["tp"]
-    if tp == 1 or context.checked.arguments.on("enable-expert-parallel"):
+    if tp == 1 or context.arguments.on("enable-expert-parallel"):
         return False
     if model is None or model.layout is None or tp is None:
         return None
@@ -47,7 +47,7 @@ def _length_above(context: FactContext) -> bool | None:
 @FACTS.add("llama.slot_above_model", "bool", "a slot's context is above what the model was trained for")
 def _slot_above(context: FactContext) -> bool | None:
     model, ctx = catalogue_model(context), flag_number(context, "ctx-size")
-    if context.checked.arguments.last("ctx-size") is None:
+    if context.arguments.last("ctx-size") is None:
         return False
     if model is None or not model.max_context or ctx is None:
         return None
@@ -55,17 +55,15 @@ def _slot_above(context: FactContext) -> bool | None:
     return ctx / (1 if slots < 1 else slots) > model.max_context
 
 
-@FACTS.add("fit.verdict", "bool", "the deployment fits")
-def _fits(context: FactContext) -> bool | None:
-    return context.checked.judged.fits
+FACTS.define("fit.verdict", "bool", "the deployment fits", lambda c: c.checked.judged.fits)
 
 
 @FACTS.add("fit.weights_exceed", "bool", "the weights alone exceed what the engine may use of a device")
 def _weights_exceed(context: FactContext) -> bool | None:
-    estimate = context.checked.estimate
+    estimate = context.estimate
     if estimate is None:
         return None
-    if context.checked.reading.by_path:
+    if context.reading.by_path:
         return None
     rows = [r for r in estimate.devices if r.weights_bytes is not None and r.budget_bytes is not None]
     return any((r.weights_bytes or 0) > (r.budget_bytes or 0) for r in rows) if rows else None
@@ -73,7 +71,7 @@ def _weights_exceed(context: FactContext) -> bool | None:
 
 @FACTS.add("fit.request_exceeds", "bool", "the weights fit and one request of full length does not")
 def _request_exceeds(context: FactContext) -> bool | None:
-    estimate = context.checked.estimate
+    estimate = context.estimate
     if estimate is None or context.checked.judged.fits is None:
         return None
     if estimate.fits is not False or context.facts["fit.weights_exceed"]:
@@ -82,14 +80,17 @@ def _request_exceeds(context: FactContext) -> bool | None:
     return any((r.total_bytes or 0) > (r.budget_bytes or 0) for r in rows)
 
 
-@FACTS.add("fit.sequences", "int", "requests of full length that the cache holds")
-def _held(context: FactContext) -> int | None:
-    return context.checked.estimate.kv_cache.max_sequences if context.checked.estimate is not None else None
+FACTS.define(
+    "fit.sequences",
+    "int",
+    "requests of full length that the cache holds",
+    lambda c: c.estimate.kv_cache.max_sequences if c.estimate is not None else None,
+)
 
 
 @FACTS.add("fit.tight", "bool", "the cache holds fewer than two requests of the asked length")
 def _tight(context: FactContext) -> bool | None:
-    estimate = context.checked.estimate
+    estimate = context.estimate
     if estimate is None or context.checked.judged.fits is not True:
         return None if estimate is None else False
     n = estimate.kv_cache.max_sequences
@@ -99,61 +100,64 @@ def _tight(context: FactContext) -> bool | None:
 
 @FACTS.add("fit.needed_gib", "float", "what the fullest device needs, GiB")
 def _needed(context: FactContext) -> float | None:
-    estimate = context.checked.estimate
+    estimate = context.estimate
     sizes = [r.total_bytes for r in estimate.devices if r.total_bytes is not None] if estimate is not None else []
     return round(max(sizes) / GIB, 1) if sizes else None
 
 
 @FACTS.add("fit.budget_gib", "float", "what the engine may use of a device, GiB")
 def _budget(context: FactContext) -> float | None:
-    estimate = context.checked.estimate
+    estimate = context.estimate
     sizes = [r.budget_bytes for r in estimate.devices if r.budget_bytes is not None] if estimate is not None else []
     return round(min(sizes) / GIB, 1) if sizes else None
 
 
 @FACTS.add("fit.weights_gib", "float", "weights on the fullest device, GiB")
 def _weights(context: FactContext) -> float | None:
-    estimate = context.checked.estimate
+    estimate = context.estimate
     sizes = [r.weights_bytes for r in estimate.devices if r.weights_bytes is not None] if estimate is not None else []
     return round(max(sizes) / GIB, 1) if sizes else None
 
 
-@FACTS.add("fit.longest", "int", "tokens that the cache holds")
-def _longest(context: FactContext) -> int | None:
-    return pool_tokens(context.checked.estimate) if context.checked.estimate is not None else None
+FACTS.define(
+    "fit.longest",
+    "int",
+    "tokens that the cache holds",
+    lambda c: pool_tokens(c.estimate) if c.estimate is not None else None,
+)
 
 
 @FACTS.add("fit.length_defaulted", "bool", "no length is given, so the model's own is taken")
 def _defaulted(context: FactContext) -> bool | None:
-    if context.checked.arguments.open:
+    if context.arguments.open:
         return None
-    return not is_length_given(context.checked.arguments, context.checked.launch.engine, context.knowledge)
+    return not is_length_given(context.arguments, context.launch.engine, context.knowledge)
 
 
 @FACTS.add("fit.draft", "bool", "a draft model is set up")
 def _draft(context: FactContext) -> bool:
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     if entry is None or entry.draft is None:
         return False
-    config = [context.checked.arguments.value(name) or "" for name in entry.draft.json]
-    named = context.checked.arguments.last(*entry.draft.model) if entry.draft.model else None
+    config = [context.arguments.value(name) or "" for name in entry.draft.json]
+    named = context.arguments.last(*entry.draft.model) if entry.draft.model else None
     return named is not None or any('"model"' in x for x in config)
 
 
 @FACTS.add("ranks.above_devices", "bool", "the launch asks for more devices than it is given")
 def _ranks_above(context: FactContext) -> bool | None:
     n = context.facts["ranks"]
-    setup = context.checked.launch.setup
+    setup = context.setup
     if n is None:
         return None
     if (
         (flag_number(context, "nnodes") or 1) > 1
         or (setup.nodes or 1) > 1
-        or context.checked.arguments.value("distributed-executor-backend") == "ray"
+        or context.arguments.value("distributed-executor-backend") == "ray"
     ):
         return False
     have = setup.gpu_count if setup.gpu_count is not None else None
-    masks = [context.checked.launch.env.get(k) for k in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
+    masks = [context.env.get(k) for k in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")]
     seen = [len([x for x in m.split(",") if x.strip()]) for m in masks if m and not m.unknown]
     if seen:
         have = min([*seen, *([have] if have is not None else [])])
@@ -164,18 +168,18 @@ def _ranks_above(context: FactContext) -> bool | None:
 
 @FACTS.add("devices.given", "int", "devices the process is given, by the file or the hardware")
 def _given(context: FactContext) -> int | None:
-    if context.checked.launch.setup.gpu_count is not None:
-        return context.checked.launch.setup.gpu_count
+    if context.setup.gpu_count is not None:
+        return context.setup.gpu_count
     counted: int | None = context.facts["gpu.count"]
     return counted
 
 
 @FACTS.add("devices.unused", "bool", "more devices are handed over than the launch uses")
 def _unused(context: FactContext) -> bool | None:
-    n, have = context.facts["ranks"], context.checked.launch.setup.gpu_count
-    if have is None or context.checked.launch.setup.nodes:
+    n, have = context.facts["ranks"], context.setup.gpu_count
+    if have is None or context.setup.nodes:
         return False
-    if context.checked.launch.unresolved:
+    if context.launch.unresolved:
         return None
     return None if n is None else have > n
 
@@ -187,11 +191,11 @@ def _unused(context: FactContext) -> bool | None:
 )
 def _slow(context: FactContext) -> bool | None:
     tp = context.facts["tp"]
-    nodes = context.checked.launch.setup.nodes or (int(flag_number(context, "nnodes") or 0) or None)
+    nodes = context.setup.nodes or (int(flag_number(context, "nnodes") or 0) or None)
     if tp is None:
         return None
-    if nodes and nodes > 1 and context.checked.launch.setup.gpu_count:
-        return bool(tp > context.checked.launch.setup.gpu_count)
+    if nodes and nodes > 1 and context.setup.gpu_count:
+        return bool(tp > context.setup.gpu_count)
     link = context.facts["gpu.interconnect"]
     if tp <= 4 or link is None:
         return False if tp <= 4 else None
@@ -200,8 +204,8 @@ def _slow(context: FactContext) -> bool | None:
 
 @FACTS.add("fit.too_long", "bool", "the weights fit and the model's own length does not")
 def _too_long(context: FactContext) -> bool | None:
-    estimate = context.checked.estimate
-    if estimate is None or context.checked.reading.by_path:
+    estimate = context.estimate
+    if estimate is None or context.reading.by_path:
         return None
     return (
         estimate.fits is False
@@ -213,11 +217,11 @@ def _too_long(context: FactContext) -> bool | None:
 
 @FACTS.add("fit.draft_unknown", "bool", "the draft model's size is not known")
 def _draft_unknown(context: FactContext) -> bool | None:
-    arguments = context.checked.arguments
-    deployment = context.checked.deployment
+    arguments = context.arguments
+    deployment = context.deployment
     if deployment is not None:
         return bool(deployment.uncounted)
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     if entry is None:
         return False
     given: dict[str, Setting] = {

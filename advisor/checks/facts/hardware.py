@@ -67,14 +67,10 @@ def _cuda(context: FactContext) -> str | None:
     named = _named_cuda(context)
     if named is not None:
         return named
-    version = context.checked.launch.version
-    if (
-        version is None
-        or context.checked.launch.version_from != "the image tag"
-        or context.facts["image.vendor"] != "nvidia"
-    ):
+    version = context.launch.version
+    if version is None or context.launch.version_from != "the image tag" or context.facts["image.vendor"] != "nvidia":
         return None
-    rows = [x for x in _versions(context).images if x.engine == context.checked.launch.engine]
+    rows = [x for x in _versions(context).images if x.engine == context.launch.engine]
     return next((x.cuda for x in reversed(rows) if not is_before(version, x.since)), None)
 
 
@@ -113,15 +109,15 @@ def _sm(context: FactContext) -> str | None:
 @FACTS.add("gpu.listed", "bool", "the GPU is on the engine's list for ROCm")
 def _listed(context: FactContext) -> bool | None:
     gfx = context.facts["gpu.gfx"]
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     known = entry.floors["default"].amd_gfx if entry is not None and "default" in entry.floors else ()
     return None if gfx is None or not known else all(g in known for g in str(gfx).split(","))
 
 
 @FACTS.add("image.arch_too_new", "bool", "the GPU's architecture is newer or older than the image's kernels")
 def _arch(context: FactContext) -> bool | None:
-    version, have = context.checked.launch.version, context.facts["gpu.compute_capability"]
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    version, have = context.launch.version, context.facts["gpu.compute_capability"]
+    entry = context.engine
     if entry is None or not entry.compute_capabilities or version is None:
         return False if version is not None else None
     if have is None:
@@ -131,7 +127,7 @@ def _arch(context: FactContext) -> bool | None:
 
 @FACTS.add("gpu.shared_overcommit", "bool", "launches of this file on the same GPU ask for more than it has")
 def _shared(context: FactContext) -> bool | None:
-    mine = set(context.checked.launch.setup.gpu_ids)
+    mine = set(context.setup.gpu_ids)
     if not mine or _share_of(context.checked, context.knowledge) is None:
         return False
     beside = (v for v in context.siblings if mine & set(v.launch.setup.gpu_ids))
@@ -152,7 +148,7 @@ def _share_of(checked: CheckedLaunch, knowledge: Knowledge) -> float | None:
 
 @FACTS.add("model.min_version", "version", "first version of the engine that recipes name for the model")
 def _min_version(context: FactContext) -> str | None:
-    name = context.checked.reading.model
+    name = context.reading.model
     found = _minimum_versions(context.knowledge.rules).get(str(name).lower()) if name is not None else None
     return str(found) if found else None
 
@@ -167,19 +163,19 @@ def _too_old(context: FactContext) -> bool | None:
     from advisor.engines.versions import version_key
 
     wanted = context.facts["model.min_version"]
-    if context.checked.launch.version is None or wanted is None:
-        return False if wanted is None and context.checked.reading.model is not None else None
-    return version_key(context.checked.launch.version) < version_key(wanted)
+    if context.launch.version is None or wanted is None:
+        return False if wanted is None and context.reading.model is not None else None
+    return version_key(context.launch.version) < version_key(wanted)
 
 
 @FACTS.add("quant.floor_missed", "bool", "the quantization needs a newer GPU")
 def _floor(context: FactContext) -> bool | None:
-    lookup = context.knowledge.flags(context.checked.launch.engine)
+    lookup = context.knowledge.flags(context.launch.engine)
     return _below_floor(context, lookup.table.quantization_capability if lookup else {})
 
 
 def _below_floor(context: FactContext, floors: dict[str, float]) -> bool | None:
-    word = context.checked.arguments.value("quantization")
+    word = context.arguments.value("quantization")
     method = (
         str(word).lower()
         if word is not None and not word.unknown

@@ -18,7 +18,7 @@ _FLOATING = re.compile(
 
 def image_ref(context: FactContext) -> ImageReference | None:
     """The image of the launch, taken apart; None where there is none."""
-    ref = context.checked.launch.setup.image
+    ref = context.setup.image
     return parse_image(ref, context.knowledge) if ref else None
 
 
@@ -32,9 +32,7 @@ def _floating(context: FactContext) -> bool | None:
     return None if "$" in image_reference.tag else _FLOATING.match(image_reference.tag) is not None
 
 
-@FACTS.add("image.name", "str", "the image")
-def _image_name(context: FactContext) -> str | None:
-    return context.checked.launch.setup.image
+FACTS.define("image.name", "str", "the image", lambda c: c.setup.image)
 
 
 @FACTS.add("image.repository", "str", "the image without tag")
@@ -102,9 +100,12 @@ def _wrong(context: FactContext) -> bool | None:
     return mine != have and have not in ("mixed", "none") and mine != "none"
 
 
-@FACTS.add("image.doubled", "bool", "the arguments repeat the program that the image starts by itself")
-def _doubled(context: FactContext) -> bool:
-    return "doubled" in context.checked.launch.setup.places
+FACTS.define(
+    "image.doubled",
+    "bool",
+    "the arguments repeat the program that the image starts by itself",
+    lambda c: "doubled" in c.setup.places,
+)
 
 
 _TOKENS = (
@@ -119,34 +120,34 @@ _TOKENS = (
 
 @FACTS.add("hub.token", "bool", "a hub token is handed over")
 def _token(context: FactContext) -> bool | None:
-    env = context.checked.launch.env
-    if context.checked.launch.setup.cluster and context.facts["setup.standard_pod"] is not True:
+    env = context.env
+    if context.setup.cluster and context.facts["setup.standard_pod"] is not True:
         return None  # the operator or chart hands it over
-    if any(k in env and env[k] != "" for k in _TOKENS) or context.checked.arguments.last("hf-token") is not None:
+    if any(k in env and env[k] != "" for k in _TOKENS) or context.arguments.last("hf-token") is not None:
         return True
-    if "envFrom" in context.checked.launch.setup.places:
+    if "envFrom" in context.setup.places:
         return None
     home = next((str(env[k]) for k in ("HF_HOME",) if k in env), "/root/.cache/huggingface")
-    if find_mount(context, home) is not None or not context.checked.launch.setup.container:
+    if find_mount(context, home) is not None or not context.setup.container:
         return None  # a login may be there
     return (
         None
-        if context.checked.launch.unresolved
-        or context.checked.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template")
-        or not (context.checked.launch.argv or context.checked.launch.env)
+        if context.launch.unresolved
+        or context.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml", "template")
+        or not (context.launch.argv or context.env)
         else False
     )
 
 
 @FACTS.add("hub.offline", "bool", "the hub is switched off")
 def _offline(context: FactContext) -> bool:
-    env = context.checked.launch.env
+    env = context.env
     return any(env.get(k, "").lower() in ("1", "true", "yes", "on") for k in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"))
 
 
 def cache_paths(context: FactContext) -> Iterator[str]:
     """Where the engine keeps what it downloads: as set, else its image's own place."""
-    env = context.checked.launch.env
+    env = context.env
     set_ = [
         str(env[k])
         for k in (
@@ -160,19 +161,19 @@ def cache_paths(context: FactContext) -> Iterator[str]:
         )
         if k in env
     ]
-    word = context.checked.arguments.value("download-dir", "huggingface-hub-cache")
+    word = context.arguments.value("download-dir", "huggingface-hub-cache")
     if word is not None:
         set_.insert(0, str(word))
     if set_:
         yield from set_
         return
-    known = context.knowledge.server(context.checked.launch.engine)
+    known = context.knowledge.server(context.launch.engine)
     yield from (known.cache if known else ())
 
 
 @FACTS.add("cache.mounted", "bool", "the download cache is on a volume")
 def _cache(context: FactContext) -> bool | None:
-    if not context.checked.launch.setup.container or context.checked.launch.kind in (
+    if not context.setup.container or context.launch.kind in (
         "dockerfile",
         "recipe",
         "srt-slurm",
@@ -187,12 +188,12 @@ def _cache(context: FactContext) -> bool | None:
         return None
     for p in paths:
         if find_mount(context, p) is not None or any(
-            m.target.startswith(p.rstrip("/") + "/") for m in context.checked.launch.setup.mounts
+            m.target.startswith(p.rstrip("/") + "/") for m in context.setup.mounts
         ):
             return True
     return any(
         m.target.rstrip("/") in ("/root/.cache", "/root", "/home") or m.target.startswith(("/home/", "/root/.cache"))
-        for m in context.checked.launch.setup.mounts
+        for m in context.setup.mounts
     )
 
 
@@ -204,16 +205,16 @@ def _wrong_path(context: FactContext) -> bool | None:
     return local is not True and any(
         re.search(r"hf|hugging|cache|model", f"{m.source or ''}{m.target}", re.I)
         and m.kind in ("volume", "bind", "pvc")
-        for m in context.checked.launch.setup.mounts
+        for m in context.setup.mounts
     )
 
 
 @FACTS.add("model.path_not_mounted", "bool", "the model's path is on no volume of the container")
 def _not_mounted(context: FactContext) -> bool | None:
-    word = context.checked.reading.model
+    word = context.reading.model
     if word is None or word.unknown:
         return None
-    if not word.startswith("/") or context.checked.launch.setup.storage_uri or not context.facts["setup.all_mounts"]:
+    if not word.startswith("/") or context.setup.storage_uri or not context.facts["setup.all_mounts"]:
         return False
     return find_mount(context, word) is None
 
@@ -222,7 +223,7 @@ def _not_mounted(context: FactContext) -> bool | None:
     "setup.all_mounts", "bool", "the container is an engine's own image, and the file says all that is mounted into it"
 )
 def _all_mounts(context: FactContext) -> bool:
-    setup, kind = context.checked.launch.setup, context.checked.launch.kind
+    setup, kind = context.setup, context.launch.kind
     if not setup.container or kind in ("dockerfile", "srt-slurm", "recipe", "yaml", "infernet"):
         return False
     image = image_ref(context)

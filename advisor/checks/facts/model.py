@@ -33,9 +33,9 @@ _GATED = re.compile(
 
 def catalogue_model(context: FactContext) -> Model | None:
     """The catalogue's model; None where the name is not in it."""
-    if context.checked.deployment is not None:
-        return context.checked.deployment.model
-    named = context.checked.reading.named
+    if context.deployment is not None:
+        return context.deployment.model
+    named = context.reading.named
     return None if named is None else _resolved(context.knowledge, named.name)
 
 
@@ -106,14 +106,17 @@ for _name in (
     FACTS[_name] = Fact(MACHINE_FIELDS[_name], _machine_fact(_name))
 
 
-@FACTS.add("model.name", "str", "the model as the file names it")
-def _name_of(context: FactContext) -> str | None:
-    return str(context.checked.reading.model) if context.checked.reading.model is not None else None
+FACTS.define(
+    "model.name",
+    "str",
+    "the model as the file names it",
+    lambda c: str(c.reading.model) if c.reading.model is not None else None,
+)
 
 
 @FACTS.add("model.hub_id", "bool", "the model is a repository of the hub")
 def _hub(context: FactContext) -> bool | None:
-    word = context.checked.reading.model
+    word = context.reading.model
     if word is None or word.unknown:
         return None
     return re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(:[\w.-]+)?", word) is not None
@@ -121,53 +124,45 @@ def _hub(context: FactContext) -> bool | None:
 
 @FACTS.add("model.local", "bool", "the model is a path")
 def _local(context: FactContext) -> bool | None:
-    word = context.checked.reading.model
+    word = context.reading.model
     return None if word is None or word.unknown else launch_reader.is_path(word) and not _CLOUD.match(word)
 
 
 @FACTS.add("model.object_store", "bool", "the model lies in object storage (s3, gs, az)")
 def _store(context: FactContext) -> bool | None:
-    word = context.checked.reading.model
+    word = context.reading.model
     return (
         None
         if word is None
-        else _CLOUD.match(word) is not None
-        and not context.checked.launch.setup.storage_uri
-        and not context.checked.launch.setup.cluster
+        else _CLOUD.match(word) is not None and not context.setup.storage_uri and not context.setup.cluster
     )
 
 
 @FACTS.add("model.gguf", "bool", "the model is a GGUF file or repository, by its name")
 def _gguf(context: FactContext) -> bool | None:
-    word = context.checked.reading.model
+    word = context.reading.model
     return None if word is None or word.unknown else re.search(r"\.gguf($|[:?])|[-_]gguf($|:)", word, re.I) is not None
 
 
 @FACTS.add("model.safetensors", "bool", "the model is named as a safetensors file")
 def _safetensors(context: FactContext) -> bool | None:
-    word = context.checked.reading.model
+    word = context.reading.model
     return None if word is None or word.unknown else re.search(r"\.(safetensors|bin|pt|pth)$", word, re.I) is not None
 
 
 @FACTS.add("model.known", "bool", "the catalogue has the model")
 def _known(context: FactContext) -> bool | None:
-    word = context.checked.reading.model
-    return None if word is None or word.unknown else context.checked.reading.named is not None
+    word = context.reading.model
+    return None if word is None or word.unknown else context.reading.named is not None
 
 
-@FACTS.add("model.assumed", "bool", "the model is taken from the name of a path")
-def _assumed(context: FactContext) -> bool:
-    return context.checked.reading.by_path
+FACTS.define("model.assumed", "bool", "the model is taken from the name of a path", lambda c: c.reading.by_path)
 
 
-@FACTS.add("model.heads", "int", "attention heads")
-def _heads(context: FactContext) -> int | None:
-    return uniform_heads(catalogue_model(context))
+FACTS.define("model.heads", "int", "attention heads", lambda c: uniform_heads(catalogue_model(c)))
 
 
-@FACTS.add("model.kv_heads", "int", "key-value heads")
-def _kv_heads(context: FactContext) -> int | None:
-    return uniform_kv_heads(catalogue_model(context))
+FACTS.define("model.kv_heads", "int", "key-value heads", lambda c: uniform_kv_heads(catalogue_model(c)))
 
 
 @FACTS.add("model.moe", "bool", "mixture of experts")
@@ -220,7 +215,7 @@ def _type(context: FactContext) -> str | None:
     "model.quantization", "str", "weight format of the checkpoint: its own, or what its name says; none = 16 or 32 bit"
 )
 def _quant(context: FactContext) -> str | None:
-    named, model = context.checked.reading.named, catalogue_model(context)
+    named, model = context.reading.named, catalogue_model(context)
     if named is not None and named.quantization:
         return named.quantization
     if model is None:
@@ -238,7 +233,7 @@ def _quantized(context: FactContext) -> bool | None:
 
 @FACTS.add("model.gated", "bool", "the hub asks for a licence before the model may be downloaded")
 def _gated(context: FactContext) -> bool | None:
-    model, name = catalogue_model(context), context.checked.reading.model
+    model, name = catalogue_model(context), context.reading.model
     if name is None or name.unknown:
         return None
     if _GATED.match(name):
@@ -256,7 +251,7 @@ def _gib(context: FactContext) -> float | None:
 
 def weight_bytes(context: FactContext) -> int | None:
     """Bytes of the weights, from the estimate or else from parameters and format; None where neither is known."""
-    estimate = context.checked.estimate
+    estimate = context.estimate
     if estimate is not None:
         rows = [*estimate.devices, *([estimate.host] if estimate.host else [])]
         sizes = [r.weights_bytes for r in rows if r.weights_bytes is not None]
@@ -285,7 +280,7 @@ def _load(context: FactContext) -> float | None:
 
 @FACTS.add("quant.flag_differs", "bool", "--quantization differs from the checkpoint's own method")
 def _differs(context: FactContext) -> bool | None:
-    word = context.checked.arguments.value("quantization")
+    word = context.arguments.value("quantization")
     if word is None:
         return False
     own = context.facts["model.quantization"]
@@ -298,7 +293,7 @@ def _differs(context: FactContext) -> bool | None:
 
 @FACTS.add("quant.on_plain", "bool", "a checkpoint method is asked for on a checkpoint that is not quantized")
 def _plain_quant(context: FactContext) -> bool | None:
-    word = context.checked.arguments.value("quantization", "quantize")
+    word = context.arguments.value("quantization", "quantize")
     if word is None or word.lower() not in ("awq", "gptq", "marlin", "awq_marlin", "gptq_marlin"):
         return False
     own = context.facts["model.quantization"]
@@ -309,7 +304,7 @@ def _plain_quant(context: FactContext) -> bool | None:
 
 @FACTS.add("kv.type", "str", "type of the KV cache as asked")
 def _kv(context: FactContext) -> str | None:
-    word = context.checked.arguments.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
+    word = context.arguments.value("kv-cache-dtype", "kv_cache_dtype", "kv-cache-format")
     return "auto" if word is None else None if word.unknown else str(word)
 
 
@@ -318,7 +313,7 @@ def _kv_differs(context: FactContext) -> bool | None:
     kind, model = context.facts["kv.type"], catalogue_model(context)
     if kind not in ("float16", "bfloat16", "half"):
         return False
-    asked = context.checked.arguments.value("dtype")
+    asked = context.arguments.value("dtype")
     own = (
         {"half": "float16"}.get(str(asked), str(asked))
         if asked is not None and asked != "auto"

@@ -28,10 +28,10 @@ MOST_NAMED = 16  # largest size that a fix names
 
 def _launch(context: FactContext) -> parallel.ParallelLaunch:
     """What of the launch decides which assertions hold."""
-    table = context.knowledge.flags(context.checked.launch.engine)
+    table = context.knowledge.flags(context.launch.engine)
     flags = table.table.flags if table else {}
     settings: dict[str, Setting] = {}
-    for argument in context.checked.arguments.given:
+    for argument in context.arguments.given:
         value = convert_argument(argument, flags.get(argument.name))
         settings[argument.name] = str(argument.value) if value is None else value
     return parallel.ParallelLaunch(settings, context.checked.judged.engine_version, _vendor(context), _block(context))
@@ -39,16 +39,14 @@ def _launch(context: FactContext) -> parallel.ParallelLaunch:
 
 def _vendor(context: FactContext) -> str | None:
     """Vendor of the devices: the hardware's, else that of the resource which Kubernetes hands over."""
-    named = {"nvidia.com": "nvidia", "amd.com": "amd"}.get(
-        (context.checked.launch.setup.gpu_resource or "").partition("/")[0]
-    )
+    named = {"nvidia.com": "nvidia", "amd.com": "amd"}.get((context.setup.gpu_resource or "").partition("/")[0])
     vendor: str | None = context.facts["gpu.vendor"]
     return vendor or named
 
 
 def _block(context: FactContext) -> int | None:
     """Side of the weight blocks of the checkpoint that is named; None where it is not known to have any."""
-    model, name = catalogue_model(context), context.checked.reading.model
+    model, name = catalogue_model(context), context.reading.model
     if model is None or name is None or name.unknown:
         return None
     return {k.lower(): v for k, v in model.weight_blocks.items()}.get(str(name).lower())
@@ -57,13 +55,13 @@ def _block(context: FactContext) -> int | None:
 def _refusals(context: FactContext) -> tuple[TensorParallelRefusal, ...] | None:
     """What the engine refuses about the tensor-parallel size; None where model or size is not known."""
     model, tp = catalogue_model(context), _ranks(context)
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     if tp == 1:
         return ()
     if model is None or tp is None or entry is None or entry.tensor_parallel is None:
         return None
     found = parallel.find_size_refusals(entry, model, tp, _launch(context))
-    hidden = bool(context.checked.arguments.open or context.checked.launch.unresolved)
+    hidden = bool(context.arguments.open or context.launch.unresolved)
     return tuple(r for r in found if r.sure or not hidden)
 
 
@@ -87,48 +85,50 @@ _HEADS: tuple[Divided, ...] = ("attention_heads", "kv_heads")
 @FACTS.add("pp.refused", "bool", "the engine is known to refuse pipeline stages for models of this architecture")
 def _stages_refused(context: FactContext) -> bool | None:
     model = catalogue_model(context)
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     replaced = entry.tensor_parallel.unless if entry is not None and entry.tensor_parallel is not None else ()
-    if model is None or entry is None or any(context.checked.arguments.value(name) for name in replaced):
+    if model is None or entry is None or any(context.arguments.value(name) for name in replaced):
         return None
     return parallel.refuses_stages(entry, model)
 
 
 @FACTS.add("tp.asserts", "bool", "what the engine asserts about its tensor-parallel size is known")
 def _asserts(context: FactContext) -> bool:
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     return entry is not None and entry.tensor_parallel is not None
 
 
 @FACTS.add("engine.splits", "bool", "the engine has a setting for its tensor-parallel size")
 def _splits(context: FactContext) -> bool:
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     return entry is not None and bool(entry.concepts.tensor_parallel.flags)
 
 
 @FACTS.add("tp.attention_replicas", "int", "replicas of attention inside the tensor-parallel ranks (DP attention)")
 def _within(context: FactContext) -> int | None:
     switch = find_concept_argument(
-        context.checked.arguments, context.checked.launch.engine, context.knowledge, "data_parallel_attention"
+        context.arguments, context.launch.engine, context.knowledge, "data_parallel_attention"
     )
     if switch is None or switch.off:
         return 1
-    value = find_concept_value(
-        context.checked.arguments, context.checked.launch.engine, context.knowledge, "data_parallel"
-    )
+    value = find_concept_value(context.arguments, context.launch.engine, context.knowledge, "data_parallel")
     return 1 if value is None else int(value) if not value.unknown and value.isdigit() and int(value) else None
 
 
-@FACTS.add("tp.heads_uneven", "bool", "the engine refuses the size: attention heads do not divide by it")
-def _heads(context: FactContext) -> bool | None:
-    return _any(context, "attention_heads")
-
-
-@FACTS.add(
-    "tp.kv_heads_uneven", "bool", "the engine refuses the size: key-value heads do not divide by it, nor it by them"
+FACTS.define(
+    "tp.heads_uneven",
+    "bool",
+    "the engine refuses the size: attention heads do not divide by it",
+    lambda c: _any(c, "attention_heads"),
 )
-def _kv_heads(context: FactContext) -> bool | None:
-    return _any(context, "kv_heads")
+
+
+FACTS.define(
+    "tp.kv_heads_uneven",
+    "bool",
+    "the engine refuses the size: key-value heads do not divide by it, nor it by them",
+    lambda c: _any(c, "kv_heads"),
+)
 
 
 @FACTS.add(
@@ -147,14 +147,20 @@ def _blocks(context: FactContext) -> bool | None:
     return None if found is None else any(r.whole_blocks for r in found)
 
 
-@FACTS.add("tp.heads_refused", "int", "attention heads that do not divide")
-def _heads_refused(context: FactContext) -> int | None:
-    return next((r.number for r in _refusals(context) or () if r.divides == "attention_heads"), None)
+FACTS.define(
+    "tp.heads_refused",
+    "int",
+    "attention heads that do not divide",
+    lambda c: next((r.number for r in _refusals(c) or () if r.divides == "attention_heads"), None),
+)
 
 
-@FACTS.add("tp.kv_heads_refused", "int", "key-value heads that do not divide")
-def _kv_heads_refused(context: FactContext) -> int | None:
-    return next((r.number for r in _refusals(context) or () if r.divides == "kv_heads"), None)
+FACTS.define(
+    "tp.kv_heads_refused",
+    "int",
+    "key-value heads that do not divide",
+    lambda c: next((r.number for r in _refusals(c) or () if r.divides == "kv_heads"), None),
+)
 
 
 @FACTS.add("tp.parts_refused", "str", "parts of the model, other than heads, that do not divide")
@@ -163,14 +169,12 @@ def _parts_refused(context: FactContext) -> str | None:
     return ", ".join(dict.fromkeys(f"{parallel.PARTS[r.divides]} ({r.number})" for r in found)) or None
 
 
-@FACTS.add("tp.block", "int", "side of the checkpoint's weight blocks")
-def _side(context: FactContext) -> int | None:
-    return _block(context)
+FACTS.define("tp.block", "int", "side of the checkpoint's weight blocks", _block)
 
 
 @FACTS.add("tp.divisors", "str", "tensor-parallel sizes that the engine is not known to refuse")
 def _allowed(context: FactContext) -> str | None:
-    model, entry = catalogue_model(context), context.knowledge.rules.engines().get(context.checked.launch.engine)
+    model, entry = catalogue_model(context), context.engine
     if model is None or entry is None or entry.tensor_parallel is None:
         return None
     return ", ".join(map(str, parallel.allowed_sizes(entry, model, MOST_NAMED, _launch(context))))
@@ -179,8 +183,8 @@ def _allowed(context: FactContext) -> str | None:
 @FACTS.add("args.batch_below_length", "bool", "batched tokens are fewer than the longest request")
 def _batch_below_length(context: FactContext) -> bool | None:
     n, length = concept_value(context, "batched_tokens"), concept_value(context, *LENGTHS)
-    if length is None and context.checked.deployment is not None and concept_argument(context, *LENGTHS) is None:
-        length = float(context.checked.deployment.model.max_context or 0) or None
+    if length is None and context.deployment is not None and concept_argument(context, *LENGTHS) is None:
+        length = float(context.deployment.model.max_context or 0) or None
     if concept_argument(context, "batched_tokens") is None:
         return False
     return None if n is None or length is None else n < length
@@ -198,30 +202,31 @@ def _sequences_at_least(context: FactContext) -> float | None:
     """Sequences that run at once: as asked, else the least default that the engine takes on any device."""
     if concept_argument(context, "sequences") is not None:
         return concept_value(context, "sequences")
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     return least_default_sequences(entry) if entry is not None else None
 
 
-@FACTS.add("args.sequences", "float", "sequences that run at once, as asked")
-def _sequences(context: FactContext) -> float | None:
-    return concept_value(context, "sequences")
+FACTS.define("args.sequences", "float", "sequences that run at once, as asked", lambda c: concept_value(c, "sequences"))
 
 
 @FACTS.add("args.prefill_threshold_above_length", "bool", "long-prefill-token-threshold is above max-model-len")
 def _threshold(context: FactContext) -> bool | None:
-    length = list_concept_flags(context.checked.launch.engine, LENGTHS, context.knowledge)
+    length = list_concept_flags(context.launch.engine, LENGTHS, context.knowledge)
     return compare_flag_pair(context, ("long-prefill-token-threshold",), length, lambda a, b: a > b)
 
 
-@FACTS.add("args.active_above_sequences", "bool", "max-num-active-seqs is above max-num-seqs")
-def _active(context: FactContext) -> bool | None:
-    return compare_flag_pair(context, ("max-num-active-seqs",), ("max-num-seqs",), lambda a, b: a > b)
+FACTS.define(
+    "args.active_above_sequences",
+    "bool",
+    "max-num-active-seqs is above max-num-seqs",
+    lambda c: compare_flag_pair(c, ("max-num-active-seqs",), ("max-num-seqs",), lambda a, b: a > b),
+)
 
 
 @FACTS.add("args.draft_slots", "bool", "draft tokens of all sequences leave no room in the batch")
 def _draft_slots(context: FactContext) -> bool | None:
-    config = context.checked.arguments.last("speculative-config")
-    if config is None or context.checked.arguments.last("max-num-batched-tokens") is None:
+    config = context.arguments.last("speculative-config")
+    if config is None or context.arguments.last("max-num-batched-tokens") is None:
         return False
     m = re.search(r'"num_speculative_tokens"\s*:\s*(\d{1,4})', str(config.value or ""))
     n, sequences = flag_number(context, "max-num-batched-tokens"), _sequences_at_least(context)
@@ -230,10 +235,10 @@ def _draft_slots(context: FactContext) -> bool | None:
 
 @FACTS.add("draft.missing", "bool", "speculation needs a draft model, none is named, and the model has none inside")
 def _draft_missing(context: FactContext) -> bool | None:
-    entry = context.knowledge.rules.engines().get(context.checked.launch.engine)
+    entry = context.engine
     if entry is None or entry.draft is None or not entry.draft.needs_model:
         return False
-    arguments = context.checked.arguments
+    arguments = context.arguments
     given: dict[str, Setting] = {}
     for name in list_draft_settings(entry):
         word = arguments.value(name)

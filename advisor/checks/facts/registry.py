@@ -9,8 +9,14 @@ from advisor.decision.types import Field, FieldType
 from advisor.record import Value
 
 if TYPE_CHECKING:
+    from advisor.catalog.types import Engine
     from advisor.checks.knowledge import Knowledge
+    from advisor.checks.read.launch import Launch, LaunchSetup
+    from advisor.checks.resolve.arguments import LaunchArguments
     from advisor.checks.resolve.judge import CheckedLaunch
+    from advisor.checks.resolve.launch_reader import LaunchReading
+    from advisor.deployment import Deployment, MemoryEstimate
+    from advisor.yaml_places import Text
 
 
 class FactContext(Value, frozen=True):
@@ -21,6 +27,46 @@ class FactContext(Value, frozen=True):
     siblings: Sequence[CheckedLaunch]
     source: str
     facts: Mapping[str, Any]
+
+    @property
+    def launch(self) -> Launch:
+        """The launch as the file has it."""
+        return self.checked.launch
+
+    @property
+    def setup(self) -> LaunchSetup:
+        """What is around the process."""
+        return self.checked.launch.setup
+
+    @property
+    def env(self) -> Mapping[str, Text]:
+        """The variables that the process is given."""
+        return self.checked.launch.env
+
+    @property
+    def arguments(self) -> LaunchArguments:
+        """The engine's arguments."""
+        return self.checked.arguments
+
+    @property
+    def engine(self) -> Engine | None:
+        """The engine's entry in the rules; None for one that has none."""
+        return self.knowledge.rules.engines().get(self.checked.launch.engine)
+
+    @property
+    def reading(self) -> LaunchReading:
+        """The launch as the Deployment it makes, as far as that is known."""
+        return self.checked.reading
+
+    @property
+    def deployment(self) -> Deployment | None:
+        """What is deployed; None where something about it is not known."""
+        return self.checked.deployment
+
+    @property
+    def estimate(self) -> MemoryEstimate | None:
+        """The memory estimate; None where there is none."""
+        return self.checked.estimate
 
 
 FactFunction = Callable[[FactContext], Any]
@@ -44,3 +90,7 @@ class FactTable(dict[str, Fact]):
             return function
 
         return keep
+
+    def define(self, name: str, kind: FieldType, doc: str, compute: FactFunction) -> None:
+        """Writes a fact down that is one expression."""
+        self.add(name, kind, doc)(compute)

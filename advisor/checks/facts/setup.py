@@ -17,7 +17,7 @@ SHOWN = 40  # characters of a key
 
 def find_mount(context: FactContext, path: str) -> Mount | None:
     """The mount that holds a path; None where no mount does."""
-    return find_holding_mount(context.checked.launch.setup.mounts, path)
+    return find_holding_mount(context.setup.mounts, path)
 
 
 def _boolean(name: str, doc: str, read: str) -> None:
@@ -54,40 +54,39 @@ _boolean("setup.storage_uri", "a storage URI names the model", "storage_uri")
 _boolean("setup.misspelt", "a key is misspelt", "misspelt_keys")
 
 
-@FACTS.add("setup.misspelt_keys", "str", "keys that are misspelt, each with the one that is meant")
-def _misspelt(context: FactContext) -> str:
-    return ", ".join(f"`{key[:SHOWN]}` (`{meant}`?)" for key, meant in context.checked.launch.setup.misspelt_keys)
+FACTS.define(
+    "setup.misspelt_keys",
+    "str",
+    "keys that are misspelt, each with the one that is meant",
+    lambda c: ", ".join((f"`{key[:SHOWN]}` (`{meant}`?)" for key, meant in c.setup.misspelt_keys)),
+)
 
 
-@FACTS.add("setup.gpu_granted", "bool", "an accelerator is handed to the process")
-def _granted(context: FactContext) -> bool | None:
-    return context.checked.launch.setup.gpu_granted
+FACTS.define("setup.gpu_granted", "bool", "an accelerator is handed to the process", lambda c: c.setup.gpu_granted)
 
 
-@FACTS.add("setup.gpu_block", "str", "what is wrong with the device block")
-def _block(context: FactContext) -> str:
-    return "; ".join(context.checked.launch.setup.gpu_block)
+FACTS.define("setup.gpu_block", "str", "what is wrong with the device block", lambda c: "; ".join(c.setup.gpu_block))
 
 
 @FACTS.add("setup.gpu_request_differs", "bool", "GPUs requested differ from GPUs in limits")
 def _request(context: FactContext) -> bool:
-    setup = context.checked.launch.setup
+    setup = context.setup
     return setup.cluster and setup.gpu_requests is not None and setup.gpu_requests != setup.gpu_count
 
 
 @FACTS.add("shm.missing", "bool", "neither shared IPC nor a larger /dev/shm")
 def _shm(context: FactContext) -> bool | None:
-    setup = context.checked.launch.setup
+    setup = context.setup
     if not setup.container:
         return False
     if setup.ipc_host or setup.shm_bytes is not None or find_mount(context, "/dev/shm") is not None:  # noqa: S108 - a mount point
         return False
-    return None if context.checked.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
+    return None if context.launch.kind in ("dockerfile", "recipe", "srt-slurm", "yaml") else True
 
 
 @FACTS.add("shm.small", "bool", "shared memory below 1 GiB a rank")
 def _shm_small(context: FactContext) -> bool | None:
-    setup, n = context.checked.launch.setup, context.facts["ranks"]
+    setup, n = context.setup, context.facts["ranks"]
     if setup.ipc_host or setup.shm_bytes is None:
         return False
     if n is not None and setup.gpu_count:
@@ -97,13 +96,13 @@ def _shm_small(context: FactContext) -> bool | None:
 
 @FACTS.add("shm.gib", "float", "size of /dev/shm, GiB")
 def _shm_gib(context: FactContext) -> float | None:
-    b = context.checked.launch.setup.shm_bytes
+    b = context.setup.shm_bytes
     return b / GIB if b is not None else None
 
 
 @FACTS.add("memory.limit_gib", "float", "memory limit of the container or unit, GiB")
 def _limit(context: FactContext) -> float | None:
-    b = context.checked.launch.setup.memory_limit
+    b = context.setup.memory_limit
     return round(b / GIB, 2) if b is not None else None
 
 
@@ -117,7 +116,7 @@ def _host_need(context: FactContext) -> float | None:
     ranks, tp = context.facts["ranks"], context.facts["tp"]
     if ranks is None or tp is None:
         return None
-    env = context.checked.launch.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
+    env = context.env.get("LMCACHE_MAX_LOCAL_CPU_SIZE")
     lm = float(env) if env and re.fullmatch(r"\d+(\.\d+)?", env) else 0.0
     return float(8.0 + (1 + PINNED_MORE[1]) * offload * ranks + 1.92 * pool + swap * tp + lm * ranks)
 
@@ -127,7 +126,7 @@ def _pools(context: FactContext) -> bool:
     return bool(
         flag_number(context, "cpu-offload-gb")
         or flag_number(context, "kv-offloading-size")
-        or "LMCACHE_MAX_LOCAL_CPU_SIZE" in context.checked.launch.env
+        or "LMCACHE_MAX_LOCAL_CPU_SIZE" in context.env
     )
 
 
@@ -141,8 +140,8 @@ def _below(context: FactContext) -> bool | None:
 
 @FACTS.add("memory.shm_exceeds_limit", "bool", "memory-backed mounts and the process exceed the memory limit")
 def _shm_limit(context: FactContext) -> bool | None:
-    limit = context.checked.launch.setup.memory_limit
-    sizes = [m.size_bytes for m in context.checked.launch.setup.mounts if m.kind == "memory" and m.size_bytes]
+    limit = context.setup.memory_limit
+    sizes = [m.size_bytes for m in context.setup.mounts if m.kind == "memory" and m.size_bytes]
     if limit is None or not sizes:
         return False
     return sum(sizes) + 4 * GIB > limit
@@ -150,7 +149,7 @@ def _shm_limit(context: FactContext) -> bool | None:
 
 @FACTS.add("memory.limit_small", "bool", "a memory limit below 8 GiB")
 def _small(context: FactContext) -> bool:
-    limit = context.checked.launch.setup.memory_limit
+    limit = context.setup.memory_limit
     size_ = weight_bytes(context)
     if size_ is not None and size_ < 2 * GIB:
         return False
@@ -161,17 +160,17 @@ def _small(context: FactContext) -> bool:
     "memory.prompt_cache_exceeds", "bool", "llama-server's prompt cache of 8 GiB does not fit into the memory limit"
 )
 def _cache_ram(context: FactContext) -> bool | None:
-    limit = context.checked.launch.setup.memory_limit
+    limit = context.setup.memory_limit
     if limit is None:
         return False
-    if context.checked.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in context.checked.launch.env:
+    if context.arguments.last("cache-ram") is not None or "LLAMA_ARG_CACHE_RAM" in context.env:
         return False
     return limit < 8 * GIB
 
 
 @FACTS.add("cpu.small", "bool", "CPU limit below 2 and one for each GPU")
 def _cpu(context: FactContext) -> bool | None:
-    limit, n = context.checked.launch.setup.cpu_limit, context.checked.launch.setup.gpu_count
+    limit, n = context.setup.cpu_limit, context.setup.gpu_count
     return False if limit is None or not n else limit < 2 + n
 
 
@@ -184,41 +183,47 @@ def _offload(context: FactContext) -> bool | None:
     return None if have is None or n is None else gb * n * (1 + PINNED_MORE[1]) > have
 
 
-@FACTS.add("setup.one_string", "bool", "the program and all its arguments are one word, which no file is called")
-def _one_string(context: FactContext) -> bool:
-    return "command" in context.checked.launch.setup.places
+FACTS.define(
+    "setup.one_string",
+    "bool",
+    "the program and all its arguments are one word, which no file is called",
+    lambda c: "command" in c.setup.places,
+)
 
 
 @FACTS.add(
     "devices.visible_conflict", "bool", "visible devices name indices that the container does not have, or one twice"
 )
 def _visible(context: FactContext) -> bool:
-    mask = context.checked.launch.env.get("CUDA_VISIBLE_DEVICES")
+    mask = context.env.get("CUDA_VISIBLE_DEVICES")
     if mask is None or mask.unknown or not re.fullmatch(r"\s*\d+(\s*,\s*\d+)*\s*", mask):
         return False
     ids = [int(x) for x in mask.split(",")]
-    have = context.checked.launch.setup.gpu_count if context.checked.launch.setup.container else None
+    have = context.setup.gpu_count if context.setup.container else None
     return len(set(ids)) < len(ids) or (have is not None and max(ids) >= have)
 
 
-@FACTS.add("devices.visible_mig", "bool", "visible devices name a MIG slice or GPU by its id")
-def _mig_uuid(context: FactContext) -> bool:
-    return re.match(r"\s*(MIG-|GPU-)", context.checked.launch.env.get("CUDA_VISIBLE_DEVICES", "")) is not None
+FACTS.define(
+    "devices.visible_mig",
+    "bool",
+    "visible devices name a MIG slice or GPU by its id",
+    lambda c: re.match("\\s*(MIG-|GPU-)", c.env.get("CUDA_VISIBLE_DEVICES", "")) is not None,
+)
 
 
 @FACTS.add("devices.mig", "bool", "the devices are MIG slices")
 def _mig(context: FactContext) -> bool | None:
-    if "mig-" in (context.checked.launch.setup.gpu_resource or ""):
+    if "mig-" in (context.setup.gpu_resource or ""):
         return True
     return context.facts["gpu.mig"] if context.checked.machine is not None else False
 
 
 @FACTS.add("devices.overridden", "bool", "visible devices are set in a pod that the device plugin serves")
 def _overridden(context: FactContext) -> bool:
-    env = context.checked.launch.env
+    env = context.env
     return (
-        context.checked.launch.setup.cluster
-        and bool(context.checked.launch.setup.gpu_count)
+        context.setup.cluster
+        and bool(context.setup.gpu_count)
         and ("CUDA_VISIBLE_DEVICES" in env or env.get("NVIDIA_VISIBLE_DEVICES") == "all")
     )
 
@@ -229,30 +234,24 @@ def _overridden(context: FactContext) -> bool:
     "the containers stand in a pod of Kubernetes' own kinds, not in a resource that fills them in",
 )
 def _standard(context: FactContext) -> bool:
-    kinds = {p.partition(":")[2] for p in context.checked.launch.setup.places if p.startswith("kind:")}
+    kinds = {p.partition(":")[2] for p in context.setup.places if p.startswith("kind:")}
     return bool(
         kinds & {"Pod", "Deployment", "StatefulSet", "Job", "ReplicaSet", "DaemonSet", "LeaderWorkerSet", "CronJob"}
     )
 
 
-@FACTS.add("setup.hardware_named", "bool", "the file names the accelerator")
-def _named(context: FactContext) -> bool:
-    return context.checked.launch.setup.hardware is not None
+FACTS.define("setup.hardware_named", "bool", "the file names the accelerator", lambda c: c.setup.hardware is not None)
 
 
-@FACTS.add("setup.restart_always", "bool", "restart: always")
-def _restart(context: FactContext) -> bool:
-    return context.checked.launch.setup.restart == "always"
+FACTS.define("setup.restart_always", "bool", "restart: always", lambda c: c.setup.restart == "always")
 
 
-@FACTS.add("setup.ray", "bool", "a Ray cluster runs the launch")
-def _ray(context: FactContext) -> bool:
-    return "ray" in context.checked.launch.setup.places
+FACTS.define("setup.ray", "bool", "a Ray cluster runs the launch", lambda c: "ray" in c.setup.places)
 
 
 @FACTS.add("setup.ray_short", "bool", "the worker groups have fewer GPUs than the launch asks for")
 def _ray_short(context: FactContext) -> bool | None:
-    have, n = context.checked.launch.setup.gpu_count, context.checked.judged.ranks
+    have, n = context.setup.gpu_count, context.checked.judged.ranks
     return False if have is None else None if n is None else have < n
 
 

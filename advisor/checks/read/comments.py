@@ -5,8 +5,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -100,11 +99,14 @@ def find_suppressions(source: str) -> list[Suppression]:
 
 
 def apply_suppressions(
-    findings: Sequence[Finding], source: str, file: str, launches: Sequence[Launch], on: bool, book: Any
+    findings: Sequence[Finding],
+    source: str,
+    file: str,
+    launches: Sequence[Launch],
+    judges: Callable[[str], bool] | None,
 ) -> tuple[list[Finding], list[Finding]]:
-    """(findings that stand, findings that are suppressed). A suppression of nothing is a finding of its own."""
-    if not on:
-        return list(findings), []
+    """(findings that stand, findings that are suppressed). A suppression of nothing is a finding of its own, where
+    `judges` holds for all its rules; None = for none."""
     found = find_suppressions(source) if "advise:" in source else []
     notes = {x.resource: x.ignore for x in launches if x.ignore}
     kept: list[Finding] = []
@@ -127,9 +129,9 @@ def apply_suppressions(
             gone.append(finding)
         else:
             kept.append(finding)
-    if "suppression-unused" not in book.ignored:
+    if judges is not None:
         for i, suppression in enumerate(found):
-            if i not in used and all(book.in_force(r) or r not in book.all for r in suppression.rules):
+            if i not in used and all(map(judges, suppression.rules)):
                 kept.append(
                     Finding(
                         rule="suppression-unused",

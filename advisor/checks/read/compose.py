@@ -24,6 +24,7 @@ from advisor.checks.read.scripts import make_script_reader, read_variables
 from advisor.checks.read.shell.commands import split_commands, split_words
 from advisor.errors import BadFile
 from advisor.yaml_places import (
+    Located,
     Map,
     Text,
     as_boolean,
@@ -50,7 +51,7 @@ def read(source: str, ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def read_document(doc: Any, ctx: ReaderContext) -> list[Launch]:
+def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     """The launches of one compose document."""
     services = value_at(doc, "services")
     if not isinstance(services, dict):
@@ -88,14 +89,16 @@ def _dotenv(ctx: ReaderContext) -> dict[str, str]:
         return {}
 
 
-def _extended(raw: dict[str, Any], services: Mapping[str, Any], ctx: ReaderContext, depth: int) -> dict[str, Any]:
+def _extended(
+    raw: dict[str, Located], services: Mapping[str, Located], ctx: ReaderContext, depth: int
+) -> dict[str, Located]:
     """A service with what it extends merged below it."""
     e = raw.get("extends")
     if e is None or depth >= MAX_EXTENDS:
         return raw
     name = as_string(e) or as_string(value_at(e, "service"))
     source = as_string(value_at(e, "file"))
-    base: Any = None
+    base: object = None
     if source is None:
         base = services.get(name) if name else None
     else:
@@ -115,7 +118,7 @@ def _extended(raw: dict[str, Any], services: Mapping[str, Any], ctx: ReaderConte
     return _merged(_extended(base, services, ctx, depth + 1), raw)
 
 
-def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+def _merged(below: dict[str, Located], above: dict[str, Located]) -> dict[str, Located]:
     out = Map(below)
     out.line = line_of(above)
     for k, v in above.items():
@@ -129,7 +132,7 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _expanded(value: Any, known: Mapping[str, str]) -> Any:
+def _expanded(value: object, known: Mapping[str, str]) -> Any:
     if isinstance(value, Text):
         return expand_variables(value, known)
     if isinstance(value, dict):
@@ -141,7 +144,7 @@ def _expanded(value: Any, known: Mapping[str, str]) -> Any:
     return value
 
 
-def _words(value: Any) -> list[Text]:
+def _words(value: object) -> list[Text]:
     """`command:` as words; a text is split as a shell would, with variables already filled in."""
     if isinstance(value, Text):
         found = split_words(value.replace("$", "\\$"), line_of(value) + (1 if value.block else 0), value.column)
@@ -161,7 +164,7 @@ def shell_lines(value: Text) -> list[Text]:
     return [w for c in split_commands(joined.replace("$", "\\$"), line_of(value) + 1) for w in c.words]
 
 
-def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: int) -> list[Launch]:
+def _service(name: str, service: Mapping[str, Located], ctx: ReaderContext, line: int) -> list[Launch]:
     env, elsewhere = read_environment(service.get("environment"))
     for item in as_sequence(service.get("env_file")):
         path = find_inside(ctx.folder, as_string(item) or as_string(value_at(item, "path")) or "")
@@ -185,7 +188,7 @@ def _service(name: str, service: Mapping[str, Any], ctx: ReaderContext, line: in
     return [x if len(out) == 1 else msgspec.structs.replace(x, resource=f"{name}/{i}") for i, x in enumerate(out)]
 
 
-def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Any], ctx: ReaderContext) -> LaunchSetup:
+def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
     """The setup with the keys of the service that Compose does not have and that look like one of its own."""
     known = ctx.know.recognition.compose_service_keys
     unknown = [k for k in service if isinstance(k, str) and k not in known and not k.startswith("x-")]
@@ -200,7 +203,7 @@ def _with_misspelt_keys(setup: LaunchSetup, service: Mapping[str, Any], ctx: Rea
     return msgspec.structs.replace(setup, misspelt_keys=tuple(found.items()), places=places)
 
 
-def _setup(service: Mapping[str, Any]) -> LaunchSetup:
+def _setup(service: Mapping[str, Located]) -> LaunchSetup:
     """What is around a service's process."""
     setup = LaunchSetup(container=True, image=as_string(service.get("image")), gpu_granted=False)
     setup = read_service_gpus(setup, service)
@@ -261,7 +264,7 @@ def _setup(service: Mapping[str, Any]) -> LaunchSetup:
     )
 
 
-def _mount(v: Any) -> Mount | None:
+def _mount(v: object) -> Mount | None:
     if isinstance(v, Text):
         parts = _split_volume(v)
         if len(parts) == 1:
@@ -292,7 +295,7 @@ def _split_volume(v: str) -> list[str]:
     return [*out, now]
 
 
-def _health(port: Mapping[str, Any]) -> HealthProbe:
+def _health(port: Mapping[str, Located]) -> HealthProbe:
     import re
 
     words = " ".join(str(w) for w in as_sequence(port.get("test")))
@@ -308,7 +311,7 @@ def _health(port: Mapping[str, Any]) -> HealthProbe:
     )
 
 
-def parse_seconds(value: Any) -> float | None:
+def parse_seconds(value: object) -> float | None:
     """`1m30s`, `90s`, `90` in seconds; None for anything else."""
     import re
 
@@ -325,7 +328,7 @@ LARGEST = 2**20
 
 
 def find_built(
-    service: Mapping[str, Any],
+    service: Mapping[str, Located],
     entrypoint: Sequence[Text] | None,
     command: Sequence[Text],
     env: dict[str, Text],
@@ -349,7 +352,7 @@ def find_built(
     return [StartedEngine(engine, None, (), env, setup=setup, unresolved=open_)] if engine is not None else []
 
 
-def _read_stage(build: Any, ctx: ReaderContext) -> DockerStage | None:
+def _read_stage(build: object, ctx: ReaderContext) -> DockerStage | None:
     """The stage that is built; None where its Dockerfile does not lie next to the file."""
     context = as_string(build) or as_string(value_at(build, "context")) or make_text(".")
     given, _ = read_environment(value_at(build, "args"))
@@ -374,7 +377,7 @@ def _read_stage(build: Any, ctx: ReaderContext) -> DockerStage | None:
 
 def _start(
     stage: DockerStage,
-    build: Any,
+    build: object,
     entrypoint: Sequence[Text] | None,
     command: Sequence[Text],
     env: dict[str, Text],
@@ -402,7 +405,7 @@ def _at(word: Text, line: int) -> Text:
     return make_text(word, line, 0, word.unknown)
 
 
-def read_service_gpus(setup: LaunchSetup, service: Mapping[str, Any]) -> LaunchSetup:
+def read_service_gpus(setup: LaunchSetup, service: Mapping[str, Located]) -> LaunchSetup:
     """The devices of a service: `gpus`, the runtime, `devices`, and what is reserved under `deploy`."""
     wrong: list[str] = []
     all_ = str(service.get("gpus", ""))
@@ -432,7 +435,7 @@ def read_service_gpus(setup: LaunchSetup, service: Mapping[str, Any]) -> LaunchS
     return msgspec.structs.replace(setup, gpu_block=tuple(wrong))
 
 
-def _reserved(setup: LaunchSetup, devices: list[Any], wrong: list[str]) -> LaunchSetup:
+def _reserved(setup: LaunchSetup, devices: list[Located], wrong: list[str]) -> LaunchSetup:
     for d in devices:
         if not isinstance(d, dict):
             continue

@@ -11,6 +11,7 @@ import msgspec
 from advisor.checks.read.context import ReaderContext, make_finder, make_launches, read_environment
 from advisor.checks.read.launch import SWAP_FILE, Launch, LaunchSetup
 from advisor.yaml_places import (
+    Located,
     Text,
     as_boolean,
     as_mapping,
@@ -24,7 +25,7 @@ from advisor.yaml_places import (
 )
 
 
-def find_flags_engine(doc: Any, ctx: ReaderContext) -> str | None:
+def find_flags_engine(doc: object, ctx: ReaderContext) -> str | None:
     """The engine whose configuration file this mapping is, by the names of its keys; None for anything else."""
     if not isinstance(doc, dict) or not doc or len(doc) > 200:
         return None
@@ -44,7 +45,7 @@ def find_flags_engine(doc: Any, ctx: ReaderContext) -> str | None:
     return None
 
 
-def read_flags_file(doc: Mapping[str, Any], engine: str, ctx: ReaderContext) -> list[Launch]:
+def read_flags_file(doc: Mapping[str, Located], engine: str, ctx: ReaderContext) -> list[Launch]:
     """A file of flags: keys are the engine's flags without dashes."""
     settings: dict[str, Text] = {}
     argv: list[Text] = []
@@ -78,14 +79,14 @@ def read_flags_file(doc: Mapping[str, Any], engine: str, ctx: ReaderContext) -> 
     ]
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     """Plain data as JSON text, with YAML's scalars read as people mean them."""
     import json
 
     return json.dumps(_typed(value))
 
 
-def _typed(value: Any) -> Any:
+def _typed(value: object) -> Any:
     if isinstance(value, dict):
         return {str(k): _typed(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -102,7 +103,7 @@ def _typed(value: Any) -> Any:
     return s
 
 
-def read_llama_swap(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_llama_swap(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """llama-swap: each model has a command of its own; macros are filled in."""
     macros = {str(k): v for k, v in as_mapping(doc.get("macros")).items() if isinstance(v, Text)}
     out: list[Launch] = []
@@ -148,7 +149,7 @@ def read_llama_swap(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def _swap_faults(doc: Mapping[str, Any]) -> dict[str, int]:
+def _swap_faults(doc: Mapping[str, Located]) -> dict[str, int]:
     out: dict[str, int] = {}
     if doc.get("groups") is not None and doc.get("matrix") is not None:
         out["swap-groups-and-matrix"] = line_of(doc.get("matrix"))

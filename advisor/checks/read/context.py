@@ -15,7 +15,7 @@ from advisor.checks.read.recognise import LaunchFinder, StartedEngine
 from advisor.checks.read.shell.commands import split_words
 from advisor.errors import BadFile
 from advisor.record import Value
-from advisor.yaml_places import Text, as_sequence, as_string, line_of, make_text, value_at
+from advisor.yaml_places import Located, Text, as_sequence, as_string, line_of, make_text, value_at
 
 MAX_NESTED = 4  # files inside files (a ConfigMap that holds a script that writes a manifest)
 MAX_LAUNCHES = 500  # of one file
@@ -40,7 +40,7 @@ class ReaderContext(Value, frozen=True):
     problems: list[BadFile] | None = None  # gathers what part of a file cannot be read, where the rest can be
     doubled: list[Text] | None = None  # gathers keys that a mapping has twice
     root: str | None = None  # the outermost folder that files are read from; None = that of the tree
-    objects: tuple[Mapping[str, Any], ...] = ()  # of the file, where it is a manifest
+    objects: tuple[Mapping[str, Located], ...] = ()  # of the file, where it is a manifest
 
 
 def expand_variables(value: Text, variables: Mapping[str, str], depth: int = 0) -> Text:
@@ -135,7 +135,7 @@ def read_nested(ctx: ReaderContext, value: Text, hint: str = "") -> list[Launch]
     return ctx.read_text(value, hint, first, replace(ctx, depth=ctx.depth + 1))
 
 
-def read_environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
+def read_environment(value: object) -> tuple[dict[str, Text], tuple[str, ...]]:
     """(variables, names whose value comes from elsewhere) of `K=V` lists, mappings, or name/value lists."""
     out: dict[str, Text] = {}
     elsewhere: list[str] = []
@@ -168,14 +168,14 @@ def read_environment(value: Any) -> tuple[dict[str, Text], tuple[str, ...]]:
     return out, tuple(elsewhere)
 
 
-def find_name(resource: Mapping[str, Any]) -> str | None:
+def find_name(resource: Mapping[str, Located]) -> str | None:
     return as_string(value_at(resource, "metadata", "name"))
 
 
 def make_launch(
     ctx: ReaderContext,
-    named: Mapping[str, Any] | Text | str | None,
-    where: Any,
+    named: Mapping[str, Located] | Text | str | None,
+    where: object,
     engine: str,
     kind: str = "kubernetes",
     **fields: Any,
@@ -185,12 +185,12 @@ def make_launch(
     return Launch(file=ctx.file, line=line_of(where), kind=kind, name=name, resource=name, engine=engine, **fields)
 
 
-def list_texts(value: Any) -> tuple[Text, ...]:
+def list_texts(value: object) -> tuple[Text, ...]:
     """The text items of a list."""
     return tuple(w for w in as_sequence(value) if isinstance(w, Text))
 
 
-def read_words(value: Any) -> tuple[Text, ...]:
+def read_words(value: object) -> tuple[Text, ...]:
     """Arguments as one text, read as a shell reads it, or as a list."""
     return (
         tuple(split_words(value, value.line + (1 if value.block else 0)))
@@ -199,12 +199,12 @@ def read_words(value: Any) -> tuple[Text, ...]:
     )
 
 
-def rename_settings(values: Any, flags: Mapping[str, str]) -> dict[str, Text]:
+def rename_settings(values: object, flags: Mapping[str, str]) -> dict[str, Text]:
     """Settings by an engine's flags; what is not there is left out."""
     return {flag: word for key, flag in flags.items() if (word := as_string(value_at(values, key))) is not None}
 
 
-def read_parallelism(place: Any, ctx: ReaderContext) -> dict[str, Text]:
+def read_parallelism(place: object, ctx: ReaderContext) -> dict[str, Text]:
     """Ranks as `parallelism:` of KServe and llm-d says them, by their engine's flags."""
     return rename_settings(value_at(place, "parallelism"), ctx.know.resources["parallelism"].flags)
 

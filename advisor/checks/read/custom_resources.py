@@ -30,6 +30,7 @@ from advisor.checks.read.launch import ENGINE_KEYS, Launch, LaunchSetup
 from advisor.checks.read.pods import read_pod
 from advisor.errors import BadFile
 from advisor.yaml_places import (
+    Located,
     Text,
     as_mapping,
     as_sequence,
@@ -45,7 +46,7 @@ from advisor.yaml_places import (
 SHARED_MEMORY = 2 * 2**30  # `sharedMemorySize` of llmaz's own BackendRuntimes
 
 
-def read(kind: str, resource: dict[str, Any], ctx: ReaderContext) -> list[Launch] | None:
+def read(kind: str, resource: dict[str, Located], ctx: ReaderContext) -> list[Launch] | None:
     """The launches of a custom resource; None for a kind that has no reader of its own."""
     reader = _READERS.get(kind)
     if reader is None and str(resource.get("apiVersion", "")).startswith("kubeai.org") and kind == "Model":
@@ -53,7 +54,7 @@ def read(kind: str, resource: dict[str, Any], ctx: ReaderContext) -> list[Launch
     return None if reader is None else reader(resource, ctx)
 
 
-def _kubeai(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+def _kubeai(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """KubeAI Model: engine, url, args, resourceProfile."""
     spec = as_mapping(resource.get("spec"))
     engine = ctx.know.resources["kubeai-model"].engines.get(str(spec.get("engine", "")).lower())
@@ -96,7 +97,7 @@ def _kubeai(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     ]
 
 
-def _kaito(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+def _kaito(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """KAITO Workspace and InferenceSet: a preset on an instance type; its runtime is vLLM."""
     body = as_mapping(value_at(resource, "spec", "template")) or resource
     preset = value_at(body, "inference", "preset", "name")
@@ -120,7 +121,7 @@ def _kaito(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     return [make_launch(ctx, resource, name, engine, model=name, setup=setup)]
 
 
-def _vllm_runtime(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+def _vllm_runtime(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """production-stack VLLMRuntime."""
     spec = as_mapping(resource.get("spec"))
     config = as_mapping(spec.get("vllmConfig"))
@@ -152,7 +153,7 @@ def _vllm_runtime(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     ]
 
 
-def _nim(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+def _nim(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """NIM operator: NIMService and NIMCache name a NIM image."""
     puller = as_string(value_at(resource, "spec", "source", "ngc", "modelPuller"))
     image = as_string(value_at(resource, "spec", "image", "repository")) or puller
@@ -171,7 +172,7 @@ def _nim(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     return [make_launch(ctx, resource, image, engine, model=nim_model(image), setup=setup)]
 
 
-def read_llm_service(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_llm_service(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """KServe LLMInferenceService (and its configs): vLLM, the model in spec.model."""
     spec = as_mapping(resource.get("spec"))
     engine = ctx.know.resources["kserve-llm"].engine
@@ -217,7 +218,7 @@ def _with_replicas(launch: Launch, count: int | None) -> Launch:
     )
 
 
-def read_inference_service(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_inference_service(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """KServe InferenceService: a runtime by model format or name, or containers of its own."""
     predictor = as_mapping(value_at(resource, "spec", "predictor"))
     model = as_mapping(predictor.get("model"))
@@ -255,7 +256,7 @@ def _format_engine(fmt: str, runtime: str, ctx: ReaderContext) -> str | None:
     return next((e for word, e in ctx.know.resources["kserve-format"].engines.items() if word in both), None)
 
 
-def read_playground(resource: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_playground(resource: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """The launch of a Playground; empty for one whose backend is none that is known."""
     spec = as_mapping(resource.get("spec"))
     config = as_mapping(spec.get("backendRuntimeConfig"))
@@ -298,7 +299,7 @@ def read_playground(resource: Mapping[str, Any], ctx: ReaderContext) -> list[Lau
     ]
 
 
-def _find_model(name: str | None, ctx: ReaderContext) -> Mapping[str, Any] | None:
+def _find_model(name: str | None, ctx: ReaderContext) -> Mapping[str, Located] | None:
     """The OpenModel of this file with a name."""
     for o in ctx.objects:
         if o.get("kind") in ("OpenModel", "Model") and name is not None and value_at(o, "metadata", "name") == name:
@@ -306,7 +307,7 @@ def _find_model(name: str | None, ctx: ReaderContext) -> Mapping[str, Any] | Non
     return None
 
 
-def _name_model(model: Mapping[str, Any] | None) -> Text | None:
+def _name_model(model: Mapping[str, Located] | None) -> Text | None:
     spec = as_mapping(model.get("spec")) if model is not None else {}
     hub = as_mapping(value_at(spec, "source", "modelHub")) or as_mapping(spec.get("dataSource"))
     name, file = as_string(hub.get("modelID")), as_string(hub.get("filename"))
@@ -315,7 +316,7 @@ def _name_model(model: Mapping[str, Any] | None) -> Text | None:
     return parse_model_uri(as_string(value_at(spec, "source", "uri")))
 
 
-def _add_flavor(setup: LaunchSetup, model: Mapping[str, Any], ctx: ReaderContext) -> LaunchSetup:
+def _add_flavor(setup: LaunchSetup, model: Mapping[str, Located], ctx: ReaderContext) -> LaunchSetup:
     """The devices of the first flavor that the model may run on."""
     spec = as_mapping(model.get("spec"))
     flavors = as_sequence(value_at(spec, "inferenceConfig", "flavors")) or as_sequence(spec.get("inferenceFlavors"))
@@ -326,7 +327,7 @@ def _add_flavor(setup: LaunchSetup, model: Mapping[str, Any], ctx: ReaderContext
     return msgspec.structs.replace(found, places={**found.places, "resources": line_of(flavors)})
 
 
-def read_ray(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_ray(resource: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """RayService, RayJob, RayCluster: the engine is in the serve config or entry point, GPUs in the groups."""
     spec = as_mapping(resource.get("spec"))
     out = [x for x in read_pod(resource, ctx, find_name(resource)) if x.program is not None]
@@ -377,7 +378,7 @@ def read_ray(resource: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def is_serve_config(doc: Mapping[str, Any]) -> bool:
+def is_serve_config(doc: Mapping[str, Located]) -> bool:
     """Whether a document is a configuration of Ray Serve that names models."""
     return any(
         isinstance(value_at(app, "args", "llm_configs"), list)
@@ -386,7 +387,7 @@ def is_serve_config(doc: Mapping[str, Any]) -> bool:
     )
 
 
-def read_serve_config(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_serve_config(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """The launches of a configuration file of Ray Serve."""
     found = _serve_config(doc, {}, ctx, LaunchSetup())
     return [msgspec.structs.replace(x, kind="yaml") for x in found]
@@ -404,7 +405,7 @@ def _referred(path: Text, ctx: ReaderContext) -> Any:
     return docs[0] if docs and isinstance(docs[0], dict) else None
 
 
-def _serve_config(doc: Any, resource: Mapping[str, Any], ctx: ReaderContext, setup: LaunchSetup) -> list[Launch]:
+def _serve_config(doc: object, resource: Mapping[str, Located], ctx: ReaderContext, setup: LaunchSetup) -> list[Launch]:
     out: list[Launch] = []
     kinds = ctx.know.resources
     for app in as_sequence(value_at(doc, "applications")):
@@ -446,20 +447,23 @@ def _serve_config(doc: Any, resource: Mapping[str, Any], ctx: ReaderContext, set
         env, _ = read_environment(value_at(app, "runtime_env", "env_vars"))
         model = next((env[k] for k in ("MODEL_ID", "MODEL_NAME", "MODEL", "HF_MODEL") if k in env), None)
         named = kinds["ray-serve-variables"]
-        if model is not None and named.engine in f"{app.get('import_path', '')} {_software(resource, app)}".lower():
+        if (
+            model is not None
+            and named.engine in f"{as_mapping(app).get('import_path', '')} {_software(resource, app)}".lower()
+        ):
             settings = {f: env[k] for k, f in named.flags.items() if k in env}
             out.append(make_launch(ctx, resource, model, named.engine, model=model, settings=settings, setup=setup))
     return out
 
 
-def _software(resource: Mapping[str, Any], app: Any) -> str:
+def _software(resource: Mapping[str, Located], app: object) -> str:
     """Packages and images that an application runs with."""
     pins = " ".join(str(p) for p in as_sequence(value_at(app, "runtime_env", "pip")))
     images = " ".join(str(m.get("image")) for m in find_all(resource, "image"))
     return f"{pins} {images}"
 
 
-_READERS: dict[str, Callable[[dict[str, Any], ReaderContext], list[Launch]]] = {
+_READERS: dict[str, Callable[[dict[str, Located], ReaderContext], list[Launch]]] = {
     "LLMInferenceService": read_llm_service,
     "LLMInferenceServiceConfig": read_llm_service,
     "InferenceService": read_inference_service,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from pathlib import PurePath
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -28,6 +27,7 @@ from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.recognise import parse_image
 from advisor.errors import BadFile
 from advisor.yaml_places import (
+    Located,
     Text,
     as_boolean,
     as_mapping,
@@ -139,10 +139,10 @@ _READERS: dict[str, Callable[[str, ReaderContext], list[Launch]]] = {
 }
 
 
-def _documents(docs: list[Any], ctx: ReaderContext) -> list[Launch]:
+def _documents(docs: list[Located], ctx: ReaderContext) -> list[Launch]:
     built = [d for d in docs if kustomize.is_kustomization(d, ctx.file)]
     if built:
-        return [x for d in built for x in kustomize.read_kustomization(d, ctx)]
+        return [x for d in built for x in kustomize.read_kustomization(as_mapping(d), ctx)]
     objects = [o for d in docs for o in kubernetes._flat(d) if o.get("apiVersion") is not None]
     out = kubernetes.read_objects(objects, ctx) if objects else []
     for doc in docs:
@@ -153,7 +153,7 @@ def _documents(docs: list[Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def _document(doc: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
+def _document(doc: dict[str, Located], ctx: ReaderContext) -> list[Launch]:
     """One YAML or JSON document that is no Kubernetes object."""
     services = doc.get("services")
     if isinstance(services, dict) and any(
@@ -188,14 +188,12 @@ def _document(doc: dict[str, Any], ctx: ReaderContext) -> list[Launch]:
     return found or read_generic(doc, ctx)
 
 
-def read_generic(doc: Any, ctx: ReaderContext) -> list[Launch]:
+def read_generic(doc: object, ctx: ReaderContext) -> list[Launch]:
     """Launches in YAML of an unknown kind: containers (`image` next to `args`), and texts that hold a command."""
     out: list[Launch] = []
-    taken: set[int] = set()
     for spec, above in pods.find_pod_specs(doc):
         pod = pods.read_pod_setup(spec, ctx, as_mapping(above[-1].get("metadata")) if above else {})
         out += pods.read_containers(spec, pod, None, ctx)
-        taken.add(id(spec))
     if out:
         return out
     for body in find_all(doc, "image"):
@@ -262,7 +260,7 @@ def _templated(value: Text, line: int, ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def _repository(image: Any) -> Text | None:
+def _repository(image: object) -> Text | None:
     repository, tag = as_string(value_at(image, "repository")), as_string(value_at(image, "tag"))
     if repository is None:
         return None
@@ -271,7 +269,7 @@ def _repository(image: Any) -> Text | None:
     return place_like(f"{repository}:{tag}", repository) if tag else repository
 
 
-def _texts(doc: Any) -> Iterator[Text]:
+def _texts(doc: object) -> Iterator[Text]:
     stack = [doc]
     while stack:
         here = stack.pop()

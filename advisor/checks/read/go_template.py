@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 from advisor.record import Value
 
@@ -24,12 +23,12 @@ class FilledTemplate(Value, frozen=True):
     lines: tuple[int, ...]
 
 
-def list_definitions(source: str) -> dict[str, Any]:
+def list_definitions(source: str) -> dict[str, object]:
     """The named templates of a helper file. Raises TemplateFault."""
     return {n.text: n for n in parse_template(source) if n.kind == "define"}
 
 
-def fill_template(source: str, root: Mapping[str, Any], named: Mapping[str, Any]) -> FilledTemplate:
+def fill_template(source: str, root: Mapping[str, object], named: Mapping[str, object]) -> FilledTemplate:
     """A template with its values. Raises TemplateFault for what is not understood, or is too large."""
     nodes = parse_template(source)
     filler = _Filler(root, {**named, **{n.text: n for n in nodes if n.kind == "define"}})
@@ -40,7 +39,7 @@ def fill_template(source: str, root: Mapping[str, Any], named: Mapping[str, Any]
 class _Filler:
     """What is written so far, line by line, and how much work was done."""
 
-    def __init__(self, root: Mapping[str, Any], named: Mapping[str, Any]) -> None:
+    def __init__(self, root: Mapping[str, object], named: Mapping[str, object]) -> None:
         self.root, self.named = root, named
         self.parts: list[tuple[str, int]] = []
         self.steps = self.size = self.depth = 0
@@ -68,7 +67,7 @@ class _Filler:
             raise TemplateFault("too large")
         self.parts.append((text, line))
 
-    def run(self, nodes: tuple[Any, ...], dot: Any, variables: dict[str, Any]) -> None:
+    def run(self, nodes: tuple[object, ...], dot: object, variables: dict[str, object]) -> None:
         for node in nodes:
             self.steps += 1
             if self.steps > MAX_STEPS:
@@ -99,7 +98,7 @@ class _Filler:
             return action
         return f" {action}" if before.endswith(":") else f"\n{action}"
 
-    def compound(self, node: TemplateNode, dot: Any, variables: dict[str, Any]) -> None:
+    def compound(self, node: TemplateNode, dot: object, variables: dict[str, object]) -> None:
         """`if`, `with` and `range`. A condition that is left open has its `else`, where there is one; else its own
         branch is written, in which nothing of it is known. Raises TemplateFault for one that nothing can tell."""
         for k, (condition, nodes) in enumerate(node.branches):
@@ -124,11 +123,13 @@ class _Filler:
             self.pass_on(variables, inner)
             return
 
-    def pass_on(self, variables: dict[str, Any], inner: dict[str, Any]) -> None:
+    def pass_on(self, variables: dict[str, object], inner: dict[str, object]) -> None:
         """What `=` changed inside a block, in the variables around it."""
         variables.update({k: inner[k] for k in self.changed if k in variables and k in inner})
 
-    def repeat(self, names: tuple[str, ...], value: Any, nodes: tuple[Any, ...], variables: dict[str, Any]) -> None:
+    def repeat(
+        self, names: tuple[str, ...], value: object, nodes: tuple[object, ...], variables: dict[str, object]
+    ) -> None:
         pairs = list(value.items()) if isinstance(value, Mapping) else list(enumerate(value)) if isinstance(
             value, (list, tuple)
         ) else None  # fmt: skip
@@ -143,10 +144,10 @@ class _Filler:
 
     # ---- values
 
-    def value(self, words: tuple[Any, ...], dot: Any, variables: dict[str, Any]) -> Any:
+    def value(self, words: tuple[object, ...], dot: object, variables: dict[str, object]) -> object:
         """What a pipeline comes to."""
         self.steps += 1
-        parts: list[list[Any]] = [[]]
+        parts: list[list[object]] = [[]]
         depth = 0
         for word in words:
             depth += (word == ("mark", "(")) - (word == ("mark", ")"))
@@ -154,12 +155,12 @@ class _Filler:
                 parts.append([])
             else:
                 parts[-1].append(word)
-        value: Any = None
+        value: object = None
         for k, part in enumerate(parts):
             value = self.command(part, dot, variables, [value] if k else [])
         return value
 
-    def command(self, words: list[Any], dot: Any, variables: dict[str, Any], piped: list[Any]) -> Any:
+    def command(self, words: list[object], dot: object, variables: dict[str, object], piped: list[object]) -> object:
         if not words:
             raise TemplateFault("an empty action")
         kind, name = words[0]
@@ -169,8 +170,8 @@ class _Filler:
             return values[0] if len(values) == 1 and not piped else UNKNOWN
         return self.call(name, [*values, *piped], variables)
 
-    def arguments(self, words: list[Any], dot: Any, variables: dict[str, Any]) -> list[Any]:
-        out: list[Any] = []
+    def arguments(self, words: list[object], dot: object, variables: dict[str, object]) -> list[object]:
+        out: list[object] = []
         i = 0
         while i < len(words):
             kind, value = words[i]
@@ -195,7 +196,7 @@ class _Filler:
                 raise TemplateFault(f"{value} stands where a value is expected")
         return out
 
-    def find(self, path: str, dot: Any, variables: dict[str, Any]) -> Any:
+    def find(self, path: str, dot: object, variables: dict[str, object]) -> object:
         head, *keys = path.split(".")
         here = variables.get(head, UNKNOWN) if head else dot
         if here is OPEN:
@@ -210,7 +211,7 @@ class _Filler:
                 return OPEN
         return OPEN if isinstance(here, str) and not here else here
 
-    def call(self, name: str, values: list[Any], variables: dict[str, Any]) -> Any:
+    def call(self, name: str, values: list[object], variables: dict[str, object]) -> object:
         if name == "include" and len(values) > 1:
             return self.include(values[0], values[1])
         if name == "tpl" and values:
@@ -223,7 +224,7 @@ class _Filler:
         except (TypeError, ValueError, IndexError, KeyError, ZeroDivisionError, AttributeError):
             return UNKNOWN
 
-    def include(self, name: Any, dot: Any) -> Any:
+    def include(self, name: object, dot: object) -> object:
         node = self.named.get(name) if isinstance(name, str) else None
         if node is None or self.depth > MAX_DEPTH:
             return UNKNOWN
@@ -236,7 +237,7 @@ class _Filler:
         return UNKNOWN if "{{" in text else text
 
 
-def _split_names(words: tuple[Any, ...]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+def _split_names(words: tuple[object, ...]) -> tuple[tuple[str, ...], tuple[object, ...]]:
     """`$k, $v := ...` as (names, what stands behind)."""
     at = next((i for i, w in enumerate(words) if w == ("mark", ":=")), None)
     if at is None:
@@ -244,7 +245,7 @@ def _split_names(words: tuple[Any, ...]) -> tuple[tuple[str, ...], tuple[Any, ..
     return tuple(w[1] for w in words[:at] if w[0] == "path"), words[at + 1 :]
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -266,8 +267,8 @@ class TemplateNode(Value, frozen=True):
     kind: str  # text, output, if, range, with, assign, define, template
     line: int
     text: str = ""
-    words: tuple[Any, ...] = ()
-    branches: tuple[tuple[tuple[Any, ...] | None, tuple[Any, ...]], ...] = ()  # (condition, nodes); None: else
+    words: tuple[object, ...] = ()
+    branches: tuple[tuple[tuple[object, ...] | None, tuple[object, ...]], ...] = ()  # (condition, nodes); None: else
     changes: bool = False  # `=` in place of `:=`
 
 
@@ -300,7 +301,7 @@ def _text(text: str, line: int, left: bool, right: bool) -> tuple[str, str, int]
 
 def _block(
     steps: list[tuple[str, str, int]], i: int, depth: int
-) -> tuple[tuple[TemplateNode, ...], int, tuple[Any, ...] | None]:
+) -> tuple[tuple[TemplateNode, ...], int, tuple[object, ...] | None]:
     """Nodes up to `end` or `else`, where reading goes on, and the words of what ended them (None: the text did)."""
     if depth > MAX_DEPTH:
         raise TemplateFault("nested too deeply")
@@ -333,10 +334,10 @@ def _block(
 
 
 def _compound(
-    head: str, words: tuple[Any, ...], steps: list[tuple[str, str, int]], i: int, line: int, depth: int
+    head: str, words: tuple[object, ...], steps: list[tuple[str, str, int]], i: int, line: int, depth: int
 ) -> tuple[TemplateNode, int]:
-    branches: list[tuple[tuple[Any, ...] | None, tuple[Any, ...]]] = []
-    condition: tuple[Any, ...] | None = words
+    branches: list[tuple[tuple[object, ...] | None, tuple[object, ...]]] = []
+    condition: tuple[object, ...] | None = words
     while True:
         nodes, i, end = _block(steps, i, depth + 1)
         branches.append((condition, nodes))
@@ -349,8 +350,8 @@ def _compound(
     return TemplateNode("define" if head in ("define", "block") else head, line, name, (), tuple(branches)), i
 
 
-def _words(inside: str) -> tuple[Any, ...]:
-    out: list[tuple[str, Any]] = []
+def _words(inside: str) -> tuple[object, ...]:
+    out: list[tuple[str, object]] = []
     i = 0
     while i < len(inside):
         m = _TOKEN.match(inside, i)
@@ -359,7 +360,7 @@ def _words(inside: str) -> tuple[Any, ...]:
                 break
             raise TemplateFault(f"not understood: {inside[i : i + 30]}")
         kind = str(m.lastgroup)
-        value: Any = m[kind]
+        value: object = m[kind]
         if kind == "string":
             kind, value = "text", re.sub(r"\\(.)", lambda e: {"n": "\n", "t": "\t"}.get(e[1], e[1]), value[1:-1])
         elif kind == "raw":
@@ -369,12 +370,12 @@ def _words(inside: str) -> tuple[Any, ...]:
     return tuple(out)
 
 
-UNKNOWN: Any = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN"})()
-OPEN: Any = type("Open", (), {"__repr__": lambda self: "OPEN"})()
+UNKNOWN: object = type("Unknown", (), {"__repr__": lambda self: "UNKNOWN"})()
+OPEN: object = type("Open", (), {"__repr__": lambda self: "OPEN"})()
 MAX_TEXT = 100_000
 
 
-def is_empty(value: Any) -> bool:
+def is_empty(value: object) -> bool:
     """Whether a value is left to be filled in: nothing, an empty text, list or mapping. `false` and 0 say something."""
     return (
         value is None
@@ -383,14 +384,14 @@ def is_empty(value: Any) -> bool:
     )
 
 
-def is_true(value: Any) -> bool:
+def is_true(value: object) -> bool:
     """Whether Go's templates take a value for true. Scalars of YAML are texts here."""
     if isinstance(value, str):
         return value not in ("", "false", "False", "0", "null", "~")
     return bool(value)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -398,7 +399,7 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
-def _to_yaml(value: Any) -> Any:
+def _to_yaml(value: object) -> object:
     import yaml
 
     if is_empty(value):
@@ -407,26 +408,26 @@ def _to_yaml(value: Any) -> Any:
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _to_json(value: Any) -> Any:
+def _to_json(value: object) -> object:
     import json
 
     return OPEN if is_empty(value) else json.dumps(_plain(value))
 
 
-def _indent(count: Any, text: Any) -> str:
+def _indent(count: object, text: object) -> str:
     pad = " " * min(int(count), 200)
     return "\n".join(pad + line for line in str(text).split("\n"))
 
 
-def _quote(*values: Any) -> str:
+def _quote(*values: object) -> str:
     return " ".join('"' + _go_text(v).replace("\\", "\\\\").replace('"', '\\"') + '"' for v in values if v is not None)
 
 
-def _go_text(value: Any) -> str:
+def _go_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
 
 
-def _printf(form: Any, *values: Any) -> Any:
+def _printf(form: object, *values: object) -> object:
     out, rest = [], list(values)
     parts = str(form).split("%")
     out.append(parts[0])
@@ -445,21 +446,21 @@ def _printf(form: Any, *values: Any) -> Any:
     return "".join(out)
 
 
-def _number(value: Any) -> float:
+def _number(value: object) -> float:
     return float(str(value))
 
 
-def _whole(value: Any) -> int:
+def _whole(value: object) -> int:
     return int(float(str(value)))
 
 
-def _index(value: Any, *keys: Any) -> Any:
+def _index(value: object, *keys: object) -> object:
     for key in keys:
         value = value.get(key, OPEN) if isinstance(value, Mapping) else value[_whole(key)]
     return value
 
 
-def _fill(*values: Any) -> Any:
+def _fill(*values: object) -> object:
     """`default` and `coalesce`: the first that is not empty, the given one first."""
     for value in values:
         if value is UNKNOWN:
@@ -469,7 +470,7 @@ def _fill(*values: Any) -> Any:
     return OPEN
 
 
-def _default(fallback: Any, *given: Any) -> Any:
+def _default(fallback: object, *given: object) -> object:
     """The value of the chart, else the fallback: both are what stands there as long as nobody says another."""
     value = given[0] if given else OPEN
     if value is UNKNOWN:
@@ -477,43 +478,43 @@ def _default(fallback: Any, *given: Any) -> Any:
     return fallback if is_empty(value) or not is_true(value) else value
 
 
-def _dict(*pairs: Any) -> dict[str, Any]:
+def _dict(*pairs: object) -> dict[str, object]:
     return {str(k): v for k, v in zip(pairs[::2], pairs[1::2], strict=False)}
 
 
-def _least_known(values: tuple[Any, ...]) -> Any:
+def _least_known(values: tuple[object, ...]) -> object:
     """UNKNOWN, OPEN, or the last of the values."""
     if any(v is UNKNOWN for v in values):
         return UNKNOWN
     return OPEN if any(is_empty(v) for v in values) else values[-1]
 
 
-def _and(*values: Any) -> Any:
+def _and(*values: object) -> object:
     for value in values:
         if value is not UNKNOWN and not is_empty(value) and not is_true(value):
             return value
     return _least_known(values)
 
 
-def _or(*values: Any) -> Any:
+def _or(*values: object) -> object:
     for value in values:
         if value is not UNKNOWN and not is_empty(value) and is_true(value):
             return value
     return _least_known(values)
 
 
-def _not(value: Any) -> Any:
+def _not(value: object) -> object:
     return UNKNOWN if value is UNKNOWN else OPEN if is_empty(value) else not is_true(value)
 
 
-def _kind_is(kind: Any, value: Any) -> Any:
+def _kind_is(kind: object, value: object) -> object:
     """Maps and lists alone: whether a scalar was a text or a number is not known of texts."""
     if isinstance(value, (Mapping, list, tuple)):
         return kind == ("map" if isinstance(value, Mapping) else "slice")
     return False if kind in ("map", "slice") else UNKNOWN
 
 
-_KNOWN_ONLY: dict[str, Callable[..., Any]] = {
+_KNOWN_ONLY: dict[str, Callable[..., object]] = {
     "quote": _quote,
     "squote": lambda *v: " ".join("'" + _go_text(x) + "'" for x in v),
     "toYaml": _to_yaml,
@@ -561,8 +562,8 @@ _KNOWN_ONLY: dict[str, Callable[..., Any]] = {
 }
 
 
-def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
-    def call(*values: Any) -> Any:
+def _guarded(function: Callable[..., object]) -> Callable[..., object]:
+    def call(*values: object) -> object:
         if any(v is UNKNOWN for v in values):
             return UNKNOWN
         if any(v is OPEN for v in values):
@@ -573,7 +574,7 @@ def _guarded(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-FUNCTIONS: dict[str, Callable[..., Any]] = {
+FUNCTIONS: dict[str, Callable[..., object]] = {
     **{name: _guarded(f) for name, f in _KNOWN_ONLY.items()},
     "default": _default,
     "coalesce": _fill,

@@ -12,7 +12,7 @@ from typing import Any
 
 from advisor.errors import BadFile
 from advisor.record import Value
-from advisor.yaml_places import Map, Seq, Text, as_string, make_text
+from advisor.yaml_places import Located, Map, Seq, Text, as_string, make_text
 
 MAX_TOKENS = 200_000
 MAX_DEPTH = 40
@@ -31,7 +31,7 @@ class HclBlock(Value, frozen=True):
 
     kind: str
     labels: tuple[Text, ...]
-    attributes: dict[str, Any]
+    attributes: dict[str, Located]
     blocks: tuple[HclBlock, ...]
     line: int
 
@@ -146,7 +146,7 @@ class _Parser:
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.fault("is nested too deeply")
-        attributes: dict[str, Any] = {}
+        attributes: dict[str, Located] = {}
         blocks: list[HclBlock] = []
         while (token := self.skip_newlines(",")) is not None and token.value != "}":
             if token.kind not in ("word", "string"):

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -32,6 +31,7 @@ from advisor.errors import BadFile
 from advisor.files import read_text
 from advisor.record import Value
 from advisor.yaml_places import (
+    Located,
     Map,
     Text,
     as_boolean,
@@ -48,7 +48,7 @@ from advisor.yaml_places import (
 BENCHMARK = "llm-d-benchmark"  # in rules/checks/charts.yaml and resources.yaml
 
 
-def is_known_chart(doc: Any) -> bool:
+def is_known_chart(doc: object) -> bool:
     """Whether the values are those of a chart that is known here."""
     return isinstance(doc, dict) and (
         isinstance(value_at(doc, "servingEngineSpec"), dict)
@@ -57,17 +57,17 @@ def is_known_chart(doc: Any) -> bool:
     )
 
 
-def read_document(doc: Any, ctx: ReaderContext) -> list[Launch]:
+def read_document(doc: object, ctx: ReaderContext) -> list[Launch]:
     """The launches of known values files."""
     if isinstance(value_at(doc, "servingEngineSpec"), dict):
         return _production_stack(doc, ctx)
     if isinstance(value_at(doc, "modelArtifacts"), dict):
-        return _modelservice(doc, ctx)
+        return _modelservice(as_mapping(doc), ctx)
     return [x for s in as_sequence(value_at(doc, "scenario")) for x in _scenario(as_mapping(s), ctx)]
 
 
-def _production_stack(doc: Any, ctx: ReaderContext) -> list[Launch]:
-    engine = as_mapping(doc["servingEngineSpec"])
+def _production_stack(doc: object, ctx: ReaderContext) -> list[Launch]:
+    engine = as_mapping(value_at(doc, "servingEngineSpec"))
     kind = ctx.know.resources["production-stack"]
     out = []
     for m in as_sequence(engine.get("modelSpec")):
@@ -137,7 +137,7 @@ def _production_stack(doc: Any, ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def _modelservice(doc: Any, ctx: ReaderContext) -> list[Launch]:
+def _modelservice(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     uri = as_string(value_at(doc, "modelArtifacts", "uri"))
     named = as_string(value_at(doc, "modelArtifacts", "name"))
     model = parse_model_uri(uri)
@@ -174,7 +174,9 @@ class _FilledCommand(Value, frozen=True):
     left: tuple[str, ...]
 
 
-def _filled(command: Text, part: str, s: Mapping[str, Any], body: Mapping[str, Any], chart: Chart) -> _FilledCommand:
+def _filled(
+    command: Text, part: str, s: Mapping[str, Located], body: Mapping[str, Located], chart: Chart
+) -> _FilledCommand:
     """The scenario's own values first, then the benchmark's; what neither has stays unknown."""
     common = as_mapping(s.get("common")) or s
     left: list[str] = []
@@ -206,7 +208,7 @@ def _filled(command: Text, part: str, s: Mapping[str, Any], body: Mapping[str, A
     return _FilledCommand(made, variables, (f"llm-d-benchmark's own defaults: {said}",) if said else ())
 
 
-def _scenario(s: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def _scenario(s: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """llm-d benchmark scenarios: a model, and an engine for decode, prefill or alone."""
     kind = ctx.know.resources[BENCHMARK]
     common = as_mapping(s.get("common")) or s
@@ -252,7 +254,7 @@ def _scenario(s: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def read_subcharts(doc: Any, ctx: ReaderContext) -> list[Launch]:
+def read_subcharts(doc: object, ctx: ReaderContext) -> list[Launch]:
     """Values whose keys are engines (`vllm:`, `tgi:`, `ollama:`) with a model or image of their own."""
     out: list[Launch] = []
     if not isinstance(doc, dict):
@@ -302,12 +304,12 @@ def read_subcharts(doc: Any, ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def is_app_template(values: Any) -> bool:
+def is_app_template(values: object) -> bool:
     """Whether values are of this chart: controllers with containers whose image has a repository."""
     return any(True for _ in _list_containers(values))
 
 
-def read_values(values: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_values(values: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """The launches of the chart's values."""
     mounts, out = tuple(_list_mounts(values)), list[Launch]()
     for controller, pod, container in _list_containers(values):
@@ -323,7 +325,7 @@ def read_values(values: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def read_release(resource: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_release(resource: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """The launches of a HelmRelease: what its values say."""
     from advisor.checks.read import helm
 
@@ -335,7 +337,7 @@ def read_release(resource: Mapping[str, Any], ctx: ReaderContext) -> list[Launch
     return helm.read_document(values, ctx) if helm.is_known_chart(values) else helm.read_subcharts(values, ctx)
 
 
-def _list_containers(values: Any) -> Iterator[tuple[str, Mapping[str, Any], dict[str, Any]]]:
+def _list_containers(values: object) -> Iterator[tuple[str, Mapping[str, Located], dict[str, Located]]]:
     """(controller, its values, a container as Kubernetes writes it)."""
     for name, controller in as_mapping(value_at(values, "controllers")).items():
         if not isinstance(controller, dict) or as_boolean(controller.get("enabled")) is False:
@@ -348,7 +350,7 @@ def _list_containers(values: Any) -> Iterator[tuple[str, Mapping[str, Any], dict
             image = repository if tag is None else make_text(
                 f"{repository}:{tag}", repository.line, repository.column, (*repository.unknown, *tag.unknown)
             )  # fmt: skip
-            made = Map({**body, "image": image, "name": make_text(str(called), line_of(body))})
+            made = Map({**as_mapping(body), "image": image, "name": make_text(str(called), line_of(body))})
             for key in ("command", "args"):
                 if isinstance(made.get(key), Text):
                     made[key] = [made[key]]
@@ -356,7 +358,7 @@ def _list_containers(values: Any) -> Iterator[tuple[str, Mapping[str, Any], dict
             yield str(name), controller, made
 
 
-def _list_mounts(values: Mapping[str, Any]) -> Iterator[Mount]:
+def _list_mounts(values: Mapping[str, Located]) -> Iterator[Mount]:
     """What is mounted: under the path that is stated, else under the volume's name."""
     for name, volume in as_mapping(values.get("persistence")).items():
         if not isinstance(volume, dict) or as_boolean(volume.get("enabled")) is False:
@@ -385,7 +387,7 @@ def fill_chart_template(source: str, ctx: ReaderContext) -> FilledTemplate | Non
     values = _read_map(folder, "values.yaml")
     chart = {str(k)[:1].upper() + str(k)[1:]: v for k, v in _read_map(folder, "Chart.yaml").items()}
     try:
-        named: dict[str, Any] = {}
+        named: dict[str, Located] = {}
         for helper in sorted((folder / "templates").glob("*.tpl"))[:MAX_HELPERS]:
             text = _read(folder, f"templates/{helper.name}")
             named |= list_definitions(text) if text is not None else {}
@@ -413,7 +415,7 @@ def _read(folder: Path, name: str) -> str | None:
         return None
 
 
-def _read_map(folder: Path, name: str) -> Map | dict[str, Any]:
+def _read_map(folder: Path, name: str) -> Map | dict[str, Located]:
     text = _read(folder, name)
     try:
         docs = parse_documents(text, name) if text is not None else []

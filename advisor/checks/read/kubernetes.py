@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -12,6 +11,7 @@ from advisor.checks.read.context import ReaderContext, read_nested
 from advisor.checks.read.launch import Launch
 from advisor.checks.read.pods import PodSurroundings, find_pod_specs, read_containers, read_pod_setup
 from advisor.yaml_places import (
+    Located,
     Text,
     as_mapping,
     as_string,
@@ -32,7 +32,7 @@ def read(source: str, ctx: ReaderContext) -> list[Launch]:
     return read_objects(objects, ctx)
 
 
-def read_objects(objects: list[Any], ctx: ReaderContext) -> list[Launch]:
+def read_objects(objects: list[dict[str, Located]], ctx: ReaderContext) -> list[Launch]:
     """The launches of parsed objects; services and volume claims among them say what surrounds the pods."""
     around = PodSurroundings(objects)
     ctx = replace(ctx, objects=tuple(objects))
@@ -54,7 +54,7 @@ def read_objects(objects: list[Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def _flat(doc: Any) -> Iterator[dict[str, Any]]:
+def _flat(doc: object) -> Iterator[dict[str, Located]]:
     if isinstance(doc, dict) and str(doc.get("kind", "")).endswith("List") and isinstance(doc.get("items"), list):
         for item in doc["items"]:
             yield from _flat(item)
@@ -62,13 +62,13 @@ def _flat(doc: Any) -> Iterator[dict[str, Any]]:
         yield doc
 
 
-def _ignored(resource: Mapping[str, Any]) -> dict[str, str]:
+def _ignored(resource: Mapping[str, Located]) -> dict[str, str]:
     notes = as_mapping(value_at(resource, "metadata", "annotations"))
     return {str(k)[len(IGNORE) :]: str(v) for k, v in notes.items() if str(k).startswith(IGNORE)}
 
 
 def _pods(
-    resource: dict[str, Any], kind: str, name: str | None, ctx: ReaderContext, around: PodSurroundings
+    resource: dict[str, Located], kind: str, name: str | None, ctx: ReaderContext, around: PodSurroundings
 ) -> list[Launch]:
     out: list[Launch] = []
     for spec, above in find_pod_specs(resource):
@@ -100,7 +100,7 @@ def _pods(
     return out
 
 
-def _rolling(kind: str, owner: Mapping[str, Any]) -> bool | None:
+def _rolling(kind: str, owner: Mapping[str, Located]) -> bool | None:
     if kind != "Deployment":
         return None
     strategy = as_mapping(owner.get("strategy"))
@@ -110,7 +110,7 @@ def _rolling(kind: str, owner: Mapping[str, Any]) -> bool | None:
     return surge not in ("0", "0%")
 
 
-def _nodes(kind: str, above: tuple[Any, ...], owner: Mapping[str, Any]) -> int | None:
+def _nodes(kind: str, above: tuple[dict[str, Located], ...], owner: Mapping[str, Located]) -> int | None:
     if kind == "LeaderWorkerSet":
         return as_whole_number(value_at(owner, "leaderWorkerTemplate", "size"))
     return None

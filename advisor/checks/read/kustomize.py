@@ -19,6 +19,7 @@ from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.errors import BadFile
 from advisor.record import Value
 from advisor.yaml_places import (
+    Located,
     Map,
     Seq,
     Text,
@@ -40,7 +41,7 @@ SCALED = ("Deployment", "StatefulSet", "ReplicaSet", "ReplicationController")
 _GROUP = "kustomize.config.k8s.io/"
 
 
-def is_kustomization(doc: Any, file: str) -> bool:
+def is_kustomization(doc: object, file: str) -> bool:
     """Whether a document is a kustomization: by its kind, or by the name of its file."""
     if not isinstance(doc, dict):
         return False
@@ -63,7 +64,7 @@ class _BuiltObject(Value, frozen=True):
     made: Object
 
 
-def read_kustomization(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_kustomization(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """The launches that a kustomization changes. Those of other files stand where this one names them."""
     if ctx.folder is None:
         return []
@@ -89,7 +90,9 @@ def read_kustomization(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launc
 _AROUND = ("Service", "PersistentVolumeClaim", "Ingress")
 
 
-def _build(doc: Mapping[str, Any], folder: Path, ctx: ReaderContext, build: _Build, depth: int) -> list[_BuiltObject]:
+def _build(
+    doc: Mapping[str, Located], folder: Path, ctx: ReaderContext, build: _Build, depth: int
+) -> list[_BuiltObject]:
     """All objects of a kustomization in `folder`, with what it changes in them."""
     out: list[_BuiltObject] = []
     for key in ("resources", "bases", "components"):
@@ -136,7 +139,7 @@ def _find(name: str, folder: Path, build: _Build) -> Path | None:
         return None
 
 
-def _parse(path: Path, build: _Build) -> list[Any]:
+def _parse(path: Path, build: _Build) -> list[Located]:
     from advisor.files import read_text
 
     if len(build.files) >= MAX_FILES:
@@ -148,9 +151,9 @@ def _parse(path: Path, build: _Build) -> list[Any]:
         return []
 
 
-def _list_patches(doc: Mapping[str, Any], folder: Path, build: _Build) -> list[tuple[Any, Mapping[str, Any]]]:
+def _list_patches(doc: Mapping[str, Located], folder: Path, build: _Build) -> list[tuple[Any, Mapping[str, Located]]]:
     """(patch, its target) of `patches`, `patchesStrategicMerge` and `patchesJson6902`, in Kustomize's order."""
-    out: list[tuple[Any, Mapping[str, Any]]] = []
+    out: list[tuple[Any, Mapping[str, Located]]] = []
     for entry in as_sequence(doc.get("patchesStrategicMerge")):
         text = as_string(entry)
         if text is not None:
@@ -163,7 +166,7 @@ def _list_patches(doc: Mapping[str, Any], folder: Path, build: _Build) -> list[t
     return out
 
 
-def _read_patch(text: Text | None, path: Text | None, folder: Path, build: _Build) -> list[Any]:
+def _read_patch(text: Text | None, path: Text | None, folder: Path, build: _Build) -> list[Located]:
     """The documents of a patch. Those of a file stand where the file is named."""
     if text is not None:
         try:
@@ -176,7 +179,7 @@ def _read_patch(text: Text | None, path: Text | None, folder: Path, build: _Buil
     return [_at_line(d, line_of(path)) for d in _parse(file, build)]
 
 
-def _patched(resource: Object, patch: Any, target: Mapping[str, Any]) -> Object:
+def _patched(resource: Object, patch: object, target: Mapping[str, Located]) -> Object:
     if not resource:
         return resource
     if isinstance(patch, list):
@@ -200,7 +203,7 @@ def _patched(resource: Object, patch: Any, target: Mapping[str, Any]) -> Object:
     return made
 
 
-def _scaled(resource: Object, entry: Mapping[str, Any]) -> Object:
+def _scaled(resource: Object, entry: Mapping[str, Located]) -> Object:
     count = as_string(entry.get("count"))
     if count is None or as_whole_number(count) is None or resource.get("kind") not in SCALED:
         return resource
@@ -218,7 +221,7 @@ def _stand_at(built: _BuiltObject, line: int) -> _BuiltObject:
     return _BuiltObject(_at_line(built.original, line), _at_line(built.made, line))
 
 
-def _at_line(value: Any, line: int) -> Any:
+def _at_line(value: object, line: int) -> Any:
     if isinstance(value, Text):
         return make_text(value, _APART * line + value.line % _APART, 0, value.unknown, value.block)
     if isinstance(value, dict):
@@ -259,7 +262,7 @@ def _place(launch: Launch) -> Launch:
 __all__ = ["NAMES", "is_kustomization", "read_kustomization"]
 
 
-Object = dict[str, Any]
+Object = dict[str, Located]
 MERGE_KEYS = {  # field: the key that its items merge by
     "containers": "name", "initContainers": "name", "ephemeralContainers": "name", "env": "name", "volumes": "name",
     "volumeMounts": "mountPath", "ports": "containerPort", "imagePullSecrets": "name", "hostAliases": "ip",
@@ -267,7 +270,7 @@ MERGE_KEYS = {  # field: the key that its items merge by
 SERVICE_PORTS = "port"
 
 
-def merge_strategic(below: Any, patch: Any, field: str = "") -> Any:
+def merge_strategic(below: object, patch: object, field: str = "") -> Any:
     """`below` with a strategic merge patch on it: null removes, `$patch: replace` and `delete` are followed."""
     if isinstance(below, dict) and isinstance(patch, dict):
         if str(patch.get("$patch")) == "replace":
@@ -286,7 +289,7 @@ def merge_strategic(below: Any, patch: Any, field: str = "") -> Any:
     return _without_directive(patch)
 
 
-def _merge_lists(below: list[Any], patch: list[Any], field: str) -> list[Any]:
+def _merge_lists(below: list[Located], patch: list[Located], field: str) -> list[Located]:
     key = MERGE_KEYS[field]
     if field == "ports" and not any(key in as_mapping(x) for x in [*below, *patch]):
         key = SERVICE_PORTS
@@ -302,7 +305,7 @@ def _merge_lists(below: list[Any], patch: list[Any], field: str) -> list[Any]:
     return out
 
 
-def _without_directive(value: Any) -> Any:
+def _without_directive(value: object) -> Any:
     if isinstance(value, dict):
         out = Map((k, _without_directive(v)) for k, v in value.items() if k != "$patch" and v is not None)
         out.line = line_of(value)
@@ -316,20 +319,20 @@ def _copy_map(value: Mapping[Any, Any]) -> Map:
     return out
 
 
-def apply_operations(body: Any, operations: list[Any]) -> Any:
+def apply_operations(body: Located, operations: list[Located]) -> Located:
     """`body` with the operations of a JSON 6902 patch; one whose path does not lead anywhere changes nothing."""
     for operation in operations[:500]:
-        kind = str(as_mapping(operation).get("op"))
-        path = as_string(as_mapping(operation).get("path"))
+        step = as_mapping(operation)
+        kind, path = str(step.get("op")), as_string(step.get("path"))
         if path is None or kind not in ("add", "replace", "remove"):
             continue
         steps = [s.replace("~1", "/").replace("~0", "~") for s in path.split("/")[1:]][:40]
         if steps:
-            body = _put(body, steps, kind, operation.get("value"), line_of(operation))
+            body = _put(body, steps, kind, step.get("value"), line_of(operation))
     return body
 
 
-def _put(body: Any, steps: list[str], kind: str, value: Any, line: int) -> Any:
+def _put(body: Located, steps: list[str], kind: str, value: Located, line: int) -> Located:
     head, rest = steps[0], steps[1:]
     if isinstance(body, dict):
         out = _copy_map(body)
@@ -362,7 +365,7 @@ def _put(body: Any, steps: list[str], kind: str, value: Any, line: int) -> Any:
     return body
 
 
-def matches_target(resource: Object, target: Mapping[str, Any]) -> bool:
+def matches_target(resource: Object, target: Mapping[str, Located]) -> bool:
     """Whether a patch's `target` selects an object; names are patterns that have to match as a whole."""
     meta = as_mapping(resource.get("metadata"))
     group, _, version = str(resource.get("apiVersion", "")).rpartition("/")
@@ -387,7 +390,7 @@ def _matches(pattern: str, value: str) -> bool:
     return bool(simple and re.fullmatch(pattern.lstrip("*"), value[:253]))
 
 
-def set_images(body: Any, images: list[Any]) -> Any:
+def set_images(body: object, images: list[Located]) -> Any:
     """`body` with the names, tags and digests of `images:` in every container."""
     if isinstance(body, list):
         items = Seq(set_images(x, images) for x in body)
@@ -399,13 +402,13 @@ def set_images(body: Any, images: list[Any]) -> Any:
     out.line = line_of(body)
     for key in ("containers", "initContainers"):
         for container in as_sequence(out.get(key)):
-            image = as_string(as_mapping(container).get("image"))
-            if image is not None:
+            image = as_string(value_at(container, "image"))
+            if isinstance(container, dict) and image is not None:
                 container["image"] = _rename_image(image, images)
     return out
 
 
-def _rename_image(image: Text, images: list[Any]) -> Text:
+def _rename_image(image: Text, images: list[Located]) -> Text:
     base, at, digest = image.partition("@")
     name, colon, tag = base.rpartition(":") if ":" in base.rpartition("/")[2] else (base, "", "")
     for entry in images:

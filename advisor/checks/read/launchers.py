@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -13,6 +12,7 @@ from advisor.checks.read.context import MAX_LAUNCHES, ReaderContext, make_finder
 from advisor.checks.read.launch import Launch, LaunchSetup
 from advisor.checks.read.shell.commands import split_words
 from advisor.yaml_places import (
+    Located,
     Map,
     Text,
     as_boolean,
@@ -26,7 +26,7 @@ from advisor.yaml_places import (
 )
 
 
-def read_infernet(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_infernet(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """Infernet node configuration: containers with image, command and env."""
     out: list[Launch] = []
     for c in as_sequence(doc.get("containers")):
@@ -57,7 +57,7 @@ def read_infernet(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def read_skypilot(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_skypilot(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """SkyPilot task: resources and a run script."""
     spec = as_string(value_at(doc, "resources", "accelerators"))
     kinds = as_mapping(value_at(doc, "resources", "accelerators"))
@@ -94,7 +94,7 @@ def read_skypilot(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def read_recipe(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_recipe(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """A model recipe of the vLLM project: base arguments, and variants that add to them."""
     model = as_mapping(doc.get("model"))
     named = as_string(model.get("model_id"))
@@ -123,7 +123,7 @@ def read_recipe(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def read_srt_slurm(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_srt_slurm(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """srt-slurm recipes: a container, an engine's configuration per role, the nodes it takes."""
     kind = str(value_at(doc, "backend", "type") or "")
     container = as_string(value_at(doc, "identity", "container", "image")) or as_string(
@@ -168,19 +168,20 @@ def read_srt_slurm(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
     return out
 
 
-def _flag_words(flag: Any, value: Any) -> list[Text]:
+def _flag_words(flag: object, value: object) -> list[Text]:
     """A flag and its value as words; a switch that is on stands alone, one that is off does not stand there."""
     switch = as_boolean(value)
     words = [flag] if switch else [] if switch is False else [flag, value]
     return [w for w in words if isinstance(w, Text)]
 
 
-def read_model_list(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
+def read_model_list(doc: Mapping[str, Located], ctx: ReaderContext) -> list[Launch]:
     """Lists of models with an engine's arguments for each (`vllm_args: {--max-model-len: 65536}`), as launchers for
     Slurm keep them; empty for anything else."""
     engines, out = ctx.know.rules.engines(), list[Launch]()
     for name, body in as_mapping(doc.get("models")).items():
-        for key, given in as_mapping(body).items():
+        entry = as_mapping(body)
+        for key, given in entry.items():
             engine = str(key).removesuffix("_args")
             if engine == key or engine not in engines or not isinstance(given, dict):
                 continue
@@ -188,9 +189,9 @@ def read_model_list(doc: Mapping[str, Any], ctx: ReaderContext) -> list[Launch]:
                 continue
             argv = [w for flag, value in given.items() for w in _flag_words(flag, value)]
             argv.append(make_text("$LAUNCHER", line_of(given), 0, ("what the launcher adds",)))
-            cards, nodes = as_whole_number(body.get("gpus_per_node")), as_whole_number(body.get("num_nodes")) or 1
+            cards, nodes = as_whole_number(entry.get("gpus_per_node")), as_whole_number(entry.get("num_nodes")) or 1
             setup = LaunchSetup(gpu_count=cards * nodes if cards else None, gpu_granted=True if cards else None)
-            called = as_string(body.get("model")) or make_text(str(name), line_of(name) or line_of(body))
+            called = as_string(entry.get("model")) or make_text(str(name), line_of(name) or line_of(body))
             out.append(
                 Launch(
                     file=ctx.file, line=line_of(given) or line_of(body), kind="yaml", name=f"{name}/{engine}",

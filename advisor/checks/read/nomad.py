@@ -6,7 +6,6 @@ Source: Nomad's job specification and its docker, podman, exec and raw_exec driv
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import msgspec
 
@@ -17,6 +16,7 @@ from advisor.checks.read.hcl import HclBlock, parse_hcl
 from advisor.checks.read.launch import Launch, LaunchSetup, Mount
 from advisor.checks.read.scripts import read_variables
 from advisor.yaml_places import (
+    Located,
     Text,
     as_boolean,
     as_mapping,
@@ -79,7 +79,7 @@ def _read_task(task: HclBlock, group: HclBlock, ctx: ReaderContext) -> list[Laun
     ]
 
 
-def _merged(block: HclBlock, kind: str) -> dict[str, Any]:
+def _merged(block: HclBlock, kind: str) -> dict[str, Located]:
     """Attributes of all blocks of a kind, and of an attribute of that name."""
     out = dict(as_mapping(block.attributes.get(kind)))
     for inner in block.find(kind):

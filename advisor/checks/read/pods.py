@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import msgspec
 
@@ -13,6 +12,7 @@ from advisor.checks.read.context import ReaderContext, make_finder, make_launche
 from advisor.checks.read.docker_run import parse_container_size
 from advisor.checks.read.launch import TAKEN_SERVICE_NAME, HealthProbe, Launch, LaunchSetup, Mount
 from advisor.yaml_places import (
+    Located,
     Map,
     Text,
     as_boolean,
@@ -29,8 +29,8 @@ FABRIC = ("rdma/", "nvidia.com/hostdev", "vpc.amazonaws.com/efa")  # device plug
 
 
 def find_pod_specs(
-    resource: Any, depth: int = 0, above: tuple[Any, ...] = ()
-) -> Iterator[tuple[dict[str, Any], tuple[Any, ...]]]:
+    resource: object, depth: int = 0, above: tuple[dict[str, Located], ...] = ()
+) -> Iterator[tuple[dict[str, Located], tuple[dict[str, Located], ...]]]:
     """Every mapping with a list of containers, and the mappings it lies in (the nearest last)."""
     if depth > 30:
         return
@@ -49,12 +49,12 @@ def find_pod_specs(
 
 
 def read_containers(
-    spec: Mapping[str, Any],
+    spec: Mapping[str, Located],
     pod: LaunchSetup,
     name: str | None,
     ctx: ReaderContext,
     around: PodSurroundings | None = None,
-    labels: Mapping[str, Any] | None = None,
+    labels: Mapping[str, Located] | None = None,
     kind: str = "kubernetes",
 ) -> list[Launch]:
     """The launches of a pod spec's containers."""
@@ -130,7 +130,7 @@ def _filled(word: Text, env: Mapping[str, Text]) -> Text:
     return make_text(made_[:65_536], word.line, word.column, tuple(dict.fromkeys(unknown)), word.block)
 
 
-def read_pod_setup(spec: Mapping[str, Any], ctx: ReaderContext, metadata: Mapping[str, Any]) -> LaunchSetup:
+def read_pod_setup(spec: Mapping[str, Located], ctx: ReaderContext, metadata: Mapping[str, Located]) -> LaunchSetup:
     """What the pod says for all its containers."""
     labels = {str(k): str(v) for k, v in as_mapping(spec.get("nodeSelector")).items() if isinstance(v, Text)}
     affinity = list(_affinity(spec.get("affinity")))
@@ -157,7 +157,7 @@ def read_pod_setup(spec: Mapping[str, Any], ctx: ReaderContext, metadata: Mappin
     )
 
 
-def _affinity(value: Any) -> Iterator[tuple[str, list[str]]]:
+def _affinity(value: object) -> Iterator[tuple[str, list[str]]]:
     terms = as_sequence(
         value_at(value, "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
     )
@@ -170,7 +170,7 @@ def _affinity(value: Any) -> Iterator[tuple[str, list[str]]]:
                 )
 
 
-def read_resources(container: Mapping[str, Any]) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def read_resources(container: Mapping[str, Located]) -> tuple[Mapping[str, Located], Mapping[str, Located]]:
     """(limits, requests) of a container."""
     return as_mapping(value_at(container, "resources", "limits")), as_mapping(
         value_at(container, "resources", "requests")
@@ -178,7 +178,7 @@ def read_resources(container: Mapping[str, Any]) -> tuple[Mapping[str, Any], Map
 
 
 def add_accelerators(
-    setup: LaunchSetup, limits: Mapping[str, Any], requests: Mapping[str, Any], ctx: ReaderContext
+    setup: LaunchSetup, limits: Mapping[str, Located], requests: Mapping[str, Located], ctx: ReaderContext
 ) -> LaunchSetup:
     """A Setup with the accelerators that resource limits hand over."""
     limit = next(((str(k), v) for k, v in limits.items() if accelerators.GPU_RESOURCE.match(str(k))), None)
@@ -206,8 +206,8 @@ def add_accelerators(
 
 
 def read_container_setup(
-    container: Mapping[str, Any],
-    spec: Mapping[str, Any],
+    container: Mapping[str, Located],
+    spec: Mapping[str, Located],
     pod: LaunchSetup,
     ctx: ReaderContext,
     around: PodSurroundings | None,
@@ -258,7 +258,7 @@ def read_container_setup(
 
 
 def _mounts(
-    container: Mapping[str, Any], volumes: Mapping[str, Any], around: PodSurroundings | None
+    container: Mapping[str, Located], volumes: Mapping[str, Located], around: PodSurroundings | None
 ) -> tuple[list[Mount], int | None]:
     out: list[Mount] = []
     disk: int | None = None
@@ -294,7 +294,7 @@ def _mounts(
     return out, disk
 
 
-def _probe(kind: str, p: Mapping[str, Any]) -> HealthProbe:
+def _probe(kind: str, p: Mapping[str, Located]) -> HealthProbe:
     http = as_mapping(p.get("httpGet"))
     return HealthProbe(
         kind=kind,
@@ -315,7 +315,7 @@ def _cpu(value: str) -> float | None:
 class PodSurroundings:
     """Services, claims and names of one file that matter to its pods."""
 
-    def __init__(self, objects: list[dict[str, Any]]) -> None:
+    def __init__(self, objects: list[dict[str, Located]]) -> None:
         self.services = [o for o in objects if o.get("kind") == "Service"]
         self.ingress = any(o.get("kind") in ("Ingress", "Route", "VirtualService") for o in objects)
         self.service_names = {
@@ -329,7 +329,7 @@ class PodSurroundings:
             if o.get("kind") == "PersistentVolumeClaim"
         }
 
-    def exposed(self, labels: Mapping[str, Any]) -> str | None:
+    def exposed(self, labels: Mapping[str, Located]) -> str | None:
         """How pods with these labels are reachable from beyond the cluster; None when they are not."""
         for s in self.services:
             wanted = as_mapping(value_at(s, "spec", "selector"))
@@ -341,7 +341,7 @@ class PodSurroundings:
                 return f"a Service of type {kind}"
         return "an Ingress" if self.ingress else None
 
-    def port(self, labels: Mapping[str, Any]) -> tuple[int, int] | None:
+    def port(self, labels: Mapping[str, Located]) -> tuple[int, int] | None:
         """(target port, line) of the Service that selects these pods, where it is a number."""
         for s in self.services:
             wanted = as_mapping(value_at(s, "spec", "selector"))
@@ -355,7 +355,7 @@ class PodSurroundings:
         return None
 
 
-def read_pod(spec: Any, ctx: ReaderContext, name: str | None) -> list[Launch]:
+def read_pod(spec: object, ctx: ReaderContext, name: str | None) -> list[Launch]:
     out: list[Launch] = []
     for s, above in find_pod_specs(spec):
         out += read_containers(

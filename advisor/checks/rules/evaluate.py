@@ -50,6 +50,10 @@ class Rulebook:
         """Whether a rule of this id is asked."""
         return any(r.entry.id == rule for r in self.rules)
 
+    def judges_suppressions_of(self, rule: str) -> bool:
+        """Whether a comment that suppresses nothing of this rule is a finding: the rule is asked, or there is none."""
+        return self.in_force(rule) or rule not in self.all
+
     def apply(self, verdicts: Sequence[CheckedLaunch], source: str, file: str) -> tuple[list[Finding], list[RuleSkip]]:
         """Findings on the launches of one file, and the rules that could not be answered."""
         findings: list[Finding] = []

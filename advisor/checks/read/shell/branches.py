@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
 
 from advisor.checks.read.shell.words import JoinedText, LoopWords, ShellValue, WordReader, join_parts
 from advisor.checks.read.unknown_words import Guard, add_guard
@@ -60,7 +59,7 @@ class Block:
         self.matched: bool | None = False  # of the patterns of one branch
         self.cost = 0  # items of arrays that were compared at its end
         self.body: tuple[str, int, int, int] = ("", 0, 0, 0)  # of a function: name, where and on what line, commands
-        self.list_before: Any = None  # the status of the list that a "listed" block belongs to
+        self.list_before: Status | None = None  # the status of the list that a "listed" block belongs to
 
     def begin_branch(self, variables: Variables, holds: bool | None, label: str) -> Variables:
         """A branch whose condition comes to `holds`; its variables."""
